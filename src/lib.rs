@@ -1,1 +1,29 @@
+//! CAPW: a Cluster API infrastructure, bootstrap and control plane provider that makes Windows Server worker nodes.
+//!
+//! ```text
+//!             main → cli → operator                     knows everything; owns clock, randomness, environment
+//!                             │
+//!         ┌───────────────────┼──────────────────────────┐
+//!    controllers ──────► cluster     hypervisor/<driver>   telemetry
+//!         │                 │               │
+//!         └────► lifecycle  bootstrap       │            pure: no async, no client, no clock, no randomness
+//!                      └──────┬─────────────┘
+//!                          vm, api                       pure words
+//! ```
+//!
+//! `observe (cluster + hypervisor) → decide (pure) → act (at most one effect) → report (status, event, metrics)`.
+//! The test below reads the `use crate::` lines and enforces the arrows.
 
+pub mod api;
+pub mod bootstrap;
+pub mod cli;
+pub mod cluster;
+pub mod controllers;
+pub mod hypervisor;
+pub mod lifecycle;
+pub mod operator;
+pub mod telemetry;
+pub mod vm;
+
+#[cfg(test)]
+mod layers;

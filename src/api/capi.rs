@@ -1,0 +1,179 @@
+//! The few fields of Cluster API (core v1beta2) that we read. Never used to write whole objects: other fields would be lost.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+use super::condition;
+
+/// Label on everything that belongs to a Cluster: the Cluster's name.
+pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+/// Annotation (any value) that stops every reconcile of one object, its deletion too.
+pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+/// Annotation on an infrastructure cluster whose status somebody else writes.
+pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
+/// Label that marks a Machine of a control plane.
+pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+/// Label selected by `--watch-filter`.
+pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
+/// Type of the Secrets that Cluster API and its providers exchange.
+pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
+/// Group of core's own kinds.
+pub const GROUP: &str = "cluster.x-k8s.io";
+
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]
+#[kube(group = "cluster.x-k8s.io", version = "v1beta2", kind = "Cluster", namespaced, schema = "disabled", status = "ClusterStatus")]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    #[serde(default)]
+    pub paused: Option<bool>,
+    #[serde(default)]
+    pub control_plane_endpoint: Option<Endpoint>,
+    #[serde(default)]
+    pub control_plane_ref: Option<Reference>,
+    #[serde(default)]
+    pub infrastructure_ref: Option<Reference>,
+    #[serde(default)]
+    pub cluster_network: Option<ClusterNetwork>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    #[serde(default)]
+    pub initialization: Option<ClusterInitialization>,
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterInitialization {
+    #[serde(default)]
+    pub infrastructure_provisioned: Option<bool>,
+    #[serde(default)]
+    pub control_plane_initialized: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterNetwork {
+    #[serde(default)]
+    pub service_domain: Option<String>,
+    #[serde(default)]
+    pub services: Option<CidrBlocks>,
+    #[serde(default)]
+    pub pods: Option<CidrBlocks>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CidrBlocks {
+    #[serde(default)]
+    pub cidr_blocks: Vec<String>,
+}
+
+/// Where an API server answers. `host` is empty and `port` 0 in a Cluster whose endpoint is not known yet.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub struct Endpoint {
+    #[serde(default)]
+    pub host: String,
+    #[serde(default)]
+    pub port: i32,
+}
+
+/// A reference without version and namespace: same namespace, and the version comes from the CRD's contract label.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Reference {
+    #[serde(default)]
+    pub api_group: String,
+    #[serde(default)]
+    pub kind: String,
+    #[serde(default)]
+    pub name: String,
+}
+
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]
+#[kube(group = "cluster.x-k8s.io", version = "v1beta2", kind = "Machine", namespaced, schema = "disabled", status = "MachineStatus")]
+#[serde(rename_all = "camelCase")]
+pub struct MachineSpec {
+    #[serde(default)]
+    pub cluster_name: String,
+    /// With the leading `v`, e.g. `v1.36.3`.
+    #[serde(default)]
+    pub version: Option<String>,
+    #[serde(default)]
+    pub bootstrap: MachineBootstrap,
+    #[serde(default)]
+    pub infrastructure_ref: Reference,
+    #[serde(default)]
+    pub failure_domain: Option<String>,
+    #[serde(default, rename = "providerID")]
+    pub provider_id: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineBootstrap {
+    #[serde(default)]
+    pub config_ref: Option<Reference>,
+    #[serde(default)]
+    pub data_secret_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineStatus {
+    #[serde(default)]
+    pub node_ref: Option<NodeRef>,
+    #[serde(default)]
+    pub phase: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct NodeRef {
+    #[serde(default)]
+    pub name: String,
+}
+
+impl Cluster {
+    pub fn is_paused(&self) -> bool {
+        self.spec.paused == Some(true)
+    }
+    /// Core's word that the infrastructure cluster is ready (or that none is needed).
+    pub fn infrastructure_provisioned(&self) -> bool {
+        self.initialization().and_then(|i| i.infrastructure_provisioned) == Some(true)
+    }
+    pub fn control_plane_initialized(&self) -> bool {
+        let status = self.status.as_ref();
+        self.initialization().and_then(|i| i.control_plane_initialized) == Some(true)
+            || status.is_some_and(|s| condition::is_true(&s.conditions, "ControlPlaneInitialized"))
+    }
+    /// The endpoint, once it is known.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        self.spec.control_plane_endpoint.as_ref().filter(|e| !e.host.is_empty() && e.port > 0)
+    }
+    fn initialization(&self) -> Option<&ClusterInitialization> {
+        self.status.as_ref()?.initialization.as_ref()
+    }
+}
+
+impl Machine {
+    /// Machines of a control plane are not ours to make.
+    pub fn is_control_plane(&self) -> bool {
+        self.metadata.labels.as_ref().is_some_and(|l| l.contains_key(CONTROL_PLANE_LABEL))
+    }
+}
+
+/// The owner that is a Machine of core, whatever version its reference names (`capi-contract.md` §1.8).
+pub fn machine_owner(owners: Option<&Vec<OwnerReference>>) -> Option<&OwnerReference> {
+    owners?.iter().find(|o| o.kind == "Machine" && o.api_version.split('/').next() == Some(GROUP))
+}
+
+/// The name of the Cluster that an object belongs to, from its label.
+pub fn cluster_name(labels: Option<&BTreeMap<String, String>>) -> Option<&str> {
+    labels?.get(CLUSTER_NAME_LABEL).map(String::as_str)
+}

@@ -1,0 +1,132 @@
+//! `WindowsCluster` and its template: the infrastructure cluster that core wants (`capi-contract.md` §5.1).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::machine::{LocalReference, TemplateMetadata};
+
+/// The infrastructure of one workload cluster.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "WindowsCluster",
+    plural = "windowsclusters",
+    namespaced,
+    shortname = "wc",
+    category = "cluster-api",
+    status = "WindowsClusterStatus",
+    derive = "PartialEq",
+    doc = "The infrastructure of one workload cluster: which hypervisors its Windows machines may use. There is nothing to build, so it is ready at once.",
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(
+        name = "Hypervisors",
+        type_ = "string",
+        json_path = ".status.failureDomains[*].name",
+        description = "The hypervisors that its machines may use"
+    ),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsClusterSpec {
+    /// Where the API server answers. Leave it out when the control plane object supplies it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
+    /// The hypervisors (in the same namespace) that machines of this cluster may use; they are also its failure domains. Default: every WindowsHypervisor in the namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub hypervisors: Vec<LocalReference>,
+}
+
+/// Host and port of an API server.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!self.host.contains('://')").message("host: a name or an address, without a scheme"))]
+pub struct ControlPlaneEndpoint {
+    /// Name or address, without scheme and port.
+    #[schemars(length(min = 1, max = 512))]
+    pub host: String,
+    /// Port, 1 to 65535.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+}
+
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsClusterStatus {
+    /// Read by Cluster API; set once and never taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialization: Option<ClusterInitialization>,
+    /// The hypervisors that machines may be spread over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub failure_domains: Vec<FailureDomain>,
+    /// Ready and Paused.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(length(max = 32))]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
+pub struct ClusterInitialization {
+    /// True once the infrastructure of the cluster is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioned: Option<bool>,
+}
+
+/// A place that machines can be spread over: here, a hypervisor.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureDomain {
+    /// Name of the WindowsHypervisor.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// Always false: only workers are made here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane: Option<bool>,
+    /// What distinguishes it, e.g. `reachable`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// What ClusterClass makes WindowsClusters from.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "WindowsClusterTemplate",
+    plural = "windowsclustertemplates",
+    namespaced,
+    shortname = "wct",
+    category = "cluster-api",
+    doc = "What ClusterClass makes WindowsClusters from.",
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsClusterTemplateSpec {
+    /// The cluster to make.
+    pub template: WindowsClusterTemplateResource,
+}
+
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsClusterTemplateResource {
+    /// Labels and annotations of the clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TemplateMetadata>,
+    /// Spec of the clusters.
+    #[serde(default)]
+    pub spec: WindowsClusterSpec,
+}

@@ -1,0 +1,122 @@
+//! `ExternalControlPlane` and its template: a control plane that Cluster API did not make (`capi-contract.md` §5.3).
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cluster::ControlPlaneEndpoint;
+use super::machine::TemplateMetadata;
+
+/// A control plane that already exists.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "controlplane.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "ExternalControlPlane",
+    plural = "externalcontrolplanes",
+    namespaced,
+    shortname = "ecp",
+    category = "cluster-api",
+    status = "ExternalControlPlaneStatus",
+    derive = "PartialEq",
+    doc = "A control plane that already exists (kubeadm, k3s, managed, anything): the kubeconfig of an administrator in, what Cluster API needs to add workers to it out.",
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name"),
+    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].reason"),
+    printcolumn(name = "Endpoint", type_ = "string", json_path = ".spec.controlPlaneEndpoint.host"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].message", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalControlPlaneSpec {
+    /// Where nodes reach the API server. Default: the server of the kubeconfig; the controller fills it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
+    /// The Secret (same namespace) with the kubeconfig. Default: `<cluster>-external-kubeconfig`, key `value`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig_secret_ref: Option<KubeconfigSecretReference>,
+    /// The Kubernetes version that the control plane is meant to have, e.g. `v1.36.3`. ClusterClass writes it; it is compared with what the API server reports, nothing is upgraded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^v[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$"))]
+    pub version: Option<String>,
+}
+
+/// A key of a Secret that holds a kubeconfig.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct KubeconfigSecretReference {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Key in the Secret. Default: `value`.
+    #[serde(default = "default_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+fn default_key() -> String {
+    "value".into()
+}
+
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalControlPlaneStatus {
+    /// Read by Cluster API; set once and never taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialization: Option<ControlPlaneInitialization>,
+    /// Always true: nobody here runs this control plane. Without it Cluster API would not drain and delete Nodes of a cluster that has only workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_managed_control_plane: Option<bool>,
+    /// The version that the API server reports, e.g. `v1.36.3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// SHA-256 of the kubeconfig that was checked last, so that rights are asked for again only when it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_kubeconfig: Option<String>,
+    /// Available, Ready and Paused.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(length(max = 32))]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
+pub struct ControlPlaneInitialization {
+    /// True once the API server has answered with these credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_initialized: Option<bool>,
+}
+
+/// What ClusterClass makes ExternalControlPlanes from.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "controlplane.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "ExternalControlPlaneTemplate",
+    plural = "externalcontrolplanetemplates",
+    namespaced,
+    shortname = "ecpt",
+    category = "cluster-api",
+    doc = "What ClusterClass makes ExternalControlPlanes from.",
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalControlPlaneTemplateSpec {
+    /// The control plane to describe.
+    pub template: ExternalControlPlaneTemplateResource,
+}
+
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalControlPlaneTemplateResource {
+    /// Labels and annotations of the control planes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TemplateMetadata>,
+    /// Spec of the control planes.
+    #[serde(default)]
+    pub spec: ExternalControlPlaneSpec,
+}

@@ -1,0 +1,164 @@
+//! `WindowsHypervisor`: an endpoint where VMs come from, driven by exactly one driver.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A hypervisor endpoint with its credentials. Machines in the same namespace name it in `spec.hypervisorRef`, or Cluster API does so through the failure domain of a Machine. Exactly one driver is set.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "WindowsHypervisor",
+    plural = "windowshypervisors",
+    namespaced,
+    shortname = "whv",
+    category = "cluster-api",
+    status = "WindowsHypervisorStatus",
+    derive = "PartialEq",
+    doc = "A hypervisor endpoint with its credentials. Machines in the same namespace name it in spec.hypervisorRef, or Cluster API does through the failure domain of a Machine.",
+    printcolumn(name = "Driver", type_ = "string", json_path = ".status.driver", description = "The driver that talks to it"),
+    printcolumn(
+        name = "Reachable",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Reachable\")].status",
+        description = "Whether it answers"
+    ),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Reachable\")].reason", description = "Why"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "What it reports as its version"),
+    printcolumn(name = "CPUs", type_ = "integer", json_path = ".status.capacity.cpus", description = "Processors in all"),
+    printcolumn(name = "Memory", type_ = "string", json_path = ".status.capacity.memory", description = "Memory in all"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Reachable\")].message", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.simulated)").message("spec: name exactly one driver, e.g. spec.simulated: {}"))]
+pub struct WindowsHypervisorSpec {
+    /// A hypervisor of memory and files inside the operator, for demos, tests and dry runs. Its guests read the config drive that a real guest would read and join the cluster with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Simulated>,
+}
+
+/// A simulated data centre.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Simulated {
+    /// Name of the data centre. WindowsHypervisors with the same data centre see the same VMs, as two logins to one vCenter do. Default: `<namespace>.<name>` of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub datacenter: Option<String>,
+    /// Images (VM templates) that exist there. Default: `windows-server-2019`, `windows-server-2022` and `windows-server-2025`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 100))]
+    pub images: Option<Vec<String>>,
+    /// What fits. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<SimulatedCapacity>,
+    /// How long things take.
+    #[serde(default)]
+    pub delays: SimulatedDelays,
+    /// `true` makes the endpoint refuse every call, as a hypervisor does whose network is cut.
+    #[serde(default)]
+    pub unreachable: bool,
+    /// Things that go wrong, by VM name. The names `*-noboot`, `*-nojoin` and `*-slow` (also followed by a random suffix) do so without being listed.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub faults: Vec<SimulatedFault>,
+}
+
+impl Simulated {
+    /// The images that exist when none are named.
+    pub const DEFAULT_IMAGES: [&str; 3] = ["windows-server-2019", "windows-server-2022", "windows-server-2025"];
+}
+
+/// Limits of a simulated data centre.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SimulatedCapacity {
+    /// Virtual processors in all.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub cpus: i32,
+    /// Memory in all, e.g. `256Gi`.
+    #[schemars(regex(pattern = r"^[1-9][0-9]{0,8}(Mi|Gi|Ti)$"))]
+    pub memory: String,
+}
+
+/// Delays in milliseconds, 0 to 1 hour.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SimulatedDelays {
+    /// From the create call until the VM exists.
+    #[schemars(range(min = 0, max = 3_600_000))]
+    pub create_milliseconds: i64,
+    /// From power on until the guest looks at its config drive.
+    #[schemars(range(min = 0, max = 3_600_000))]
+    pub boot_milliseconds: i64,
+    /// From there until it joins the cluster.
+    #[schemars(range(min = 0, max = 3_600_000))]
+    pub join_milliseconds: i64,
+    /// From the stop call until the VM is off.
+    #[schemars(range(min = 0, max = 3_600_000))]
+    pub stop_milliseconds: i64,
+}
+
+/// One scripted fault.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct SimulatedFault {
+    /// VM names that it befalls; `*` stands for any text.
+    #[schemars(length(min = 1, max = 253))]
+    pub names: String,
+    /// What happens.
+    pub fault: Fault,
+    /// How many VMs it befalls, the first ones that match; all of them when it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub count: Option<i32>,
+}
+
+/// What can be made to go wrong in a simulated data centre.
+#[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Fault {
+    /// The VM is on but nothing ever runs in it.
+    NoBoot,
+    /// The guest boots and carries out its plan, but its join never succeeds.
+    NoJoin,
+    /// Boot and join take ten times as long (at least 10 s).
+    Slow,
+    /// The create call fails with a transient error, three times.
+    CreateFails,
+}
+
+/// What the controller saw.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsHypervisorStatus {
+    /// Name of the driver, e.g. `simulated`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// What the endpoint reports as its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What it has in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<HypervisorCapacity>,
+    /// Ready, Reachable and Paused.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(length(max = 32))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Capacity of a hypervisor endpoint. Fields that the endpoint does not report are absent.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct HypervisorCapacity {
+    /// Virtual processors that it can give out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<i64>,
+    /// Memory that it can give out, e.g. `256Gi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+}

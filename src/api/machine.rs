@@ -1,0 +1,314 @@
+//! `WindowsMachine` and its template: one VM that becomes a Windows node (InfraMachine contract v1beta2, `capi-contract.md` §1, §2).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Kept on a WindowsMachine from before the first call to a hypervisor until the absence of the VM is proven.
+pub const FINALIZER: &str = "windowsmachine.infrastructure.cluster.x-k8s.io";
+
+/// One virtual machine that becomes a Windows node.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "WindowsMachine",
+    plural = "windowsmachines",
+    namespaced,
+    shortname = "wm",
+    category = "cluster-api",
+    status = "WindowsMachineStatus",
+    derive = "PartialEq",
+    doc = "One virtual machine that becomes a Windows node. Cluster API makes it from a WindowsMachineTemplate; it does nothing until a Machine owns it.",
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name",
+        description = "The Cluster it belongs to"
+    ),
+    printcolumn(name = "Hypervisor", type_ = "string", json_path = ".status.failureDomain", description = "The WindowsHypervisor its VM is on"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "The VM is what the spec asks for"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        description = "Why it is ready or not"
+    ),
+    printcolumn(
+        name = "Node",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"NodeJoined\")].reason",
+        description = "How far the join of its Node is"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "HostName", type_ = "string", json_path = ".status.hostName", priority = 1),
+    printcolumn(name = "IP", type_ = "string", json_path = ".status.addresses[?(@.type==\"InternalIP\")].address", priority = 1),
+    printcolumn(name = "ProviderID", type_ = "string", json_path = ".spec.providerID", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
+    printcolumn(name = "NodeMessage", type_ = "string", json_path = ".status.conditions[?(@.type==\"NodeJoined\")].message", priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)").message("spec.providerID: cannot change once it is set"))]
+#[x_kube(validation = Rule::new("!has(self.firmware) || self.firmware.type != 'BIOS' || !(self.firmware.secureBoot || self.firmware.tpm)").message("spec.firmware: Secure Boot and TPM need type UEFI"))]
+pub struct WindowsMachineSpec {
+    /// `windows://<hypervisor>/<uuid>`, written by the controller once the VM exists. Leave it out of templates.
+    #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub provider_id: Option<String>,
+    /// The WindowsHypervisor in the same namespace that the VM is made on. A failure domain on the Machine takes precedence. Without either, the namespace must have exactly one WindowsHypervisor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hypervisor_ref: Option<LocalReference>,
+    /// Name of the image (VM template) on the hypervisor, e.g. `windows-server-2022`.
+    #[schemars(length(min = 1, max = 253))]
+    pub image: String,
+    /// Virtual processors, 1 to 256.
+    #[serde(default = "default_cpus")]
+    #[schemars(range(min = 1, max = 256))]
+    pub cpus: i32,
+    /// Memory, in whole `Mi`, `Gi` or `Ti`, at least 2Gi.
+    #[serde(default = "default_memory")]
+    #[schemars(length(max = 12), regex(pattern = r"^[1-9][0-9]{0,8}(Mi|Gi|Ti)$"))]
+    #[x_kube(validation = Rule::new("quantity(self).compareTo(quantity('2Gi')) >= 0").message("spec.memory: a Windows node needs at least 2Gi"))]
+    pub memory: String,
+    /// Size of the system disk, in whole `Gi` or `Ti`. Default: the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12), regex(pattern = r"^[1-9][0-9]{0,6}(Gi|Ti)$"))]
+    pub system_disk: Option<String>,
+    /// More disks, attached empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub disks: Vec<Disk>,
+    /// Networks of the hypervisor that the VM is attached to, in order. Default: the hypervisor's default network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub networks: Vec<Network>,
+    /// Firmware. Default: UEFI with Secure Boot, no TPM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<Firmware>,
+    /// Expose virtualization to the guest; needed for Hyper-V isolated containers.
+    #[serde(default)]
+    pub nested_virtualization: bool,
+    /// How the host name (and Node name) is chosen. Windows allows 15 characters. `Auto` takes the name of the object if it fits and a shortened one with a hash if not; `ObjectName` refuses names that do not fit.
+    #[serde(default)]
+    pub host_name: HostNamePolicy,
+    /// Seconds from power on until a machine without a Node is reported as `NodeNeverJoined`, 10 to 86400.
+    #[serde(default = "default_join_deadline")]
+    #[schemars(range(min = 10, max = 86_400))]
+    pub join_deadline_seconds: i64,
+}
+
+fn default_cpus() -> i32 {
+    4
+}
+fn default_memory() -> String {
+    "8Gi".into()
+}
+fn default_join_deadline() -> i64 {
+    2_700
+}
+
+/// The name of an object in the same namespace.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub struct LocalReference {
+    /// Name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// An empty disk.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Disk {
+    /// Name, unique in the machine.
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// Size, in whole `Gi` or `Ti`.
+    #[schemars(length(max = 12), regex(pattern = r"^[1-9][0-9]{0,6}(Gi|Ti)$"))]
+    pub size: String,
+}
+
+/// A network interface.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Network {
+    /// Name of the network, port group or bridge on the hypervisor.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// Firmware of a VM.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Firmware {
+    /// `UEFI` or `BIOS`.
+    #[serde(default, rename = "type")]
+    pub type_: FirmwareType,
+    /// Secure Boot (UEFI only).
+    #[serde(default)]
+    pub secure_boot: bool,
+    /// A virtual TPM 2.0 (UEFI only).
+    #[serde(default)]
+    pub tpm: bool,
+}
+
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum FirmwareType {
+    #[default]
+    #[serde(rename = "UEFI")]
+    Uefi,
+    #[serde(rename = "BIOS")]
+    Bios,
+}
+
+/// How a host name is chosen.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum HostNamePolicy {
+    /// The object's name if Windows accepts it, else a shortened one with a hash of its identity.
+    #[default]
+    Auto,
+    /// The object's name; machines whose name Windows does not accept are reported and not made.
+    ObjectName,
+}
+
+/// What the controller reports.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsMachineStatus {
+    /// Read by Cluster API; set once and never taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialization: Option<MachineInitialization>,
+    /// Addresses of the VM, copied by Cluster API to the Machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub addresses: Vec<MachineAddress>,
+    /// The WindowsHypervisor that the VM is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub failure_domain: Option<String>,
+    /// Host name of the VM and name of its Node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_name: Option<String>,
+    /// What the driver reserved or started, written before it acts; opaque to users.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub journal: BTreeMap<String, String>,
+    /// When the VM was first seen running; the join deadline counts from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub powered_on_at: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    /// Ready, VirtualMachineReady, NodeJoined, Deleting and Paused.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(length(max = 32))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Milestones that Cluster API waits for.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
+pub struct MachineInitialization {
+    /// True once the VM runs and `spec.providerID` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioned: Option<bool>,
+}
+
+/// An address of the VM.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineAddress {
+    /// Kind of address.
+    #[serde(rename = "type")]
+    pub type_: MachineAddressType,
+    /// The address.
+    #[schemars(length(min = 1, max = 256))]
+    pub address: String,
+}
+
+#[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub enum MachineAddressType {
+    Hostname,
+    #[serde(rename = "ExternalIP")]
+    ExternalIp,
+    #[serde(rename = "InternalIP")]
+    InternalIp,
+    #[serde(rename = "ExternalDNS")]
+    ExternalDns,
+    #[serde(rename = "InternalDNS")]
+    InternalDns,
+}
+
+/// What Cluster API makes WindowsMachines from.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "WindowsMachineTemplate",
+    plural = "windowsmachinetemplates",
+    namespaced,
+    shortname = "wmt",
+    category = "cluster-api",
+    status = "WindowsMachineTemplateStatus",
+    doc = "What Cluster API makes WindowsMachines from. To roll out a change, make a new template and name it in the MachineDeployment; a changed template affects later machines only.",
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.template.spec.image"),
+    printcolumn(name = "CPUs", type_ = "integer", json_path = ".spec.template.spec.cpus"),
+    printcolumn(name = "Memory", type_ = "string", json_path = ".spec.template.spec.memory"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsMachineTemplateSpec {
+    /// The machine to make.
+    pub template: WindowsMachineTemplateResource,
+}
+
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.spec.providerID)").message("spec.template.spec.providerID: belongs to one machine, leave it out of templates"))]
+pub struct WindowsMachineTemplateResource {
+    /// Labels and annotations of the machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TemplateMetadata>,
+    /// Spec of the machines.
+    pub spec: WindowsMachineSpec,
+}
+
+/// Labels and annotations that a template gives to what is made from it.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub struct TemplateMetadata {
+    /// Labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What cluster-autoscaler needs to scale from zero (`capi-contract.md` §2).
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsMachineTemplateStatus {
+    /// `cpu`, `memory` and `pods` of a machine made from this template, as quantities.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacity: BTreeMap<String, String>,
+    /// Operating system and architecture of such a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_info: Option<TemplateNodeInfo>,
+}
+
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateNodeInfo {
+    /// Always `amd64`.
+    pub architecture: String,
+    /// Always `windows`.
+    pub operating_system: String,
+}

@@ -1,0 +1,51 @@
+//! WHAT USERS WRITE: the kinds, the words of their conditions, parsed names, and the slice of Cluster API that we read.
+//!
+//! Nothing here talks to anything; validity that a schema can express is in the schema (CEL), the rest in [`name`].
+
+pub mod bootstrap_config;
+pub mod capi;
+pub mod cluster;
+pub mod condition;
+pub mod control_plane;
+pub mod hypervisor;
+pub mod machine;
+pub mod name;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+/// The one list of kinds, in the order in which they are written to `crds/`.
+pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
+    let mut crds = vec![
+        cluster::WindowsCluster::crd(),
+        cluster::WindowsClusterTemplate::crd(),
+        hypervisor::WindowsHypervisor::crd(),
+        machine::WindowsMachine::crd(),
+        machine::WindowsMachineTemplate::crd(),
+        bootstrap_config::WindowsBootstrapConfig::crd(),
+        bootstrap_config::WindowsBootstrapConfigTemplate::crd(),
+        control_plane::ExternalControlPlane::crd(),
+        control_plane::ExternalControlPlaneTemplate::crd(),
+    ];
+    for crd in &mut crds {
+        label(crd);
+    }
+    crds
+}
+
+/// The labels by which core finds our version of a contract (`capi-contract.md` §1.1), and `clusterctl` our kinds (§6.3).
+fn label(crd: &mut CustomResourceDefinition) {
+    let provider = match crd.spec.group.split('.').next() {
+        Some("bootstrap") => "bootstrap-windows",
+        Some("controlplane") => "control-plane-windows",
+        _ => "infrastructure-windows",
+    };
+    let labels = crd.metadata.labels.get_or_insert_default();
+    labels.insert("cluster.x-k8s.io/provider".into(), provider.into());
+    labels.insert("cluster.x-k8s.io/v1beta2".into(), "v1alpha1".into());
+    labels.insert("clusterctl.cluster.x-k8s.io".into(), String::new());
+    if crd.spec.names.kind == "WindowsHypervisor" {
+        // No Cluster owns a hypervisor: `clusterctl move` takes it, and what it owns, because of this label.
+        labels.insert("clusterctl.cluster.x-k8s.io/move-hierarchy".into(), String::new());
+    }
+}

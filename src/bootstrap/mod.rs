@@ -1,0 +1,1 @@
+//! FACTS → BYTES (pure): the node plan, kubelet, containerd and kubeadm configuration, cloudbase-init user data, config drive.

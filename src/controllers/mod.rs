@@ -1,0 +1,1 @@
+//! OBSERVE → DECIDE → ACT → REPORT, thin.

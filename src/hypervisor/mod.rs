@@ -1,0 +1,120 @@
+//! WHERE VMS COME FROM: one trait, one folder per driver.
+//!
+//! A driver translates and calls; it decides nothing, knows no Kubernetes object and writes no status. Its rules are those of
+//! `hypervisors.md` §9: at most one mutating call per [`Driver::advance`] or [`Driver::retire`], safe to repeat; a foreign VM is
+//! never touched; absence is proven by a read of VM, disks and config drive.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::vm::{ConfigDrive, Journal, MachineKey, Observed, Power, StopMode, VmSpec};
+
+/// One connection to one endpoint, shared by all machines on it.
+#[async_trait]
+pub trait Driver: Send + Sync {
+    /// Name of the driver, e.g. `simulated`; a label of metrics.
+    fn name(&self) -> &'static str;
+
+    /// Logs in and reads version and capacity. No side effect.
+    async fn describe(&self) -> Result<Endpoint, DriverError>;
+
+    /// Does what the spec names (image, networks) exist? No side effect.
+    async fn check(&self, spec: &VmSpec) -> Result<(), DriverError>;
+
+    /// One consistent read of everything that belongs to this machine.
+    async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError>;
+
+    /// Chooses ids (VMID, host, folder) without side effects. The caller stores the result before it calls [`Driver::advance`].
+    async fn plan(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError>;
+
+    /// At most one mutating call towards "runs with this config drive".
+    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &ConfigDrive, journal: &Journal, observed: &Observed)
+    -> Result<Step, DriverError>;
+
+    /// At most one mutating call towards "nothing left". Re-reads the owner mark before it destroys.
+    async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<Step, DriverError>;
+
+    /// Every VM at this endpoint with an owner mark of ours: one listing, however many there are.
+    async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError>;
+}
+
+/// What [`Driver::advance`] and [`Driver::retire`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There is nothing to do: the goal is reached.
+    Done,
+    /// Something is under way; look again after that time.
+    Wait { after: Duration },
+    /// A long task was started; the journal must be stored.
+    Started { journal: Journal },
+    /// One change was made; look again.
+    Changed,
+}
+
+/// What an endpoint says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoint {
+    pub version: String,
+    pub cpus: Option<i64>,
+    pub memory_mib: Option<u64>,
+}
+
+/// One row of [`Driver::owned`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedVm {
+    pub key: MachineKey,
+    pub power: Power,
+    pub addresses: Vec<String>,
+    pub report: Option<crate::vm::GuestReport>,
+}
+
+/// Why a call failed, in the classes that decide what happens next. Texts name the thing and the remedy and never hold a secret.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DriverError {
+    /// What the spec names is not there (image, network, pool).
+    #[error("{0}")]
+    NotFound(String),
+    /// Something that is not ours is in the way.
+    #[error("{0}")]
+    Conflict(String),
+    /// The endpoint is busy; try again after that time.
+    #[error("the hypervisor is busy")]
+    Busy { after: Duration },
+    /// The credentials are refused.
+    #[error("{0}")]
+    Auth(String),
+    /// There is no room.
+    #[error("{0}")]
+    Capacity(String),
+    /// The request can never succeed as it is.
+    #[error("{0}")]
+    Invalid(String),
+    /// The endpoint cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// A passing fault; try again.
+    #[error("{0}")]
+    Transient(String),
+    /// The reply was lost: observe, never repeat blindly.
+    #[error("{0}")]
+    Unknown(String),
+}
+
+impl DriverError {
+    /// A label for metrics: few, fixed values.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "not_found",
+            Self::Conflict(_) => "conflict",
+            Self::Busy { .. } => "busy",
+            Self::Auth(_) => "auth",
+            Self::Capacity(_) => "capacity",
+            Self::Invalid(_) => "invalid",
+            Self::Unreachable(_) => "unreachable",
+            Self::Transient(_) => "transient",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! SITUATION → DECISION (pure).

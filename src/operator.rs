@@ -1,0 +1,1 @@
+//! Composition root: builds clients, drivers and controllers and joins them; owns the clock.
