@@ -118,8 +118,7 @@ impl fmt::Display for HostName {
 
 /// `length` characters of 0-9a-z that depend on `bytes` only; the form of the public half of a bootstrap token.
 pub fn base36(bytes: &[u8], length: usize) -> String {
-    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    Sha256::digest(bytes).iter().take(length).map(|b| char::from(DIGITS[usize::from(*b) % 36])).collect()
+    Sha256::digest(bytes).iter().take(length).filter_map(|b| char::from_digit(u32::from(*b) % 36, 36)).collect()
 }
 
 /// Mebibytes of an amount like `8Gi`.
