@@ -1,0 +1,14 @@
+//! The end-to-end stories: one file each, on the real parts that `world` starts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "test code: it fails by panicking and lives by the clock"
+)]
+
+mod parts;
+mod world;

@@ -1,0 +1,94 @@
+//! What was asked of an API server, by whom: its audit log. It must not judge.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use serde_json::Value;
+
+use super::client::text;
+use super::control_plane::ControlPlane;
+
+/// A place in the audit log.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AuditMark(u64);
+
+/// One answered request; a watch counts when it begins.
+#[derive(Debug, Clone)]
+pub struct AuditEvent {
+    /// As `system:serviceaccount:NAMESPACE:NAME`.
+    pub user: String,
+    /// The program, as it calls itself.
+    pub user_agent: String,
+    /// `get list watch create update patch delete deletecollection`, or the HTTP method in lower case for other addresses.
+    pub verb: String,
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Plural; empty for addresses that are no resources.
+    pub resource: String,
+    /// `status`, `scale`, `token`, ... or empty.
+    pub subresource: String,
+    /// Empty for kinds without.
+    pub namespace: String,
+    /// Empty for lists, watches and generated names.
+    pub name: String,
+    /// HTTP status of the answer.
+    pub code: u16,
+    /// Address with query.
+    pub uri: String,
+    /// When the request came.
+    pub time: jiff::Timestamp,
+}
+
+impl AuditEvent {
+    /// Whether it could change something.
+    pub fn is_write(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("audit log: {e}: {line}"));
+        let own = |pointer: &str| text(&event, pointer).to_owned();
+        let verb = own("/verb");
+        let code = event.pointer("/responseStatus/code").and_then(Value::as_u64).unwrap_or_default();
+        // A watch that began well has been counted then.
+        if verb == "watch" && text(&event, "/stage") == "ResponseComplete" && code == 200 {
+            return None;
+        }
+        Some(Self {
+            user: own("/user/username"),
+            user_agent: own("/userAgent"),
+            verb,
+            group: own("/objectRef/apiGroup"),
+            resource: own("/objectRef/resource"),
+            subresource: own("/objectRef/subresource"),
+            namespace: own("/objectRef/namespace"),
+            name: own("/objectRef/name"),
+            code: u16::try_from(code).unwrap_or_default(),
+            uri: own("/requestURI"),
+            time: text(&event, "/requestReceivedTimestamp").parse().expect("an audit event has a time"),
+        })
+    }
+}
+
+impl ControlPlane {
+    /// Here and now, for [`ControlPlane::audit_since`].
+    pub fn audit_mark(&self) -> AuditMark {
+        let path = self.directory().join("audit.jsonl");
+        AuditMark(std::fs::metadata(path).map(|meta| meta.len()).unwrap_or_default())
+    }
+
+    /// What has been asked and answered since a mark, oldest answer first.
+    pub fn audit_since(&self, mark: AuditMark) -> Vec<AuditEvent> {
+        let path = self.directory().join("audit.jsonl");
+        let mut file = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(mark.0)).and_then(|_| file.read_to_end(&mut bytes)).expect("the audit log can be read");
+        // The last line may still be on its way.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        String::from_utf8_lossy(&bytes[..whole]).lines().filter_map(AuditEvent::parse).collect()
+    }
+
+    /// Everything since the start.
+    pub fn audit(&self) -> Vec<AuditEvent> {
+        self.audit_since(AuditMark::default())
+    }
+}

@@ -1,0 +1,219 @@
+//! The program under test: its definitions and rights installed as a user would, and `capw run` as a process with the rights of
+//! its own ServiceAccount. It must not give it any right or fact that a cluster would not.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::client::output;
+use super::control_plane::{ControlPlane, Ready};
+use super::manifests;
+use super::ports::free_port;
+use super::process::Process;
+use super::scratch::Scratch;
+use super::tools::{Tools, checkout};
+use super::wait::wait_for;
+
+/// Where config/default puts it.
+const NAMESPACE: &str = "capw-system";
+const SERVICE_ACCOUNT: &str = "capw-controller-manager";
+/// As the audit log names it.
+const USER: &str = "system:serviceaccount:capw-system:capw-controller-manager";
+
+/// A `capw run`. Dropped, it is killed.
+pub struct Capw {
+    process: Process,
+    health: SocketAddr,
+    diagnostics: SocketAddr,
+    state: PathBuf,
+    // Its log lies there.
+    _scratch: Arc<Scratch>,
+}
+
+impl Capw {
+    /// The user that the audit log names for it.
+    pub const USER: &str = USER;
+
+    /// Installs its definitions and rights, starts it and waits until it says that it is ready. `args` are more flags for
+    /// `capw run`; one that is given here replaces ours of the same name. The state of simulated hypervisors goes with the
+    /// control plane, unless `--simulated-state=DIR` says otherwise.
+    pub async fn start(cp: &ControlPlane, args: &[&str]) -> Self {
+        Self::install(cp).await;
+        let capw = Self::prepare(cp, args).await;
+        capw.start_again().await;
+        capw
+    }
+
+    /// Installs `crds/` and `config/default`, all but the Deployment: nothing here runs pods.
+    pub async fn install(cp: &ControlPlane) {
+        let rendered = kustomize("config/default").await;
+        let mut objects = manifests::documents(&rendered);
+        for name in files(&checkout().join("crds"), "yaml") {
+            let text = std::fs::read_to_string(&name).unwrap_or_else(|e| panic!("{}: {e}", name.display()));
+            objects.extend(manifests::documents(&text));
+        }
+        let needs_pods = |object: &Value| matches!(object["kind"].as_str(), Some("Deployment" | "Service" | "PodDisruptionBudget"));
+        objects.retain(|object| !needs_pods(object));
+        // The definitions are in both places when config/default includes them: applied once.
+        let mut seen = std::collections::HashSet::new();
+        objects.retain(|object| seen.insert(format!("{} {} {}", object["kind"], object["metadata"]["namespace"], object["metadata"]["name"])));
+        let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
+        assert!(objects.iter().any(is_definition), "crds/ holds no CustomResourceDefinition: run `capw crds`");
+        manifests::apply_all(&cp.client(), objects).await;
+    }
+
+    /// Everything but the start: a second process beside the first, or one that is started later.
+    pub async fn prepare(cp: &ControlPlane, args: &[&str]) -> Self {
+        let name = cp.next_name("capw");
+        let dir = cp.directory();
+        let (health, diagnostics) = (free_port(), free_port());
+        let given = |flag: &str| {
+            let mut args = args.iter();
+            args.find(|arg| **arg == flag || arg.starts_with(&format!("{flag}="))).map(|arg| match arg.split_once('=') {
+                Some((_, value)) => value.to_owned(),
+                None => panic!("{arg}: write it as {flag}=VALUE"),
+            })
+        };
+        let address = |flag: &str, port: u16| {
+            let text = given(flag).unwrap_or_else(|| format!("127.0.0.1:{port}"));
+            text.parse::<SocketAddr>().unwrap_or_else(|e| panic!("{flag}={text}: {e}"))
+        };
+        let state = given("--simulated-state").map_or_else(|| dir.join("simulated"), PathBuf::from);
+        let ours = [
+            ("--simulated-state", state.display().to_string()),
+            ("--health-address", format!("127.0.0.1:{health}")),
+            ("--diagnostics-address", format!("127.0.0.1:{diagnostics}")),
+            ("--leader-elect", "false".to_owned()),
+        ];
+        let flags = ours.iter().filter(|(flag, _)| given(flag).is_none()).map(|(flag, value)| format!("{flag}={value}"));
+        let kubeconfig = cp.kubeconfig_for(NAMESPACE, SERVICE_ACCOUNT).await;
+        let process =
+            Process::new(&name, &program(), dir).args(["run"]).args(flags).args(args).env("KUBECONFIG", kubeconfig).env("POD_NAMESPACE", NAMESPACE);
+        Self {
+            process,
+            health: address("--health-address", health),
+            diagnostics: address("--diagnostics-address", diagnostics),
+            state,
+            _scratch: Arc::clone(cp.scratch()),
+        }
+    }
+
+    /// Starts it, if it does not run, and waits for readiness.
+    pub async fn start_again(&self) {
+        self.process.start();
+        wait_for("capw answers /readyz", Duration::from_secs(30), || async {
+            match Ready::of(&self.process) {
+                Ready::Starting => match get(self.health, "/readyz") {
+                    Ok((200, _)) => Ok(()),
+                    Ok((code, body)) => Err(format!("{code}: {body}")),
+                    Err(error) => Err(error.to_string()),
+                },
+                Ready::PortTaken => panic!("capw's port was taken by another program"),
+            }
+        })
+        .await;
+    }
+
+    /// SIGKILL: it gets no chance to finish anything.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// SIGTERM, and waits for its end, at most 30 s.
+    pub fn stop(&self) -> Option<ExitStatus> {
+        self.process.stop(Duration::from_secs(30))
+    }
+
+    /// SIGKILL and a new start.
+    pub async fn restart(&self) {
+        self.kill();
+        self.start_again().await;
+    }
+
+    /// Its metrics, in the text format of Prometheus.
+    pub fn metrics(&self) -> String {
+        match get(self.diagnostics, "/metrics") {
+            Ok((200, body)) => body,
+            other => panic!("http://{}/metrics: {other:?}", self.diagnostics),
+        }
+    }
+
+    /// The sum of a metric over the series whose line holds all of `labels`; 0 if there is none.
+    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let metrics = self.metrics();
+        let series = metrics.lines().filter(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && labels.iter().all(|label| line.contains(label))
+        });
+        series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    }
+
+    /// Answer of its health server: code and body. `path` is `/livez` or `/readyz`.
+    pub fn health(&self, path: &str) -> std::io::Result<(u16, String)> {
+        get(self.health, path)
+    }
+
+    /// Everything it has logged so far, from all its starts.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Where simulated hypervisors keep their state.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// The process itself: whether it runs, its memory.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+/// Renders a kustomization of the checkout.
+pub(super) async fn kustomize(directory: &str) -> String {
+    let path = checkout().join(directory);
+    assert!(path.is_dir(), "{} is missing", path.display());
+    let mut command = Command::new(&Tools::ensure().kubectl);
+    command.arg("kustomize").arg(&path);
+    output(command, None).await.unwrap_or_else(|said| panic!("kubectl kustomize {directory}: {said}"))
+}
+
+/// Files of a directory with an extension, sorted.
+pub(super) fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == extension));
+    paths.sort();
+    paths
+}
+
+/// The program built with this one: tests and benchmarks are told its path, an example has it one directory above its own.
+fn program() -> PathBuf {
+    let path = match option_env!("CARGO_BIN_EXE_capw") {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let own = std::env::current_exe().expect("the path of this program");
+            own.ancestors().nth(2).expect("an example lies in target/PROFILE/examples").join("capw")
+        }
+    };
+    assert!(path.exists(), "{} is missing: run `cargo build` first", path.display());
+    path
+}
+
+/// A GET over HTTP/1.0: what a probe does, without a client library. Gives code and body.
+fn get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+    let limit = Duration::from_secs(5);
+    let mut stream = TcpStream::connect_timeout(&address, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let code = answer.split_whitespace().nth(1).and_then(|code| code.parse().ok());
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    code.zip(body).ok_or_else(|| std::io::Error::other(format!("no HTTP answer: {answer:?}")))
+}

@@ -1,0 +1,226 @@
+//! Looking into and acting on a control plane: objects as JSON, kubectl, kubeconfigs. It must not wait for anything
+//! ([`super::wait`] does) nor know what is expected.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::ApiResource;
+use kube::{Client, Config};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::control_plane::ControlPlane;
+use super::pki;
+use super::tools::Tools;
+
+/// A kind of objects, by its group, version and plural.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// `GROUP/VERSION`, or `v1`.
+    pub api_version: &'static str,
+    /// As in the address of a request.
+    pub plural: &'static str,
+}
+
+const CORE: &str = "cluster.x-k8s.io/v1beta2";
+const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1alpha1";
+const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io/v1alpha1";
+const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1alpha1";
+
+#[rustfmt::skip]
+impl Kind {
+    pub const NODE: Self = Self::new("v1", "nodes");
+    pub const SECRET: Self = Self::new("v1", "secrets");
+    pub const CONFIG_MAP: Self = Self::new("v1", "configmaps");
+    pub const EVENT: Self = Self::new("v1", "events");
+    pub const NAMESPACE: Self = Self::new("v1", "namespaces");
+    pub const LEASE: Self = Self::new("coordination.k8s.io/v1", "leases");
+    pub const CERTIFICATE_SIGNING_REQUEST: Self = Self::new("certificates.k8s.io/v1", "certificatesigningrequests");
+    pub const CUSTOM_RESOURCE_DEFINITION: Self = Self::new("apiextensions.k8s.io/v1", "customresourcedefinitions");
+    pub const CLUSTER: Self = Self::new(CORE, "clusters");
+    pub const CLUSTER_CLASS: Self = Self::new(CORE, "clusterclasses");
+    pub const MACHINE: Self = Self::new(CORE, "machines");
+    pub const MACHINE_SET: Self = Self::new(CORE, "machinesets");
+    pub const MACHINE_DEPLOYMENT: Self = Self::new(CORE, "machinedeployments");
+    pub const MACHINE_HEALTH_CHECK: Self = Self::new(CORE, "machinehealthchecks");
+    pub const WINDOWS_CLUSTER: Self = Self::new(INFRASTRUCTURE, "windowsclusters");
+    pub const WINDOWS_HYPERVISOR: Self = Self::new(INFRASTRUCTURE, "windowshypervisors");
+    pub const WINDOWS_MACHINE: Self = Self::new(INFRASTRUCTURE, "windowsmachines");
+    pub const WINDOWS_MACHINE_TEMPLATE: Self = Self::new(INFRASTRUCTURE, "windowsmachinetemplates");
+    pub const WINDOWS_BOOTSTRAP_CONFIG: Self = Self::new(BOOTSTRAP, "windowsbootstrapconfigs");
+    pub const WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE: Self = Self::new(BOOTSTRAP, "windowsbootstrapconfigtemplates");
+    pub const EXTERNAL_CONTROL_PLANE: Self = Self::new(CONTROL_PLANE, "externalcontrolplanes");
+}
+
+impl Kind {
+    /// Any kind: `Kind::new("apps/v1", "deployments")`.
+    pub const fn new(api_version: &'static str, plural: &'static str) -> Self {
+        Self { api_version, plural }
+    }
+
+    fn resource(self) -> ApiResource {
+        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: self.api_version.to_owned(),
+            kind: String::new(),
+            plural: self.plural.to_owned(),
+        }
+    }
+}
+
+/// A client for a kubeconfig's text.
+pub(super) async fn client_of(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
+}
+
+impl ControlPlane {
+    /// The objects of a kind; `namespace` is `None` for all namespaces and for kinds without.
+    pub fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client(), namespace, &kind.resource()),
+            None => Api::all_with(self.client(), &kind.resource()),
+        }
+    }
+
+    fn named<'n>(&self, kind: Kind, name: &'n str) -> (Api<DynamicObject>, &'n str) {
+        match name.split_once('/') {
+            Some((namespace, name)) => (self.api(kind, Some(namespace)), name),
+            None => (self.api(kind, None), name),
+        }
+    }
+
+    /// One object as JSON, `None` if there is none. `name` is `NAMESPACE/NAME`, or `NAME` for kinds without namespace.
+    /// Anything but "not found" panics.
+    pub async fn get(&self, kind: Kind, name: &str) -> Option<Value> {
+        let (api, short) = self.named(kind, name);
+        match api.get_opt(short).await {
+            Ok(object) => object.map(|object| serde_json::to_value(object).expect("an object is JSON")),
+            Err(error) => panic!("get {} {name}: {error}", kind.plural),
+        }
+    }
+
+    /// All objects of a kind as JSON, of one namespace or (`None`) of all. Panics if it fails.
+    pub async fn list(&self, kind: Kind, namespace: Option<&str>) -> Vec<Value> {
+        match self.api(kind, namespace).list(&ListParams::default()).await {
+            Ok(list) => list.items.iter().map(|object| serde_json::to_value(object).expect("an object is JSON")).collect(),
+            Err(error) => panic!("list {}: {error}", kind.plural),
+        }
+    }
+
+    /// Merges JSON into an object and gives the result.
+    pub async fn patch(&self, kind: Kind, name: &str, change: &Value) -> Result<Value, kube::Error> {
+        let (api, short) = self.named(kind, name);
+        let object = api.patch(short, &PatchParams::default(), &Patch::Merge(change)).await?;
+        Ok(serde_json::to_value(object).expect("an object is JSON"))
+    }
+
+    /// Merges JSON (`{"status": ...}`) into an object's status.
+    pub async fn patch_status(&self, kind: Kind, name: &str, change: &Value) -> Result<(), kube::Error> {
+        let (api, short) = self.named(kind, name);
+        api.patch_status(short, &PatchParams::default(), &Patch::Merge(change)).await.map(drop)
+    }
+
+    /// Asks for an object's deletion; fine if there is none. Does not wait for finalizers.
+    pub async fn delete(&self, kind: Kind, name: &str) {
+        let (api, short) = self.named(kind, name);
+        match api.delete(short, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => panic!("delete {} {name}: {error}", kind.plural),
+            Ok(_) => {}
+        }
+    }
+
+    /// Creates an object for show: everything is checked, webhooks included, and nothing is kept.
+    pub async fn dry_run(&self, kind: Kind, object: &Value) -> Result<(), kube::Error> {
+        let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
+        let params = PostParams { dry_run: true, field_manager: None };
+        self.api(kind, namespace).create(&params, &object).await.map(drop)
+    }
+
+    /// Applies YAML with all rights (server-side, conflicts forced). Panics with what kubectl says if anything in it is refused.
+    pub async fn apply(&self, yaml: &str) {
+        self.try_apply(yaml).await.unwrap_or_else(|said| panic!("kubectl apply: {said}"));
+    }
+
+    /// Applies YAML; gives what kubectl said, also as the error.
+    pub async fn try_apply(&self, yaml: &str) -> Result<String, String> {
+        // kubectl takes what begins with { for JSON, even if more documents follow.
+        let yaml = format!("---\n{yaml}");
+        self.kubectl_with(&["apply", "--server-side", "--force-conflicts", "-f", "-"], Some(&yaml)).await
+    }
+
+    /// Runs kubectl with all rights and gives its standard output. Panics with its standard error if it fails.
+    pub async fn kubectl(&self, args: &[&str]) -> String {
+        self.try_kubectl(args).await.unwrap_or_else(|said| panic!("kubectl {}: {said}", args.join(" ")))
+    }
+
+    /// Runs kubectl with all rights: its standard output, or its standard error if it fails.
+    pub async fn try_kubectl(&self, args: &[&str]) -> Result<String, String> {
+        self.kubectl_with(args, None).await
+    }
+
+    async fn kubectl_with(&self, args: &[&str], input: Option<&str>) -> Result<String, String> {
+        let mut command = Command::new(&Tools::ensure().kubectl);
+        command.args(args).env("KUBECONFIG", self.kubeconfig()).current_dir(super::tools::checkout());
+        output(command, input).await
+    }
+
+    /// A kubeconfig file with a token of a ServiceAccount, good for a day.
+    pub async fn kubeconfig_for(&self, namespace: &str, service_account: &str) -> PathBuf {
+        let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
+        let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..Default::default() };
+        let request = TokenRequest { spec: Some(spec), ..Default::default() };
+        let token = api
+            .create_token_request(service_account, &PostParams::default(), &request)
+            .await
+            .unwrap_or_else(|e| panic!("a token for {namespace}/{service_account}: {e}"))
+            .status
+            .and_then(|status| status.token)
+            .expect("the answer to a token request holds a token");
+        let admin = std::fs::read_to_string(self.kubeconfig()).expect("the administrator's kubeconfig");
+        let text = pki::kubeconfig_with_token(&admin, namespace, service_account, &token);
+        self.scratch().write(&format!("kube/{namespace}.{service_account}.conf"), text)
+    }
+}
+
+/// Runs a program to its end: its standard output, or its standard error if it fails.
+pub(super) async fn output(mut command: Command, input: Option<&str>) -> Result<String, String> {
+    let mut child = command
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let pipe = child.stdin.take();
+    let feed = async {
+        if let (Some(mut pipe), Some(input)) = (pipe, input) {
+            // A program that does not read to the end says why by itself.
+            let _ = pipe.write_all(input.as_bytes()).await;
+        }
+    };
+    let ((), output) = tokio::join!(feed, child.wait_with_output());
+    let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(format!("{}{}", text(&output.stderr), text(&output.stdout))) }
+}
+
+/// What stands at a JSON pointer, as a text; empty if nothing or something else is there.
+pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A condition of an object, by its type.
+pub fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
+    object.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == kind)
+}

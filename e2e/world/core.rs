@@ -1,0 +1,84 @@
+//! Cluster API core as a process: its webhooks by address instead of by Service, its rights those of its own ServiceAccount, so
+//! that what a provider forgets to grant fails here as it would in a cluster.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::client::Kind;
+use super::control_plane::{ControlPlane, Ready};
+use super::ports::free_port;
+use super::process::Process;
+use super::tools::Tools;
+use super::wait::wait_for;
+use super::{manifests, pki};
+
+const NAMESPACE: &str = "capi-system";
+
+/// Installs core's definitions and rights, starts it and waits until its webhooks answer.
+pub(super) async fn start(cp: &ControlPlane) -> Process {
+    for _ in 0..3 {
+        if let Some(process) = attempt(cp).await {
+            return process;
+        }
+    }
+    panic!("Cluster API core found its ports taken three times");
+}
+
+async fn attempt(cp: &ControlPlane) -> Option<Process> {
+    let (webhooks, diagnostics, health) = (free_port(), free_port(), free_port());
+    let tools = Tools::ensure();
+    let scratch = cp.scratch();
+    let authority = STANDARD.encode(pki::loopback_certificate(scratch, "webhook"));
+    let text = std::fs::read_to_string(&tools.capi_core_manifests).expect("build.sh made capi-core.yaml");
+    let mut objects = manifests::documents(&text);
+    for object in &mut objects {
+        direct(object, webhooks, &authority);
+    }
+    manifests::apply_all(&cp.client(), objects).await;
+
+    let kubeconfig = cp.kubeconfig_for(NAMESPACE, "capi-manager").await;
+    let flags = [
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--webhook-cert-dir={}", scratch.path().join("webhook").display()),
+        format!("--webhook-port={webhooks}"),
+        format!("--diagnostics-address=127.0.0.1:{diagnostics}"),
+        "--insecure-diagnostics".to_owned(),
+        format!("--health-addr=127.0.0.1:{health}"),
+        "--leader-elect=false".to_owned(),
+        "--feature-gates=ClusterTopology=true,MachinePool=true".to_owned(),
+    ];
+    let process = Process::new("capi-core", &tools.capi_core, scratch.path()).args(flags).env("POD_NAMESPACE", NAMESPACE);
+    process.start();
+    let probe = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "probe", "namespace": "default"},
+        "spec": {"controlPlaneRef": {"apiGroup": "none.test", "kind": "None", "name": "none"}},
+    });
+    let ready = wait_for("Cluster API core's webhooks answer", Duration::from_secs(60), || async {
+        match Ready::of(&process) {
+            Ready::Starting => cp.dry_run(Kind::CLUSTER, &probe).await.map(|()| true),
+            Ready::PortTaken => Ok(false),
+        }
+    })
+    .await;
+    ready.then_some(process)
+}
+
+/// Points every webhook of an object to a port of 127.0.0.1, the path unchanged.
+fn direct(object: &mut Value, port: u16, authority: &str) {
+    let address = |config: &mut Value| {
+        if let Some(path) = config.pointer("/service/path").and_then(Value::as_str) {
+            *config = json!({"url": format!("https://127.0.0.1:{port}{path}"), "caBundle": authority});
+        }
+    };
+    if let Some(config) = object.pointer_mut("/spec/conversion/webhook/clientConfig") {
+        address(config);
+    }
+    for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(config) = webhook.get_mut("clientConfig") {
+            address(config);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! YAML of several documents: reading, choosing, applying without kubectl where only a few well-known kinds are inside.
+//! It must not change what it applies, except where a caller says so.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
+use serde_json::Value;
+
+use super::client::condition;
+use super::wait::wait_for;
+
+/// The documents of a YAML text, empty ones left out.
+pub(super) fn documents(yaml: &str) -> Vec<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap_or_else(|e| panic!("not YAML: {e}"));
+    documents.into_iter().filter(|document| !document.is_null()).collect()
+}
+
+/// Applies objects whose plural is the kind's in lower case with an s: first namespaces and definitions, then the others,
+/// each lot at once. A definition counts as applied when it is served.
+pub(super) async fn apply_all(client: &Client, objects: Vec<Value>) {
+    let first = |object: &Value| matches!(object["kind"].as_str(), Some("Namespace" | "CustomResourceDefinition"));
+    let (before, after): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(first);
+    for lot in [before, after] {
+        join_all(lot.into_iter().map(|object| apply_one(client, object))).await;
+    }
+}
+
+/// Waits until the API server serves a definition that was just applied.
+async fn established(api: &Api<DynamicObject>, name: &str) {
+    wait_for(&format!("the definition {name} is established"), Duration::from_secs(30), || async {
+        let definition = api.get(name).await.map_err(|e| e.to_string())?;
+        match condition(&definition.data, "Established") {
+            Some(found) if found["status"] == "True" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
+async fn apply_one(client: &Client, object: Value) {
+    let types: TypeMeta = serde_json::from_value(object.clone()).expect("an object has apiVersion and kind");
+    let kind = GroupVersionKind::try_from(&types).expect("apiVersion is GROUP/VERSION");
+    let resource = ApiResource::from_gvk(&kind);
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).expect("an object has a name");
+    let api: Api<DynamicObject> = match object.pointer("/metadata/namespace").and_then(Value::as_str) {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let how = PatchParams::apply("world").force();
+    if let Err(error) = api.patch(name, &how, &Patch::Apply(&object)).await {
+        panic!("{} {name}: {error}", types.kind);
+    }
+    if types.kind == "CustomResourceDefinition" {
+        established(&api, name).await;
+    }
+}

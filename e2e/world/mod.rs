@@ -1,0 +1,63 @@
+//! Real parts for end-to-end tests, the demo and the benchmarks: etcd, the Kubernetes control plane and Cluster API core as plain
+//! processes on 127.0.0.1, with `capw` beside them. Each [`ControlPlane`] has its own ports, certificates, data and logs, and
+//! leaves nothing behind: processes end and files go when it is dropped, when the test fails or when this process is killed.
+//! After a failure the files stay and their place is printed.
+//!
+//! It must not know what a story is about: no expectations on CAPW live here, only means to look and to act.
+//! Everything here panics with what, where and remedy when a part fails; only tests and tools use it.
+//!
+//! Stories run on one runtime for the whole program, because a Kubernetes client dies with the runtime that made it:
+//!
+//! ```ignore
+//! #[test]
+//! fn a_story() {
+//!     world::run(async {
+//!         let cp = ControlPlane::start(Options::default()).await;
+//!         let mut capw = Capw::start(&cp, &[]).await;
+//!     });
+//! }
+//! ```
+#![allow(dead_code, unused_imports, reason = "the tests, the demo and the benchmarks each use a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "test code: it fails by panicking and lives by the clock"
+)]
+
+mod audit;
+mod capw;
+mod client;
+mod clusterctl;
+mod control_plane;
+mod core;
+mod guardian;
+mod manifests;
+mod pki;
+mod ports;
+mod process;
+mod scratch;
+mod tools;
+mod wait;
+
+pub use self::audit::{AuditEvent, AuditMark};
+pub use self::capw::Capw;
+pub use self::client::{Kind, condition, text};
+pub use self::control_plane::{ControlPlane, Options};
+pub use self::process::Process;
+pub use self::tools::Tools;
+pub use self::wait::{Observation, step, wait_for};
+
+use std::future::Future;
+use std::sync::LazyLock;
+
+static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| tokio::runtime::Runtime::new().expect("a tokio runtime"));
+
+/// Runs a story on the runtime that all stories of this program share. A panic in it is a panic here, on this thread.
+pub fn run<F: Future>(story: F) -> F::Output {
+    RUNTIME.block_on(story)
+}

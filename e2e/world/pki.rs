@@ -1,0 +1,106 @@
+//! Certificates and kubeconfigs: kubeadm's phases make the ones of a control plane, as they would on a real machine, and rcgen
+//! the one of Cluster API core's webhooks. It must not know which processes use them.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::scratch::{Scratch, last_lines};
+use super::tools::Tools;
+
+/// kubeadm refuses a loopback address as the one to advertise. This one is for documentation (RFC 5737): nobody has it.
+pub(super) const ADVERTISED: &str = "192.0.2.10";
+pub(super) const POD_SUBNET: &str = "10.244.0.0/16";
+pub(super) const SERVICE_SUBNET: &str = "10.96.0.0/16";
+
+/// The configuration that kubeadm's phases read. `local` adds what only this machine may see: the copy that goes into the
+/// cluster for joining nodes must not hold a path of this machine.
+fn kubeadm_config(version: &str, port: u16, local: Option<&Path>) -> String {
+    let certificates = local.map(|dir| format!("certificatesDir: {}\n", dir.join("pki").display())).unwrap_or_default();
+    format!(
+        "---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {{advertiseAddress: {ADVERTISED}, bindPort: {port}}}
+nodeRegistration: {{name: control-plane}}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: {version}
+encryptionAlgorithm: ECDSA-P256
+{certificates}apiServer: {{certSANs: [127.0.0.1]}}
+controlPlaneEndpoint: 127.0.0.1:{port}
+networking: {{serviceSubnet: {SERVICE_SUBNET}, podSubnet: {POD_SUBNET}}}
+---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+"
+    )
+}
+
+/// Makes `pki/`, `kube/` and the two configurations below the scratch directory; gives the administrator's kubeconfig.
+pub(super) async fn make(scratch: &Scratch, port: u16) -> PathBuf {
+    let version = &Tools::ensure().kubernetes_version;
+    scratch.write("kubeadm.yaml", kubeadm_config(version, port, Some(scratch.path())));
+    scratch.write("kubeadm-upload.yaml", kubeadm_config(version, port, None));
+    kubeadm(scratch, &["init", "phase", "certs", "all", "--config", "kubeadm.yaml"]).await;
+    kubeadm(scratch, &["init", "phase", "kubeconfig", "all", "--config", "kubeadm.yaml", "--kubeconfig-dir", "kube"]).await;
+    for who in ["super-admin", "controller-manager", "scheduler"] {
+        let path = scratch.path().join(format!("kube/{who}.conf"));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        // Two of them name the advertised address.
+        scratch.write(&format!("kube/{who}.conf"), text.replace(&format!("https://{ADVERTISED}:"), "https://127.0.0.1:"));
+    }
+    scratch.path().join("kube/super-admin.conf")
+}
+
+/// Uploads what `kubeadm join` reads, and the rights to read it.
+pub(super) async fn upload(scratch: &Scratch, kubeconfig: &Path) {
+    let kubeconfig = kubeconfig.to_str().expect("a path in UTF-8");
+    for phase in [&["upload-config", "all"][..], &["bootstrap-token"]] {
+        let args = [&["init", "phase"][..], phase, &["--config", "kubeadm-upload.yaml", "--kubeconfig", kubeconfig]].concat();
+        kubeadm(scratch, &args).await;
+    }
+}
+
+/// Runs kubeadm in the scratch directory and gives what it printed; panics with the end of `kubeadm.log` if it fails.
+pub(super) async fn kubeadm(scratch: &Scratch, args: &[&str]) -> String {
+    let path = scratch.path().join("kubeadm.log");
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let output = Command::new(&Tools::ensure().kubeadm)
+        .args(args)
+        .current_dir(scratch.path())
+        .stdin(Stdio::null())
+        .stderr(log)
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap_or_else(|e| panic!("kubeadm: {e}"));
+    assert!(output.status.success(), "kubeadm {}: {}\n{}", args.join(" "), output.status, last_lines(&path, 20));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A kubeconfig for the server of another one, with a bearer token instead of its certificate.
+pub(super) fn kubeconfig_with_token(admin: &str, namespace: &str, user: &str, token: &str) -> String {
+    let admin: Value = serde_saphyr::from_str(admin).expect("kubeadm's kubeconfig");
+    let cluster = admin.pointer("/clusters/0/cluster").expect("a cluster in kubeadm's kubeconfig");
+    // JSON is YAML: whoever reads a kubeconfig reads this.
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "default",
+        "clusters": [{"name": "default", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": user, "namespace": namespace}}],
+    })
+    .to_string()
+}
+
+/// Writes `DIR/tls.crt` and `DIR/tls.key`, good for https://127.0.0.1, and gives the certificate, which vouches for itself.
+pub(super) fn loopback_certificate(scratch: &Scratch, dir: &str) -> String {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a self-signed certificate");
+    let certificate = made.cert.pem();
+    scratch.write(&format!("{dir}/tls.crt"), &certificate);
+    scratch.write(&format!("{dir}/tls.key"), made.signing_key.serialize_pem());
+    certificate
+}

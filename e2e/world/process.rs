@@ -1,0 +1,188 @@
+//! A program that runs in the background, in a process group of its own, writing to a log. It ends on drop, all of its group
+//! with it. It must not stop anything that it did not start.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::guardian;
+use super::scratch::last_lines;
+
+/// What to run; kept so that it can be started again.
+pub struct Process {
+    name: String,
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    directory: PathBuf,
+    child: Mutex<Option<Child>>,
+}
+
+impl Process {
+    /// Describes the program `name`, run in `directory`, with the log `directory/name.log`; nothing runs yet.
+    pub fn new(name: &str, program: &Path, directory: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+            directory: directory.to_owned(),
+            child: Mutex::new(None),
+        }
+    }
+
+    /// Adds arguments.
+    pub fn args<S: Into<OsString>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds an environment variable to the ones inherited.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts it. Nothing happens if it is running.
+    pub fn start(&self) {
+        if self.is_running() {
+            return;
+        }
+        let path = self.log_path();
+        let log = OpenOptions::new().create(true).append(true).open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let child = Command::new(&self.program)
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle of a log"))
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|e| panic!("{}: {e}", self.program.display()));
+        guardian::guard_group(child.id());
+        *self.lock() = Some(child);
+    }
+
+    /// Whether it runs now.
+    pub fn is_running(&self) -> bool {
+        let mut child = self.lock();
+        match child.as_mut().map(Child::try_wait) {
+            Some(Ok(None)) => true,
+            Some(_) => {
+                Self::ended(child.take());
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Its number, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.is_running().then(|| self.lock().as_ref().map(Child::id))?
+    }
+
+    /// SIGKILL to the whole group, and waits for the end. Nothing happens if it does not run.
+    pub fn kill(&self) {
+        let Some(mut child) = self.lock().take() else {
+            return;
+        };
+        send(child.id(), Signal::KILL);
+        let _ = child.wait();
+        Self::ended(Some(child));
+    }
+
+    /// SIGTERM and waits; gives how it ended, `None` if it was not running. Panics, after a SIGKILL, when `limit` passes.
+    pub fn stop(&self, limit: Duration) -> Option<ExitStatus> {
+        let mut child = self.lock().take()?;
+        send(child.id(), Signal::TERM);
+        let start = Instant::now();
+        loop {
+            if let Ok(Some(status)) = child.try_wait() {
+                Self::ended(Some(child));
+                return Some(status);
+            }
+            if start.elapsed() > limit {
+                send(child.id(), Signal::KILL);
+                let _ = child.wait();
+                Self::ended(Some(child));
+                panic!("{} did not end within {limit:?} of SIGTERM; its log ends:\n{}", self.name, self.log_end());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// SIGSTOP: it holds its connections and answers nobody.
+    pub fn freeze(&self) {
+        if let Some(id) = self.id() {
+            send(id, Signal::STOP);
+        }
+    }
+
+    /// SIGCONT, after [`Process::freeze`].
+    pub fn thaw(&self) {
+        if let Some(id) = self.id() {
+            send(id, Signal::CONT);
+        }
+    }
+
+    /// Everything it has written so far, from all its starts.
+    pub fn log(&self) -> String {
+        match std::fs::read(self.log_path()) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
+            Err(e) => panic!("{}: {e}", self.log_path().display()),
+        }
+    }
+
+    /// The last lines of the log.
+    pub fn log_end(&self) -> String {
+        last_lines(&self.log_path(), 20)
+    }
+
+    /// Memory in use (resident set), in bytes; `None` if it does not run.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    }
+
+    /// The program's name here, also its log's.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join(format!("{}.log", self.name))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(child: Option<Child>) {
+        if let Some(child) = child {
+            guardian::forget_group(child.id());
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn send(group: u32, signal: Signal) {
+    // The child has not been waited for, so the number is still its own.
+    if let Some(pid) = i32::try_from(group).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(pid, signal);
+    }
+}
