@@ -42,6 +42,7 @@ impl ControlPlane {
         output(command, None).await
     }
 
+    /// The layout is clusterctl's: LABEL/VERSION/FILE.
     async fn write_repository(&self, home: &Path) {
         let tools = Tools::ensure();
         let repository = home.join("repository");
@@ -49,9 +50,11 @@ impl ControlPlane {
         let core = repository.join("cluster-api").join(version);
         place(&core, "core-components.yaml", &read(&tools.core_components));
         place(&core, "metadata.yaml", &read(&tools.core_metadata));
+        let certificates = repository.join("cert-manager").join(&tools.cert_manager_version);
+        place(&certificates, "cert-manager.yaml", &read(&tools.cert_manager));
         let mut config = format!(
             "cert-manager:\n  url: {}\n  version: {}\nproviders:\n{}",
-            tools.cert_manager.display(),
+            certificates.join("cert-manager.yaml").display(),
             tools.cert_manager_version,
             entry("cluster-api", "CoreProvider", &core.join("core-components.yaml"))
         );

@@ -70,7 +70,8 @@ async fn attempt(cp: &ControlPlane) -> Option<Process> {
 fn direct(object: &mut Value, port: u16, authority: &str) {
     let address = |config: &mut Value| {
         if let Some(path) = config.pointer("/service/path").and_then(Value::as_str) {
-            *config = json!({"url": format!("https://127.0.0.1:{port}{path}"), "caBundle": authority});
+            // The null takes away what clusterctl may have put there.
+            *config = json!({"url": format!("https://127.0.0.1:{port}{path}"), "caBundle": authority, "service": null});
         }
     };
     if let Some(config) = object.pointer_mut("/spec/conversion/webhook/clientConfig") {

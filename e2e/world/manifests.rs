@@ -50,7 +50,12 @@ async fn apply_one(client: &Client, object: Value) {
         None => Api::all_with(client.clone(), &resource),
     };
     let how = PatchParams::apply("world").force();
-    if let Err(error) = api.patch(name, &how, &Patch::Apply(&object)).await {
+    let mut done = api.patch(name, &how, &Patch::Apply(&object)).await;
+    // Applying cannot take away what another owner has put there, such as the Service of a webhook; merging a null can.
+    if matches!(&done, Err(kube::Error::Api(status)) if status.code == 422) {
+        done = api.patch(name, &PatchParams::default(), &Patch::Merge(&object)).await;
+    }
+    if let Err(error) = done {
         panic!("{} {name}: {error}", types.kind);
     }
     if types.kind == "CustomResourceDefinition" {
