@@ -1,8 +1,9 @@
-//! Looking into and acting on a control plane: objects as JSON, kubectl, kubeconfigs. It must not wait for anything
-//! ([`super::wait`] does) nor know what is expected.
+//! Looking into and acting on a control plane: objects as JSON, kubectl, kubeconfigs. It must not know
+//! what is expected.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -17,6 +18,7 @@ use tokio::process::Command;
 use super::control_plane::ControlPlane;
 use super::pki;
 use super::tools::Tools;
+use super::wait::wait_for;
 
 /// A kind of objects, by its group, version and plural.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +118,41 @@ impl ControlPlane {
         }
     }
 
+    /// Looks at an object until `found` gives a value. Panics at the deadline with `what` and the object's status, or its absence.
+    pub async fn wait_object<T>(&self, kind: Kind, name: &str, what: &str, deadline: Duration, found: impl Fn(&Value) -> Option<T>) -> T {
+        wait_for(&format!("{} {name}: {what}", kind.plural), deadline, || async {
+            let object = self.get(kind, name).await.ok_or("there is none")?;
+            found(&object).ok_or_else(|| format!("{:#}", object.get("status").unwrap_or(&Value::Null)))
+        })
+        .await
+    }
+
+    /// Waits until a condition of an object has this status; gives the condition.
+    pub async fn wait_condition(&self, kind: Kind, name: &str, condition: &str, status: &str, deadline: Duration) -> Value {
+        let what = format!("condition {condition}={status}");
+        let found = |object: &Value| super::condition(object, condition).filter(|found| found["status"] == status).cloned();
+        self.wait_object(kind, name, &what, deadline, found).await
+    }
+
+    /// Waits until an object is gone.
+    pub async fn wait_gone(&self, kind: Kind, name: &str, deadline: Duration) {
+        wait_for(&format!("{} {name} is gone", kind.plural), deadline, || async {
+            match self.get(kind, name).await {
+                None => Ok(()),
+                Some(object) => Err(format!("{:#}", object["metadata"])),
+            }
+        })
+        .await;
+    }
+
+    /// Events about objects of this name, as `TYPE REASON: MESSAGE`, oldest first.
+    pub async fn events(&self, namespace: &str, name: &str) -> Vec<String> {
+        let mut events = self.list(Kind::EVENT, Some(namespace)).await;
+        events.retain(|event| text(event, "/involvedObject/name") == name);
+        events.sort_by_key(|event| text(event, "/metadata/creationTimestamp").to_owned());
+        events.iter().map(|event| format!("{} {}: {}", text(event, "/type"), text(event, "/reason"), text(event, "/message"))).collect()
+    }
+
     /// Merges JSON into an object and gives the result.
     pub async fn patch(&self, kind: Kind, name: &str, change: &Value) -> Result<Value, kube::Error> {
         let (api, short) = self.named(kind, name);
@@ -171,8 +208,17 @@ impl ControlPlane {
 
     async fn kubectl_with(&self, args: &[&str], input: Option<&str>) -> Result<String, String> {
         let mut command = Command::new(&Tools::ensure().kubectl);
-        command.args(args).env("KUBECONFIG", self.kubeconfig()).current_dir(super::tools::checkout());
+        command.args(args).env("KUBECONFIG", self.kubeconfig());
+        // What it remembers of a server it files under the address, and ports come again.
+        command.env("KUBECACHEDIR", self.directory().join("kubectl")).current_dir(super::tools::checkout());
         output(command, input).await
+    }
+
+    /// Address of the API server.
+    pub fn server(&self) -> String {
+        let admin = std::fs::read_to_string(self.kubeconfig()).expect("the administrator's kubeconfig");
+        let admin = Kubeconfig::from_yaml(&admin).expect("a kubeconfig");
+        admin.clusters.into_iter().find_map(|named| named.cluster?.server).expect("a kubeconfig names a server")
     }
 
     /// A kubeconfig file with a token of a ServiceAccount, good for a day.

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use tokio::process::Command;
 
-use super::client::client_of;
+use super::client::{client_of, output};
 use super::ports::free_port;
 use super::process::Process;
 use super::scratch::Scratch;
+use super::servers::{AUDIT_POLICY, Servers};
 use super::tools::Tools;
 use super::wait::{step, wait_for};
 use super::{core, pki};
@@ -52,13 +54,9 @@ impl Options {
 pub struct ControlPlane {
     // Fields are dropped from first to last: whoever uses the API server ends before it, the files go last.
     core: Mutex<Option<Arc<Process>>>,
-    scheduler: Option<Process>,
-    controller_manager: Process,
-    api_server: Process,
-    etcd: Process,
+    servers: Option<Servers>,
     client: Client,
     kubeconfig: PathBuf,
-    port: u16,
     beside: AtomicUsize,
     scratch: Arc<Scratch>,
 }
@@ -93,14 +91,22 @@ impl ControlPlane {
         if options.core {
             cp.start_core().await;
         }
-        step(format!(
-            "control plane {} is up on port {} after {:.1} s (Kubernetes {:.1} s)",
-            options.name,
-            cp.port,
-            start.elapsed().as_secs_f32(),
-            kubernetes.as_secs_f32()
-        ));
+        let (all, kubernetes) = (start.elapsed().as_secs_f32(), kubernetes.as_secs_f32());
+        step(format!("control plane {} is up after {all:.1} s (Kubernetes {kubernetes:.1} s), below {}", options.name, cp.directory().display()));
         cp
+    }
+
+    /// A cluster that is there already, by its kubeconfig file and current context. Nothing of it is started, stopped or audited;
+    /// what belongs to the story (logs, kubeconfigs, `capw`) is kept apart and goes as always.
+    pub async fn existing(kubeconfig: &Path) -> Self {
+        let scratch = Arc::new(Scratch::new("existing"));
+        let mut view = Command::new(&Tools::ensure().kubectl);
+        // Flattened, because certificates may be given by paths relative to the file.
+        view.args(["config", "view", "--raw", "--minify", "--flatten"]).env("KUBECONFIG", kubeconfig);
+        let text = output(view, None).await.unwrap_or_else(|said| panic!("{}: {said}", kubeconfig.display()));
+        let client = client_of(&text).await;
+        let kubeconfig = scratch.write("kube/existing.conf", text);
+        Self { core: Mutex::new(None), servers: None, client, kubeconfig, beside: AtomicUsize::new(0), scratch }
     }
 
     async fn without_core(options: &Options) -> Self {
@@ -115,19 +121,16 @@ impl ControlPlane {
 
     /// `None` if a port was taken between choosing and using it.
     async fn attempt(options: &Options) -> Option<Self> {
-        let tools = Tools::ensure();
         let scratch = Arc::new(Scratch::new(&options.name));
-        let dir = scratch.path();
         let port = free_port();
-        let (etcd, etcd_url) = etcd(tools, dir);
-        etcd.start();
+        let servers = Servers::new(scratch.path(), port, options);
+        servers.etcd.start();
         let kubeconfig = pki::make(&scratch, port).await;
         scratch.write("audit-policy.yaml", AUDIT_POLICY);
-        let api_server = api_server(tools, dir, port, &etcd_url, &options.api_server);
-        api_server.start();
+        servers.api_server.start();
         let client = client_of(&std::fs::read_to_string(&kubeconfig).expect("pki::make wrote it")).await;
         let up = wait_for("kube-apiserver answers /readyz", Duration::from_secs(60), || async {
-            match (Ready::of(&etcd), Ready::of(&api_server)) {
+            match (Ready::of(&servers.etcd), Ready::of(&servers.api_server)) {
                 (Ready::Starting, Ready::Starting) => {
                     let request = http::Request::get("/readyz").body(Vec::new()).expect("a request");
                     client.request_text(request).await.map(|_| true)
@@ -139,27 +142,12 @@ impl ControlPlane {
         if !up {
             return None;
         }
-        let controller_manager = controller_manager(tools, dir, &options.controller_manager);
-        controller_manager.start();
-        let scheduler = options.scheduler.then(|| scheduler(tools, dir));
-        if let Some(scheduler) = &scheduler {
-            scheduler.start();
-        }
+        servers.controller_manager.start();
+        servers.scheduler.iter().for_each(Process::start);
         pki::upload(&scratch, &kubeconfig).await;
-        let cp = Self {
-            core: Mutex::new(None),
-            scheduler,
-            controller_manager,
-            api_server,
-            etcd,
-            client,
-            kubeconfig,
-            port,
-            beside: AtomicUsize::new(0),
-            scratch,
-        };
+        let cp = Self { core: Mutex::new(None), servers: Some(servers), client, kubeconfig, beside: AtomicUsize::new(0), scratch };
         let signed = wait_for("cluster-info is signed, so that bootstrap tokens work", Duration::from_secs(30), || async {
-            match Ready::of(&cp.controller_manager) {
+            match Ready::of(cp.controller_manager()) {
                 Ready::PortTaken => Ok(false),
                 Ready::Starting if cp.is_signed().await => Ok(true),
                 Ready::Starting => Err("no signature"),
@@ -189,12 +177,16 @@ impl ControlPlane {
 
     /// kube-apiserver, to stop it, freeze it and start it again on its port.
     pub fn api_server(&self) -> &Process {
-        &self.api_server
+        &self.servers().api_server
     }
 
     /// kube-controller-manager.
     pub fn controller_manager(&self) -> &Process {
-        &self.controller_manager
+        &self.servers().controller_manager
+    }
+
+    fn servers(&self) -> &Servers {
+        self.servers.as_ref().expect("a control plane that was started here, not an existing one")
     }
 
     /// A client with all rights. It lives as long as the runtime of [`super::run`].
@@ -205,11 +197,6 @@ impl ControlPlane {
     /// The administrator's kubeconfig file.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
-    }
-
-    /// The API server's port on 127.0.0.1.
-    pub fn port(&self) -> u16 {
-        self.port
     }
 
     /// The directory with everything that belongs to this control plane; gone when it is dropped.
@@ -234,92 +221,4 @@ impl ControlPlane {
             n => format!("{kind}-{}", n + 1),
         }
     }
-}
-
-/// One line per request when it is answered. A watch has one when it begins, another when it ends.
-const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules: [{level: Metadata}]
-";
-
-fn etcd(tools: &Tools, dir: &Path) -> (Process, String) {
-    let (url, peer) = (format!("http://127.0.0.1:{}", free_port()), format!("http://127.0.0.1:{}", free_port()));
-    let process = Process::new("etcd", &tools.etcd, dir).args([
-        "--data-dir=etcd".to_owned(),
-        // The data are worth nothing after a crash of the machine; this saves seconds.
-        "--unsafe-no-fsync".to_owned(),
-        format!("--listen-client-urls={url}"),
-        format!("--advertise-client-urls={url}"),
-        format!("--listen-peer-urls={peer}"),
-        format!("--initial-advertise-peer-urls={peer}"),
-        format!("--initial-cluster=default={peer}"),
-    ]);
-    (process, url)
-}
-
-fn api_server(tools: &Tools, dir: &Path, port: u16, etcd: &str, more: &[String]) -> Process {
-    let ours = [
-        format!("--etcd-servers={etcd}"),
-        format!("--secure-port={port}"),
-        format!("--advertise-address={}", pki::ADVERTISED),
-        format!("--service-cluster-ip-range={}", pki::SERVICE_SUBNET),
-    ];
-    Process::new("kube-apiserver", &tools.kube_apiserver, dir).args(ours).args(API_SERVER).args(more)
-}
-
-const API_SERVER: [&str; 22] = [
-    "--bind-address=127.0.0.1",
-    "--tls-cert-file=pki/apiserver.crt",
-    "--tls-private-key-file=pki/apiserver.key",
-    "--client-ca-file=pki/ca.crt",
-    "--service-account-key-file=pki/sa.pub",
-    "--service-account-signing-key-file=pki/sa.key",
-    "--service-account-issuer=https://kubernetes.default.svc",
-    "--kubelet-client-certificate=pki/apiserver-kubelet-client.crt",
-    "--kubelet-client-key=pki/apiserver-kubelet-client.key",
-    "--requestheader-client-ca-file=pki/front-proxy-ca.crt",
-    "--requestheader-allowed-names=front-proxy-client",
-    "--requestheader-username-headers=X-Remote-User",
-    "--requestheader-group-headers=X-Remote-Group",
-    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-    "--enable-bootstrap-token-auth",
-    "--authorization-mode=Node,RBAC",
-    "--enable-admission-plugins=NodeRestriction",
-    "--allow-privileged",
-    "--audit-policy-file=audit-policy.yaml",
-    "--audit-log-path=audit.jsonl",
-    // Megabytes before a new file is begun: never, so that a mark in it stays good.
-    "--audit-log-maxsize=100000",
-    "--shutdown-delay-duration=0s",
-];
-
-fn controller_manager(tools: &Tools, dir: &Path, more: &[String]) -> Process {
-    let ours = [format!("--secure-port={}", free_port()), format!("--cluster-cidr={}", pki::POD_SUBNET)];
-    Process::new("kube-controller-manager", &tools.kube_controller_manager, dir).args(ours).args(CONTROLLER_MANAGER).args(more)
-}
-
-const CONTROLLER_MANAGER: [&str; 12] = [
-    "--kubeconfig=kube/controller-manager.conf",
-    "--bind-address=127.0.0.1",
-    "--leader-elect=false",
-    "--use-service-account-credentials",
-    "--service-account-private-key-file=pki/sa.key",
-    "--root-ca-file=pki/ca.crt",
-    "--cluster-signing-cert-file=pki/ca.crt",
-    "--cluster-signing-key-file=pki/ca.key",
-    "--controllers=*,bootstrapsigner,tokencleaner",
-    "--allocate-node-cidrs",
-    // Its client is held to 20 requests a second otherwise: 6 s until tokens are signed instead of 0.8 s.
-    "--kube-api-qps=200",
-    "--kube-api-burst=400",
-];
-
-fn scheduler(tools: &Tools, dir: &Path) -> Process {
-    Process::new("kube-scheduler", &tools.kube_scheduler, dir).args([
-        "--kubeconfig=kube/scheduler.conf".to_owned(),
-        "--bind-address=127.0.0.1".to_owned(),
-        format!("--secure-port={}", free_port()),
-        "--leader-elect=false".to_owned(),
-    ])
 }

@@ -20,8 +20,9 @@ while read -r what value; do
         gone) dirs=" $(without "$dirs" "$value")" ;;
     esac
 done
-for group in $groups; do kill -9 -- "-$group" 2> /dev/null; done
-for dir in $dirs; do rm -rf -- "$dir"; done
+for group in $groups; do kill -s KILL -- "-$group" 2> /dev/null; done
+# Twice, for what a dying process still writes.
+for dir in $dirs; do rm -rf -- "$dir" || { sleep 1; rm -rf -- "$dir"; }; done
 "#;
 
 static GUARDIAN: LazyLock<Mutex<Child>> = LazyLock::new(|| {

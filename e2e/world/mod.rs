@@ -41,6 +41,7 @@ mod pki;
 mod ports;
 mod process;
 mod scratch;
+mod servers;
 mod tools;
 mod wait;
 

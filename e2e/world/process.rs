@@ -154,6 +154,14 @@ impl Process {
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
     }
 
+    /// Processor time used so far, in seconds; `None` if it does not run.
+    pub fn processor_seconds(&self) -> Option<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?)).ok()?;
+        // The name in brackets may hold blanks; user and system time are the 14th and 15th field, in hundredths.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        Some((fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?) / 100.0)
+    }
+
     /// The program's name here, also its log's.
     pub fn name(&self) -> &str {
         &self.name

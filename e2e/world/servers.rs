@@ -1,0 +1,120 @@
+//! The command lines of the programs that make a control plane. It must not start or wait for any of them.
+
+use std::path::Path;
+
+use super::control_plane::Options;
+use super::pki;
+use super::ports::free_port;
+use super::process::Process;
+use super::tools::Tools;
+
+/// The programs of one control plane, described.
+pub(super) struct Servers {
+    // Dropped, and so ended, from first to last: whoever uses the API server goes before it.
+    pub(super) scheduler: Option<Process>,
+    pub(super) controller_manager: Process,
+    pub(super) api_server: Process,
+    pub(super) etcd: Process,
+}
+
+impl Servers {
+    /// In `dir`, where certificates and kubeconfigs are to be, with the API server on `port`.
+    pub(super) fn new(dir: &Path, port: u16, options: &Options) -> Self {
+        let tools = Tools::ensure();
+        let (etcd, etcd_url) = etcd(tools, dir);
+        Self {
+            scheduler: options.scheduler.then(|| scheduler(tools, dir)),
+            controller_manager: controller_manager(tools, dir, &options.controller_manager),
+            api_server: api_server(tools, dir, port, &etcd_url, &options.api_server),
+            etcd,
+        }
+    }
+}
+
+/// One line per request when it is answered. A watch has one when it begins, another when it ends.
+pub(super) const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+";
+
+fn etcd(tools: &Tools, dir: &Path) -> (Process, String) {
+    let (url, peer) = (format!("http://127.0.0.1:{}", free_port()), format!("http://127.0.0.1:{}", free_port()));
+    let process = Process::new("etcd", &tools.etcd, dir).args([
+        "--data-dir=etcd".to_owned(),
+        // The data are worth nothing after a crash of the machine; this saves seconds.
+        "--unsafe-no-fsync".to_owned(),
+        format!("--listen-client-urls={url}"),
+        format!("--advertise-client-urls={url}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+    ]);
+    (process, url)
+}
+
+fn api_server(tools: &Tools, dir: &Path, port: u16, etcd: &str, more: &[String]) -> Process {
+    let ours = [
+        format!("--etcd-servers={etcd}"),
+        format!("--secure-port={port}"),
+        format!("--advertise-address={}", pki::ADVERTISED),
+        format!("--service-cluster-ip-range={}", pki::SERVICE_SUBNET),
+    ];
+    Process::new("kube-apiserver", &tools.kube_apiserver, dir).args(ours).args(API_SERVER).args(more)
+}
+
+const API_SERVER: [&str; 22] = [
+    "--bind-address=127.0.0.1",
+    "--tls-cert-file=pki/apiserver.crt",
+    "--tls-private-key-file=pki/apiserver.key",
+    "--client-ca-file=pki/ca.crt",
+    "--service-account-key-file=pki/sa.pub",
+    "--service-account-signing-key-file=pki/sa.key",
+    "--service-account-issuer=https://kubernetes.default.svc",
+    "--kubelet-client-certificate=pki/apiserver-kubelet-client.crt",
+    "--kubelet-client-key=pki/apiserver-kubelet-client.key",
+    "--requestheader-client-ca-file=pki/front-proxy-ca.crt",
+    "--requestheader-allowed-names=front-proxy-client",
+    "--requestheader-username-headers=X-Remote-User",
+    "--requestheader-group-headers=X-Remote-Group",
+    "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+    "--enable-bootstrap-token-auth",
+    "--authorization-mode=Node,RBAC",
+    "--enable-admission-plugins=NodeRestriction",
+    "--allow-privileged",
+    "--audit-policy-file=audit-policy.yaml",
+    "--audit-log-path=audit.jsonl",
+    // Megabytes before a new file is begun: never, so that a mark in it stays good.
+    "--audit-log-maxsize=100000",
+    "--shutdown-delay-duration=0s",
+];
+
+fn controller_manager(tools: &Tools, dir: &Path, more: &[String]) -> Process {
+    let ours = [format!("--secure-port={}", free_port()), format!("--cluster-cidr={}", pki::POD_SUBNET)];
+    Process::new("kube-controller-manager", &tools.kube_controller_manager, dir).args(ours).args(CONTROLLER_MANAGER).args(more)
+}
+
+const CONTROLLER_MANAGER: [&str; 12] = [
+    "--kubeconfig=kube/controller-manager.conf",
+    "--bind-address=127.0.0.1",
+    "--leader-elect=false",
+    "--use-service-account-credentials",
+    "--service-account-private-key-file=pki/sa.key",
+    "--root-ca-file=pki/ca.crt",
+    "--cluster-signing-cert-file=pki/ca.crt",
+    "--cluster-signing-key-file=pki/ca.key",
+    "--controllers=*,bootstrapsigner,tokencleaner",
+    "--allocate-node-cidrs",
+    // Its client is held to 20 requests a second otherwise: 6 s until tokens are signed instead of 0.8 s.
+    "--kube-api-qps=200",
+    "--kube-api-burst=400",
+];
+
+fn scheduler(tools: &Tools, dir: &Path) -> Process {
+    Process::new("kube-scheduler", &tools.kube_scheduler, dir).args([
+        "--kubeconfig=kube/scheduler.conf".to_owned(),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", free_port()),
+        "--leader-elect=false".to_owned(),
+    ])
+}
