@@ -4,6 +4,12 @@
 //! `hypervisors.md` §9: at most one mutating call per [`Driver::advance`] or [`Driver::retire`], safe to repeat; a foreign VM is
 //! never touched; absence is proven by a read of VM, disks and config drive.
 
+#[cfg(test)]
+mod contract;
+pub mod drivers;
+pub mod observed;
+mod simulated;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

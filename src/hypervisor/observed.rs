@@ -1,0 +1,126 @@
+//! What every driver gets around it: a deadline and a span for each call, a count of calls, and a limit of changes at a time.
+//!
+//! Knows no driver. What the calls are counted for is decided by whoever hands in the [`CallHook`].
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tracing::{Instrument, debug_span};
+
+use super::{Driver, DriverError, Endpoint, OwnedVm, Step};
+use crate::vm::{ConfigDrive, Journal, MachineKey, Observed, StopMode, VmSpec};
+
+/// One finished call to a hypervisor.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// `<namespace>/<name>` of the WindowsHypervisor.
+    pub endpoint: &'a str,
+    pub driver: &'static str,
+    /// Method of [`Driver`], e.g. `advance`.
+    pub call: &'static str,
+    /// `ok` or [`DriverError::label`].
+    pub outcome: &'static str,
+    pub took: Duration,
+}
+
+/// Told of every finished call.
+pub type CallHook = Arc<dyn Fn(Call<'_>) + Send + Sync>;
+
+/// Changes under way at one endpoint at a time.
+pub const CHANGES_AT_A_TIME: usize = 4;
+
+/// A driver with deadline, span, count and limit.
+pub struct ObservedDriver {
+    inner: Arc<dyn Driver>,
+    endpoint: String,
+    deadline: Duration,
+    hook: CallHook,
+    changes: Semaphore,
+}
+
+impl ObservedDriver {
+    /// `endpoint` is `<namespace>/<name>` of the WindowsHypervisor; `deadline` holds for each call.
+    pub fn new(inner: Arc<dyn Driver>, endpoint: String, deadline: Duration, hook: CallHook) -> Self {
+        Self { inner, endpoint, deadline, hook, changes: Semaphore::new(CHANGES_AT_A_TIME) }
+    }
+
+    async fn read<T>(&self, call: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+        self.timed(call, work, |text| DriverError::Unreachable(text)).await
+    }
+
+    /// A change whose reply is late may have happened: the caller must look, not repeat.
+    async fn change(&self, call: &'static str, work: impl Future<Output = Result<Step, DriverError>>) -> Result<Step, DriverError> {
+        let Ok(_permit) = self.changes.acquire().await else {
+            return Err(DriverError::Transient(format!("hypervisor {} is being disconnected: it is tried again", self.endpoint)));
+        };
+        self.timed(call, work, |text| DriverError::Unknown(text)).await
+    }
+
+    async fn timed<T>(
+        &self,
+        call: &'static str,
+        work: impl Future<Output = Result<T, DriverError>>,
+        late: impl FnOnce(String) -> DriverError,
+    ) -> Result<T, DriverError> {
+        let driver = self.inner.name();
+        let span = debug_span!("hypervisor", endpoint = %self.endpoint, driver, call);
+        let start = Instant::now();
+        let result = match timeout(self.deadline, work.instrument(span)).await {
+            Ok(result) => result,
+            Err(_) => Err(late(format!(
+                "hypervisor {} did not answer {call} within {} s: check that it runs and can be reached",
+                self.endpoint,
+                self.deadline.as_secs()
+            ))),
+        };
+        let outcome = result.as_ref().err().map_or("ok", DriverError::label);
+        (self.hook)(Call { endpoint: &self.endpoint, driver, call, outcome, took: start.elapsed() });
+        result
+    }
+}
+
+#[async_trait]
+impl Driver for ObservedDriver {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    async fn describe(&self) -> Result<Endpoint, DriverError> {
+        self.read("describe", self.inner.describe()).await
+    }
+
+    async fn check(&self, spec: &VmSpec) -> Result<(), DriverError> {
+        self.read("check", self.inner.check(spec)).await
+    }
+
+    async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError> {
+        self.read("observe", self.inner.observe(key, journal)).await
+    }
+
+    async fn plan(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
+        self.read("plan", self.inner.plan(key, spec, journal)).await
+    }
+
+    async fn advance(
+        &self,
+        key: &MachineKey,
+        spec: &VmSpec,
+        seed: &ConfigDrive,
+        journal: &Journal,
+        observed: &Observed,
+    ) -> Result<Step, DriverError> {
+        self.change("advance", self.inner.advance(key, spec, seed, journal, observed)).await
+    }
+
+    async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<Step, DriverError> {
+        self.change("retire", self.inner.retire(key, how, journal, observed)).await
+    }
+
+    async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError> {
+        self.read("owned", self.inner.owned()).await
+    }
+}

@@ -1,0 +1,340 @@
+//! The rules of a simulated data centre, on files and with the time handed in. Blocking; never called from an async task itself.
+//!
+//! Whatever changes something holds the data centre's lock and reads again first. A VM appears and disappears by one rename, so
+//! that a kill at any moment leaves a whole VM, none, or leftovers that [`Datacenter::observe`] shows and `retire` removes.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::fault::{CREATE_FAILURES, Ledger};
+use super::record::{Home, Record, RecordedPower, lock_file, remove_all, replace};
+use crate::api::hypervisor::{Fault, Simulated};
+use crate::api::name::{base36, mebibytes};
+use crate::hypervisor::{DriverError, Endpoint, OwnedVm, Step};
+use crate::vm::{ConfigDrive, MachineKey, Observed, Power, Present, StopMode, VmSpec};
+
+/// Longest name of a data centre's directory; a longer one ends in a hash.
+const NAME_LENGTH: usize = 120;
+
+pub(super) struct Datacenter {
+    name: String,
+    home: PathBuf,
+    settings: Simulated,
+    /// CPUs and MiB in all.
+    capacity: Option<(i64, u64)>,
+}
+
+impl Datacenter {
+    pub fn new(state: &Path, default_name: &str, settings: Simulated) -> Result<Self, DriverError> {
+        let name = directory(settings.datacenter.as_deref().unwrap_or(default_name));
+        let capacity = settings.capacity.as_ref().map(|capacity| {
+            let memory = mebibytes(&capacity.memory).map_err(|error| DriverError::Invalid(format!("spec.simulated.capacity.memory: {error}")))?;
+            Ok((i64::from(capacity.cpus), memory))
+        });
+        Ok(Self { home: state.join(&name), name, settings, capacity: capacity.transpose()? })
+    }
+
+    pub fn reachable(&self) -> Result<(), DriverError> {
+        if self.settings.unreachable {
+            let text = format!(
+                "data centre {} does not answer, because spec.simulated.unreachable of the WindowsHypervisor is true: set it to false",
+                self.name
+            );
+            return Err(DriverError::Unreachable(text));
+        }
+        Ok(())
+    }
+
+    pub fn describe(&self) -> Result<Endpoint, DriverError> {
+        let (cpus, memory_mib) = self.capacity.unzip();
+        Ok(Endpoint { version: "simulated 1.0".into(), cpus, memory_mib })
+    }
+
+    pub fn check(&self, spec: &VmSpec) -> Result<(), DriverError> {
+        let images: Vec<&str> = match &self.settings.images {
+            Some(images) => images.iter().map(String::as_str).collect(),
+            None => Simulated::DEFAULT_IMAGES.to_vec(),
+        };
+        if images.contains(&spec.image.as_str()) {
+            return Ok(());
+        }
+        let known = if images.is_empty() { "no image at all".to_owned() } else { images.join(", ") };
+        Err(DriverError::NotFound(format!(
+            "image {:?} does not exist in data centre {}, which has {known}: correct spec.image of the machine, or spec.simulated.images of the WindowsHypervisor",
+            spec.image, self.name
+        )))
+    }
+
+    pub fn observe(&self, key: &MachineKey, now: Timestamp) -> Result<Observed, DriverError> {
+        let vm = self.vm(key.vm.0);
+        // Twice: a VM that appears between the two looks must not be taken for leftovers.
+        for _ in 0..2 {
+            let Some(record) = self.record(&vm)? else { continue };
+            if record.mark != key.owner_mark() {
+                return Ok(Observed::Foreign { what: format!("{} in data centre {}, marked {:?}", vm.0.display(), self.name, record.mark) });
+            }
+            return Ok(Observed::Present(Present {
+                power: record.power(now),
+                seeded: vm.config_drive().exists(),
+                vm: true,
+                addresses: record.addresses(now),
+                report: vm.report().map_err(|error| self.failed("reading", &vm.console(), &error))?,
+            }));
+        }
+        let left: Vec<Home> = [vm.clone(), self.new_vm(key.vm.0), self.gone_vm(key.vm.0)].into_iter().filter(|home| home.0.exists()).collect();
+        if left.is_empty() {
+            return Ok(Observed::Absent);
+        }
+        let seeded = left.iter().any(|home| home.config_drive().exists());
+        Ok(Observed::Present(Present { power: Power::Off, seeded, vm: false, addresses: Vec::new(), report: None }))
+    }
+
+    pub fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &ConfigDrive, now: Timestamp) -> Result<Step, DriverError> {
+        let _lock = self.lock()?;
+        let vm = self.vm(key.vm.0);
+        let Some(mut record) = self.own_record(&vm, key)? else { return self.create(key, spec, now) };
+        match record.power(now) {
+            Power::Creating => Ok(wait(now, record.exists_from)),
+            Power::Stopping => Ok(wait(now, record.stops_at())),
+            Power::On => Ok(Step::Done),
+            Power::Off if record.power_ons == 0 && !self.seeded(&vm, seed)? => {
+                replace(&vm.config_drive(), &seed.0).map_err(|error| self.failed("writing", &vm.config_drive(), &error))?;
+                Ok(Step::Changed)
+            }
+            Power::Off => {
+                let delays = &self.settings.delays;
+                let slow = record.has(Fault::Slow);
+                let take = |milliseconds: i64| if slow { milliseconds.saturating_mul(10).max(10_000) } else { milliseconds };
+                record.boot_milliseconds = take(delays.boot_milliseconds);
+                record.join_milliseconds = take(delays.join_milliseconds);
+                record.power_ons += 1;
+                self.switch(&vm, record, RecordedPower::On, now)?;
+                Ok(Step::Changed)
+            }
+        }
+    }
+
+    pub fn retire(&self, key: &MachineKey, how: StopMode, now: Timestamp) -> Result<Step, DriverError> {
+        if !self.home.exists() {
+            return Ok(Step::Done);
+        }
+        let _lock = self.lock()?;
+        let vm = self.vm(key.vm.0);
+        let record = self.own_record(&vm, key)?;
+        let stop = self.settings.delays.stop_milliseconds;
+        match (record.as_ref().map(|record| record.power(now)), how) {
+            (Some(Power::On), StopMode::Graceful) if stop > 0 => {
+                let record = record.map(|record| Record { stop_milliseconds: stop, ..record });
+                let until = self.switch_if(&vm, record, RecordedPower::Stopping, now)?;
+                Ok(until.map_or(Step::Changed, |record| wait(now, record.stops_at())))
+            }
+            (Some(Power::On), _) | (Some(Power::Stopping), StopMode::Hard) => {
+                self.switch_if(&vm, record, RecordedPower::Off, now)?;
+                Ok(Step::Changed)
+            }
+            (Some(Power::Stopping), StopMode::Graceful) => Ok(record.map_or(Step::Changed, |record| wait(now, record.stops_at()))),
+            (Some(Power::Creating | Power::Off) | None, _) => self.remove(key.vm.0),
+        }
+    }
+
+    pub fn owned(&self, now: Timestamp) -> Result<Vec<OwnedVm>, DriverError> {
+        let mut owned = Vec::new();
+        for vm in self.vms()? {
+            // A record that cannot be read is not known to be ours.
+            let Ok(Some(record)) = vm.read() else { continue };
+            if record.mark != record.key().owner_mark() {
+                continue;
+            }
+            let report = vm.report().map_err(|error| self.failed("reading", &vm.console(), &error))?;
+            owned.push(OwnedVm { key: record.key(), power: record.power(now), addresses: record.addresses(now), report });
+        }
+        Ok(owned)
+    }
+
+    fn create(&self, key: &MachineKey, spec: &VmSpec, now: Timestamp) -> Result<Step, DriverError> {
+        self.check(spec)?;
+        self.room(spec)?;
+        let faults = self.faults(key)?;
+        let (new, vm) = (self.new_vm(key.vm.0), self.vm(key.vm.0));
+        let create_milliseconds = self.settings.delays.create_milliseconds;
+        let record = Record::new(key, spec, faults, create_milliseconds, now);
+        let make = || {
+            // What an earlier attempt or removal left, whose process is gone: we hold the lock.
+            for left in [&new, &self.gone_vm(key.vm.0), &vm] {
+                remove_all(&left.0)?;
+            }
+            fs::create_dir(&new.0)?;
+            fs::create_dir(new.disk())?;
+            new.write(&record)?;
+            fs::rename(&new.0, &vm.0)
+        };
+        make().map_err(|error| self.failed("making", &vm.0, &error))?;
+        Ok(if create_milliseconds > 0 { wait(now, record.exists_from) } else { Step::Changed })
+    }
+
+    fn remove(&self, vm: Uuid) -> Result<Step, DriverError> {
+        let (home, new, gone) = (self.vm(vm), self.new_vm(vm), self.gone_vm(vm));
+        let mut removed = false;
+        let mut clear = || {
+            for left in [&new, &gone] {
+                removed |= left.0.exists();
+                remove_all(&left.0)?;
+            }
+            match fs::rename(&home.0, &gone.0) {
+                Ok(()) => removed = true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            remove_all(&gone.0)
+        };
+        clear().map_err(|error| self.failed("removing", &home.0, &error))?;
+        Ok(if removed { Step::Changed } else { Step::Done })
+    }
+
+    /// The faults of a new VM, or the failure that one of them is.
+    fn faults(&self, key: &MachineKey) -> Result<Vec<Fault>, DriverError> {
+        let path = self.home.join("faults.json");
+        let mut ledger = Ledger::read(&path).map_err(|error| self.failed("reading", &path, &error))?;
+        let (faults, mut changed) = ledger.faults(&self.settings.faults, key.vm.0, &key.name);
+        let failure = if faults.contains(&Fault::CreateFails) { ledger.create_fails(key.vm.0) } else { None };
+        changed |= failure.is_some();
+        if changed {
+            ledger.write(&path).map_err(|error| self.failed("writing", &path, &error))?;
+        }
+        match failure {
+            None => Ok(faults),
+            Some(n) => Err(DriverError::Transient(format!(
+                "data centre {} failed to create {}, time {n} of {CREATE_FAILURES}, because spec.simulated.faults of the WindowsHypervisor says CreateFails: it is tried again",
+                self.name, key.name
+            ))),
+        }
+    }
+
+    fn room(&self, spec: &VmSpec) -> Result<(), DriverError> {
+        let Some((cpus, memory)) = self.capacity else { return Ok(()) };
+        let (mut used_cpus, mut used_memory) = (0, 0);
+        for vm in self.vms()? {
+            if let Ok(Some(record)) = vm.read() {
+                used_cpus += i64::from(record.cpus);
+                used_memory += record.memory_mib;
+            }
+        }
+        if used_cpus + i64::from(spec.cpus) <= cpus && used_memory + spec.memory_mib <= memory {
+            return Ok(());
+        }
+        Err(DriverError::Capacity(format!(
+            "data centre {} has no room for {} CPUs and {} MiB: {used_cpus} of {cpus} CPUs and {used_memory} of {memory} MiB are taken. Remove machines, or raise spec.simulated.capacity of the WindowsHypervisor",
+            self.name, spec.cpus, spec.memory_mib
+        )))
+    }
+
+    /// Is this very config drive attached?
+    fn seeded(&self, vm: &Home, seed: &ConfigDrive) -> Result<bool, DriverError> {
+        match fs::read(vm.config_drive()) {
+            Ok(bytes) => Ok(bytes == seed.0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.failed("reading", &vm.config_drive(), &error)),
+        }
+    }
+
+    fn switch(&self, vm: &Home, mut record: Record, power: RecordedPower, now: Timestamp) -> Result<Record, DriverError> {
+        record.power = power;
+        record.since = now;
+        vm.write(&record).map_err(|error| self.failed("writing", &vm.record(), &error))?;
+        Ok(record)
+    }
+
+    fn switch_if(&self, vm: &Home, record: Option<Record>, power: RecordedPower, now: Timestamp) -> Result<Option<Record>, DriverError> {
+        record.map(|record| self.switch(vm, record, power, now)).transpose()
+    }
+
+    fn own_record(&self, vm: &Home, key: &MachineKey) -> Result<Option<Record>, DriverError> {
+        match self.record(vm)? {
+            Some(record) if record.mark != key.owner_mark() => Err(DriverError::Conflict(format!(
+                "{} in data centre {} is marked {:?}, not {:?}: it is left alone. If nobody needs it, remove that directory",
+                vm.0.display(),
+                self.name,
+                record.mark,
+                key.owner_mark()
+            ))),
+            record => Ok(record),
+        }
+    }
+
+    fn record(&self, vm: &Home) -> Result<Option<Record>, DriverError> {
+        vm.read().map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => DriverError::Conflict(format!(
+                "{} is not a VM of ours: {error}. It is left alone; if nobody needs it, remove that directory",
+                vm.record().display()
+            )),
+            _ => self.failed("reading", &vm.record(), &error),
+        })
+    }
+
+    /// All VMs, by one listing.
+    fn vms(&self) -> Result<Vec<Home>, DriverError> {
+        let failed = |error: &io::Error| self.failed("listing", &self.home, error);
+        let entries = match fs::read_dir(&self.home) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&error)),
+        };
+        let mut vms = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| failed(&error))?;
+            if entry.file_name().to_str().is_some_and(|name| Uuid::try_parse(name).is_ok()) {
+                vms.push(Home(entry.path()));
+            }
+        }
+        Ok(vms)
+    }
+
+    fn lock(&self) -> Result<File, DriverError> {
+        let path = self.home.join("lock");
+        let lock = || {
+            fs::create_dir_all(&self.home)?;
+            let file = lock_file(&path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        lock().map_err(|error: io::Error| self.failed("locking", &path, &error))
+    }
+
+    fn vm(&self, vm: Uuid) -> Home {
+        Home(self.home.join(vm.to_string()))
+    }
+
+    fn new_vm(&self, vm: Uuid) -> Home {
+        Home(self.home.join(format!("{vm}.new")))
+    }
+
+    fn gone_vm(&self, vm: Uuid) -> Home {
+        Home(self.home.join(format!("{vm}.gone")))
+    }
+
+    fn failed(&self, what: &str, path: &Path, error: &io::Error) -> DriverError {
+        DriverError::Transient(format!(
+            "data centre {}: {what} {} failed: {error}. Check the directory given with --simulated-state",
+            self.name,
+            path.display()
+        ))
+    }
+}
+
+fn directory(name: &str) -> String {
+    if name.len() <= NAME_LENGTH {
+        return name.to_owned();
+    }
+    let start: String = name.chars().take(NAME_LENGTH - 10).collect();
+    format!("{start}-{}", base36(name.as_bytes(), 8))
+}
+
+fn wait(now: Timestamp, until: Timestamp) -> Step {
+    let after = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+    Step::Wait { after: after.max(Duration::from_millis(1)) }
+}

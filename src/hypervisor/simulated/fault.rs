@@ -1,0 +1,145 @@
+//! Which VMs things go wrong for: by name, by list and by count.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::record::replace;
+use crate::api::hypervisor::{Fault, SimulatedFault};
+
+/// How often the create call fails for a VM with [`Fault::CreateFails`].
+pub const CREATE_FAILURES: u32 = 3;
+
+/// `faults.json`: what must not start over when the operator does. Read and written with the lock of the data centre held.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Ledger {
+    /// VMs that a counted fault befell, by `<names>=<fault>`.
+    befell: BTreeMap<String, Vec<Uuid>>,
+    /// Failed create calls.
+    create_failures: BTreeMap<Uuid, u32>,
+}
+
+impl Ledger {
+    pub fn read(path: &Path) -> io::Result<Self> {
+        match fs::read(path) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        replace(path, &serde_json::to_vec_pretty(self)?)
+    }
+
+    /// The faults of a VM; `true` when the ledger changed and must be written.
+    pub fn faults(&mut self, scripted: &[SimulatedFault], vm: Uuid, name: &str) -> (Vec<Fault>, bool) {
+        let mut faults = named(name);
+        let mut changed = false;
+        for fault in scripted.iter().filter(|fault| matches(&fault.names, name)) {
+            if let Some(count) = fault.count {
+                let befell = self.befell.entry(format!("{}={:?}", fault.names, fault.fault)).or_default();
+                if !befell.contains(&vm) {
+                    if befell.len() >= usize::try_from(count).unwrap_or(0) {
+                        continue;
+                    }
+                    befell.push(vm);
+                    changed = true;
+                }
+            }
+            if !faults.contains(&fault.fault) {
+                faults.push(fault.fault);
+            }
+        }
+        (faults, changed)
+    }
+
+    /// Counts a create call; `Some(n)` when it must fail for the n-th time.
+    pub fn create_fails(&mut self, vm: Uuid) -> Option<u32> {
+        let failures = self.create_failures.entry(vm).or_default();
+        if *failures >= CREATE_FAILURES {
+            return None;
+        }
+        *failures += 1;
+        Some(*failures)
+    }
+}
+
+/// Faults that a name alone brings about: `*-noboot`, `*-nojoin`, `*-slow`, also followed by `-<suffix>`.
+fn named(name: &str) -> Vec<Fault> {
+    [("noboot", Fault::NoBoot), ("nojoin", Fault::NoJoin), ("slow", Fault::Slow)]
+        .into_iter()
+        .filter(|(word, _)| name.split('-').skip(1).any(|part| part == *word))
+        .map(|(_, fault)| fault)
+        .collect()
+}
+
+/// `*` stands for any text, everything else for itself.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    let mut rest = rest;
+    for part in middle {
+        let Some(at) = rest.find(part) else { return false };
+        rest = rest.get(at + part.len()..).unwrap_or_default();
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_that_go_wrong() {
+        for (name, faults) in [
+            ("win-noboot", vec![Fault::NoBoot]),
+            ("win-noboot-x7k2q-abcde", vec![Fault::NoBoot]),
+            ("md-nojoin-1", vec![Fault::NoJoin]),
+            ("a-slow-nojoin", vec![Fault::NoJoin, Fault::Slow]),
+            ("noboot", vec![]),
+            ("win-nobootx", vec![]),
+            ("win-xnoboot", vec![]),
+            ("slow-win", vec![]),
+        ] {
+            assert_eq!(named(name), faults, "{name}");
+        }
+    }
+
+    #[test]
+    fn globs() {
+        for (pattern, name) in
+            [("*", ""), ("*", "abc"), ("a*", "a"), ("a*c", "abc"), ("a*b*c", "axxbyyc"), ("*b*", "abc"), ("abc", "abc"), ("a*a", "aa")]
+        {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("", "a"), ("a", "ab"), ("a*c", "abd"), ("a*b*c", "acb"), ("a*a", "a"), ("*b", "abc")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_counted_fault_befalls_the_first_ones_only_and_always_the_same() {
+        let scripted = [SimulatedFault { names: "w*".into(), fault: Fault::NoJoin, count: Some(2) }];
+        let mut ledger = Ledger::default();
+        let mut faulty = |vm| ledger.faults(&scripted, Uuid::from_u128(vm), "w").0 == [Fault::NoJoin];
+        assert!(faulty(1) && faulty(2) && !faulty(3) && faulty(1) && faulty(2));
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_without_star_matches_itself_only(name in "[a-z-]{0,20}", other in "[a-z-]{0,20}") {
+            prop_assert!(matches(&name, &name));
+            prop_assert_eq!(matches(&name, &other), name == other);
+            let starred = format!("*{name}*");
+            prop_assert_eq!(matches(&starred, &other), other.contains(&name));
+        }
+    }
+}

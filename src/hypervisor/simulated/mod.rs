@@ -1,0 +1,101 @@
+//! The `simulated` driver: VMs are directories, power is a line in a file, guests are tasks.
+//!
+//! Everything that a VM is lies on disk, so that it survives a kill of the operator at any moment and can be shared by two
+//! operators. This file is the asynchronous face; [`datacenter`] holds the rules and [`record`] the files.
+
+#[cfg(test)]
+mod bench;
+mod datacenter;
+mod fault;
+pub mod record;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use self::datacenter::Datacenter;
+use super::{Driver, DriverError, Endpoint, OwnedVm, Step};
+use crate::api::hypervisor::Simulated;
+use crate::vm::{ConfigDrive, Journal, MachineKey, Observed, StopMode, VmSpec};
+
+/// The clock of the process; tests hand in their own.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// A login to one simulated data centre.
+pub struct SimulatedDriver {
+    datacenter: Arc<Datacenter>,
+    clock: Clock,
+}
+
+impl SimulatedDriver {
+    /// `default_name` is the name of the data centre where the settings name none; `state` the directory of all data centres.
+    /// Nothing is made on disk before the first VM is.
+    pub fn new(state: &Path, default_name: &str, settings: Simulated, clock: Clock) -> Result<Self, DriverError> {
+        let datacenter = Arc::new(Datacenter::new(state, default_name, settings)?);
+        Ok(Self { datacenter, clock })
+    }
+
+    /// Runs one call of the data centre where file operations may block.
+    async fn call<T, F>(&self, work: F) -> Result<T, DriverError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Datacenter, Timestamp) -> Result<T, DriverError> + Send + 'static,
+    {
+        let (datacenter, now) = (self.datacenter.clone(), (self.clock)());
+        datacenter.reachable()?;
+        tokio::task::spawn_blocking(move || work(&datacenter, now))
+            .await
+            .map_err(|error| DriverError::Unknown(format!("a call of the simulated hypervisor was cut off: {error}; it is tried again")))?
+    }
+}
+
+#[async_trait]
+impl Driver for SimulatedDriver {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    async fn describe(&self) -> Result<Endpoint, DriverError> {
+        self.datacenter.reachable()?;
+        self.datacenter.describe()
+    }
+
+    async fn check(&self, spec: &VmSpec) -> Result<(), DriverError> {
+        self.datacenter.reachable()?;
+        self.datacenter.check(spec)
+    }
+
+    async fn observe(&self, key: &MachineKey, _journal: &Journal) -> Result<Observed, DriverError> {
+        let key = key.clone();
+        self.call(move |datacenter, now| datacenter.observe(&key, now)).await
+    }
+
+    async fn plan(&self, _key: &MachineKey, _spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
+        // The UUID is the directory: there is nothing to choose.
+        self.datacenter.reachable()?;
+        Ok(journal.clone())
+    }
+
+    async fn advance(
+        &self,
+        key: &MachineKey,
+        spec: &VmSpec,
+        seed: &ConfigDrive,
+        _journal: &Journal,
+        _observed: &Observed,
+    ) -> Result<Step, DriverError> {
+        let (key, spec, seed) = (key.clone(), spec.clone(), seed.clone());
+        self.call(move |datacenter, now| datacenter.advance(&key, &spec, &seed, now)).await
+    }
+
+    async fn retire(&self, key: &MachineKey, how: StopMode, _journal: &Journal, _observed: &Observed) -> Result<Step, DriverError> {
+        let key = key.clone();
+        self.call(move |datacenter, now| datacenter.retire(&key, how, now)).await
+    }
+
+    async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError> {
+        self.call(|datacenter, now| datacenter.owned(now)).await
+    }
+}
