@@ -49,7 +49,7 @@ impl ObservedDriver {
     }
 
     async fn read<T>(&self, call: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
-        self.timed(call, work, |text| DriverError::Unreachable(text)).await
+        self.timed(call, work, DriverError::Unreachable).await
     }
 
     /// A change whose reply is late may have happened: the caller must look, not repeat.
@@ -57,7 +57,7 @@ impl ObservedDriver {
         let Ok(_permit) = self.changes.acquire().await else {
             return Err(DriverError::Transient(format!("hypervisor {} is being disconnected: it is tried again", self.endpoint)));
         };
-        self.timed(call, work, |text| DriverError::Unknown(text)).await
+        self.timed(call, work, DriverError::Unknown).await
     }
 
     async fn timed<T>(
