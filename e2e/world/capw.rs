@@ -50,21 +50,13 @@ impl Capw {
         capw
     }
 
-    /// Installs `crds/` and `config/default`, all but the Deployment: nothing here runs pods.
+    /// Installs `config/default`, all but what runs in pods: nothing here runs pods.
     pub async fn install(cp: &ControlPlane) {
-        let rendered = kustomize("config/default").await;
-        let mut objects = manifests::documents(&rendered);
-        for name in files(&checkout().join("crds"), "yaml") {
-            let text = std::fs::read_to_string(&name).unwrap_or_else(|e| panic!("{}: {e}", name.display()));
-            objects.extend(manifests::documents(&text));
-        }
+        let mut objects = manifests::documents(&kustomize("config/default").await);
         let needs_pods = |object: &Value| matches!(object["kind"].as_str(), Some("Deployment" | "Service" | "PodDisruptionBudget"));
         objects.retain(|object| !needs_pods(object));
-        // The definitions are in both places when config/default includes them: applied once.
-        let mut seen = std::collections::HashSet::new();
-        objects.retain(|object| seen.insert(format!("{} {} {}", object["kind"], object["metadata"]["namespace"], object["metadata"]["name"])));
         let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
-        assert!(objects.iter().any(is_definition), "crds/ holds no CustomResourceDefinition: run `capw crds`");
+        assert!(objects.iter().any(is_definition), "config/default brings no CustomResourceDefinition");
         manifests::apply_all(&cp.client(), objects).await;
     }
 

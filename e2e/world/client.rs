@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -212,6 +213,20 @@ impl ControlPlane {
         // What it remembers of a server it files under the address, and ports come again.
         command.env("KUBECACHEDIR", self.directory().join("kubectl")).current_dir(super::tools::checkout());
         output(command, input).await
+    }
+
+    /// Whether a user may do this to objects of a kind in every namespace. Kinds need not be installed.
+    pub async fn may(&self, user: &str, verb: &str, kind: Kind) -> bool {
+        let what = ResourceAttributes {
+            group: Some(kind.resource().group),
+            resource: Some(kind.plural.to_owned()),
+            verb: Some(verb.to_owned()),
+            ..Default::default()
+        };
+        let spec = SubjectAccessReviewSpec { user: Some(user.to_owned()), resource_attributes: Some(what), ..Default::default() };
+        let review = SubjectAccessReview { spec, ..Default::default() };
+        let answer = Api::<SubjectAccessReview>::all(self.client()).create(&PostParams::default(), &review).await;
+        answer.unwrap_or_else(|e| panic!("a review of rights: {e}")).status.is_some_and(|status| status.allowed)
     }
 
     /// Address of the API server.
