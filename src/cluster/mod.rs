@@ -1,1 +1,213 @@
-//! THE ONLY CODE THAT TALKS TO THE KUBERNETES API.
+//! THE ONLY CODE THAT TALKS TO THE KUBERNETES API: the management cluster here, workload clusters in [`workload`].
+//!
+//! Every write names the UID of the object that was read, so that an object which was deleted and made anew is never
+//! written with the state of its predecessor. Nothing here decides anything.
+
+pub mod csr;
+pub mod error;
+pub mod events;
+pub mod join_rights;
+pub mod lease;
+#[cfg(test)]
+pub(crate) mod mock;
+pub mod token;
+pub mod workload;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::NamespaceResourceScope;
+use kube::{Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub use error::{ApiError, Retry};
+
+/// A request without an answer for so long is given up, so that no reconcile hangs and a stop stays bounded.
+pub const REQUEST_LIMIT: Duration = Duration::from_secs(20);
+/// Field manager of patches that are not a status of a controller.
+pub const FIELD_MANAGER: &str = "capw";
+
+/// A namespaced kind that we read and write.
+pub trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
+{
+}
+impl<K> Kind for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
+{
+}
+
+/// The outcome of [`Cluster::create_if_absent`].
+#[derive(Clone, Debug)]
+pub enum Creation<K> {
+    /// It was made by this call.
+    Made(K),
+    /// An object of that name was there; whose it is, the caller must look.
+    Existing(K),
+}
+
+/// The management cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+}
+
+impl Cluster {
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// For watches; requests go through the methods below.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn api<K: Kind>(&self, namespace: &str) -> Api<K> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// The object as the API server has it now; `None` when there is none.
+    pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<K>, ApiError> {
+        request(&what::<K>("get", namespace, name), self.api::<K>(namespace).get_opt(name)).await
+    }
+
+    /// All objects in a namespace that have these labels (`key=value,…`), or all of them.
+    pub async fn list<K: Kind>(&self, namespace: &str, labels: Option<&str>) -> Result<Vec<K>, ApiError> {
+        let parameters = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() };
+        Ok(request(&what::<K>("list", namespace, ""), self.api::<K>(namespace).list(&parameters)).await?.items)
+    }
+
+    /// Creates the object, or returns the one that has its name.
+    pub async fn create_if_absent<K: Kind>(&self, object: &K) -> Result<Creation<K>, ApiError> {
+        let (namespace, name) = key(object)?;
+        let api = self.api::<K>(&namespace);
+        match request(&what::<K>("create", &namespace, &name), api.create(&PostParams::default(), object)).await {
+            Ok(made) => Ok(Creation::Made(made)),
+            Err(ApiError::AlreadyExists(text)) => match self.get(&namespace, &name).await? {
+                Some(existing) => Ok(Creation::Existing(existing)),
+                // Deleted between the two calls.
+                None => Err(ApiError::Conflict(text)),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the whole object; its `resourceVersion` must be that of the last read, a newer one is a conflict.
+    pub async fn replace<K: Kind>(&self, object: &K) -> Result<K, ApiError> {
+        let (namespace, name) = key(object)?;
+        request(&what::<K>("update", &namespace, &name), self.api::<K>(&namespace).replace(&name, &PostParams::default(), object)).await
+    }
+
+    /// Server-side apply of `/status` under the field manager of one controller, e.g. `capw-windowsmachine`: fields that
+    /// this manager set before and that `status` lacks are removed; nulls are left out. A recreated object is a conflict.
+    pub async fn apply_status<K: Kind, S: Serialize + Sync>(&self, object: &K, manager: &str, status: &S) -> Result<K, ApiError> {
+        let (namespace, name) = key(object)?;
+        let what = what::<K>("apply status of", &namespace, &name);
+        let status = without_nulls(serde_json::to_value(status).map_err(|e| ApiError::Other(format!("{what}: {e}")))?);
+        let body = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": { "name": name, "namespace": namespace, "uid": uid(object)? },
+            "status": status,
+        });
+        let parameters = PatchParams::apply(manager).force();
+        request(&what, self.api::<K>(&namespace).patch_status(&name, &parameters, &Patch::Apply(&body))).await
+    }
+
+    /// Merges `spec` into the object's spec.
+    pub async fn merge_spec<K: Kind>(&self, object: &K, spec: Value) -> Result<K, ApiError> {
+        self.merge(object, json!({ "spec": spec })).await
+    }
+
+    /// Merges `patch` into the object that was read; a recreated object is a conflict.
+    pub async fn merge<K: Kind>(&self, object: &K, patch: Value) -> Result<K, ApiError> {
+        let (namespace, name) = key(object)?;
+        let mut patch = patch;
+        set(&mut patch, "uid", json!(uid(object)?));
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        request(&what::<K>("patch", &namespace, &name), self.api::<K>(&namespace).patch(&name, &parameters, &Patch::Merge(&patch))).await
+    }
+
+    /// Adds our finalizer to those that are there. No request when it is there already. A write in between is a conflict.
+    pub async fn add_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<Option<K>, ApiError> {
+        let mut all = object.finalizers().to_vec();
+        if all.iter().any(|f| f == finalizer) {
+            return Ok(None);
+        }
+        all.push(finalizer.to_owned());
+        self.set_finalizers(object, &all).await.map(Some)
+    }
+
+    /// Removes our finalizer and no other. No request when it is gone already; an object that is gone is no error.
+    pub async fn remove_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<(), ApiError> {
+        let all: Vec<String> = object.finalizers().iter().filter(|f| *f != finalizer).cloned().collect();
+        if all.len() == object.finalizers().len() {
+            return Ok(());
+        }
+        match self.set_finalizers(object, &all).await {
+            Ok(_) | Err(ApiError::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn set_finalizers<K: Kind>(&self, object: &K, finalizers: &[String]) -> Result<K, ApiError> {
+        self.merge(object, json!({ "metadata": { "finalizers": finalizers, "resourceVersion": object.resource_version() } })).await
+    }
+
+    /// Deletes exactly that object (and that version of it, if given). One that is gone is no error, another one is a conflict.
+    pub async fn delete_exact<K: Kind>(&self, namespace: &str, name: &str, uid: &str, version: Option<&str>) -> Result<(), ApiError> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: version.map(str::to_owned) };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        match request(&what::<K>("delete", namespace, name), self.api::<K>(namespace).delete(name, &parameters)).await {
+            Ok(_) | Err(ApiError::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Waits for one request, at most [`REQUEST_LIMIT`].
+pub(crate) async fn request<T>(what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
+    match tokio::time::timeout(REQUEST_LIMIT, call).await {
+        Ok(answer) => answer.map_err(|e| ApiError::of(what, e)),
+        Err(_) => Err(ApiError::Unreachable(format!("{what}: no answer within {}s", REQUEST_LIMIT.as_secs()))),
+    }
+}
+
+fn what<K: Resource<DynamicType = ()>>(verb: &str, namespace: &str, name: &str) -> String {
+    format!("{verb} {} {namespace}/{name}", K::plural(&()))
+}
+
+fn key<K: Kind>(object: &K) -> Result<(String, String), ApiError> {
+    match (object.namespace(), object.meta().name.clone()) {
+        (Some(namespace), Some(name)) => Ok((namespace, name)),
+        _ => Err(ApiError::Invalid(format!("{}: metadata.name and metadata.namespace must be set", K::kind(&())))),
+    }
+}
+
+fn uid<K: Kind>(object: &K) -> Result<String, ApiError> {
+    object.uid().ok_or_else(|| ApiError::Invalid(format!("{} {}: has no metadata.uid, so it was never read", K::kind(&()), object.name_any())))
+}
+
+/// Sets `metadata.<field>` of a patch.
+fn set(patch: &mut Value, field: &str, value: Value) {
+    if let Value::Object(root) = patch
+        && let Value::Object(metadata) = root.entry("metadata").or_insert_with(|| json!({}))
+    {
+        metadata.insert(field.to_owned(), value);
+    }
+}
+
+/// Core reads a JSON null in a contract field as a type error, and an applied null is stored (`capi-contract.md` §1.11).
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, without_nulls(v))).collect(),
+        Value::Array(list) => list.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

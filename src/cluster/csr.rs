@@ -1,0 +1,69 @@
+//! Certificate signing requests of a workload cluster: the watch and the approval. Whether one is approved is decided elsewhere.
+
+use futures::{Stream, StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use kube::api::{Api, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+
+use super::ApiError;
+use super::workload::{Workload, WorkloadError};
+
+/// The signer of the certificates with which a kubelet joins.
+pub const KUBELET_CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Reason in the condition of the requests that we approved.
+pub const APPROVED_REASON: &str = "CAPWApprovedJoin";
+
+/// Requests for that signer, those that exist and those to come. The stream has its own back-off and never ends; its errors
+/// are there to be counted and logged.
+pub fn requests(workload: &Workload) -> impl Stream<Item = Result<CertificateSigningRequest, WorkloadError>> + Send + use<> {
+    let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
+    let of_kubelets = watcher::Config::default().fields(&format!("spec.signerName={KUBELET_CLIENT_SIGNER}"));
+    let endpoint = workload.clone();
+    watcher(api, of_kubelets).default_backoff().applied_objects().map_err(move |error| endpoint.explain(failed(error))).boxed()
+}
+
+fn failed(error: watcher::Error) -> ApiError {
+    let what = "watch certificatesigningrequests";
+    match error {
+        watcher::Error::InitialListFailed(e) | watcher::Error::WatchStartFailed(e) | watcher::Error::WatchFailed(e) => ApiError::of(what, e),
+        watcher::Error::WatchError(status) => ApiError::answered(what, &status),
+        watcher::Error::NoResourceVersion => ApiError::Other(format!("{what}: the answer has no resourceVersion")),
+    }
+}
+
+/// The requests that exist now.
+pub async fn list(workload: &Workload) -> Result<Vec<CertificateSigningRequest>, WorkloadError> {
+    let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
+    let parameters = kube::api::ListParams::default().fields(&format!("spec.signerName={KUBELET_CLIENT_SIGNER}"));
+    Ok(workload.call("list certificatesigningrequests", api.list(&parameters)).await?.items)
+}
+
+/// Approves exactly the request that was judged: its UID and version go along, so a request that was changed or made anew
+/// in between is a conflict. `false`: it was gone.
+pub async fn approve(workload: &Workload, request: &CertificateSigningRequest, message: &str, now: Timestamp) -> Result<bool, WorkloadError> {
+    let name = request.name_any();
+    let mut approved = request.clone();
+    let condition = CertificateSigningRequestCondition {
+        type_: "Approved".into(),
+        status: "True".into(),
+        reason: Some(APPROVED_REASON.into()),
+        message: Some(message.into()),
+        last_update_time: Some(Time(now)),
+        last_transition_time: None,
+    };
+    approved.status.get_or_insert_default().conditions.get_or_insert_default().push(condition);
+    let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
+    let parameters = PostParams::default();
+    let call = api.replace_subresource("approval", &name, &parameters, &approved);
+    match workload.call(&format!("approve certificatesigningrequests {name}"), call).await {
+        Ok(_) => Ok(true),
+        Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+use serde_json::json;
+
+use super::super::mock::{Script, refuse, step};
+use super::*;
+
+const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn request() -> CertificateSigningRequest {
+    serde_json::from_value(json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": { "name": "csr-1", "uid": "u-1", "resourceVersion": "3" },
+        "spec": { "request": "", "signerName": KUBELET_CLIENT_SIGNER, "username": "system:bootstrap:abcdef" },
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn an_approval_names_the_version_that_was_judged() {
+    let answer = serde_json::to_value(request()).unwrap();
+    let (client, script) = Script::new(vec![
+        step(&format!("PUT {PATH}/csr-1/approval"), answer),
+        refuse(&format!("PUT {PATH}/csr-1/approval"), 409, "Conflict"),
+        refuse(&format!("PUT {PATH}/csr-1/approval"), 404, "NotFound"),
+    ]);
+    let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new() };
+    let now = "2026-11-21T12:00:00Z".parse().unwrap();
+    assert!(approve(&workload, &request(), "join of win-1", now).await.unwrap());
+    let body = &script.seen()[0].body;
+    assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("u-1"), &json!("3")));
+    assert_eq!(body["status"]["conditions"][0]["type"], "Approved");
+    assert_eq!(body["status"]["conditions"][0]["status"], "True");
+    assert_eq!(approve(&workload, &request(), "", now).await.unwrap_err().label(), "conflict");
+    assert!(!approve(&workload, &request(), "", now).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_watch_asks_for_the_join_signer_only_and_tells_errors() {
+    let (client, script) = Script::new(vec![refuse(&format!("GET {PATH}"), 403, "Forbidden")]);
+    let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new() };
+    let first = requests(&workload).next().await.unwrap();
+    assert!(matches!(first, Err(WorkloadError::Forbidden { .. })), "{first:?}");
+    assert!(script.seen()[0].query.contains("fieldSelector=spec.signerName%3Dkubernetes.io%2Fkube-apiserver-client-kubelet"), "{:?}", script.seen());
+}

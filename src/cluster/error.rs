@@ -1,0 +1,182 @@
+//! What the Kubernetes API answered when it did not do what was asked, in the classes that decide what happens next.
+//!
+//! Built from kube's error in one place. Texts name request and object and never hold the body of a request.
+
+use std::time::Duration;
+
+use kube::core::Status;
+use thiserror::Error;
+
+/// When to try again after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// At once: what was read is stale, the next read will differ.
+    Soon,
+    /// After the object's own exponential back-off.
+    Backoff,
+    /// Only when something changes: the same request would fail in the same way.
+    OnChange,
+}
+
+/// A failed request. The text of each variant says which request it was and what the server said.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ApiError {
+    /// The object is not there. Reads return `None` instead.
+    #[error("{0}")]
+    NotFound(String),
+    /// Somebody else changed the object, or it was deleted and made anew.
+    #[error("{0}")]
+    Conflict(String),
+    /// An object of that name exists.
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// Our credentials may not do this.
+    #[error("{0}; grant it to this user, e.g. by config/rbac of this provider")]
+    Forbidden(String),
+    /// Our credentials are not accepted at all.
+    #[error("{0}; the credentials are wrong or have expired")]
+    Unauthorized(String),
+    /// The server refuses the request as it is.
+    #[error("{0}")]
+    Invalid(String),
+    /// No answer, or the answer of something that stands in front of the server.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server asks for patience.
+    #[error("the API server is busy and asks to wait {}s", .after.as_secs())]
+    Throttled { after: Duration },
+    #[error("{0}")]
+    Other(String),
+}
+
+impl ApiError {
+    /// `what` is the request in the words of `kubectl`, e.g. `patch windowsmachines lab/win-1`.
+    pub fn of(what: &str, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::answered(what, &status),
+            kube::Error::HyperError(e) => Self::Unreachable(format!("{what}: {}", chain(&e))),
+            kube::Error::Service(e) => Self::Unreachable(format!("{what}: {}", chain(e.as_ref()))),
+            kube::Error::ReadEvents(e) => Self::Unreachable(format!("{what}: {}", chain(&e))),
+            kube::Error::Auth(e) => Self::Unauthorized(format!("{what}: {}", chain(&e))),
+            // The text of these may quote a body; the class is enough.
+            kube::Error::SerdeError(e) => {
+                Self::Other(format!("{what}: the answer is not what was expected (line {}, column {})", e.line(), e.column()))
+            }
+            other => Self::Other(format!("{what}: {}", chain(&other))),
+        }
+    }
+
+    /// From an error status of the API server.
+    pub(crate) fn answered(what: &str, status: &Status) -> Self {
+        let text = format!("{what}: {}", status.message);
+        let uid_differs = || {
+            let causes = status.details.as_ref().map(|d| d.causes.as_slice()).unwrap_or_default();
+            causes.iter().any(|c| c.field == "metadata.uid")
+        };
+        if status.is_not_found() {
+            Self::NotFound(text)
+        } else if status.is_already_exists() {
+            Self::AlreadyExists(text)
+        } else if status.is_conflict() {
+            Self::Conflict(text)
+        } else if status.is_forbidden() {
+            Self::Forbidden(text)
+        } else if status.is_invalid() && uid_differs() {
+            // A patch that carries the UID of a former object of this name.
+            Self::Conflict(text)
+        } else {
+            match status.code {
+                401 => Self::Unauthorized(text),
+                429 => {
+                    let seconds = status.details.as_ref().map_or(1, |d| d.retry_after_seconds.clamp(1, 300));
+                    Self::Throttled { after: Duration::from_secs(seconds.into()) }
+                }
+                400 | 405 | 406 | 413 | 415 | 422 => Self::Invalid(text),
+                502..=504 => Self::Unreachable(text),
+                _ => Self::Other(text),
+            }
+        }
+    }
+
+    /// A label for metrics: few, fixed values.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "not_found",
+            Self::Conflict(_) => "conflict",
+            Self::AlreadyExists(_) => "already_exists",
+            Self::Forbidden(_) => "forbidden",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Invalid(_) => "invalid",
+            Self::Unreachable(_) => "unreachable",
+            Self::Throttled { .. } => "throttled",
+            Self::Other(_) => "other",
+        }
+    }
+
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Conflict(_) | Self::AlreadyExists(_) => Retry::Soon,
+            Self::NotFound(_) | Self::Invalid(_) => Retry::OnChange,
+            Self::Forbidden(_) | Self::Unauthorized(_) | Self::Unreachable(_) | Self::Throttled { .. } | Self::Other(_) => Retry::Backoff,
+        }
+    }
+}
+
+/// An error and its causes in one line, without the repetitions that many errors make.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, reason: &str) -> Status {
+        Status::failure("no", reason).with_code(code)
+    }
+
+    #[test]
+    fn every_answer_has_its_class() {
+        let class = |code, reason| ApiError::answered("get x", &status(code, reason)).label();
+        for (code, reason, label) in [
+            (404, "NotFound", "not_found"),
+            (409, "AlreadyExists", "already_exists"),
+            (409, "Conflict", "conflict"),
+            (403, "Forbidden", "forbidden"),
+            (401, "Unauthorized", "unauthorized"),
+            (422, "Invalid", "invalid"),
+            (400, "BadRequest", "invalid"),
+            (429, "TooManyRequests", "throttled"),
+            (503, "ServiceUnavailable", "unreachable"),
+            (504, "Timeout", "unreachable"),
+            (500, "InternalError", "other"),
+            (418, "", "other"),
+        ] {
+            assert_eq!(class(code, reason), label, "{code} {reason}");
+        }
+    }
+
+    #[test]
+    fn a_former_object_of_that_name_is_a_conflict() {
+        let details = serde_json::json!({ "causes": [{ "reason": "FieldValueInvalid", "message": "immutable", "field": "metadata.uid" }] });
+        let status = status(422, "Invalid").with_details(serde_json::from_value(details).unwrap());
+        assert_eq!(ApiError::answered("patch x", &status).label(), "conflict");
+    }
+
+    #[test]
+    fn what_a_change_must_cure_is_not_repeated() {
+        assert_eq!(ApiError::Invalid(String::new()).retry(), Retry::OnChange);
+        assert_eq!(ApiError::Conflict(String::new()).retry(), Retry::Soon);
+        assert_eq!(ApiError::Unreachable(String::new()).retry(), Retry::Backoff);
+    }
+}

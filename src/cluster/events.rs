@@ -1,0 +1,102 @@
+//! Events: one for each change of mind, none for repetitions. A lost event never fails a reconcile.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource};
+use tokio::time::Instant;
+
+use super::error::chain;
+
+/// The API server forgets events after an hour; what still holds then is told again.
+const TOLD: Duration = Duration::from_secs(3_300);
+const LIMIT: Duration = Duration::from_secs(5);
+/// The API server's limit of a note.
+const NOTE_BYTES: usize = 1_000;
+
+/// Called with `published` or `lost` after each attempt, for metrics.
+pub type Count = Arc<dyn Fn(&'static str) + Send + Sync>;
+
+/// Publishes events in the name of this program.
+#[derive(Clone)]
+pub struct Events {
+    client: Client,
+    reporter: Reporter,
+    count: Count,
+    told: Arc<Mutex<HashMap<u64, (u64, Instant)>>>,
+}
+
+impl Events {
+    /// `instance` is the name of this process, e.g. of its pod.
+    pub fn new(client: Client, instance: &str, count: Count) -> Self {
+        let reporter = Reporter { controller: "capw.cluster.x-k8s.io".into(), instance: Some(instance.into()) };
+        Self { client, reporter, count, told: Arc::default() }
+    }
+
+    pub async fn normal<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: &str) {
+        self.publish(object, EventType::Normal, reason, action, note).await;
+    }
+
+    pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: &str) {
+        self.publish(object, EventType::Warning, reason, action, note).await;
+    }
+
+    /// Says `note` about the object, unless that was the last thing said about this object and action.
+    /// `reason` and `action` are in PascalCase; `note` is cut after 1000 bytes.
+    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, type_: EventType, reason: &str, action: &str, note: &str) {
+        let reference = object.object_ref(&());
+        let subject = hash(&(&reference.uid, &reference.namespace, &reference.name, action));
+        let said = hash(&(type_, reason, note));
+        if !self.is_news(subject, said) {
+            return;
+        }
+        let event = Event { type_, reason: reason.into(), note: Some(cut(note)), action: action.into(), secondary: None };
+        // A new recorder each time: its own memory takes a changed note for a repetition and drops it.
+        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        let outcome = match tokio::time::timeout(LIMIT, recorder.publish(&event, &reference)).await {
+            Ok(Ok(())) => "published",
+            Ok(Err(error)) => {
+                tracing::warn!(reason, error = chain(&error), "event not published");
+                "lost"
+            }
+            Err(_) => {
+                tracing::warn!(reason, "event not published: no answer");
+                "lost"
+            }
+        };
+        (self.count)(outcome);
+    }
+
+    fn is_news(&self, subject: u64, said: u64) -> bool {
+        let now = Instant::now();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, (_, at)| now.duration_since(*at) < TOLD);
+        match told.get(&subject) {
+            Some((last, _)) if *last == said => false,
+            _ => {
+                told.insert(subject, (said, now));
+                true
+            }
+        }
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn cut(note: &str) -> String {
+    let mut end = note.len().min(NOTE_BYTES);
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    note.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

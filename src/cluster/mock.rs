@@ -1,0 +1,90 @@
+//! A scripted API server for wiring tests: it expects these requests in this order and no others.
+//!
+//! Dropping the script with a request left over, or after a wrong one, fails the test.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// One expected request, `METHOD path` (without query), and the answer to it.
+pub(crate) struct Step {
+    request: String,
+    code: u16,
+    answer: Value,
+}
+
+/// Expects `METHOD path` and answers with an object.
+pub(crate) fn step(request: &str, answer: Value) -> Step {
+    Step { request: request.into(), code: 200, answer }
+}
+
+/// Expects `METHOD path` and answers with an error status.
+pub(crate) fn refuse(request: &str, code: u16, reason: &str) -> Step {
+    let answer =
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": format!("said {reason}"), "reason": reason, "code": code });
+    Step { request: request.into(), code, answer }
+}
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub query: String,
+    pub body: Value,
+}
+
+#[derive(Default)]
+struct State {
+    steps: VecDeque<Step>,
+    seen: Vec<Seen>,
+    wrong: Vec<String>,
+}
+
+pub(crate) struct Script(Arc<Mutex<State>>);
+
+impl Script {
+    pub(crate) fn new(steps: Vec<Step>) -> (Client, Self) {
+        let state = Arc::new(Mutex::new(State { steps: steps.into(), ..State::default() }));
+        let shared = state.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let state = shared.clone();
+            async move { Ok::<_, std::convert::Infallible>(answer(&state, request).await) }
+        });
+        (Client::new(service, "default"), Self(state))
+    }
+
+    /// The requests so far.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.0.lock().unwrap().seen.clone()
+    }
+}
+
+async fn answer(state: &Mutex<State>, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let bytes = body.collect_bytes().await.unwrap();
+    let got = format!("{} {}", parts.method, parts.uri.path());
+    let mut state = state.lock().unwrap();
+    state.seen.push(Seen { query: parts.uri.query().unwrap_or_default().into(), body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) });
+    let (code, answer) = match state.steps.pop_front() {
+        Some(step) if step.request == got => (step.code, step.answer),
+        other => {
+            state.wrong.push(format!("expected {:?}, got {got}", other.map(|s| s.request)));
+            (500, json!({ "message": "not in the script", "code": 500 }))
+        }
+    };
+    Response::builder().status(code).body(Body::from(serde_json::to_vec(&answer).unwrap())).unwrap()
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let state = self.0.lock().unwrap();
+            assert!(state.wrong.is_empty(), "{:?}", state.wrong);
+            let left: Vec<_> = state.steps.iter().map(|s| s.request.as_str()).collect();
+            assert!(left.is_empty(), "requests that never came: {left:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+use serde_json::json;
+
+use super::super::mock::{Script, Step, refuse, step};
+use super::*;
+
+const SECRET: &str = "GET /api/v1/namespaces/lab/secrets/c1-kubeconfig";
+
+fn certificate() -> String {
+    rcgen::generate_simple_self_signed(vec!["api".into()]).unwrap().cert.pem()
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+fn kubeconfig(cluster: &str, user: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts:\n- name: x\n  context: {{cluster: c, user: u}}\nclusters:\n- name: c\n  cluster: {{{cluster}}}\nusers:\n- name: u\n  user: {{{user}}}\n"
+    )
+}
+
+fn good(token: &str) -> String {
+    kubeconfig(&format!("server: 'https://10.0.0.1:6443', certificate-authority-data: {}", base64(&certificate())), &format!("token: {token}"))
+}
+
+fn secret(kubeconfig: &str) -> Step {
+    step(SECRET, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": { "value": base64(kubeconfig) } }))
+}
+
+#[tokio::test]
+async fn a_good_kubeconfig_gives_client_endpoint_and_ca() {
+    let workload = Workload::from_kubeconfig("Secret lab/c1-kubeconfig", good("secret-token").as_bytes()).await.unwrap();
+    assert_eq!(workload.server, "https://10.0.0.1:6443");
+    let ca = workload.ca_pem.unwrap();
+    assert!(ca.starts_with("-----BEGIN CERTIFICATE-----\n") && ca.ends_with("-----END CERTIFICATE-----\n"), "{ca}");
+    assert_eq!(workload.fingerprint.len(), 64);
+}
+
+#[tokio::test]
+async fn what_would_run_read_or_trust_something_local_is_refused_by_name() {
+    let server = "server: 'https://10.0.0.1:6443'";
+    for (cluster, user, field) in [
+        (server, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh}", "exec"),
+        (server, "auth-provider: {name: gcp, config: {}}", "auth-provider"),
+        (server, "tokenFile: /etc/passwd", "tokenFile"),
+        (server, "client-certificate: /etc/passwd", "client-certificate"),
+        (server, "client-key: /etc/passwd", "client-key"),
+        ("server: 'https://a', certificate-authority: /etc/passwd", "token: t", "certificate-authority"),
+        ("server: 'https://a', proxy-url: 'http://p'", "token: t", "proxy-url"),
+        ("server: 'https://a', insecure-skip-tls-verify: true", "token: t", "insecure-skip-tls-verify"),
+        ("server: 'http://a'", "token: t", "https://"),
+    ] {
+        let error = Workload::from_kubeconfig("Secret lab/k", kubeconfig(cluster, user).as_bytes()).await.err().unwrap().to_string();
+        assert!(error.contains(field) && error.contains("Secret lab/k"), "{field}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_without_being_quoted() {
+    for text in ["", "a: [", "canary", "users:\n- name: u\n  user: {token: canary\n", "current-context: x\nusers: canary"] {
+        let error = Workload::from_kubeconfig("Secret lab/k", text.as_bytes()).await.err().unwrap();
+        assert!(matches!(error, WorkloadError::KubeconfigInvalid { .. }), "{error}");
+        assert!(!error.to_string().contains("canary"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_kept_while_the_secret_does_not_change() {
+    let (first, second) = (good("one"), good("two"));
+    let (client, _script) = Script::new(vec![secret(&first), secret(&first), secret(&second), secret(&second)]);
+    let workloads = Workloads::new(Cluster::new(client));
+    let one = workloads.get("lab", "c1").await.unwrap();
+    assert!(Arc::ptr_eq(&one, &workloads.get("lab", "c1").await.unwrap()), "no second read");
+    tokio::time::advance(LOOK_AGAIN).await;
+    assert!(Arc::ptr_eq(&one, &workloads.get("lab", "c1").await.unwrap()), "read again, the same");
+    tokio::time::advance(LOOK_AGAIN).await;
+    let two = workloads.get("lab", "c1").await.unwrap();
+    assert_ne!(one.fingerprint, two.fingerprint);
+    workloads.doubt("lab", "c1", &WorkloadError::Unauthorized { endpoint: String::new() }).await;
+    assert!(Arc::ptr_eq(&two, &workloads.get("lab", "c1").await.unwrap()), "read at once after a refusal");
+}
+
+#[tokio::test]
+async fn a_missing_secret_or_key_is_named() {
+    let empty = step(SECRET, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {} }));
+    let (client, _script) = Script::new(vec![refuse(SECRET, 404, "NotFound"), empty, refuse(SECRET, 503, "ServiceUnavailable")]);
+    let workloads = Workloads::new(Cluster::new(client));
+    for _ in 0..2 {
+        let error = workloads.get("lab", "c1").await.err().unwrap();
+        assert_eq!(error, WorkloadError::KubeconfigMissing { secret: "lab/c1-kubeconfig".into(), key: "value".into() });
+    }
+    assert!(matches!(workloads.get("lab", "c1").await.err().unwrap(), WorkloadError::Management(ApiError::Unreachable(_))));
+}
+
+#[tokio::test]
+async fn rights_that_are_lacking_are_listed() {
+    let path = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let answer = |allowed: bool| step(path, json!({ "metadata": {}, "spec": {}, "status": { "allowed": allowed } }));
+    let (client, script) = Script::new(vec![answer(true), answer(false)]);
+    let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new() };
+    let list = Right { verb: "list", resource: "nodes", ..Default::default() };
+    let approve =
+        Right { verb: "update", group: "certificates.k8s.io", resource: "certificatesigningrequests", subresource: "approval", ..Default::default() };
+    assert_eq!(workload.lacks(&[list, approve]).await.unwrap(), [approve]);
+    assert_eq!(approve.to_string(), "update certificatesigningrequests/approval.certificates.k8s.io");
+    assert_eq!(script.seen()[1].body["spec"]["resourceAttributes"]["subresource"], "approval");
+}
