@@ -1,0 +1,73 @@
+# Every target says in its ## comment what it does: `make help`.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help build test unit e2e lint fmt crds kustomize deny verify demo bench components image
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+IMAGE ?= example.invalid/capw/capw:v$(VERSION)
+OUT ?= out
+CONTAINER ?= $(shell command -v podman || command -v docker)
+CARGO_DENY_VERSION := 0.19.0
+# The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
+KUBECTL ?= $(firstword $(wildcard .cache/tools/kubectl-*/kubectl) kubectl)
+KUSTOMIZATIONS := config/crd config/default config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
+
+help: ## Say what each target does
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the program capw
+	cargo build
+
+test: unit e2e ## Run all tests: unit, property, snapshot, wiring, then the stories on a real control plane
+
+unit: ## Run the tests that need nothing but this folder
+	cargo test --lib --bins
+
+e2e: ## Run the stories: a real control plane, Cluster API and capw (the first time builds them, about 10 minutes)
+	bash e2e/tools/build.sh
+	cargo test --test e2e
+
+lint: ## Check format and lints
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+
+fmt: ## Format the code
+	cargo fmt
+
+crds: ## Write crds/ from the Rust types
+	cargo run --quiet -- crds --output crds
+
+kustomize: ## Check that every kustomization builds
+	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done
+
+deny: ## Check licences, advisories and sources of the dependencies (installs cargo-deny if it is missing)
+	@cargo deny --version > /dev/null 2>&1 || cargo install --locked cargo-deny@$(CARGO_DENY_VERSION)
+	cargo deny check
+
+verify: lint unit kustomize ## Everything that can be checked without a control plane: lint, unit tests, stale crds/, kustomizations, cargo-deny
+	cargo run --quiet -- crds --output $(OUT)/crds
+	@for f in $(OUT)/crds/*.yaml; do diff -q "$$f" "crds/$$(basename "$$f")" || { echo "crds/ is stale: run make crds"; exit 1; }; done
+	@if cargo deny --version > /dev/null 2>&1; then cargo deny check; \
+	else echo "NOT CHECKED: licences and advisories, because cargo-deny is not installed; make deny installs it"; fi
+
+demo: ## Three Windows nodes in a cluster made for it; KUBECONFIG=FILE uses yours instead
+	bash e2e/tools/build.sh
+	cargo build
+	cargo run --quiet --example demo
+
+bench: ## Measure API requests, hypervisor calls, memory and times per machine
+	bash e2e/tools/build.sh
+	cargo bench --bench lifecycle
+
+components: ## Write a local clusterctl repository to out/clusterctl
+	@set -e; repository=$(OUT)/clusterctl; rm -rf $$repository; \
+	for part in infrastructure bootstrap control-plane; do \
+	  to=$$repository/$$part-windows/v$(VERSION); mkdir -p $$to; cp metadata.yaml $$to/; \
+	  $(KUBECTL) kustomize config/clusterctl/$$part | sed 's|example.invalid/capw/capw:v$(VERSION)|$(IMAGE)|' > $$to/$$part-components.yaml; \
+	  echo $$to; \
+	done; \
+	cp config/clusterctl/templates/*.yaml $$repository/infrastructure-windows/v$(VERSION)/
+
+image: ## Build the container image (IMAGE=NAME) with podman or docker
+	@test -n "$(CONTAINER)" || { echo "neither podman nor docker is installed: install one, or name one with CONTAINER=…"; exit 1; }
+	$(CONTAINER) build -f Containerfile -t $(IMAGE) .
