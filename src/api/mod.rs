@@ -11,6 +11,9 @@ pub mod hypervisor;
 pub mod machine;
 pub mod name;
 
+#[cfg(test)]
+mod samples;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 

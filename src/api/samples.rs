@@ -1,0 +1,153 @@
+//! Holds what users copy against the types: config/samples, the clusterctl templates and the README's first YAML. A misspelt or
+//! removed field fails here, because the re-serialised object has to hold every value of the text.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
+use super::cluster::{WindowsCluster, WindowsClusterTemplate};
+use super::control_plane::{ExternalControlPlane, ExternalControlPlaneTemplate};
+use super::hypervisor::WindowsHypervisor;
+use super::machine::{WindowsMachine, WindowsMachineTemplate};
+
+const CORE: &str = "cluster.x-k8s.io/v1beta2";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The YAML files of a directory, sorted; at least one.
+fn yaml(directory: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(root().join(directory)).unwrap().map(|e| e.unwrap().path()).collect();
+    found.retain(|p| p.extension().is_some_and(|e| e == "yaml"));
+    found.sort();
+    assert!(!found.is_empty(), "{directory} holds no YAML");
+    found
+}
+
+/// `${NAME:=default}` and `${NAME}`, as clusterctl replaces them.
+fn substituted(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (variable, tail) = after.split_once('}').expect("${ without }");
+        out.push_str(before);
+        out.push_str(match variable.split_once(":=") {
+            Some((_, default)) => default,
+            None if variable == "KUBERNETES_VERSION" => "v1.36.3",
+            None if variable == "CLUSTER_NAME" || variable == "NAMESPACE" => "sample",
+            None => panic!("${{{variable}}}: neither known to clusterctl nor given a default"),
+        });
+        rest = tail;
+    }
+    out + rest
+}
+
+/// Fails with the path of the first value of `text` that `typed` does not hold.
+fn contains(typed: &Value, text: &Value, path: &str) {
+    match (typed, text) {
+        (Value::Object(typed), Value::Object(text)) => {
+            for (key, value) in text {
+                let path = format!("{path}.{key}");
+                contains(typed.get(key).unwrap_or_else(|| panic!("{path}: no such field")), value, &path);
+            }
+        }
+        (Value::Array(typed), Value::Array(text)) => {
+            assert_eq!(typed.len(), text.len(), "{path}");
+            for (index, (typed, text)) in typed.iter().zip(text).enumerate() {
+                contains(typed, text, &format!("{path}[{index}]"));
+            }
+        }
+        _ => assert_eq!(typed, text, "{path}"),
+    }
+}
+
+fn strict<K: DeserializeOwned + Serialize>(object: &Value, place: &str) {
+    let typed: K = serde_json::from_value(object.clone()).unwrap_or_else(|e| panic!("{place}: {e}"));
+    contains(&serde_json::to_value(typed).unwrap(), object, place);
+}
+
+fn check(object: &Value, file: &str) {
+    let (version, kind) = (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str().unwrap_or_default());
+    let place = format!("{file}: {kind} {}", object["metadata"]["name"].as_str().unwrap_or_default());
+    match (version, kind) {
+        ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsCluster") => strict::<WindowsCluster>(object, &place),
+        ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsClusterTemplate") => strict::<WindowsClusterTemplate>(object, &place),
+        ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsHypervisor") => strict::<WindowsHypervisor>(object, &place),
+        ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsMachine") => strict::<WindowsMachine>(object, &place),
+        ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsMachineTemplate") => strict::<WindowsMachineTemplate>(object, &place),
+        ("bootstrap.cluster.x-k8s.io/v1alpha1", "WindowsBootstrapConfig") => strict::<WindowsBootstrapConfig>(object, &place),
+        ("bootstrap.cluster.x-k8s.io/v1alpha1", "WindowsBootstrapConfigTemplate") => strict::<WindowsBootstrapConfigTemplate>(object, &place),
+        ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlane") => strict::<ExternalControlPlane>(object, &place),
+        ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlaneTemplate") => strict::<ExternalControlPlaneTemplate>(object, &place),
+        (CORE, "Cluster" | "ClusterClass" | "MachineDeployment" | "MachineHealthCheck") => {}
+        _ => panic!("{place}: {version} {kind} is no kind that a sample should hold"),
+    }
+}
+
+#[test]
+fn samples_hold_only_fields_that_exist() {
+    for path in yaml("config/samples").into_iter().chain(yaml("config/clusterctl/templates")) {
+        let file = path.strip_prefix(root()).unwrap().display().to_string();
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&substituted(&read(&path))).unwrap_or_else(|e| panic!("{file}: {e}"));
+        for object in objects.iter().filter(|o| !o.is_null()) {
+            check(object, &file);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = ".spec.template.spec.cpu: no such field")]
+fn a_misspelt_field_is_found() {
+    let text = r#"{"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineTemplate", "metadata": {"name": "a"},
+        "spec": {"template": {"spec": {"image": "windows-server-2022", "cpu": 4}}}}"#;
+    check(&serde_json::from_str(text).unwrap(), "a.yaml");
+}
+
+#[test]
+fn the_readme_shows_the_first_sample_as_it_is() {
+    let readme = read(&root().join("README.md"));
+    let (_, rest) = readme.split_once("<!-- config/samples/three-nodes.yaml -->\n```yaml\n").expect("README.md: no place for the sample");
+    let (shown, _) = rest.split_once("```\n<!-- end -->").expect("README.md: the sample does not end");
+    assert_eq!(shown, read(&root().join("config/samples/three-nodes.yaml")), "README.md: copy config/samples/three-nodes.yaml between its markers");
+}
+
+/// Names of string constants in a piece of Rust source, with their values.
+fn constants(source: &str) -> Vec<(String, String)> {
+    let declared = source.lines().filter_map(|line| line.trim().strip_prefix("pub const ")?.split_once(": &str = \""));
+    declared.map(|(name, value)| (name.to_owned(), value.trim_end_matches("\";").to_owned())).collect()
+}
+
+/// First cells of the table rows below a heading of a Markdown text, without their code marks.
+fn rows(text: &str, heading: &str) -> Vec<String> {
+    let (_, section) = text.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("docs/conditions.md: no heading {heading}"));
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    cells.map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn every_condition_and_reason_is_explained() {
+    let (types, reasons) = include_str!("condition.rs").split_once("pub mod reason {").unwrap();
+    let (reasons, _) = reasons.split_once("\n}\n").unwrap();
+    let page = read(&root().join("docs/conditions.md"));
+    for (source, heading) in [(types, "Types"), (reasons, "Reasons")] {
+        let mut declared: Vec<String> = constants(source).into_iter().map(|(_, value)| value).collect();
+        assert!(declared.len() > 5, "condition.rs: its constants are not where this test reads them");
+        let mut explained = rows(&page, heading);
+        declared.sort();
+        explained.sort();
+        let missing: Vec<_> = declared.iter().filter(|d| !explained.contains(d)).collect();
+        let stale: Vec<_> = explained.iter().filter(|e| !declared.contains(e)).collect();
+        assert!(missing.is_empty() && stale.is_empty(), "docs/conditions.md, {heading}: explain {missing:?}, remove {stale:?}");
+        assert_eq!(declared, explained, "docs/conditions.md, {heading}: explained twice, or declared twice");
+    }
+}
