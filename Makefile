@@ -7,7 +7,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
 OUT ?= out
 CONTAINER ?= $(shell command -v podman || command -v docker)
-CARGO_DENY_VERSION := 0.19.0
+CARGO_DENY_VERSION := 0.20.2
 # The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
 KUBECTL ?= $(firstword $(wildcard .cache/tools/kubectl-*/kubectl) kubectl)
 KUSTOMIZATIONS := config/crd config/default config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
