@@ -1,1 +1,57 @@
-//! FACTS → BYTES (pure): the node plan, kubelet, containerd and kubeadm configuration, cloudbase-init user data, config drive.
+//! FACTS → BYTES (pure): everything that a Windows machine is given to become a node.
+//!
+//! [`render`] turns [`facts::BootstrapFacts`] into a plan and into user data that carries it; [`config_drive::build`] makes the image that
+//! cloudbase-init looks for; [`read`] takes the bytes apart again, as a guest does. No clock, no randomness, no network: the
+//! same facts give the same bytes.
+
+mod archive;
+mod cloudbase;
+pub mod config_drive;
+mod containerd;
+mod error;
+mod explain;
+pub mod facts;
+mod iso;
+mod join;
+pub mod kubelet;
+pub mod paths;
+pub mod plan;
+mod procedure;
+pub mod read;
+pub mod reserve;
+mod runner;
+mod valid;
+
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;
+
+pub use cloudbase::{GUESTINFO_LIMIT, SECRET_LIMIT, UserData, guestinfo_value};
+pub use error::RenderError;
+pub use explain::explain;
+pub use facts::{BootstrapFacts, ca_hash};
+pub use plan::Plan;
+
+/// What one machine gets.
+#[derive(Clone, Debug)]
+pub struct Bootstrap {
+    /// For people and tests; `user_data` holds the same as `node.json`.
+    pub plan: Plan,
+    /// What the bootstrap Secret holds, format `cloudbase-init`.
+    pub user_data: UserData,
+}
+
+/// Checks the facts and renders. Fails with the field, the value and the remedy, or with the exact size and the limit that it
+/// exceeds.
+pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
+    valid::check(facts)?;
+    let (plan, mut files) = procedure::plan(facts)?;
+    let json = plan.json().map_err(|e| RenderError::Serialize { what: "the plan", reason: e.to_string() })?;
+    files.insert("node.json".into(), json.into_bytes());
+    for (name, script) in runner::SCRIPTS {
+        files.insert(format!("runner/{name}"), script.as_bytes().to_vec());
+    }
+    let user_data = cloudbase::user_data(&files, facts.spec.channel)?;
+    Ok(Bootstrap { plan, user_data })
+}

@@ -1,0 +1,41 @@
+//! Why something cannot be rendered.
+
+use thiserror::Error;
+
+use super::facts::CaError;
+
+/// Names the field, the value and the remedy. Never holds a secret.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum RenderError {
+    /// A value that cannot work on Windows.
+    #[error("{field}: {value:?}: {remedy}")]
+    Invalid { field: String, value: String, remedy: String },
+    /// The CA of the cluster cannot be read.
+    #[error("certificate authority: {0}")]
+    Ca(#[from] CaError),
+    /// The data does not fit into its channel. Sizes in bytes.
+    #[error("spec.channel: {channel}: the bootstrap data has {size} bytes, the limit is {limit} ({limit_name}): {remedy}")]
+    TooLarge { channel: &'static str, limit_name: &'static str, limit: usize, size: usize, remedy: &'static str },
+    /// A defect of ours: a configuration that cannot be written down.
+    #[error("{what} cannot be written: {reason}; please report this")]
+    Serialize { what: &'static str, reason: String },
+}
+
+impl RenderError {
+    pub(super) fn invalid(field: impl Into<String>, value: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), value: value.into(), remedy: remedy.into() }
+    }
+}
+
+/// Why bytes are not the bootstrap data of ours. What a reader gets comes from outside: nothing in it is trusted.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ReadError {
+    #[error("user data: {0}")]
+    UserData(String),
+    #[error("archive: {0}")]
+    Archive(String),
+    #[error("node.json: {0}")]
+    Plan(String),
+    #[error("config drive: {0}")]
+    Image(String),
+}

@@ -1,0 +1,183 @@
+//! What rendering needs to know. No defaults are looked up from here on: the same facts always give the same bytes.
+
+use std::fmt;
+
+use secrecy::SecretString;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use x509_parser::pem::parse_x509_pem;
+
+use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
+use crate::api::name::HostName;
+
+/// Oldest and newest minor of Kubernetes 1.x that is rendered (kubeadm v1beta4 starts with 1.31).
+pub const MINORS: std::ops::RangeInclusive<u32> = 31..=37;
+
+/// Everything that decides the bytes of one machine.
+#[derive(Clone)]
+pub struct BootstrapFacts {
+    pub machine_uid: String,
+    pub machine_name: String,
+    /// Counts up with every change of the data, so that the guest can tell an old plan from a new one.
+    pub generation: i64,
+    /// `None`: the infrastructure provider is not ours and decides the name; the node then takes what Windows says.
+    pub host_name: Option<HostName>,
+    /// `windows://<hypervisor>/<uuid>`; `None` under another infrastructure provider.
+    pub provider_id: Option<String>,
+    pub kubernetes: KubernetesVersion,
+    /// `host:port` of the API server, IPv6 in brackets.
+    pub endpoint: String,
+    /// Certificate of the cluster's CA, PEM.
+    pub ca_pem: String,
+    /// `sha256:<hex>` of that certificate's public key: [`ca_hash`].
+    pub ca_hash: String,
+    /// Bootstrap token, `id.secret`.
+    pub token: SecretString,
+    /// `None`: not known; the reserves are then those of a small machine.
+    pub cpus: Option<u32>,
+    pub memory_mib: Option<u64>,
+    /// Empty: the kubelet takes what the cluster's `kubelet-config` says.
+    pub cluster_dns: Vec<String>,
+    /// Empty: the kubelet takes what the cluster's `kubelet-config` says.
+    pub cluster_domain: String,
+    pub spec: WindowsBootstrapConfigSpec,
+}
+
+impl fmt::Debug for BootstrapFacts {
+    /// Leaves out the token and the users' files.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BootstrapFacts")
+            .field("machine_name", &self.machine_name)
+            .field("kubernetes", &self.kubernetes.to_string())
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A version of Kubernetes that can be rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubernetesVersion {
+    pub minor: u32,
+    pub patch: u32,
+    /// `-rc.1`, `+build`, or empty.
+    pub suffix: String,
+}
+
+/// Why a text is not such a version.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum VersionError {
+    #[error("version: {value:?} is not a version of Kubernetes: expected e.g. v1.36.3")]
+    Form { value: String },
+    #[error("version: {value:?} is older than v1.31, which speaks kubeadm v1beta4: use v1.31 or newer, or an older release of this provider")]
+    TooOld { value: String },
+    #[error("version: {value:?} is newer than v1.37, the newest that this release knows: use an older version, or update this provider")]
+    TooNew { value: String },
+}
+
+impl KubernetesVersion {
+    /// Reads `v1.36.3`; the `v` may be missing, as in `.status.version` of some control planes.
+    pub fn parse(value: &str) -> Result<Self, VersionError> {
+        let form = || VersionError::Form { value: value.into() };
+        let text = value.strip_prefix('v').unwrap_or(value);
+        let end = text.find(['-', '+']).unwrap_or(text.len());
+        let (numbers, suffix) = text.split_at_checked(end).ok_or_else(form)?;
+        let suffix_ok = suffix.chars().all(|c| c.is_ascii_alphanumeric() || ".-+".contains(c)) && suffix.len() != 1 && suffix.len() <= 64;
+        let mut parts = numbers.split('.').map(|part| {
+            let digits = !part.is_empty() && part.len() <= 4 && part.chars().all(|c| c.is_ascii_digit());
+            digits.then(|| part.parse::<u32>().ok()).flatten()
+        });
+        let (Some(Some(major)), Some(Some(minor)), Some(Some(patch)), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+            return Err(form());
+        };
+        if !suffix_ok {
+            return Err(form());
+        }
+        match (major, minor) {
+            (1, minor) if MINORS.contains(&minor) => Ok(Self { minor, patch, suffix: suffix.into() }),
+            (0, _) => Err(VersionError::TooOld { value: value.into() }),
+            (1, minor) if minor < *MINORS.start() => Err(VersionError::TooOld { value: value.into() }),
+            _ => Err(VersionError::TooNew { value: value.into() }),
+        }
+    }
+}
+
+impl fmt::Display for KubernetesVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v1.{}.{}{}", self.minor, self.patch, self.suffix)
+    }
+}
+
+/// Why a text is not a certificate.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("the cluster's CA is not a certificate in PEM form: {0}; expected the content of ca.crt, starting with -----BEGIN CERTIFICATE-----")]
+pub struct CaError(String);
+
+/// `sha256:<hex>` over the SubjectPublicKeyInfo (DER) of the first certificate: what kubeadm pins in discovery.
+pub fn ca_hash(pem: &str) -> Result<String, CaError> {
+    let wrong = |reason: &dyn fmt::Display| CaError(reason.to_string());
+    let (_, block) = parse_x509_pem(pem.as_bytes()).map_err(|e| wrong(&e))?;
+    let certificate = block.parse_x509().map_err(|e| wrong(&e))?;
+    Ok(format!("sha256:{}", hex(&Sha256::digest(certificate.public_key().raw))))
+}
+
+/// Lower case hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Hexadecimal SHA-256.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn versions() {
+        for (text, shown) in [("v1.36.3", "v1.36.3"), ("1.31.0", "v1.31.0"), ("v1.37.0-rc.1", "v1.37.0-rc.1"), ("v1.33.2+k3s1", "v1.33.2+k3s1")] {
+            assert_eq!(KubernetesVersion::parse(text).unwrap().to_string(), shown);
+        }
+        for (text, why) in [
+            ("", "expected e.g."),
+            ("v1.36", "expected e.g."),
+            ("v1.36.3.1", "expected e.g."),
+            ("v1.36.x", "expected e.g."),
+            ("v1.36.3-", "expected e.g."),
+            ("v1.36.3 ", "expected e.g."),
+            ("v1.+36.3", "expected e.g."),
+            ("v1.30.9", "older than v1.31"),
+            ("v0.9.0", "older than v1.31"),
+            ("v1.38.0", "newer than v1.37"),
+            ("v2.0.0", "newer than v1.37"),
+        ] {
+            let error = KubernetesVersion::parse(text).unwrap_err().to_string();
+            assert!(error.contains(why) && error.starts_with("version: "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn hash_of_a_known_certificate() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
+        // rcgen gives the SubjectPublicKeyInfo from the key: another way to the same bytes.
+        let expected = format!("sha256:{}", sha256(&rcgen::PublicKeyData::subject_public_key_info(&key)));
+        assert_eq!(ca_hash(&certificate.pem()).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_named() {
+        for bad in ["", "no", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+            assert!(ca_hash(bad).unwrap_err().to_string().contains("ca.crt"));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_version_text_panics(text in ".{0,40}") {
+            let _ = KubernetesVersion::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Where things are on a node. One list, so that the plan, the configurations and the simulated guest cannot disagree.
+
+/// Everything of ours; SYSTEM and Administrators only.
+pub const ROOT: &str = r"C:\ProgramData\capw";
+/// Files that hold secrets. Removed by the last item of the plan.
+pub const SECRET: &str = r"C:\ProgramData\capw\secret";
+/// What the loader unpacks: `node.json`, `runner\`, `files\`, `secret\`.
+pub const PAYLOAD: &str = r"C:\ProgramData\capw\payload";
+/// The secrets among what the loader unpacks. Removed by the last item of the plan.
+pub const PAYLOAD_SECRET: &str = r"C:\ProgramData\capw\payload\secret";
+/// kubeadm's JoinConfiguration. It holds the bootstrap token.
+pub const JOIN_CONFIG: &str = r"C:\ProgramData\capw\secret\kubeadm-join.yaml";
+
+/// Programs of Kubernetes.
+pub const KUBERNETES_BIN: &str = r"C:\k";
+pub const KUBELET: &str = r"C:\k\kubelet.exe";
+pub const KUBEADM: &str = r"C:\k\kubeadm.exe";
+pub const LOG_RUNNER: &str = r"C:\k\kube-log-runner.exe";
+pub const KUBERNETES: &str = r"C:\etc\kubernetes";
+pub const KUBELET_KUBECONFIG: &str = r"C:\etc\kubernetes\kubelet.conf";
+/// Written by kubeadm during the join; it holds the bootstrap token.
+pub const BOOTSTRAP_KUBECONFIG: &str = r"C:\etc\kubernetes\bootstrap-kubelet.conf";
+pub const CLUSTER_CA: &str = r"C:\etc\kubernetes\pki\ca.crt";
+/// Patches that kubeadm lays over what it downloads from the cluster.
+pub const PATCHES: &str = r"C:\etc\kubernetes\patches";
+/// Our fields of the KubeletConfiguration: they win over those of the cluster's `kubelet-config`.
+pub const KUBELET_PATCH: &str = r"C:\etc\kubernetes\patches\kubeletconfiguration+strategic.yaml";
+pub const KUBELET_ROOT: &str = r"C:\var\lib\kubelet";
+/// The KubeletConfiguration that kubeadm writes: the cluster's, with our patch.
+pub const KUBELET_CONFIG: &str = r"C:\var\lib\kubelet\config.yaml";
+pub const KUBELET_PKI: &str = r"C:\var\lib\kubelet\pki";
+pub const KUBELET_LOG: &str = r"C:\var\log\kubelet";
+
+pub const CONTAINERD: &str = r"C:\Program Files\containerd\containerd.exe";
+pub const CONTAINERD_CONFIG: &str = r"C:\Program Files\containerd\config.toml";
+pub const CONTAINERD_LOG: &str = r"C:\var\log\containerd";
+pub const REGISTRIES: &str = r"C:\etc\containerd\certs.d";
+pub const CNI_BIN: &str = r"C:\opt\cni\bin";
+pub const CNI_CONF: &str = r"C:\etc\cni\net.d";
+/// Named pipe of containerd, without `\\.\pipe\`.
+pub const CRI_PIPE: &str = "containerd-containerd";
+/// The same as kubeadm and the kubelet write it.
+pub const CRI_SOCKET: &str = "npipe:////./pipe/containerd-containerd";
+
+/// Cluster API's mark of success.
+pub const SENTINEL_DIR: &str = r"C:\run\cluster-api";
+pub const SENTINEL: &str = r"C:\run\cluster-api\bootstrap-success.complete";

@@ -1,0 +1,223 @@
+//! The node plan: an ordered list of items that a small interpreter makes true (`node-plan.md`). Words only; what they are for
+//! one machine is in [`super::procedure`].
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the plan's form; a runner refuses a newer one.
+pub const PLAN_VERSION: u32 = 1;
+
+/// `node.json`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    pub plan_version: u32,
+    pub machine: PlanMachine,
+    pub limits: Limits,
+    /// Where the guest reports: `serial:COM1`, `file`.
+    pub report: Vec<String>,
+    /// Regular expressions of what never gets into a log: the form of the join token.
+    pub redact: Vec<String>,
+    pub items: Vec<Item>,
+}
+
+/// Whose plan it is.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct PlanMachine {
+    pub uid: String,
+    pub name: String,
+    pub generation: i64,
+}
+
+/// Budgets of the whole plan.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct Limits {
+    /// Restarts of the machine that the plan may ask for.
+    pub reboots: u32,
+    /// Minutes from the first start; after that nothing is started any more.
+    pub minutes: u32,
+}
+
+/// One step: test, act, test again.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// Unique and stable: it appears in status, logs and documentation.
+    pub id: String,
+    #[serde(flatten)]
+    pub kind: Kind,
+    /// Failure code, `windows-bootstrap.md` §1.14.
+    pub code: u32,
+    /// Most seconds that one attempt may take.
+    pub seconds: u32,
+    /// Tries before the item counts as failed.
+    pub attempts: u32,
+    /// The item counts as done when this holds, e.g. a secret that was used and removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unless: Option<Check>,
+    /// For people; not on the node.
+    #[serde(skip)]
+    pub why: Why,
+}
+
+/// Why an item is there, for `--explain`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Why {
+    pub reason: &'static str,
+    pub link: &'static str,
+    /// What a person does when the item fails.
+    pub remedy: &'static str,
+}
+
+/// What an item makes true.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Kind {
+    /// The directories exist with that access.
+    Directory { paths: Vec<String>, access: Access },
+    /// The file has these bytes, taken from `source` in the payload.
+    File { path: String, source: String, sha256: String, access: Access },
+    /// The value has that type and data.
+    Registry { key: String, name: String, data: RegistryData },
+    /// The variable has that value, for the machine.
+    Environment { name: String, value: String },
+    /// The Windows features are installed.
+    Feature { names: Vec<String> },
+    /// An inbound rule of our group allows the port.
+    Firewall { name: String, protocol: Protocol, port: u16 },
+    /// The service manager knows the service with that configuration.
+    Service {
+        name: String,
+        command_line: String,
+        start: Start,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        depends_on: Vec<String>,
+        /// Seconds without a failure after which the count starts again.
+        reset_seconds: u32,
+        /// Milliseconds before each restart; the last repeats.
+        restart_delays: Vec<u32>,
+    },
+    /// The service runs, and was started after the items in `after` last changed something.
+    Running {
+        name: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        after: Vec<String>,
+    },
+    /// A scheduled task runs the program at every start of the machine, as SYSTEM.
+    Task { name: String, argv: Vec<String> },
+    /// The check holds; if not, the program is run in that directory.
+    Command {
+        argv: Vec<String>,
+        directory: String,
+        check: Check,
+        /// Run before another try.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        undo: Vec<String>,
+    },
+    /// The check holds within `seconds`.
+    Wait { check: Check },
+    /// The machine was restarted if something asked for it.
+    Reboot { when: When },
+    /// None of the paths and tasks exists.
+    Absent {
+        paths: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tasks: Vec<String>,
+    },
+}
+
+/// Who may read.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Access {
+    /// SYSTEM and Administrators, nobody else; nothing inherited.
+    Admins,
+    /// The same, and Users may read and run.
+    Readable,
+    /// As Windows gives it to what is made there. For the kubelet's directory: containers read and write volumes below it
+    /// as ordinary users.
+    Inherited,
+}
+
+/// A registry value's type and data.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum RegistryData {
+    String(String),
+    Dword(u32),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// How the service manager starts a service.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Start {
+    Auto,
+    Demand,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum When {
+    /// Only when Windows or an item before says that a restart is pending.
+    Pending,
+}
+
+/// Something that can be seen without changing anything.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Check {
+    /// The file exists.
+    File(String),
+    /// The named pipe exists; without `\\.\pipe\`.
+    Pipe(String),
+    /// A GET answers with 200.
+    Url(String),
+    /// The registry value is this text, upper or lower case.
+    Registry { key: String, name: String, equals: String },
+}
+
+/// Item name of the lines that report on the whole plan.
+pub const REPORT_PLAN: &str = "plan";
+/// States in a report line: of an item, and `finished` and `failed` of the plan.
+pub mod state {
+    pub const STARTED: &str = "started";
+    pub const DONE: &str = "done";
+    pub const RETRY: &str = "retry";
+    pub const REBOOT: &str = "reboot";
+    pub const FAILED: &str = "failed";
+    pub const FINISHED: &str = "finished";
+}
+
+impl Plan {
+    /// `node.json`: pretty, ASCII only, because Windows PowerShell 5.1 reads files without byte order mark as ANSI.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        let text = serde_json::to_string_pretty(self)?;
+        let mut out = String::with_capacity(text.len() + 1);
+        for c in text.chars() {
+            if c.is_ascii() {
+                out.push(c);
+            } else {
+                let mut units = [0u16; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+        out.push('\n');
+        Ok(out)
+    }
+
+    /// Where in the payload the bytes are that the plan writes to `path`. Windows does not distinguish upper and lower case.
+    pub fn source_of(&self, path: &str) -> Option<&str> {
+        self.items.iter().find_map(|item| match &item.kind {
+            Kind::File { path: target, source, .. } if target.eq_ignore_ascii_case(path) => Some(source.as_str()),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! What a schema cannot check: facts that come from elsewhere, and values that only Windows refuses.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use secrecy::ExposeSecret;
+
+use super::error::RenderError;
+use super::facts::{BootstrapFacts, ca_hash};
+use super::paths;
+use crate::api::bootstrap_config::{ContainerdLine, WindowsRelease};
+use crate::api::name::ProviderId;
+
+/// The first thing that is wrong with the facts.
+pub(super) fn check(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    credentials(facts)?;
+    network(facts)?;
+    versions(facts)?;
+    labels(facts)?;
+    files(facts)
+}
+
+fn credentials(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let token = facts.token.expose_secret();
+    let plain = |part: &str, length: usize| part.len() == length && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if !token.split_once('.').is_some_and(|(id, secret)| plain(id, 6) && plain(secret, 16)) {
+        return Err(RenderError::invalid("bootstrap token", "(not shown)", "expected six characters, a dot and sixteen characters of a-z and 0-9"));
+    }
+    let expected = ca_hash(&facts.ca_pem)?;
+    if facts.ca_hash != expected {
+        return Err(RenderError::invalid(
+            "CA hash",
+            &facts.ca_hash,
+            format!("the certificate given has {expected}: give both from the same cluster"),
+        ));
+    }
+    if let Some(id) = &facts.provider_id {
+        ProviderId::parse(id).map_err(|e| RenderError::invalid("spec.providerID", id, e.to_string()))?;
+    }
+    Ok(())
+}
+
+fn network(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let endpoint = facts.endpoint.as_str();
+    let host_and_port = endpoint.rsplit_once(':').filter(|(host, port)| host_ok(host) && port.parse::<u16>().is_ok_and(|p| p > 0));
+    if host_and_port.is_none() {
+        let remedy = "expected host:port of the API server without a scheme, IPv6 in brackets, e.g. api.example.com:6443";
+        return Err(RenderError::invalid("controlPlaneEndpoint", endpoint, remedy));
+    }
+    if let Some(wrong) = facts.cluster_dns.iter().find(|address| address.parse::<IpAddr>().is_err()) {
+        return Err(RenderError::invalid("spec.kubelet.clusterDNS", wrong, "expected an IP address, e.g. 10.96.0.10"));
+    }
+    let domain = facts.cluster_domain.as_str();
+    if !domain.is_empty() && !name_ok(domain) {
+        return Err(RenderError::invalid("clusterNetwork.serviceDomain", domain, "expected a DNS name in lower case, e.g. cluster.local"));
+    }
+    Ok(())
+}
+
+fn name_ok(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    name.len() <= 253
+        && name.split('.').all(|part| (1..=63).contains(&part.len()) && part.chars().all(plain) && !part.starts_with('-') && !part.ends_with('-'))
+}
+
+fn host_ok(host: &str) -> bool {
+    match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => name_ok(&host.to_ascii_lowercase()),
+    }
+}
+
+fn versions(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    if facts.spec.windows_release == WindowsRelease::Server2025 && facts.spec.containerd.line == ContainerdLine::V1 {
+        let remedy = "Windows Server 2025 needs containerd 2.0.4 or newer: use an image with containerd 2.x and set spec.containerd.line to \"2\"";
+        return Err(RenderError::invalid("spec.containerd.line", "1.7", remedy));
+    }
+    if let Some(image) =
+        facts.spec.containerd.sandbox_image.as_deref().filter(|image| image.is_empty() || image.chars().any(|c| !c.is_ascii_graphic()))
+    {
+        return Err(RenderError::invalid("spec.containerd.sandboxImage", image, "expected an image reference, e.g. registry.k8s.io/pause:3.10.2"));
+    }
+    Ok(())
+}
+
+/// Labels and taints go into a command line and a manifest: only what Kubernetes allows gets there.
+fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let part = |text: &str| {
+        let end = |c: char| c.is_ascii_alphanumeric();
+        text.len() <= 63 && text.chars().all(|c| end(c) || "-_.".contains(c)) && text.starts_with(end) && text.ends_with(end)
+    };
+    let key_ok = |key: &str| match key.split_once('/') {
+        Some((prefix, name)) => name_ok(prefix) && part(name),
+        None => part(key),
+    };
+    for (key, value) in &facts.spec.kubelet.node_labels {
+        if !key_ok(key) || !(value.is_empty() || part(value)) {
+            let remedy = "expected a label of Kubernetes: at most 63 letters, digits, `-`, `_` and `.`, starting and ending with a letter or digit";
+            return Err(RenderError::invalid("spec.kubelet.nodeLabels", format!("{key}={value}"), remedy));
+        }
+    }
+    for taint in facts.spec.kubelet.taints.iter().flatten() {
+        let value = taint.value.as_deref().unwrap_or_default();
+        if !key_ok(&taint.key) || !(value.is_empty() || part(value)) {
+            return Err(RenderError::invalid(
+                "spec.kubelet.taints",
+                format!("{}={value}", taint.key),
+                "expected key and value in the form of a label",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    const OURS: [&str; 4] = [paths::JOIN_CONFIG, paths::KUBELET_PATCH, paths::CONTAINERD_CONFIG, paths::SENTINEL];
+    let mut seen = BTreeSet::new();
+    for (index, file) in facts.spec.files.iter().enumerate() {
+        let wrong = |remedy: &str| Err(RenderError::invalid(format!("spec.files[{index}].path"), &file.path, remedy));
+        let lower = file.path.to_lowercase();
+        let rest = lower.get(3..).unwrap_or_default();
+        let absolute = lower.as_bytes().first().is_some_and(u8::is_ascii_alphabetic) && lower.get(1..3) == Some(":\\") && !rest.is_empty();
+        let part_ok =
+            |part: &str| !part.is_empty() && !part.ends_with(['.', ' ']) && !part.chars().any(|c| c.is_control() || "<>:\"/|?*".contains(c));
+        if !absolute || !rest.split('\\').all(part_ok) {
+            return wrong(
+                "expected an absolute Windows path, e.g. C:\\k\\audit.json, without `..`, wildcards and names that end with a dot or space",
+            );
+        }
+        if lower == paths::ROOT.to_lowercase() || lower.starts_with(&format!("{}\\", paths::ROOT.to_lowercase())) {
+            return wrong("this directory belongs to the bootstrap itself: choose another one");
+        }
+        if OURS.iter().any(|path| path.to_lowercase() == lower) {
+            return wrong("this file is rendered: use the fields of spec.kubelet and spec.containerd, or another path");
+        }
+        if !seen.insert(lower) {
+            return wrong("the same file is given twice; Windows does not distinguish upper and lower case");
+        }
+    }
+    Ok(())
+}
