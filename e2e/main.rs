@@ -10,5 +10,6 @@
     reason = "test code: it fails by panicking and lives by the clock"
 )]
 
+mod installed;
 mod parts;
 mod world;

@@ -184,18 +184,3 @@ fn killed_nothing_is_left() {
         .await;
     });
 }
-
-/// clusterctl sees a repository on this machine and needs no network; what it installs is core to it, and core runs beside.
-#[test]
-fn clusterctl_installs_core_from_a_local_repository() {
-    world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("clusterctl")).await;
-        let core = format!("cluster-api:{}", world::Tools::ensure().cluster_api_version);
-        cp.clusterctl(&["init", "--core", &core, "--bootstrap", "-", "--control-plane", "-"]).await;
-        let providers = cp.list(Kind::new("clusterctl.cluster.x-k8s.io/v1alpha3", "providers"), None).await;
-        let found: Vec<&str> = providers.iter().map(|provider| world::text(provider, "/providerName")).collect();
-        assert_eq!(found, ["cluster-api"]);
-        cp.start_core().await;
-        assert!(cp.core().is_running());
-    });
-}
