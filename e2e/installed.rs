@@ -1,56 +1,231 @@
-//! What a user installs: `kubectl apply -k config/default`, or the three components with clusterctl.
+//! Installing: one kustomization or three clusterctl providers, the rights that come with them, the samples, and the removal.
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{self, Capw, ControlPlane, Kind, Options, wait_for};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, text, wait_for};
 
-/// CAPW's ServiceAccount can do its work and cannot make itself more than it is.
+const CORE_USER: &str = "system:serviceaccount:capi-system:capi-manager";
+const POLICY: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicies");
+const POLICY_BINDING: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings");
+const CLUSTER_ROLE: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
+const CLUSTER_ROLE_BINDING: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
+const DEPLOYMENT: Kind = Kind::new("apps/v1", "deployments");
+const OUR_KINDS: [Kind; 9] = [
+    Kind::WINDOWS_CLUSTER,
+    Kind::new("infrastructure.cluster.x-k8s.io/v1alpha1", "windowsclustertemplates"),
+    Kind::WINDOWS_HYPERVISOR,
+    Kind::WINDOWS_MACHINE,
+    Kind::WINDOWS_MACHINE_TEMPLATE,
+    Kind::WINDOWS_BOOTSTRAP_CONFIG,
+    Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE,
+    Kind::EXTERNAL_CONTROL_PLANE,
+    Kind::new("controlplane.cluster.x-k8s.io/v1alpha1", "externalcontrolplanetemplates"),
+];
+
+/// `kubectl apply -k config/default` alone: definitions, process, rights that suffice and no more, policies; the samples fit in.
 #[test]
-fn kustomize_installs_kinds_and_least_rights() {
+fn one_kustomization_installs_everything() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("installed")).await;
-        Capw::install(&cp).await;
+        let cp = ControlPlane::start(Options::default().named("install")).await;
+        cp.kubectl(&["apply", "--server-side", "-k", "config/default"]).await;
+        for kind in OUR_KINDS {
+            wait_for(&format!("{} are served", kind.plural), Duration::from_secs(20), || async {
+                cp.api(kind, None).list(&kube::api::ListParams::default()).await.map_err(|e| e.to_string())
+            })
+            .await;
+        }
         let explain = ["explain", "windowsmachine.spec", "--api-version", Kind::WINDOWS_MACHINE.api_version];
         // Documentation follows a definition some seconds later.
         let explained = wait_for("kubectl explain knows our kinds", Duration::from_secs(20), || cp.try_kubectl(&explain)).await;
         assert!(explained.contains("hypervisorRef"), "{explained}");
-
-        let may = async |verb: &str, kind: Kind| cp.may(Capw::USER, verb, kind).await;
-        assert!(may("watch", Kind::WINDOWS_MACHINE).await);
-        assert!(may("get", Kind::MACHINE).await);
-        assert!(!may("delete", Kind::MACHINE).await);
-        assert!(!may("delete", Kind::WINDOWS_MACHINE).await);
-        assert!(!may("create", Kind::new("apps/v1", "deployments")).await);
-        assert!(!may("create", Kind::new("rbac.authorization.k8s.io/v1", "clusterroles")).await);
-        assert!(!may("*", Kind::new("*/*", "*")).await);
+        the_process_is_confined(&cp).await;
+        rights_are_the_least(&cp).await;
+        samples_fit(&cp).await;
+        templates_cannot_change(&cp).await;
+        topology_makes_new_templates(&cp).await;
     });
 }
 
-/// clusterctl finds all providers in a local repository, with no network, installs them beside core and makes clusters of our templates.
-#[test]
-fn clusterctl_installs_the_three_components() {
-    world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("components")).await;
-        let core = format!("cluster-api:{}", world::Tools::ensure().cluster_api_version);
-        cp.clusterctl(&["init", "--core", &core, "--infrastructure", "windows", "--bootstrap", "windows", "--control-plane", "windows"]).await;
-        let providers = cp.list(Kind::new("clusterctl.cluster.x-k8s.io/v1alpha3", "providers"), None).await;
-        let mut found: Vec<_> = providers.iter().map(|provider| (json!(provider["type"]), json!(provider["version"]))).collect();
-        found.sort_by_key(|(kind, _)| kind.to_string());
-        let ours = json!(format!("v{}", env!("CARGO_PKG_VERSION")));
-        let theirs = json!(world::Tools::ensure().cluster_api_version);
-        let expected = [("BootstrapProvider", &ours), ("ControlPlaneProvider", &ours), ("CoreProvider", &theirs), ("InfrastructureProvider", &ours)];
-        assert_eq!(found, expected.map(|(kind, version)| (json!(kind), version.clone())));
-        cp.start_core().await;
+async fn the_process_is_confined(cp: &ControlPlane) {
+    let deployment = cp.get(DEPLOYMENT, "capw-system/capw-controller-manager").await.expect("config/default holds a Deployment");
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(text(pod, "/securityContext/seccompProfile/type"), "RuntimeDefault");
+    let container = &pod["containers"][0];
+    assert_eq!(container["name"], "manager", "clusterctl looks for it by this name");
+    let security = &container["securityContext"];
+    assert_eq!((&security["readOnlyRootFilesystem"], &security["allowPrivilegeEscalation"]), (&json!(true), &json!(false)));
+    assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+}
 
-        // What the templates make is taken by core's webhooks and by the rules in our definitions.
-        let version = &world::Tools::ensure().kubernetes_version;
-        for (name, flavor) in [("plain", &[][..]), ("topology", &["--flavor", "topology"])] {
-            let args = [&["generate", "cluster", name, "--infrastructure", "windows", "--kubernetes-version", version], flavor].concat();
-            let made = cp.clusterctl(&args).await;
-            cp.apply(&made).await;
-            assert!(cp.get(Kind::CLUSTER, &format!("default/{name}")).await.is_some(), "{made}");
+async fn rights_are_the_least(cp: &ControlPlane) {
+    let mut wrong = Vec::new();
+    let all = ["get", "list", "watch", "create", "patch", "update", "delete"];
+    for kind in OUR_KINDS {
+        // Cluster API core gets its rights to our kinds from the well-known groups alone.
+        for verb in all {
+            if !cp.may(CORE_USER, verb, kind).await {
+                wrong.push(format!("core may not {verb} {}", kind.plural));
+            }
         }
+        for verb in ["create", "delete", "deletecollection"] {
+            if cp.may(Capw::USER, verb, kind).await {
+                wrong.push(format!("capw may {verb} {}", kind.plural));
+            }
+        }
+    }
+    let machines = [Kind::CLUSTER, Kind::MACHINE, Kind::MACHINE_DEPLOYMENT, Kind::MACHINE_SET, Kind::NODE, Kind::CONFIG_MAP, Kind::NAMESPACE];
+    let others = [CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT, Kind::new("v1", "pods"), Kind::CERTIFICATE_SIGNING_REQUEST];
+    for kind in machines.into_iter().chain(others) {
+        for verb in ["create", "patch", "update", "delete"] {
+            if cp.may(Capw::USER, verb, kind).await {
+                wrong.push(format!("capw may {verb} {}", kind.plural));
+            }
+        }
+    }
+    for kind in [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG, Kind::EXTERNAL_CONTROL_PLANE, Kind::CLUSTER, Kind::MACHINE, Kind::SECRET] {
+        if !cp.may(Capw::USER, "watch", kind).await {
+            wrong.push(format!("capw may not watch {}", kind.plural));
+        }
+    }
+    for verb in ["delete", "deletecollection"] {
+        if cp.may(Capw::USER, verb, Kind::SECRET).await {
+            wrong.push(format!("capw may {verb} secrets"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+async fn samples_fit(cp: &ControlPlane) {
+    for file in ["three-nodes", "health-check"] {
+        let path = format!("config/samples/{file}.yaml");
+        cp.kubectl(&["apply", "-f", &path]).await;
+    }
+    cp.kubectl(&["create", "namespace", "classes"]).await;
+    for path in ["config/clusterctl/templates/clusterclass-windows.yaml", "config/samples/topology.yaml"] {
+        cp.kubectl(&["-n", "classes", "apply", "-f", path]).await;
+    }
+}
+
+async fn templates_cannot_change(cp: &ControlPlane) {
+    let machine = (Kind::WINDOWS_MACHINE_TEMPLATE, "WindowsMachineTemplate", json!({"cpus": 16}));
+    let bootstrap = (Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE, "WindowsBootstrapConfigTemplate", json!({"windowsRelease": "2025"}));
+    for (kind, name, change) in [machine, bootstrap] {
+        let change = json!({"spec": {"template": {"spec": change}}});
+        // A policy is in force some moments after it is made.
+        let said = wait_for("the policy is in force", Duration::from_secs(20), || async {
+            match cp.try_kubectl(&["patch", kind.plural, "windows", "--type=merge", "--dry-run=server", "-p", &change.to_string()]).await {
+                Err(said) => Ok(said),
+                Ok(said) => Err(said),
+            }
+        })
+        .await;
+        assert!(
+            said.contains(&format!("spec.template.spec: a {name} cannot change")) && said.contains("Make a template with another name"),
+            "{said}"
+        );
+        let labels = json!({"metadata": {"labels": {"example.com/owner": "us"}}});
+        cp.patch(kind, "default/windows", &labels).await.expect("labels may change");
+        let mut tried = change.clone();
+        tried["metadata"] = json!({"annotations": {"topology.cluster.x-k8s.io/dry-run": ""}});
+        let tried = tried.to_string();
+        let patch = ["patch", kind.plural, "windows", "--type=merge", "-p", &tried];
+        cp.try_kubectl(&[&patch[..], &["--dry-run=server"]].concat()).await.expect("the topology controller's dry run passes");
+        cp.try_kubectl(&patch).await.expect_err("the annotation alone opens nothing");
+    }
+}
+
+/// The topology controller answers a change with a new template, not with a change of the old one.
+async fn topology_makes_new_templates(cp: &ControlPlane) {
+    wait_sizes(cp, &["4Gi"]).await;
+    let variables = json!({"spec": {"topology": {"variables": [{"name": "memory", "value": "6Gi"}]}}});
+    cp.patch(Kind::CLUSTER, "classes/classy", &variables).await.expect("a variable may change");
+    wait_sizes(cp, &["4Gi", "6Gi"]).await;
+    let reconciled = cp.wait_condition(Kind::CLUSTER, "classes/classy", "TopologyReconciled", "True", Duration::from_secs(30)).await;
+    assert_eq!(text(&reconciled, "/reason"), "ReconcileSucceeded");
+}
+
+/// Memory sizes of the templates that the topology controller made, smallest first.
+async fn wait_sizes(cp: &ControlPlane, wanted: &[&str]) {
+    wait_for(&format!("templates of the sizes {wanted:?}"), Duration::from_secs(60), || async {
+        let templates = cp.list(Kind::WINDOWS_MACHINE_TEMPLATE, Some("classes")).await;
+        let owned = templates.iter().filter(|t| t.pointer("/metadata/labels/topology.cluster.x-k8s.io~1owned").is_some());
+        let mut sizes: Vec<&str> = owned.map(|t| text(t, "/spec/template/spec/memory")).collect();
+        sizes.sort();
+        if sizes == wanted { Ok(()) } else { Err(format!("{sizes:?}")) }
+    })
+    .await;
+}
+
+/// `clusterctl init`, `delete`, again `init`, and `generate cluster`, from a repository on this machine.
+#[test]
+fn clusterctl_installs_removes_and_installs_again() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("providers")).await;
+        let core = format!("cluster-api:{}", world::Tools::ensure().cluster_api_version);
+        let providers = ["--infrastructure", "windows", "--bootstrap", "windows", "--control-plane", "windows"];
+        cp.clusterctl(&[&["init", "--core", &core][..], &providers].concat()).await;
+        let listed = cp.list(Kind::new("clusterctl.cluster.x-k8s.io/v1alpha3", "providers"), None).await;
+        let mut found: Vec<String> = listed.iter().map(|p| format!("{} {}", text(p, "/type"), text(p, "/version"))).collect();
+        found.sort();
+        let (ours, theirs) = (format!("v{}", env!("CARGO_PKG_VERSION")), &world::Tools::ensure().cluster_api_version);
+        let ours = |kind: &str| format!("{kind} {ours}");
+        assert_eq!(
+            found,
+            [ours("BootstrapProvider"), ours("ControlPlaneProvider"), format!("CoreProvider {theirs}"), ours("InfrastructureProvider")]
+        );
+        each_process_has_its_part(&cp).await;
+
+        for provider in providers.chunks(2) {
+            cp.clusterctl(&[&["delete", "--include-crd", "--include-namespace"][..], provider].concat()).await;
+        }
+        for kind in [POLICY, POLICY_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind::NAMESPACE, Kind::CUSTOM_RESOURCE_DEFINITION] {
+            wait_for(&format!("no {} of ours are left", kind.plural), Duration::from_secs(60), || async {
+                let left: Vec<String> =
+                    cp.list(kind, None).await.iter().map(|o| text(o, "/metadata/name").to_owned()).filter(|n| is_ours(n)).collect();
+                if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
+            })
+            .await;
+        }
+
+        cp.clusterctl(&[&["init"][..], &providers].concat()).await;
+        cp.start_core().await;
+        let version = world::Tools::ensure().kubernetes_version.clone();
+        for (name, flavor) in [("plain", ""), ("classy", "topology")] {
+            let yaml = cp.clusterctl(&["generate", "cluster", name, "--kubernetes-version", &version, "--flavor", flavor]).await;
+            cp.apply(&yaml).await;
+            assert_eq!(cp.get(Kind::CLUSTER, &format!("default/{name}")).await.map(|c| text(&c, "/metadata/name").to_owned()).as_deref(), Some(name));
+        }
+        let variables = cp.clusterctl(&["generate", "cluster", "plain", "--list-variables"]).await;
+        assert!(variables.contains("WINDOWS_WORKER_MACHINE_COUNT") && variables.contains("KUBERNETES_VERSION"), "{variables}");
     });
+}
+
+fn is_ours(name: &str) -> bool {
+    name.starts_with("capw-") || name.starts_with("windows") || name.starts_with("externalcontrolplane")
+}
+
+async fn each_process_has_its_part(cp: &ControlPlane) {
+    let mut wrong = Vec::new();
+    let parts = [("infrastructure", "capw-system"), ("bootstrap", "capw-bootstrap-system"), ("control-plane", "capw-control-plane-system")];
+    let own = [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG, Kind::EXTERNAL_CONTROL_PLANE];
+    for (index, (part, namespace)) in parts.into_iter().enumerate() {
+        let user = format!("system:serviceaccount:{namespace}:capw-controller-manager");
+        for (other, kind) in own.into_iter().enumerate() {
+            if cp.may(&user, "patch", kind).await != (index == other) {
+                wrong.push(format!("{part}: patch {}", kind.plural));
+            }
+        }
+        if cp.may(&user, "create", Kind::SECRET).await != (part != "infrastructure") {
+            wrong.push(format!("{part}: create secrets"));
+        }
+        let deployment: Value = cp.get(DEPLOYMENT, &format!("{namespace}/capw-controller-manager")).await.expect("each component has a Deployment");
+        let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().cloned().unwrap_or_default();
+        if !args.contains(&json!(format!("--controllers={part}"))) {
+            wrong.push(format!("{part}: runs with {args:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
