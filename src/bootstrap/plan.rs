@@ -12,6 +12,9 @@ pub const PLAN_VERSION: u32 = 1;
 pub struct Plan {
     pub plan_version: u32,
     pub machine: PlanMachine,
+    /// Version of Kubernetes that the node is to have, e.g. `v1.36.3`: that of the programs in its image.
+    #[serde(default)]
+    pub kubernetes: String,
     pub limits: Limits,
     /// Where the guest reports: `serial:COM1`, `file`.
     pub report: Vec<String>,

@@ -67,6 +67,7 @@ pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec
     let plan = Plan {
         plan_version: PLAN_VERSION,
         machine: PlanMachine { uid: facts.machine_uid.clone(), name: facts.machine_name.clone(), generation: facts.generation },
+        kubernetes: facts.kubernetes.to_string(),
         limits: Limits { reboots: 3, minutes: 45 },
         report: owned(&["serial:COM1", "file"]),
         redact: owned(&[TOKEN_FORM]),

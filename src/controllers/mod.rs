@@ -1,4 +1,1 @@
 //! OBSERVE → DECIDE → ACT → REPORT, thin.
-
-pub mod shell;
-pub mod watch;

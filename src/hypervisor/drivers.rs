@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::observed::{CallHook, ObservedDriver};
 pub use super::simulated::Clock;
-use super::simulated::SimulatedDriver;
+use super::simulated::{self, SimulatedDriver};
 use super::{Driver, DriverError};
 use crate::api::hypervisor::{WindowsHypervisor, WindowsHypervisorSpec};
 
@@ -62,6 +64,13 @@ impl Drivers {
     /// Drops the connection to an endpoint whose object is gone.
     pub fn forget(&self, namespace: &str, name: &str) {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// What drivers run beside the calls, until `shutdown`: the guests of simulated VMs. Ends at once when there is nothing to run.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        if self.settings.simulated_guests {
+            simulated::guest::run(self.settings.simulated_state.clone(), self.settings.clock.clone(), shutdown).await;
+        }
     }
 
     fn connect(&self, namespace: &str, name: &str, spec: &WindowsHypervisorSpec) -> Result<Arc<dyn Driver>, DriverError> {

@@ -7,6 +7,7 @@
 mod bench;
 mod datacenter;
 mod fault;
+pub mod guest;
 pub mod record;
 
 use std::path::Path;

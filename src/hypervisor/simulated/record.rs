@@ -146,7 +146,6 @@ impl Home {
     }
 
     /// Held by the process that runs the guest.
-    #[allow(dead_code)]
     pub fn guest_lock(&self) -> PathBuf {
         self.0.join("guest.lock")
     }
