@@ -85,7 +85,7 @@ async fn rights_are_the_least(cp: &ControlPlane) {
             }
         }
     }
-    for kind in [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG, Kind::EXTERNAL_CONTROL_PLANE, Kind::CLUSTER, Kind::MACHINE, Kind::SECRET] {
+    for kind in [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG, Kind::EXTERNAL_CONTROL_PLANE, Kind::CLUSTER, Kind::MACHINE] {
         if !cp.may(Capw::USER, "watch", kind).await {
             wrong.push(format!("capw may not watch {}", kind.plural));
         }

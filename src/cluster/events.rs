@@ -37,16 +37,17 @@ impl Events {
     }
 
     pub async fn normal<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: &str) {
-        self.publish(object, EventType::Normal, reason, action, note).await;
+        self.publish(object, false, reason, action, note).await;
     }
 
     pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: &str) {
-        self.publish(object, EventType::Warning, reason, action, note).await;
+        self.publish(object, true, reason, action, note).await;
     }
 
     /// Says `note` about the object, unless that was the last thing said about this object and action.
     /// `reason` and `action` are in PascalCase; `note` is cut after 1000 bytes.
-    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, type_: EventType, reason: &str, action: &str, note: &str) {
+    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, warning: bool, reason: &str, action: &str, note: &str) {
+        let type_ = if warning { EventType::Warning } else { EventType::Normal };
         let reference = object.object_ref(&());
         let subject = hash(&(&reference.uid, &reference.namespace, &reference.name, action));
         let said = hash(&(type_, reason, note));

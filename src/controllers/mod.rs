@@ -1,1 +1,4 @@
 //! OBSERVE → DECIDE → ACT → REPORT, thin.
+
+pub mod shell;
+pub mod watch;

@@ -1,1 +1,11 @@
-//! Logs, metrics, and `/livez /readyz /metrics`.
+//! Logs, metrics and the answers to probes. Knows nothing of what it observes: words come in as text.
+
+pub mod http;
+pub mod logs;
+pub mod metrics;
+pub mod process;
+pub mod readiness;
+pub mod requests;
+
+pub use metrics::Metrics;
+pub use readiness::Readiness;

@@ -1,0 +1,203 @@
+//! Every metric of this program. Labels take few, fixed values: never the name of an object that users make, except endpoints.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::process::Process;
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Reconciled {
+    controller: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Controller {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct HypervisorCall {
+    driver: &'static str,
+    endpoint: String,
+    call: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct HypervisorTime {
+    driver: &'static str,
+    call: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Request {
+    cluster: &'static str,
+    verb: &'static str,
+    resource: String,
+    code: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct RequestTime {
+    cluster: &'static str,
+    verb: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Kind {
+    kind: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+type Times<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The metrics. Clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<All>);
+
+struct All {
+    registry: Registry,
+    reconciles: Family<Reconciled, Counter>,
+    reconcile_times: Times<Controller>,
+    running: Family<Controller, Gauge>,
+    waiting: Family<Controller, Gauge>,
+    hypervisor_calls: Family<HypervisorCall, Counter>,
+    hypervisor_times: Times<HypervisorTime>,
+    requests: Family<Request, Counter>,
+    request_times: Times<RequestTime>,
+    watch_errors: Family<Kind, Counter>,
+    malformed: Family<Kind, Counter>,
+    events: Family<Outcome, Counter>,
+    leader: Gauge,
+}
+
+fn times() -> Histogram {
+    Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0])
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut all = All {
+            registry: Registry::default(),
+            reconciles: Family::default(),
+            reconcile_times: Family::new_with_constructor(times),
+            running: Family::default(),
+            waiting: Family::default(),
+            hypervisor_calls: Family::default(),
+            hypervisor_times: Family::new_with_constructor(times),
+            requests: Family::default(),
+            request_times: Family::new_with_constructor(times),
+            watch_errors: Family::default(),
+            malformed: Family::default(),
+            events: Family::default(),
+            leader: Gauge::default(),
+        };
+        let registry = all.registry.sub_registry_with_prefix("capw");
+        registry.register("reconciles", "Finished reconciles by controller and outcome", all.reconciles.clone());
+        registry.register("reconcile_seconds", "Time of a reconcile", all.reconcile_times.clone());
+        registry.register("reconciles_running", "Reconciles under way", all.running.clone());
+        registry.register("queue_depth", "Objects that wait for a reconcile", all.waiting.clone());
+        registry.register("hypervisor_calls", "Calls to hypervisors by driver, endpoint, call and outcome", all.hypervisor_calls.clone());
+        registry.register("hypervisor_call_seconds", "Time of a call to a hypervisor", all.hypervisor_times.clone());
+        registry.register("api_requests", "Requests to Kubernetes API servers", all.requests.clone());
+        registry.register("api_request_seconds", "Time until the head of an answer came", all.request_times.clone());
+        registry.register("watch_errors", "Errors of watches; each is tried again by itself", all.watch_errors.clone());
+        registry.register("malformed_objects", "Objects that do not have the shape of their kind and are skipped", all.malformed.clone());
+        registry.register("events", "Events by outcome", all.events.clone());
+        registry.register("leader", "1 while this process holds the lease", all.leader.clone());
+        all.registry.register_collector(Box::new(Process));
+        Self(Arc::new(all))
+    }
+}
+
+impl Metrics {
+    pub fn reconcile_started(&self, controller: &'static str) {
+        self.0.running.get_or_create(&Controller { controller }).inc();
+    }
+
+    pub fn reconcile_finished(&self, controller: &'static str, outcome: &'static str, took: Duration) {
+        self.0.running.get_or_create(&Controller { controller }).dec();
+        self.0.reconciles.get_or_create(&Reconciled { controller, outcome }).inc();
+        self.0.reconcile_times.get_or_create(&Controller { controller }).observe(took.as_secs_f64());
+    }
+
+    pub fn queue_depth(&self, controller: &'static str, waiting: usize) {
+        self.0.waiting.get_or_create(&Controller { controller }).set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    pub fn hypervisor_call(&self, driver: &'static str, endpoint: &str, call: &'static str, outcome: &'static str, took: Duration) {
+        self.0.hypervisor_calls.get_or_create(&HypervisorCall { driver, endpoint: endpoint.into(), call, outcome }).inc();
+        self.0.hypervisor_times.get_or_create(&HypervisorTime { driver, call }).observe(took.as_secs_f64());
+    }
+
+    /// `cluster` is `management` or `workload`; `code` is the status or `none` when no answer came.
+    pub fn api_request(&self, cluster: &'static str, verb: &'static str, resource: &str, code: Option<u16>, took: Duration) {
+        let code = code.map_or_else(|| "none".to_owned(), |c| c.to_string());
+        self.0.requests.get_or_create(&Request { cluster, verb, resource: resource.into(), code }).inc();
+        self.0.request_times.get_or_create(&RequestTime { cluster, verb }).observe(took.as_secs_f64());
+    }
+
+    pub fn watch_error(&self, kind: &str) {
+        self.0.watch_errors.get_or_create(&Kind { kind: kind.into() }).inc();
+    }
+
+    pub fn malformed(&self, kind: &str) {
+        self.0.malformed.get_or_create(&Kind { kind: kind.into() }).inc();
+    }
+
+    pub fn event(&self, outcome: &'static str) {
+        self.0.events.get_or_create(&Outcome { outcome }).inc();
+    }
+
+    pub fn leader(&self, leads: bool) {
+        self.0.leader.set(leads.into());
+    }
+
+    /// The OpenMetrics text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = encode(&mut text, &self.0.registry);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_has_what_was_counted() {
+        let metrics = Metrics::default();
+        metrics.reconcile_started("windowsmachine");
+        metrics.reconcile_finished("windowsmachine", "done", Duration::from_millis(3));
+        metrics.hypervisor_call("simulated", "lab/a", "advance", "ok", Duration::from_millis(1));
+        metrics.api_request("management", "get", "secrets", Some(404), Duration::ZERO);
+        metrics.api_request("workload", "list", "nodes", None, Duration::ZERO);
+        let text = metrics.text();
+        for line in [
+            "capw_reconciles_total{controller=\"windowsmachine\",outcome=\"done\"} 1",
+            "capw_reconciles_running{controller=\"windowsmachine\"} 0",
+            "capw_hypervisor_calls_total{driver=\"simulated\",endpoint=\"lab/a\",call=\"advance\",outcome=\"ok\"} 1",
+            "capw_api_requests_total{cluster=\"management\",verb=\"get\",resource=\"secrets\",code=\"404\"} 1",
+            "capw_api_requests_total{cluster=\"workload\",verb=\"list\",resource=\"nodes\",code=\"none\"} 1",
+            "process_resident_memory_bytes ",
+            "process_cpu_seconds_total ",
+        ] {
+            assert!(text.contains(line), "{line} is not in:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A layer around a Kubernetes client that counts its requests and keeps them below a rate.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use tokio::time::{Instant, sleep_until};
+use tower::{Layer, Service};
+
+use super::Metrics;
+
+/// At most so many requests a second, with a burst. Watches count as one request.
+#[derive(Clone, Debug)]
+pub struct Rate {
+    interval: Duration,
+    burst: u32,
+    /// When the next request is due if they came evenly.
+    next: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Rate {
+    /// `per_second` 0 means no limit.
+    pub fn new(per_second: u32, burst: u32) -> Self {
+        let interval = if per_second == 0 { Duration::ZERO } else { Duration::from_secs(1) / per_second };
+        Self { interval, burst: burst.max(1), next: Arc::default() }
+    }
+
+    /// Takes a turn: when the request may be sent.
+    fn turn(&self, now: Instant) -> Instant {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let credit = self.interval.saturating_mul(self.burst - 1);
+        let earliest = now.checked_sub(credit).unwrap_or(now);
+        let due = next.map_or(earliest, |n| n.max(earliest));
+        *next = Some(due + self.interval);
+        due.max(now)
+    }
+}
+
+/// The layer.
+#[derive(Clone)]
+pub struct Counted {
+    pub metrics: Metrics,
+    pub rate: Rate,
+    /// `management` or `workload`.
+    pub cluster: &'static str,
+}
+
+impl<S> Layer<S> for Counted {
+    type Service = CountedService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        CountedService { inner, settings: self.clone() }
+    }
+}
+
+/// The service around the client's own.
+#[derive(Clone)]
+pub struct CountedService<S> {
+    inner: S,
+    settings: Counted,
+}
+
+impl<S, B, A> Service<Request<B>> for CountedService<S>
+where
+    S: Service<Request<B>, Response = Response<A>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (verb, resource) = describe(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
+        let settings = self.settings.clone();
+        let turn = settings.rate.turn(Instant::now());
+        let sent = self.inner.call(request);
+        Box::pin(async move {
+            sleep_until(turn).await;
+            let start = Instant::now();
+            let answer = sent.await;
+            let code = answer.as_ref().ok().map(|a| a.status().as_u16());
+            settings.metrics.api_request(settings.cluster, verb, &resource, code, start.elapsed());
+            answer
+        })
+    }
+}
+
+/// Verb and resource of a request as the audit log names them, e.g. `get`, `leases.coordination.k8s.io`.
+fn describe(method: &Method, path: &str, query: &str) -> (&'static str, String) {
+    let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
+    let (group, rest) = match parts.as_slice() {
+        ["api", _version, rest @ ..] => ("", rest),
+        ["apis", group, _version, rest @ ..] => (*group, rest),
+        _ => return ("get", "nonresource".into()),
+    };
+    let (resource, name, subresource) = match rest {
+        ["namespaces", _namespace, resource, tail @ ..] => (*resource, tail.first(), tail.get(1)),
+        [resource, tail @ ..] => (*resource, tail.first(), tail.get(1)),
+        [] => return ("get", "nonresource".into()),
+    };
+    let watch = query.split('&').any(|q| q == "watch=true" || q == "watch=1");
+    let verb = match (method.as_str(), name) {
+        ("GET", _) if watch => "watch",
+        ("GET", Some(_)) => "get",
+        ("GET", None) => "list",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", Some(_)) => "delete",
+        ("DELETE", None) => "deletecollection",
+        _ => "other",
+    };
+    let mut text = resource.to_owned();
+    if !group.is_empty() {
+        text = format!("{text}.{group}");
+    }
+    if let Some(subresource) = subresource {
+        text = format!("{text}/{subresource}");
+    }
+    (verb, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_named_as_the_audit_log_does() {
+        let of = |method: Method, path: &str, query: &str| {
+            let (verb, resource) = describe(&method, path, query);
+            format!("{verb} {resource}")
+        };
+        let group = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1";
+        assert_eq!(of(Method::GET, "/api/v1/namespaces/lab/secrets/a", ""), "get secrets");
+        assert_eq!(of(Method::GET, "/api/v1/nodes", "&watch=true&x=1"), "watch nodes");
+        assert_eq!(of(Method::GET, &format!("{group}/windowsmachines"), "limit=500"), "list windowsmachines.infrastructure.cluster.x-k8s.io");
+        assert_eq!(
+            of(Method::PATCH, &format!("{group}/namespaces/lab/windowsmachines/a/status"), ""),
+            "patch windowsmachines.infrastructure.cluster.x-k8s.io/status"
+        );
+        assert_eq!(of(Method::DELETE, "/api/v1/namespaces/lab/secrets/a", ""), "delete secrets");
+        assert_eq!(of(Method::GET, "/version", ""), "get nonresource");
+        assert_eq!(of(Method::GET, "/api/v1/namespaces/lab", ""), "get namespaces");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_passes_and_then_the_rate_holds() {
+        let rate = Rate::new(10, 3);
+        let start = Instant::now();
+        let turns: Vec<u128> = (0..6).map(|_| (rate.turn(start) - start).as_millis()).collect();
+        assert_eq!(turns, [0, 0, 0, 100, 200, 300]);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let later = Instant::now();
+        let turns: Vec<u128> = (0..5).map(|_| (rate.turn(later) - later).as_millis()).collect();
+        assert_eq!(turns, [0, 0, 0, 100, 200]);
+        assert_eq!(Rate::new(0, 1).turn(later), later);
+    }
+}
