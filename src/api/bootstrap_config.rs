@@ -12,6 +12,11 @@ use super::machine::TemplateMetadata;
 /// Kept on a WindowsBootstrapConfig while its bootstrap token may exist in the workload cluster.
 pub const FINALIZER: &str = "windowsbootstrapconfig.bootstrap.cluster.x-k8s.io";
 
+/// The group that our join tokens authenticate to. It is our own, so that kube-controller-manager does not approve by itself.
+pub const JOIN_GROUP: &str = "system:bootstrappers:capw";
+/// The signer of the certificates with which a kubelet joins.
+pub const JOIN_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+
 /// How one Windows node is made.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(

@@ -9,10 +9,10 @@ use kube::api::{Api, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 
 use super::ApiError;
+use crate::api::bootstrap_config::JOIN_SIGNER;
+
 use super::workload::{Workload, WorkloadError};
 
-/// The signer of the certificates with which a kubelet joins.
-pub const KUBELET_CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// Reason in the condition of the requests that we approved.
 pub const APPROVED_REASON: &str = "CAPWApprovedJoin";
 
@@ -20,7 +20,7 @@ pub const APPROVED_REASON: &str = "CAPWApprovedJoin";
 /// are there to be counted and logged.
 pub fn requests(workload: &Workload) -> impl Stream<Item = Result<CertificateSigningRequest, WorkloadError>> + Send + use<> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
-    let of_kubelets = watcher::Config::default().fields(&format!("spec.signerName={KUBELET_CLIENT_SIGNER}"));
+    let of_kubelets = watcher::Config::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
     let endpoint = workload.clone();
     watcher(api, of_kubelets).default_backoff().applied_objects().map_err(move |error| endpoint.explain(failed(error))).boxed()
 }
@@ -37,7 +37,7 @@ fn failed(error: watcher::Error) -> ApiError {
 /// The requests that exist now.
 pub async fn list(workload: &Workload) -> Result<Vec<CertificateSigningRequest>, WorkloadError> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
-    let parameters = kube::api::ListParams::default().fields(&format!("spec.signerName={KUBELET_CLIENT_SIGNER}"));
+    let parameters = kube::api::ListParams::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
     Ok(workload.call("list certificatesigningrequests", api.list(&parameters)).await?.items)
 }
 

@@ -8,7 +8,8 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::token::GROUP;
+use crate::api::bootstrap_config::JOIN_GROUP;
+
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, FIELD_MANAGER};
 
@@ -60,7 +61,7 @@ fn named(name: &str, namespace: Option<&str>) -> ObjectMeta {
 }
 
 fn group() -> Option<Vec<Subject>> {
-    Some(vec![Subject { api_group: Some("rbac.authorization.k8s.io".into()), kind: "Group".into(), name: GROUP.into(), namespace: None }])
+    Some(vec![Subject { api_group: Some("rbac.authorization.k8s.io".into()), kind: "Group".into(), name: JOIN_GROUP.into(), namespace: None }])
 }
 
 fn role(kind: &str, name: &str) -> RoleRef {

@@ -12,11 +12,11 @@ use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, P
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
+use crate::api::bootstrap_config::JOIN_GROUP;
+
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, FIELD_MANAGER};
 
-/// The group that our tokens authenticate to, beside `system:bootstrappers`.
-pub const GROUP: &str = "system:bootstrappers:capw";
 const NAMESPACE: &str = "kube-system";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 /// Label on every token of ours, for listing.
@@ -115,7 +115,7 @@ fn body(id: &str, secret: &SecretString, owner: &Owner, expires: Timestamp) -> S
         ("usage-bootstrap-authentication", text("true")),
         // Lets the controller manager sign cluster-info, which kubeadm's discovery reads.
         ("usage-bootstrap-signing", text("true")),
-        ("auth-extra-groups", text(GROUP)),
+        ("auth-extra-groups", text(JOIN_GROUP)),
         ("description", text(&format!("Join token of {}, made by CAPW", owner.description))),
     ];
     Secret {

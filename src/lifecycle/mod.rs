@@ -1,1 +1,3 @@
 //! SITUATION → DECISION (pure).
+
+pub mod csr;

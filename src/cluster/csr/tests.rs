@@ -9,7 +9,7 @@ fn request() -> CertificateSigningRequest {
     serde_json::from_value(json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": { "name": "csr-1", "uid": "u-1", "resourceVersion": "3" },
-        "spec": { "request": "", "signerName": KUBELET_CLIENT_SIGNER, "username": "system:bootstrap:abcdef" },
+        "spec": { "request": "", "signerName": JOIN_SIGNER, "username": "system:bootstrap:abcdef" },
     }))
     .unwrap()
 }
