@@ -10,6 +10,10 @@ CONTAINER ?= $(shell command -v podman || command -v docker)
 CARGO_DENY_VERSION := 0.20.2
 # The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
 KUBECTL ?= $(firstword $(wildcard .cache/tools/kubectl-*/kubectl) kubectl)
+# Yours only if you say so on the command line: nobody's cluster is touched because a variable happened to be set.
+ifneq ($(origin KUBECONFIG),command line)
+unexport KUBECONFIG
+endif
 KUSTOMIZATIONS := config/crd config/default config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## Say what each target does

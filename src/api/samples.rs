@@ -120,6 +120,17 @@ fn the_readme_shows_the_first_sample_as_it_is() {
     assert_eq!(shown, read(&root().join("config/samples/three-nodes.yaml")), "README.md: copy config/samples/three-nodes.yaml between its markers");
 }
 
+#[test]
+fn what_is_installed_has_the_version_of_the_crate() {
+    let version = env!("CARGO_PKG_VERSION");
+    let image = format!("image: example.invalid/capw/capw:v{version}\n");
+    assert!(read(&root().join("config/manager/deployment.yaml")).contains(&image), "config/manager/deployment.yaml: expected {image}");
+    let mut parts = version.split('.');
+    let (major, minor) = (parts.next().unwrap(), parts.next().unwrap());
+    let series = format!("- major: {major}\n  minor: {minor}\n  contract: v1beta2\n");
+    assert!(read(&root().join("metadata.yaml")).contains(&series), "metadata.yaml: no release series {major}.{minor}, which clusterctl needs");
+}
+
 /// Names of string constants in a piece of Rust source, with their values.
 fn constants(source: &str) -> Vec<(String, String)> {
     let declared = source.lines().filter_map(|line| line.trim().strip_prefix("pub const ")?.split_once(": &str = \""));
