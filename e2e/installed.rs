@@ -29,7 +29,7 @@ const OUR_KINDS: [Kind; 9] = [
 fn one_kustomization_installs_everything() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("install")).await;
-        cp.kubectl(&["apply", "--server-side", "-k", "config/default"]).await;
+        cp.kubectl(&["apply", "-k", "config/default"]).await;
         for kind in OUR_KINDS {
             wait_for(&format!("{} are served", kind.plural), Duration::from_secs(20), || async {
                 cp.api(kind, None).list(&kube::api::ListParams::default()).await.map_err(|e| e.to_string())
