@@ -71,6 +71,40 @@ pub mod reason {
     pub const INTERNAL_ERROR: &str = "InternalError";
 }
 
+/// True for reasons that somebody should look into: they become Warning events. The others are stages of an ordinary life.
+pub fn is_problem(reason: &str) -> bool {
+    use reason::*;
+    [
+        BOOTSTRAP_SECRET_MISSING,
+        CONTROL_PLANE_MACHINE_REFUSED,
+        HYPERVISOR_MISSING,
+        HYPERVISOR_UNREACHABLE,
+        INVALID_SPEC,
+        HOST_NAME_TOO_LONG,
+        PAYLOAD_TOO_LARGE,
+        IMAGE_MISSING,
+        NO_CAPACITY,
+        REFUSED_BY_HYPERVISOR,
+        UNAUTHORIZED,
+        FOREIGN_VIRTUAL_MACHINE,
+        VIRTUAL_MACHINE_REMOVED,
+        VIRTUAL_MACHINE_OFF,
+        NODE_NEVER_JOINED,
+        GUEST_FAILED,
+        TOKEN_EXPIRED,
+        WORKLOAD_UNREACHABLE,
+        WORKLOAD_FORBIDDEN,
+        WORKLOAD_KUBECONFIG_MISSING,
+        KUBECONFIG_INVALID,
+        ENDPOINT_UNREACHABLE,
+        CREDENTIALS_REJECTED,
+        PERMISSIONS_MISSING,
+        SECRET_CONFLICT,
+        INTERNAL_ERROR,
+    ]
+    .contains(&reason)
+}
+
 /// A condition as a decision states it; [`apply`] gives it its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Desired {
@@ -114,7 +148,7 @@ pub fn apply(current: &[Condition], desired: &[Desired], generation: Option<i64>
             reason: want.reason.into(),
             message: want.message.clone(),
             observed_generation: generation,
-            last_transition_time: since.map_or(Time(now), |had| had.last_transition_time.clone()),
+            last_transition_time: since.map_or_else(|| Time(Timestamp::from_second(now.as_second()).unwrap_or(now)), |had| had.last_transition_time.clone()),
         };
         match next.iter_mut().find(|c| c.type_ == want.type_) {
             Some(slot) => *slot = condition,

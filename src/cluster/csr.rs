@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 
 use super::ApiError;
@@ -63,6 +63,18 @@ pub async fn approve(workload: &Workload, request: &CertificateSigningRequest, m
         Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Deletes those requests; ones that are gone are no error.
+pub async fn delete_of(workload: &Workload, names: &[String]) -> Result<(), WorkloadError> {
+    let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
+    for name in names {
+        match workload.call(&format!("delete certificatesigningrequests {name}"), api.delete(name, &DeleteParams::background())).await {
+            Ok(_) | Err(WorkloadError::Api(ApiError::NotFound(_))) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,4 +1,192 @@
-//! OBSERVE → DECIDE → ACT → REPORT, thin.
+//! OBSERVE → DECIDE → ACT → REPORT, thin: one file per kind, and [`shell`] in which they all run.
+//!
+//! Nothing is decided here (that is `lifecycle/`), no driver is named, and the Kubernetes API is reached through `cluster/` only.
 
+mod bootstrap;
+mod certificates;
+mod control_plane;
+mod data_secret;
+mod hypervisor;
+mod inventory;
+mod machine;
+mod probes;
+mod report;
+mod seed;
 pub mod shell;
+mod stores;
+mod template;
+mod wake;
 pub mod watch;
+mod windows_cluster;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use secrecy::SecretString;
+use tokio::task::{AbortHandle, JoinSet};
+
+use self::shell::{Shell, Written};
+use self::watch::{Watch, Watching};
+use crate::api::control_plane::ExternalControlPlane;
+use crate::api::machine::WindowsMachineTemplate;
+use crate::cluster::Cluster;
+use crate::cluster::events::Events;
+use crate::cluster::workload::{Workload, WorkloadError, Workloads};
+use crate::hypervisor::drivers::Drivers;
+
+/// What the composition root hands over.
+pub struct Parts {
+    pub cluster: Cluster,
+    pub workloads: Workloads,
+    pub events: Events,
+    pub drivers: Arc<Drivers>,
+    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Makes the secret half of a bootstrap token: 16 characters of 0-9a-z.
+    pub new_token_secret: Arc<dyn Fn() -> SecretString + Send + Sync>,
+    pub written: Written,
+}
+
+/// Which providers this process is; three Deployments may share the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    pub infrastructure: bool,
+    pub bootstrap: bool,
+    pub control_plane: bool,
+}
+
+/// What every reconcile may use. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+/// See [`Context`].
+pub struct Shared {
+    parts: Parts,
+    stores: stores::Stores,
+    wake: wake::Calls,
+    inventories: inventory::Inventories,
+    seeds: seed::Seeds,
+    certificates: certificates::Certificates,
+    probes: probes::Probes,
+    join_rights: Mutex<HashSet<String>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Deref for Context {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Deref for Shared {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl Context {
+    fn new(parts: Parts, stores: stores::Stores, wake: wake::Calls) -> Self {
+        let shared = Shared {
+            parts,
+            stores,
+            wake,
+            inventories: Default::default(),
+            seeds: Default::default(),
+            certificates: Default::default(),
+            probes: Default::default(),
+            join_rights: Default::default(),
+            tasks: Default::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    async fn workload(&self, namespace: &str, cluster: &str) -> Result<Arc<Workload>, WorkloadError> {
+        self.workloads.get(namespace, cluster).await
+    }
+
+    /// The rights of joining nodes are looked at once per process and kubeconfig.
+    fn join_rights_needed(&self, fingerprint: &str) -> bool {
+        !self.join_rights.lock().unwrap_or_else(PoisonError::into_inner).contains(fingerprint)
+    }
+
+    fn join_rights_ensured(&self, fingerprint: &str) {
+        self.join_rights.lock().unwrap_or_else(PoisonError::into_inner).insert(fingerprint.to_owned());
+    }
+
+    /// Runs a task that ends with the process.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(task)
+    }
+}
+
+/// Runs the controllers of these roles until the shell stops, then lets running passes end.
+pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching) {
+    let (wake, called) = wake::Calls::new();
+    let ctx = &Context::new(parts, stores::Stores::start(watching), wake);
+    tokio::select! {
+        () = ctx.stores.ready() => {}
+        () = shell.stop.cancelled() => return,
+    }
+    let infrastructure = async {
+        if !roles.infrastructure {
+            return;
+        }
+        let templates: Watch<WindowsMachineTemplate> = Watch::start(watching);
+        tokio::join!(
+            shell.run("windowsmachine", &ctx.stores.windows_machines.0, wake::machines(ctx, called.machines), with(ctx, machine::reconcile), |_, _| ()),
+            shell.run("windowshypervisor", &ctx.stores.hypervisors.0, wake::hypervisors(ctx), with(ctx, hypervisor::reconcile), |_, _| ()),
+            shell.run("windowscluster", &ctx.stores.windows_clusters.0, wake::windows_clusters(ctx), with(ctx, windows_cluster::reconcile), |_, _| ()),
+            shell.run("windowsmachinetemplate", &templates, vec![], with(ctx, template::reconcile), |_, _| ()),
+        );
+    };
+    let bootstrap = async {
+        if roles.bootstrap {
+            let triggers = wake::configs(ctx, called.configs);
+            shell.run("windowsbootstrapconfig", &ctx.stores.configs.0, triggers, with(ctx, bootstrap::reconcile), |_, _| ()).await;
+        }
+    };
+    let control_plane = async {
+        if roles.control_plane {
+            let control_planes: Watch<ExternalControlPlane> = Watch::start(watching);
+            shell.run("externalcontrolplane", &control_planes, wake::control_planes(ctx), with(ctx, control_plane::reconcile), |_, _| ()).await;
+        }
+    };
+    ctx.spawn(forget_clusters(ctx.clone()));
+    tokio::join!(infrastructure, bootstrap, control_plane);
+    // The tasks hold the context, and the context them.
+    ctx.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+}
+
+/// A reconcile with its context, as the shell takes it.
+fn with<K, R: Future>(ctx: &Context, reconcile: fn(Arc<K>, Context) -> R) -> impl Fn(Arc<K>) -> R + Send + Sync + 'static
+where
+    K: 'static,
+    R: 'static,
+{
+    let ctx = ctx.clone();
+    move |object| reconcile(object, ctx.clone())
+}
+
+/// Drops clients and watches of workload clusters whose Cluster is gone.
+async fn forget_clusters(ctx: Context) {
+    let mut changes = std::pin::pin!(ctx.stores.clusters.0.subscribe());
+    while let Some(cluster) = changes.next().await {
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        if ctx.stores.clusters.get(&namespace, &name).is_none() {
+            ctx.certificates.forget(&namespace, &name);
+            ctx.workloads.forget(&namespace, &name).await;
+        }
+    }
+}

@@ -40,6 +40,11 @@ impl Outcome {
         Self { look_again: Some(Duration::ZERO) }
     }
 
+    /// Another pass as a decision wants it.
+    pub fn of(look_again: Option<Duration>) -> Self {
+        Self { look_again }
+    }
+
     /// Another pass after that time, or earlier when something changes.
     pub fn look_again(after: Duration) -> Self {
         Self { look_again: Some(after) }

@@ -1,3 +1,105 @@
-//! SITUATION → DECISION (pure).
+//! SITUATION → DECISION (pure): what to do next, what to say, when to look again. No client, no clock, no randomness.
 
+pub mod bootstrap;
+pub mod control_plane;
 pub mod csr;
+pub mod machine;
+pub mod report;
+pub mod vm;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use crate::api::capi::{self, Cluster, Machine};
+use crate::api::condition::{self, Desired};
+
+/// What to do next (at most one effect), what to say, and when to look again if nothing changes before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision<S> {
+    pub step: S,
+    pub conditions: Vec<Desired>,
+    pub look_again: Option<Duration>,
+}
+
+impl<S> Decision<S> {
+    pub fn new(step: S) -> Self {
+        Self { step, conditions: Vec::new(), look_again: None }
+    }
+    pub fn say(mut self, condition: Desired) -> Self {
+        self.conditions.push(condition);
+        self
+    }
+    pub fn look_again(mut self, after: Duration) -> Self {
+        self.look_again = Some(after);
+        self
+    }
+}
+
+/// The Machine of core that an object belongs to.
+#[derive(Clone, Debug)]
+pub enum Owner<'a> {
+    /// No owner reference to a Machine yet. Nothing may be written: MachineSet still edits the object (`capi-contract.md` §1.7).
+    None,
+    /// The reference is there, the Machine is not (not seen yet, or gone).
+    Unseen,
+    Machine(&'a Machine),
+}
+
+impl<'a> Owner<'a> {
+    /// `found` is the Machine that the reference names, if it was found.
+    pub fn of(owners: Option<&Vec<OwnerReference>>, found: Option<&'a Machine>) -> Self {
+        match (capi::machine_owner(owners), found) {
+            (None, _) => Self::None,
+            (Some(owner), Some(machine)) if machine.metadata.uid.as_deref() == Some(&owner.uid) => Self::Machine(machine),
+            (Some(_), _) => Self::Unseen,
+        }
+    }
+    pub fn machine(&self) -> Option<&'a Machine> {
+        match self {
+            Self::Machine(machine) => Some(machine),
+            _ => None,
+        }
+    }
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
+/// Why an object is paused, in words; `None` when it is not (`capi-contract.md` §1.6).
+pub fn paused(meta: &ObjectMeta, cluster: Option<&Cluster>) -> Option<String> {
+    let annotated = meta.annotations.as_ref().is_some_and(|a| a.contains_key(capi::PAUSED_ANNOTATION));
+    match cluster.filter(|c| c.is_paused()) {
+        Some(cluster) => Some(format!("Cluster {} has spec.paused: true", cluster.metadata.name.as_deref().unwrap_or_default())),
+        None if annotated => Some(format!("the annotation {} is set", capi::PAUSED_ANNOTATION)),
+        None => None,
+    }
+}
+
+/// The condition that goes with [`paused`].
+pub fn paused_condition(why: Option<String>) -> Desired {
+    match why {
+        Some(why) => Desired::yes(condition::PAUSED, condition::reason::PAUSED).with_message(format!("nothing is done while {why}")),
+        None => Desired::no(condition::PAUSED, condition::reason::NOT_PAUSED, ""),
+    }
+}
+
+/// Waits shorter than this are not reported: each report is a write, and thousands of machines wait a moment for their turn.
+pub const QUIET: Duration = Duration::from_secs(3);
+
+/// How much of [`QUIET`] is left since `since`; `None` when it is over, so that the wait must be reported.
+pub fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    let waited = Duration::try_from(now.duration_since(since?)).unwrap_or_default();
+    QUIET.checked_sub(waited).filter(|left| !left.is_zero())
+}
+
+/// When the object was made.
+pub fn created(meta: &ObjectMeta) -> Option<Timestamp> {
+    meta.creation_timestamp.as_ref().map(|t| t.0)
+}
+
+/// Whole seconds from `since` to `now`, never negative.
+pub fn seconds(since: Timestamp, now: Timestamp) -> i64 {
+    now.duration_since(since).as_secs().max(0)
+}

@@ -1,0 +1,322 @@
+//! WindowsBootstrapConfig: observe → decide → act → report. The decisions are in [`lifecycle::bootstrap`].
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::report::report;
+use super::shell::{Outcome, ReconcileError};
+use super::{Context, data_secret};
+use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
+use crate::api::capi::{self, Cluster, Endpoint, Machine};
+use crate::api::condition::{self, Desired, reason};
+use crate::api::machine::WindowsMachine;
+use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
+use crate::bootstrap::{self, RenderError};
+use crate::cluster::workload::{Workload, WorkloadError};
+use crate::cluster::{csr, join_rights, token};
+use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, token_id};
+use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
+use crate::lifecycle::report::Token;
+use crate::lifecycle::{self, Decision, Owner};
+
+const MANAGER: &str = "capw-windowsbootstrapconfig";
+const MEND: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// What the caches know.
+struct Seen {
+    namespace: String,
+    machine: Option<Arc<Machine>>,
+    cluster: Option<Arc<Cluster>>,
+    windows_machine: Option<Arc<WindowsMachine>>,
+}
+
+pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Result<Outcome, ReconcileError> {
+    let ctx = &ctx;
+    let seen = observe(&object, ctx);
+    let owner = Owner::of(object.metadata.owner_references.as_ref(), seen.machine.as_deref());
+    let situation = Situation {
+        object: &object,
+        infrastructure: infrastructure(owner.machine(), seen.windows_machine.as_deref()),
+        owner,
+        cluster: seen.cluster.as_deref(),
+        certificate_issued: ctx.certificates.issued(&seen.namespace, &object),
+    };
+    let decision = lifecycle::bootstrap::decide(&situation, ctx.now());
+    if let (Some(cluster), Step::Wait | Step::ExtendToken { .. }) = (&situation.cluster, &decision.step) {
+        ctx.certificates.watch_if_needed(ctx, &seen.namespace, &cluster.name_any(), &object).await;
+    }
+    match &decision.step {
+        Step::Ignore => Ok(Outcome::done()),
+        Step::Wait => say(ctx, &object, &decision, None, None).await,
+        Step::Adopt => adopt(ctx, &object).await,
+        Step::Restore { secret } => {
+            let decision = decision.clone().say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY)).say(Desired::yes(condition::READY, reason::READY));
+            say(ctx, &object, &decision, Some(secret), None).await
+        }
+        Step::MakeData { endpoint } => make_data(ctx, &object, &seen, endpoint).await,
+        Step::ExtendToken { expires } => extend(ctx, &object, &seen, *expires).await,
+        Step::DeleteToken { why } => delete_token(ctx, &object, &seen, why).await,
+        Step::CleanUp => clean_up(ctx, &object, &seen).await,
+        Step::Release => release(ctx, &object).await,
+    }
+}
+
+fn observe(object: &WindowsBootstrapConfig, ctx: &Context) -> Seen {
+    let namespace = object.namespace().unwrap_or_default();
+    let machine = capi::machine_owner(object.metadata.owner_references.as_ref()).and_then(|o| ctx.stores.machines.get(&namespace, &o.name));
+    let cluster = capi::cluster_name(object.metadata.labels.as_ref()).and_then(|name| ctx.stores.clusters.get(&namespace, name));
+    let windows_machine = machine.as_ref().and_then(|m| ctx.stores.windows_machines.get(&namespace, &m.spec.infrastructure_ref.name));
+    Seen { namespace, machine, cluster, windows_machine }
+}
+
+fn infrastructure<'a>(owner: Option<&Machine>, found: Option<&'a WindowsMachine>) -> Infrastructure<'a> {
+    let ours = owner.is_some_and(|m| m.spec.infrastructure_ref.kind == "WindowsMachine" && m.spec.infrastructure_ref.api_group.starts_with("infrastructure."));
+    match (ours, found) {
+        (false, _) => Infrastructure::Foreign,
+        (true, None) => Infrastructure::Unseen,
+        (true, Some(machine)) => Infrastructure::Ours(machine),
+    }
+}
+
+/// Token, Secret, report. Each part finds what a try before a crash has left.
+async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, endpoint: &Endpoint) -> Result<Outcome, ReconcileError> {
+    let (Some(machine), Some(cluster)) = (&seen.machine, &seen.cluster) else { return Ok(Outcome::done()) };
+    let workload = match ctx.workload(&seen.namespace, &cluster.name_any()).await {
+        Ok(workload) => workload,
+        Err(error) => return unusable(ctx, object, &error).await,
+    };
+    // What cannot be rendered gets no token: a secret of the same length stands in for it.
+    let placeholder = SecretString::from(format!("{}.{}", token_id(object), "0".repeat(16)));
+    if let Err(error) = facts(object, machine, cluster, seen, endpoint, &workload, placeholder).and_then(|f| Ok(bootstrap::render(&f)?)) {
+        return unrenderable(ctx, object, &error).await;
+    }
+    match make_data_in(ctx, object, seen, machine, cluster, endpoint, &workload).await {
+        Ok(outcome) => Ok(outcome),
+        Err(Failure::Workload(error)) => {
+            ctx.workloads.doubt(&seen.namespace, &cluster.name_any(), &error).await;
+            unusable(ctx, object, &error).await
+        }
+        Err(Failure::Render(error)) => unrenderable(ctx, object, &error).await,
+        Err(Failure::Conflict(message)) => {
+            let said = Decision::new(()).say(Desired::no(condition::READY, reason::SECRET_CONFLICT, message)).look_again(MEND);
+            say(ctx, object, &said, None, None).await
+        }
+        Err(Failure::Reconcile(error)) => Err(error),
+    }
+}
+
+/// Why the data could not be made.
+enum Failure {
+    Workload(WorkloadError),
+    Render(DataError),
+    Conflict(String),
+    Reconcile(ReconcileError),
+}
+
+impl From<WorkloadError> for Failure {
+    fn from(error: WorkloadError) -> Self {
+        Self::Workload(error)
+    }
+}
+
+/// Why facts or bytes cannot be had from the objects as they are.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    #[error("{0}")]
+    Facts(String),
+}
+
+async fn make_data_in(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    seen: &Seen,
+    machine: &Machine,
+    cluster: &Cluster,
+    endpoint: &Endpoint,
+    workload: &Workload,
+) -> Result<Outcome, Failure> {
+    if ctx.join_rights_needed(&workload.fingerprint) {
+        join_rights::ensure(workload).await?;
+        ctx.join_rights_ensured(&workload.fingerprint);
+    }
+    ctx.certificates.watch(ctx, &seen.namespace, &cluster.name_any(), workload);
+    let now = ctx.now();
+    let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
+    let made = token::create(workload, &token_id(object), &(ctx.new_token_secret)(), &owner_of(object), expires).await?;
+    let whole = SecretString::from(format!("{}.{}", made.id, made.secret.expose_secret()));
+    let data = facts(object, machine, cluster, seen, endpoint, workload, whole.clone()).and_then(|f| Ok(bootstrap::render(&f)?)).map_err(Failure::Render)?;
+    let secret = data_secret::ensure(ctx, object, &cluster.name_any(), data.user_data.as_bytes(), &whole).await.map_err(|e| match e {
+        data_secret::Error::Foreign(message) => Failure::Conflict(message),
+        data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
+    })?;
+    let said = Decision::new(())
+        .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY))
+        .say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID))
+        .say(Desired::yes(condition::READY, reason::READY));
+    let token = Token { id: made.id, created: now, expires: made.expires.unwrap_or(expires) };
+    say(ctx, object, &said, Some(&secret), Some(token)).await.map_err(Failure::Reconcile)
+}
+
+/// Everything that rendering may depend on.
+fn facts(
+    object: &WindowsBootstrapConfig,
+    machine: &Machine,
+    cluster: &Cluster,
+    seen: &Seen,
+    endpoint: &Endpoint,
+    workload: &Workload,
+    token: SecretString,
+) -> Result<BootstrapFacts, DataError> {
+    let wrong = |text: String| DataError::Facts(text);
+    let Some(version) = machine.spec.version.as_deref() else {
+        return Err(wrong(format!("Machine {}: spec.version is not set; name the Kubernetes version of the node, e.g. v1.36.3", machine.name_any())));
+    };
+    let kubernetes = KubernetesVersion::parse(version).map_err(|e| wrong(format!("Machine spec.version: {e}")))?;
+    let Some(ca_pem) = workload.ca_pem.clone() else {
+        return Err(wrong(format!("the kubeconfig of Cluster {} has no certificate-authority-data: nodes need the CA of their cluster", cluster.name_any())));
+    };
+    let ca_hash = bootstrap::ca_hash(&ca_pem).map_err(|e| wrong(format!("the CA in the kubeconfig of Cluster {}: {e}", cluster.name_any())))?;
+    let ours = seen.windows_machine.as_deref().filter(|_| machine.spec.infrastructure_ref.kind == "WindowsMachine");
+    let vm = ours.map(vm_spec).transpose().map_err(|e| wrong(e.to_string()))?;
+    let network = cluster.spec.cluster_network.clone().unwrap_or_default();
+    Ok(BootstrapFacts {
+        machine_uid: object.uid().unwrap_or_default(),
+        machine_name: machine.name_any(),
+        generation: object.metadata.generation.unwrap_or(1),
+        host_name: ours.map(host_name).transpose().map_err(|e| wrong(e.to_string()))?,
+        provider_id: ours.and_then(future_provider_id).map(|id| id.to_string()),
+        kubernetes,
+        endpoint: format!("{}:{}", endpoint.host, endpoint.port),
+        ca_pem,
+        ca_hash,
+        token,
+        cpus: vm.as_ref().map(|v| v.cpus),
+        memory_mib: vm.as_ref().map(|v| v.memory_mib),
+        cluster_dns: object.spec.kubelet.cluster_dns.clone(),
+        cluster_domain: network.service_domain.filter(|d| !d.is_empty()).unwrap_or_else(|| "cluster.local".into()),
+        spec: object.spec.clone(),
+    })
+}
+
+async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, expires: Timestamp) -> Result<Outcome, ReconcileError> {
+    let Some(cluster) = &seen.cluster else { return Ok(Outcome::done()) };
+    let extended = async {
+        let workload = ctx.workload(&seen.namespace, &cluster.name_any()).await?;
+        match token::get(&workload, &token_id(object)).await? {
+            Some(found) if found.mark.as_deref() == Some(&owner_of(object).mark) => token::extend(&workload, &found, expires).await.map(Some),
+            Some(_) => Ok(None),
+            // It expired and was cleaned while nobody was here: the guest still has it, so the same one is made again.
+            None => match data_secret::token(ctx, object).await.map_err(WorkloadError::Management)? {
+                Some(secret) => token::create(&workload, &token_id(object), &secret, &owner_of(object), expires).await.map(Some),
+                None => Ok(None),
+            },
+        }
+    };
+    match extended.await {
+        Ok(_) => {
+            let created = object.status.as_ref().and_then(|s| s.token_created_at.as_ref()).map_or(ctx.now(), |t| t.0);
+            let said = Decision::new(()).say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID));
+            say(ctx, object, &said, None, Some(Token { id: token_id(object), created, expires })).await
+        }
+        Err(error) => {
+            ctx.workloads.doubt(&seen.namespace, &cluster.name_any(), &error).await;
+            Err(ReconcileError::Workload(error))
+        }
+    }
+}
+
+async fn delete_token(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, why: &'static str) -> Result<Outcome, ReconcileError> {
+    let Some(cluster) = &seen.cluster else { return Ok(Outcome::done()) };
+    let workload = ctx.workload(&seen.namespace, &cluster.name_any()).await.map_err(ReconcileError::Workload)?;
+    token::delete(&workload, &token_id(object), &owner_of(object).mark).await.map_err(ReconcileError::Workload)?;
+    let said = if why == reason::TOKEN_EXPIRED {
+        let message = format!(
+            "the machine has not joined within {} s (spec.join.tokenMaxAgeSeconds), so its bootstrap token was withdrawn: it can no longer join. Look at the WindowsMachine for the cause, then delete the Machine, or let a MachineHealthCheck do so",
+            object.spec.join.token_max_age_seconds
+        );
+        Decision::new(()).say(Desired::no(condition::JOIN_CREDENTIAL_VALID, why, message.clone())).say(Desired::no(condition::READY, why, message))
+    } else {
+        Decision::new(()).say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, why).with_message("the node has its certificate; the token was deleted"))
+    };
+    say(ctx, object, &said, None, None).await
+}
+
+/// The object goes: its token, and the requests that were made with it.
+async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen) -> Result<Outcome, ReconcileError> {
+    let cluster = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or_default();
+    let cleaned = async {
+        let workload = ctx.workload(&seen.namespace, cluster).await?;
+        token::delete(&workload, &token_id(object), &owner_of(object).mark).await?;
+        csr::delete_of(&workload, &ctx.certificates.requests_of(&seen.namespace, cluster, &token_id(object))).await
+    };
+    match cleaned.await {
+        Ok(()) => release(ctx, object).await,
+        // Nobody can use a token of a cluster that cannot be reached for ever: it ends by itself, the object must not stay.
+        Err(error) if lost(&error) && token_is_over(object, ctx.now()) => release(ctx, object).await,
+        Err(error) => {
+            ctx.workloads.doubt(&seen.namespace, cluster, &error).await;
+            Err(ReconcileError::Workload(error))
+        }
+    }
+}
+
+fn lost(error: &WorkloadError) -> bool {
+    !matches!(error, WorkloadError::Api(_) | WorkloadError::Management(_))
+}
+
+fn token_is_over(object: &WindowsBootstrapConfig, now: Timestamp) -> bool {
+    let expires = object.status.as_ref().and_then(|s| s.token_expires_at.as_ref());
+    expires.is_none_or(|t| t.0 <= now)
+}
+
+async fn adopt(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Outcome, ReconcileError> {
+    if let Some(written) = ctx.cluster.add_finalizer(object, FINALIZER).await? {
+        ctx.written.note(&written);
+    }
+    Ok(Outcome::done())
+}
+
+async fn release(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Outcome, ReconcileError> {
+    ctx.cluster.remove_finalizer(object, FINALIZER).await?;
+    Ok(Outcome::done())
+}
+
+/// Whose token it is: a mark that `clusterctl move` does not change.
+fn owner_of(object: &WindowsBootstrapConfig) -> token::Owner {
+    let mark = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+    token::Owner { description: format!("WindowsBootstrapConfig {mark}"), mark }
+}
+
+async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &DataError) -> Result<Outcome, ReconcileError> {
+    let why = match error {
+        DataError::Render(RenderError::TooLarge { .. }) => reason::PAYLOAD_TOO_LARGE,
+        _ => reason::INVALID_SPEC,
+    };
+    let said = Decision::new(()).say(Desired::no(condition::READY, why, error.to_string()));
+    say(ctx, object, &said, None, None).await
+}
+
+async fn unusable(ctx: &Context, object: &WindowsBootstrapConfig, error: &WorkloadError) -> Result<Outcome, ReconcileError> {
+    let why = match error {
+        WorkloadError::KubeconfigMissing { .. } => reason::WORKLOAD_KUBECONFIG_MISSING,
+        WorkloadError::KubeconfigInvalid { .. } => reason::KUBECONFIG_INVALID,
+        WorkloadError::Unreachable { .. } => reason::WORKLOAD_UNREACHABLE,
+        WorkloadError::Unauthorized { .. } => reason::CREDENTIALS_REJECTED,
+        WorkloadError::Forbidden { .. } => reason::WORKLOAD_FORBIDDEN,
+        WorkloadError::Foreign { .. } => reason::SECRET_CONFLICT,
+        WorkloadError::Api(_) | WorkloadError::Management(_) => return Err(ReconcileError::Workload(error.clone())),
+    };
+    let said = Decision::new(()).say(Desired::no(condition::READY, why, error.to_string())).look_again(MEND);
+    say(ctx, object, &said, None, None).await
+}
+
+async fn say<S>(ctx: &Context, object: &WindowsBootstrapConfig, said: &Decision<S>, secret: Option<&str>, token: Option<Token>) -> Result<Outcome, ReconcileError> {
+    let next = lifecycle::report::bootstrap(object, &said.conditions, secret, token, ctx.now());
+    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::of(said.look_again))
+}

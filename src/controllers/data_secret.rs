@@ -1,0 +1,57 @@
+//! The bootstrap Secret (`capi-contract.md` §3.2): written once; a later try finds and keeps it.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::Context;
+use super::shell::ReconcileError;
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::{CLUSTER_NAME_LABEL, SECRET_TYPE};
+use crate::cluster::{ApiError, Creation};
+
+/// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
+const FORMAT: &str = "cloud-config";
+/// The join token, so that one which expired can be made again for a guest that already has it.
+const TOKEN_KEY: &str = "token";
+
+pub enum Error {
+    /// A Secret of that name is there and somebody else's; the text is for the condition.
+    Foreign(String),
+    Reconcile(ReconcileError),
+}
+
+/// Makes the Secret if it is not there, and returns its name.
+pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &str, user_data: &[u8], token: &SecretString) -> Result<String, Error> {
+    let name = object.name_any();
+    let data = [("value", user_data), ("format", FORMAT.as_bytes()), (TOKEN_KEY, token.expose_secret().as_bytes())];
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            namespace: object.namespace(),
+            labels: Some([(CLUSTER_NAME_LABEL.to_owned(), cluster.to_owned())].into()),
+            owner_references: object.controller_owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        type_: Some(SECRET_TYPE.into()),
+        data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), ByteString(value.to_vec()))).collect()),
+        ..Secret::default()
+    };
+    match ctx.cluster.create_if_absent(&secret).await.map_err(|e| Error::Reconcile(e.into()))? {
+        Creation::Made(_) => Ok(name),
+        Creation::Existing(found) if found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref()) => Ok(name),
+        Creation::Existing(_) => Err(Error::Foreign(format!(
+            "Secret {}/{name} exists and does not belong to this object: remove it, or rename the Machine",
+            object.namespace().unwrap_or_default()
+        ))),
+    }
+}
+
+/// The secret half of the token in the bootstrap Secret.
+pub async fn token(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<SecretString>, ApiError> {
+    let found: Option<Secret> = ctx.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
+    let text = found.and_then(|s| s.data?.remove(TOKEN_KEY)).and_then(|v| String::from_utf8(v.0).ok());
+    Ok(text.and_then(|t| t.split_once('.').map(|(_, secret)| SecretString::from(secret.to_owned()))))
+}

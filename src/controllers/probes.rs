@@ -1,0 +1,33 @@
+//! Clients for the kubeconfigs of ExternalControlPlanes, kept while the kubeconfig is the same.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
+
+use crate::cluster::workload::{Workload, WorkloadError};
+
+/// Most clients that are kept; beyond that the oldest goes.
+const KEPT: usize = 256;
+
+#[derive(Default)]
+pub struct Probes {
+    by_digest: Mutex<Vec<(Vec<u8>, Arc<Workload>)>>,
+}
+
+impl Probes {
+    /// `source` names the kubeconfig in errors.
+    pub async fn client(&self, source: &str, kubeconfig: &[u8]) -> Result<Arc<Workload>, WorkloadError> {
+        let digest = Sha256::digest(kubeconfig).to_vec();
+        if let Some((_, known)) = self.by_digest.lock().await.iter().find(|(d, _)| *d == digest) {
+            return Ok(known.clone());
+        }
+        let made = Arc::new(Workload::from_kubeconfig(source, kubeconfig).await?);
+        let mut all = self.by_digest.lock().await;
+        if all.len() >= KEPT {
+            all.remove(0);
+        }
+        all.push((digest, made.clone()));
+        Ok(made)
+    }
+}

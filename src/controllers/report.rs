@@ -1,0 +1,74 @@
+//! REPORT: status only when it changed, one event and one log line per change of mind.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::Context;
+use super::shell::ReconcileError;
+use crate::api::condition;
+use crate::cluster::Kind;
+
+/// A status with conditions.
+pub trait Conditioned: Serialize + PartialEq + Sync {
+    fn conditions(&self) -> &[Condition];
+}
+
+macro_rules! conditioned {
+    ($($status:ty),+) => {
+        $(impl Conditioned for $status {
+            fn conditions(&self) -> &[Condition] {
+                &self.conditions
+            }
+        })+
+    };
+}
+
+conditioned!(
+    crate::api::machine::WindowsMachineStatus,
+    crate::api::bootstrap_config::WindowsBootstrapConfigStatus,
+    crate::api::cluster::WindowsClusterStatus,
+    crate::api::control_plane::ExternalControlPlaneStatus,
+    crate::api::hypervisor::WindowsHypervisorStatus
+);
+
+/// Writes `next` unless it is what is stored, then tells of every condition that changed its mind.
+pub async fn report<K: Kind, S: Conditioned>(ctx: &Context, object: &K, manager: &'static str, current: Option<&S>, next: &S) -> Result<(), ReconcileError> {
+    if current == Some(next) {
+        return Ok(());
+    }
+    let written = ctx.cluster.apply_status(object, manager, next).await?;
+    ctx.written.note(&written);
+    for changed in changes(current.map(Conditioned::conditions).unwrap_or_default(), next.conditions()) {
+        tell(ctx, object, changed).await;
+    }
+    Ok(())
+}
+
+/// Conditions of `next` whose status or reason differ from before.
+fn changes<'a>(before: &[Condition], next: &'a [Condition]) -> Vec<&'a Condition> {
+    let same = |c: &Condition| condition::find(before, &c.type_).is_some_and(|b| b.status == c.status && b.reason == c.reason);
+    next.iter().filter(|c| !same(c)).collect()
+}
+
+async fn tell<K: Kind>(ctx: &Context, object: &K, changed: &Condition) {
+    let problem = condition::is_problem(&changed.reason);
+    let (kind, namespace, name) = (K::kind(&()), object.namespace().unwrap_or_default(), object.name_any());
+    let Condition { type_, status, reason, message, .. } = changed;
+    if problem {
+        tracing::warn!(%kind, %namespace, %name, condition = %type_, %status, %reason, "{message}");
+    } else {
+        tracing::info!(%kind, %namespace, %name, condition = %type_, %status, %reason, "{message}");
+    }
+    // Ready repeats what a more exact condition says: one event is enough.
+    if problem && !(type_ == condition::READY && has_exact_twin(reason)) {
+        ctx.events.warning(object, reason, type_, message).await;
+    }
+}
+
+/// Reasons that are reported under a condition of their own beside Ready.
+fn has_exact_twin(reason: &str) -> bool {
+    use condition::reason::*;
+    [VIRTUAL_MACHINE_REMOVED, VIRTUAL_MACHINE_OFF, TOKEN_EXPIRED, ENDPOINT_UNREACHABLE, CREDENTIALS_REJECTED, PERMISSIONS_MISSING, KUBECONFIG_INVALID, WORKLOAD_KUBECONFIG_MISSING]
+        .contains(&reason)
+}

@@ -1,0 +1,99 @@
+//! ExternalControlPlane: what a look at the API server means for Cluster API and for people (`capi-contract.md` §5.3).
+
+use std::time::Duration;
+
+use super::{Decision, paused, paused_condition};
+use crate::api::capi::Cluster;
+use crate::api::cluster::ControlPlaneEndpoint;
+use crate::api::condition::{self, Desired, reason};
+use crate::api::control_plane::ExternalControlPlane;
+
+/// How often the API server is asked when all is well, and when it is not.
+const PROBE: Duration = Duration::from_secs(20);
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What was found.
+pub struct Situation<'a> {
+    pub object: &'a ExternalControlPlane,
+    pub cluster: Option<&'a Cluster>,
+    pub owned: bool,
+    pub probe: Probe,
+}
+
+/// One look at the kubeconfig and the API server behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Not looked yet.
+    None,
+    /// It cannot be used; reason and text say why.
+    Failed { reason: &'static str, message: String },
+    Answered(Answer),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub version: String,
+    /// The server of the kubeconfig.
+    pub server: ControlPlaneEndpoint,
+    /// SHA-256 of the kubeconfig.
+    pub digest: String,
+    /// What the credentials may not do; `None` when that was not asked because nothing changed.
+    pub missing: Option<Vec<String>>,
+    /// `<cluster>-kubeconfig` and `<cluster>-ca` are as they should be.
+    pub secrets_current: bool,
+}
+
+/// At most one effect.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Ignore,
+    Wait,
+    /// Look at the kubeconfig and the API server.
+    Probe,
+    /// Write the two Secrets that core and others read.
+    WriteSecrets,
+    /// Store `spec.controlPlaneEndpoint`.
+    SetEndpoint(ControlPlaneEndpoint),
+    /// Report what was found.
+    Report(Answer),
+}
+
+pub fn decide(s: &Situation<'_>) -> Decision<Step> {
+    let meta = &s.object.metadata;
+    if meta.deletion_timestamp.is_some() || !s.owned {
+        // The Secrets carry an owner reference: they go with the object.
+        return Decision::new(Step::Ignore);
+    }
+    if let Some(why) = paused(meta, s.cluster) {
+        return Decision::new(Step::Wait).say(paused_condition(Some(why)));
+    }
+    match &s.probe {
+        Probe::None => Decision::new(Step::Probe),
+        Probe::Failed { reason, message } => unavailable(reason, message).look_again(RETRY),
+        Probe::Answered(answer) => answered(s, answer),
+    }
+}
+
+fn answered(s: &Situation<'_>, answer: &Answer) -> Decision<Step> {
+    if let Some(missing) = answer.missing.as_ref().filter(|m| !m.is_empty()) {
+        let message = format!("the credentials may not: {}. Give their user these rights, or use another kubeconfig", missing.join("; "));
+        return unavailable(reason::PERMISSIONS_MISSING, &message).look_again(RETRY);
+    }
+    if !answer.secrets_current {
+        return Decision::new(Step::WriteSecrets);
+    }
+    if s.object.spec.control_plane_endpoint.is_none() {
+        return Decision::new(Step::SetEndpoint(answer.server.clone()));
+    }
+    let wanted = s.object.spec.version.as_deref();
+    let behind = wanted.filter(|w| *w != answer.version);
+    let note = behind.map(|w| format!("spec.version is {w}, the API server reports {}; nobody here upgrades it", answer.version)).unwrap_or_default();
+    Decision::new(Step::Report(answer.clone()))
+        .say(Desired::yes(condition::AVAILABLE, reason::REACHABLE).with_message(note.clone()))
+        .say(Desired::yes(condition::READY, reason::REACHABLE).with_message(note))
+        .look_again(PROBE)
+}
+
+fn unavailable(why: &'static str, message: &str) -> Decision<Step> {
+    Decision::new(Step::Wait).say(Desired::no(condition::AVAILABLE, why, message)).say(Desired::no(condition::READY, why, message))
+}

@@ -1,0 +1,129 @@
+//! WindowsMachine, second half: the hypervisor has answered (or failed); what is the one thing to do now?
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::machine::{Goal, Target, is_provisioned, provider_id};
+use super::{Decision, Owner, quiet_left, seconds};
+use crate::api::condition::{self, Desired, reason};
+use crate::api::machine::WindowsMachine;
+use crate::api::name::ProviderId;
+use crate::vm::{Journal, Observed, Power, Present, StopMode};
+
+/// What one look at the hypervisor gave.
+pub struct Situation<'a> {
+    pub object: &'a WindowsMachine,
+    pub owner: &'a Owner<'a>,
+    pub target: &'a Target,
+    pub observed: &'a Observed,
+}
+
+/// At most one effect.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Wait,
+    /// Check the image, reserve ids and store them if there are any, then make the VM.
+    Create,
+    /// One more call of the driver towards a running VM.
+    Advance,
+    /// Store `spec.providerID`.
+    SetProviderId(ProviderId),
+    /// Tell Cluster API and users what is there; the report itself is the effect.
+    Report(Box<Present>),
+    /// One more call of the driver towards nothing.
+    Retire(StopMode),
+    /// Absence is proven: let the object go.
+    Release,
+}
+
+pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
+    match (&s.target.goal, s.observed) {
+        (Goal::Gone, Observed::Present(_)) => deleting(Step::Retire(StopMode::Graceful), s.object, now),
+        // What carries another mark is not ours: ours is gone.
+        (Goal::Gone, Observed::Absent | Observed::Foreign { .. }) => Decision::new(Step::Release),
+        (Goal::Run { .. }, Observed::Foreign { what }) => {
+            let message = format!("{what} is in the way on WindowsHypervisor {} and carries no mark of this machine; it is not touched. Rename or remove it, or delete this Machine", s.target.hypervisor);
+            Decision::new(Step::Wait).say(Desired::no(condition::READY, reason::FOREIGN_VIRTUAL_MACHINE, message)).look_again(Duration::from_secs(60))
+        }
+        (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
+            Some(id) => removed(&id, &s.target.hypervisor),
+            None => Decision::new(Step::Create),
+        },
+        (Goal::Run { .. }, Observed::Present(vm)) => running(s, vm, now),
+    }
+}
+
+fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
+    let provisioned = is_provisioned(s.object);
+    let id = ProviderId { hypervisor: s.target.hypervisor.clone(), vm: s.target.key.vm };
+    if !vm.vm && provider_id(s.object).is_some() {
+        return removed(&id, &s.target.hypervisor);
+    }
+    if vm.power == Power::On && (vm.seeded || provisioned) {
+        if provider_id(s.object).is_none() {
+            return Decision::new(Step::SetProviderId(id));
+        }
+        let decision = Decision::new(Step::Report(Box::new(vm.clone())))
+            .say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED))
+            .say(Desired::yes(condition::READY, reason::PROVISIONED));
+        return joined(s, vm, decision, now);
+    }
+    if provisioned {
+        let message = format!("the VM on WindowsHypervisor {} is switched off, but not by this controller. Switch it on, or delete the Machine", s.target.hypervisor);
+        return Decision::new(Step::Wait)
+            .say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_OFF, message.clone()))
+            .say(Desired::no(condition::READY, reason::VIRTUAL_MACHINE_OFF, message));
+    }
+    let advance = Decision::new(Step::Advance);
+    match quiet_left(super::created(&s.object.metadata), now) {
+        Some(_) => advance,
+        None => advance.say(Desired::no(condition::READY, reason::PROVISIONING, format!("the VM is being made on WindowsHypervisor {}", s.target.hypervisor))),
+    }
+}
+
+/// How far the join is. It never changes Ready: MachineHealthCheck counts from the last change of that.
+fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timestamp) -> Decision<Step> {
+    let condition = |reason, message: String| Desired::no(condition::NODE_JOINED, reason, message);
+    if let Some(node) = s.owner.machine().and_then(|m| m.status.as_ref()).and_then(|s| s.node_ref.as_ref()).filter(|n| !n.name.is_empty()) {
+        return decision.say(Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {}", node.name)));
+    }
+    let said = vm.report.as_ref().map(|r| format!("; the guest's last word: {} {} ({}): {}", r.item, r.state, r.code, r.message)).unwrap_or_default();
+    let Some(since) = s.object.status.as_ref().and_then(|s| s.powered_on_at.as_ref()) else {
+        return decision.say(condition(reason::JOINING, "the VM runs; its Node has not appeared yet".into())).look_again(Duration::from_secs(s.object.spec.join_deadline_seconds.unsigned_abs()));
+    };
+    let left = s.object.spec.join_deadline_seconds - seconds(since.0, now);
+    if left <= 0 {
+        let message = format!(
+            "no Node has appeared {} s after power on{said}. Look at the VM's console and at C:\\ProgramData\\capw\\log; a MachineHealthCheck replaces such machines",
+            s.object.spec.join_deadline_seconds
+        );
+        return decision.say(condition(reason::NODE_NEVER_JOINED, message));
+    }
+    let failed = vm.report.as_ref().is_some_and(|r| r.state == "failed");
+    let (why, message) =
+        if failed { (reason::GUEST_FAILED, format!("the node does not get on{said}")) } else { (reason::JOINING, "the VM runs; its Node has not appeared yet".into()) };
+    decision.say(condition(why, message)).look_again(Duration::from_secs(left.unsigned_abs()))
+}
+
+fn removed(id: &ProviderId, hypervisor: &str) -> Decision<Step> {
+    let message = format!("the VM {} was removed from WindowsHypervisor {hypervisor} by somebody else. It is not made again: delete the Machine, or let a MachineHealthCheck do so", id.vm);
+    Decision::new(Step::Wait)
+        .say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_REMOVED, message.clone()))
+        .say(Desired::no(condition::READY, reason::VIRTUAL_MACHINE_REMOVED, message))
+}
+
+fn deleting(step: Step, object: &WindowsMachine, now: Timestamp) -> Decision<Step> {
+    let decision = Decision::new(step);
+    match quiet_left(object.metadata.deletion_timestamp.as_ref().map(|t| t.0), now) {
+        Some(_) => decision,
+        None => decision
+            .say(Desired::yes(condition::DELETING, reason::DELETING).with_message("the VM is being stopped and removed"))
+            .say(Desired::no(condition::READY, reason::DELETING, "the VM is being stopped and removed")),
+    }
+}
+
+/// What the machine's journal says.
+pub fn journal(object: &WindowsMachine) -> Journal {
+    object.status.as_ref().map(|s| s.journal.clone()).unwrap_or_default()
+}
