@@ -148,7 +148,8 @@ pub fn apply(current: &[Condition], desired: &[Desired], generation: Option<i64>
             reason: want.reason.into(),
             message: want.message.clone(),
             observed_generation: generation,
-            last_transition_time: since.map_or_else(|| Time(Timestamp::from_second(now.as_second()).unwrap_or(now)), |had| had.last_transition_time.clone()),
+            last_transition_time: since
+                .map_or_else(|| Time(Timestamp::from_second(now.as_second()).unwrap_or(now)), |had| had.last_transition_time.clone()),
         };
         match next.iter_mut().find(|c| c.type_ == want.type_) {
             Some(slot) => *slot = condition,

@@ -53,7 +53,10 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
         Step::Wait => say(ctx, &object, &decision, None, None).await,
         Step::Adopt => adopt(ctx, &object).await,
         Step::Restore { secret } => {
-            let decision = decision.clone().say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY)).say(Desired::yes(condition::READY, reason::READY));
+            let decision = decision
+                .clone()
+                .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY))
+                .say(Desired::yes(condition::READY, reason::READY));
             say(ctx, &object, &decision, Some(secret), None).await
         }
         Step::MakeData { endpoint } => make_data(ctx, &object, &seen, endpoint).await,
@@ -73,7 +76,8 @@ fn observe(object: &WindowsBootstrapConfig, ctx: &Context) -> Seen {
 }
 
 fn infrastructure<'a>(owner: Option<&Machine>, found: Option<&'a WindowsMachine>) -> Infrastructure<'a> {
-    let ours = owner.is_some_and(|m| m.spec.infrastructure_ref.kind == "WindowsMachine" && m.spec.infrastructure_ref.api_group.starts_with("infrastructure."));
+    let ours = owner
+        .is_some_and(|m| m.spec.infrastructure_ref.kind == "WindowsMachine" && m.spec.infrastructure_ref.api_group.starts_with("infrastructure."));
     match (ours, found) {
         (false, _) => Infrastructure::Foreign,
         (true, None) => Infrastructure::Unseen,
@@ -149,7 +153,8 @@ async fn make_data_in(
     let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
     let made = token::create(workload, &token_id(object), &(ctx.new_token_secret)(), &owner_of(object), expires).await?;
     let whole = SecretString::from(format!("{}.{}", made.id, made.secret.expose_secret()));
-    let data = facts(object, machine, cluster, seen, endpoint, workload, whole.clone()).and_then(|f| Ok(bootstrap::render(&f)?)).map_err(Failure::Render)?;
+    let data =
+        facts(object, machine, cluster, seen, endpoint, workload, whole.clone()).and_then(|f| Ok(bootstrap::render(&f)?)).map_err(Failure::Render)?;
     let secret = data_secret::ensure(ctx, object, &cluster.name_any(), data.user_data.as_bytes(), &whole).await.map_err(|e| match e {
         data_secret::Error::Foreign(message) => Failure::Conflict(message),
         data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
@@ -178,7 +183,10 @@ fn facts(
     };
     let kubernetes = KubernetesVersion::parse(version).map_err(|e| wrong(format!("Machine spec.version: {e}")))?;
     let Some(ca_pem) = workload.ca_pem.clone() else {
-        return Err(wrong(format!("the kubeconfig of Cluster {} has no certificate-authority-data: nodes need the CA of their cluster", cluster.name_any())));
+        return Err(wrong(format!(
+            "the kubeconfig of Cluster {} has no certificate-authority-data: nodes need the CA of their cluster",
+            cluster.name_any()
+        )));
     };
     let ca_hash = bootstrap::ca_hash(&ca_pem).map_err(|e| wrong(format!("the CA in the kubeconfig of Cluster {}: {e}", cluster.name_any())))?;
     let ours = seen.windows_machine.as_deref().filter(|_| machine.spec.infrastructure_ref.kind == "WindowsMachine");
@@ -315,7 +323,13 @@ async fn unusable(ctx: &Context, object: &WindowsBootstrapConfig, error: &Worklo
     say(ctx, object, &said, None, None).await
 }
 
-async fn say<S>(ctx: &Context, object: &WindowsBootstrapConfig, said: &Decision<S>, secret: Option<&str>, token: Option<Token>) -> Result<Outcome, ReconcileError> {
+async fn say<S>(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    said: &Decision<S>,
+    secret: Option<&str>,
+    token: Option<Token>,
+) -> Result<Outcome, ReconcileError> {
     let next = lifecycle::report::bootstrap(object, &said.conditions, secret, token, ctx.now());
     report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::of(said.look_again))

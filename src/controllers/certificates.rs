@@ -139,7 +139,13 @@ async fn handle(ctx: &Context, key: &ClusterKey, workload: &Workload, request: &
         Verdict::Approve => {
             let message = format!("token, group, name and usages are those of {} {}/{}", "WindowsBootstrapConfig", key.0, config.name_any());
             csr::approve(workload, request, &message, ctx.now()).await?;
-            tracing::info!(namespace = key.0, cluster = key.1, request = request.name_any(), node = expected.host_name, "certificate request approved");
+            tracing::info!(
+                namespace = key.0,
+                cluster = key.1,
+                request = request.name_any(),
+                node = expected.host_name,
+                "certificate request approved"
+            );
         }
         Verdict::Ignore => {}
         Verdict::Refuse(why) => {

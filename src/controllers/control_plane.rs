@@ -9,15 +9,15 @@ use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
+use super::Context;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
-use super::Context;
 use crate::api::capi::{self, CLUSTER_NAME_LABEL, SECRET_TYPE};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition::{self, reason};
 use crate::api::control_plane::ExternalControlPlane;
-use crate::cluster::workload::{self, Right, Workload, WorkloadError};
 use crate::cluster::Creation;
+use crate::cluster::workload::{self, Right, Workload, WorkloadError};
 use crate::lifecycle::control_plane::{Answer, Probe, Situation, Step, decide};
 use crate::lifecycle::{self, Decision};
 
@@ -78,7 +78,13 @@ fn source(object: &ExternalControlPlane, cluster: &str) -> (String, String) {
     object.spec.kubeconfig_secret_ref.as_ref().map_or(default, |r| (r.name.clone(), r.key.clone()))
 }
 
-async fn probe(ctx: &Context, object: &ExternalControlPlane, namespace: &str, cluster: &str, kubeconfig: &mut Vec<u8>) -> Result<Answer, WorkloadError> {
+async fn probe(
+    ctx: &Context,
+    object: &ExternalControlPlane,
+    namespace: &str,
+    cluster: &str,
+    kubeconfig: &mut Vec<u8>,
+) -> Result<Answer, WorkloadError> {
     let (secret, key) = source(object, cluster);
     *kubeconfig = workload::read(&ctx.cluster, namespace, &secret, &key).await?;
     let workload = ctx.probes.client(&format!("Secret {namespace}/{secret}, key {key}"), kubeconfig).await?;
@@ -159,7 +165,13 @@ fn owned(found: &Secret, object: &ExternalControlPlane) -> bool {
     found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref())
 }
 
-async fn write_secrets(ctx: &Context, object: &ExternalControlPlane, namespace: &str, cluster: &str, kubeconfig: &[u8]) -> Result<Outcome, ReconcileError> {
+async fn write_secrets(
+    ctx: &Context,
+    object: &ExternalControlPlane,
+    namespace: &str,
+    cluster: &str,
+    kubeconfig: &[u8],
+) -> Result<Outcome, ReconcileError> {
     let workload = ctx.probes.client("the kubeconfig", kubeconfig).await.map_err(ReconcileError::Workload)?;
     for wanted in wanted_secrets(object, namespace, cluster, kubeconfig, workload.ca_pem.as_deref()) {
         if let Creation::Existing(found) = ctx.cluster.create_if_absent(&wanted).await?

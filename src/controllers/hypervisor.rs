@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 
+use super::Context;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
-use super::Context;
 use crate::api::condition::{self, Desired, reason};
 use crate::api::hypervisor::{HypervisorCapacity, WindowsHypervisor, WindowsHypervisorStatus};
 use crate::hypervisor::{Driver, DriverError, Endpoint};
@@ -88,7 +88,13 @@ async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, R
     Ok(Outcome::done())
 }
 
-async fn say(ctx: &Context, object: &WindowsHypervisor, said: &[Desired], endpoint: Option<Endpoint>, outcome: Outcome) -> Result<Outcome, ReconcileError> {
+async fn say(
+    ctx: &Context,
+    object: &WindowsHypervisor,
+    said: &[Desired],
+    endpoint: Option<Endpoint>,
+    outcome: Outcome,
+) -> Result<Outcome, ReconcileError> {
     let mut next: WindowsHypervisorStatus = object.status.clone().unwrap_or_default();
     next.conditions = lifecycle::report::conditions(&next.conditions, said, object.metadata.generation, ctx.now());
     next.driver = object.spec.simulated.as_ref().map(|_| "simulated".to_owned());

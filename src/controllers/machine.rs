@@ -118,7 +118,14 @@ fn steady(ctx: &Context, object: &WindowsMachine, place: &(String, String), targ
 }
 
 /// The image must exist, and ids that the driver reserves are stored before it acts on them.
-async fn create(ctx: &Context, object: &WindowsMachine, driver: &dyn Driver, target: &Target, journal: &Journal, observed: &Observed) -> Result<Done, Failure> {
+async fn create(
+    ctx: &Context,
+    object: &WindowsMachine,
+    driver: &dyn Driver,
+    target: &Target,
+    journal: &Journal,
+    observed: &Observed,
+) -> Result<Done, Failure> {
     let Goal::Run { spec, .. } = &target.goal else { return Ok(Done::Done) };
     driver.check(spec).await.map_err(Failure::Driver)?;
     let planned = driver.plan(&target.key, spec, journal).await.map_err(Failure::Driver)?;
@@ -128,7 +135,14 @@ async fn create(ctx: &Context, object: &WindowsMachine, driver: &dyn Driver, tar
     advance(ctx, object, driver, target, journal, observed).await
 }
 
-async fn advance(ctx: &Context, object: &WindowsMachine, driver: &dyn Driver, target: &Target, journal: &Journal, observed: &Observed) -> Result<Done, Failure> {
+async fn advance(
+    ctx: &Context,
+    object: &WindowsMachine,
+    driver: &dyn Driver,
+    target: &Target,
+    journal: &Journal,
+    observed: &Observed,
+) -> Result<Done, Failure> {
     let Goal::Run { spec, secret } = &target.goal else { return Ok(Done::Done) };
     let seed = match seed::config_drive(ctx, object, target, &spec.host_name, secret).await.map_err(Failure::Reconcile)? {
         Ok(seed) => seed,

@@ -145,9 +145,21 @@ pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching)
         }
         let templates: Watch<WindowsMachineTemplate> = Watch::start(watching);
         tokio::join!(
-            shell.run("windowsmachine", &ctx.stores.windows_machines.0, wake::machines(ctx, called.machines), with(ctx, machine::reconcile), |_, _| ()),
+            shell.run(
+                "windowsmachine",
+                &ctx.stores.windows_machines.0,
+                wake::machines(ctx, called.machines),
+                with(ctx, machine::reconcile),
+                |_, _| ()
+            ),
             shell.run("windowshypervisor", &ctx.stores.hypervisors.0, wake::hypervisors(ctx), with(ctx, hypervisor::reconcile), |_, _| ()),
-            shell.run("windowscluster", &ctx.stores.windows_clusters.0, wake::windows_clusters(ctx), with(ctx, windows_cluster::reconcile), |_, _| ()),
+            shell.run(
+                "windowscluster",
+                &ctx.stores.windows_clusters.0,
+                wake::windows_clusters(ctx),
+                with(ctx, windows_cluster::reconcile),
+                |_, _| ()
+            ),
             shell.run("windowsmachinetemplate", &templates, vec![], with(ctx, template::reconcile), |_, _| ()),
         );
     };
@@ -170,10 +182,10 @@ pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching)
 }
 
 /// A reconcile with its context, as the shell takes it.
-fn with<K, R: Future>(ctx: &Context, reconcile: fn(Arc<K>, Context) -> R) -> impl Fn(Arc<K>) -> R + Send + Sync + 'static
+fn with<K, R>(ctx: &Context, reconcile: fn(Arc<K>, Context) -> R) -> impl Fn(Arc<K>) -> R + Send + Sync + 'static
 where
     K: 'static,
-    R: 'static,
+    R: Future + 'static,
 {
     let ctx = ctx.clone();
     move |object| reconcile(object, ctx.clone())

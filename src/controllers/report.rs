@@ -33,7 +33,13 @@ conditioned!(
 );
 
 /// Writes `next` unless it is what is stored, then tells of every condition that changed its mind.
-pub async fn report<K: Kind, S: Conditioned>(ctx: &Context, object: &K, manager: &'static str, current: Option<&S>, next: &S) -> Result<(), ReconcileError> {
+pub async fn report<K: Kind, S: Conditioned>(
+    ctx: &Context,
+    object: &K,
+    manager: &'static str,
+    current: Option<&S>,
+    next: &S,
+) -> Result<(), ReconcileError> {
     if current == Some(next) {
         return Ok(());
     }
@@ -69,6 +75,15 @@ async fn tell<K: Kind>(ctx: &Context, object: &K, changed: &Condition) {
 /// Reasons that are reported under a condition of their own beside Ready.
 fn has_exact_twin(reason: &str) -> bool {
     use condition::reason::*;
-    [VIRTUAL_MACHINE_REMOVED, VIRTUAL_MACHINE_OFF, TOKEN_EXPIRED, ENDPOINT_UNREACHABLE, CREDENTIALS_REJECTED, PERMISSIONS_MISSING, KUBECONFIG_INVALID, WORKLOAD_KUBECONFIG_MISSING]
-        .contains(&reason)
+    [
+        VIRTUAL_MACHINE_REMOVED,
+        VIRTUAL_MACHINE_OFF,
+        TOKEN_EXPIRED,
+        ENDPOINT_UNREACHABLE,
+        CREDENTIALS_REJECTED,
+        PERMISSIONS_MISSING,
+        KUBECONFIG_INVALID,
+        WORKLOAD_KUBECONFIG_MISSING,
+    ]
+    .contains(&reason)
 }

@@ -45,7 +45,9 @@ pub async fn config_drive(
     }
     let namespace = object.namespace().unwrap_or_default();
     let Some(found) = ctx.cluster.get::<Secret>(&namespace, secret).await? else {
-        return Ok(Err(format!("Secret {namespace}/{secret}, named by the Machine's spec.bootstrap.dataSecretName, does not exist: delete the Machine, or create the Secret")));
+        return Ok(Err(format!(
+            "Secret {namespace}/{secret}, named by the Machine's spec.bootstrap.dataSecretName, does not exist: delete the Machine, or create the Secret"
+        )));
     };
     let Some(value) = found.data.as_ref().and_then(|d| d.get("value")).filter(|v| !v.0.is_empty()) else {
         return Ok(Err(format!("Secret {namespace}/{secret} has no data under the key \"value\": it must hold the bootstrap data")));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::shell::{Outcome, ReconcileError};
 use super::Context;
+use super::shell::{Outcome, ReconcileError};
 use crate::api::machine::{TemplateNodeInfo, WindowsMachineTemplate, WindowsMachineTemplateStatus};
 
 const MANAGER: &str = "capw-windowsmachinetemplate";

@@ -51,7 +51,9 @@ impl Calls {
 }
 
 pub fn machines(ctx: &Context, calls: UnboundedReceiver<ObjectRef<WindowsMachine>>) -> Triggers<WindowsMachine> {
-    let of_cluster = concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |ctx, cluster| of_cluster(&ctx.stores.windows_machines.all(&namespace(cluster)), cluster));
+    let of_cluster = concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |ctx, cluster| {
+        of_cluster(&ctx.stores.windows_machines.all(&namespace(cluster)), cluster)
+    });
     let of_hypervisor = concerned(ctx, &ctx.stores.hypervisors.0, hypervisor_facts, |ctx, hypervisor| {
         ctx.stores.windows_machines.all(&namespace(hypervisor)).iter().map(|m| ObjectRef::from_obj(&**m)).collect()
     });
@@ -60,13 +62,21 @@ pub fn machines(ctx: &Context, calls: UnboundedReceiver<ObjectRef<WindowsMachine
 }
 
 pub fn configs(ctx: &Context, calls: UnboundedReceiver<ObjectRef<WindowsBootstrapConfig>>) -> Triggers<WindowsBootstrapConfig> {
-    let of_cluster = concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |ctx, cluster| of_cluster(&ctx.stores.configs.all(&namespace(cluster)), cluster));
-    let of_machine = ctx.stores.machines.0.map(|machine: &Machine| named(machine.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", machine));
+    let of_cluster =
+        concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |ctx, cluster| of_cluster(&ctx.stores.configs.all(&namespace(cluster)), cluster));
+    let of_machine =
+        ctx.stores.machines.0.map(|machine: &Machine| named(machine.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", machine));
     // The data needs the hypervisor that was chosen for the machine.
-    let of_choice = concerned(ctx, &ctx.stores.windows_machines.0, |m| format!("{:?}", chosen(m)), |ctx, object: &WindowsMachine| {
-        let owner = capi::machine_owner(object.metadata.owner_references.as_ref()).and_then(|o| ctx.stores.machines.get(&namespace(object), &o.name));
-        owner.map(|m| named(m.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", &*m)).unwrap_or_default()
-    });
+    let of_choice = concerned(
+        ctx,
+        &ctx.stores.windows_machines.0,
+        |m| format!("{:?}", chosen(m)),
+        |ctx, object: &WindowsMachine| {
+            let owner =
+                capi::machine_owner(object.metadata.owner_references.as_ref()).and_then(|o| ctx.stores.machines.get(&namespace(object), &o.name));
+            owner.map(|m| named(m.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", &*m)).unwrap_or_default()
+        },
+    );
     vec![of_cluster, of_machine, of_choice, calls.boxed()]
 }
 
@@ -75,14 +85,17 @@ pub fn hypervisors(ctx: &Context) -> Triggers<WindowsHypervisor> {
     let held = ctx.clone();
     let of_machine = ctx.stores.windows_machines.0.map(move |machine: &WindowsMachine| {
         let hypervisor = chosen(machine).filter(|_| machine.metadata.deletion_timestamp.is_some());
-        let leaving = hypervisor.and_then(|name| held.stores.hypervisors.get(&namespace(machine), &name)).filter(|h| h.metadata.deletion_timestamp.is_some());
+        let leaving =
+            hypervisor.and_then(|name| held.stores.hypervisors.get(&namespace(machine), &name)).filter(|h| h.metadata.deletion_timestamp.is_some());
         leaving.map(|h| ObjectRef::from_obj(&*h))
     });
     vec![of_machine]
 }
 
 pub fn windows_clusters(ctx: &Context) -> Triggers<WindowsCluster> {
-    let of_cluster = concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |_, cluster| named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", cluster));
+    let of_cluster = concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |_, cluster| {
+        named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", cluster)
+    });
     let of_hypervisor = concerned(ctx, &ctx.stores.hypervisors.0, hypervisor_facts, |ctx, hypervisor| {
         ctx.stores.windows_clusters.all(&namespace(hypervisor)).iter().map(|c| ObjectRef::from_obj(&**c)).collect()
     });
@@ -90,7 +103,9 @@ pub fn windows_clusters(ctx: &Context) -> Triggers<WindowsCluster> {
 }
 
 pub fn control_planes(ctx: &Context) -> Triggers<ExternalControlPlane> {
-    vec![concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |_, cluster| named(cluster.spec.control_plane_ref.as_ref(), "ExternalControlPlane", cluster))]
+    vec![concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |_, cluster| {
+        named(cluster.spec.control_plane_ref.as_ref(), "ExternalControlPlane", cluster)
+    })]
 }
 
 /// The objects that a change concerns, when the facts that they depend on have changed: most changes of a Cluster do not concern

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 
+use super::Context;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
-use super::Context;
 use crate::api::capi;
 use crate::api::cluster::{ClusterInitialization, FailureDomain, WindowsCluster, WindowsClusterStatus};
 use crate::api::condition::{self, Desired, reason};

@@ -43,13 +43,21 @@ pub enum Step {
     /// Store the finalizer before anything is made in the workload cluster.
     Adopt,
     /// The Machine has its data already (after `clusterctl move` or a restore): report that, make nothing.
-    Restore { secret: String },
+    Restore {
+        secret: String,
+    },
     /// Make the token (or find the one made before), then the Secret, then report. Each part finds what an earlier try left.
-    MakeData { endpoint: Endpoint },
+    MakeData {
+        endpoint: Endpoint,
+    },
     /// The token is good until then.
-    ExtendToken { expires: Timestamp },
+    ExtendToken {
+        expires: Timestamp,
+    },
     /// The token has done its work (or may not live longer).
-    DeleteToken { why: &'static str },
+    DeleteToken {
+        why: &'static str,
+    },
     /// The object goes: remove the token and the requests that were made with it.
     CleanUp,
     Release,
@@ -96,10 +104,20 @@ fn make_data(s: &Situation<'_>, owner: &Machine, ours: bool, now: Timestamp) -> 
         return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.spec.cluster_name), s, now);
     }
     if !cluster.control_plane_initialized() {
-        return waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.spec.cluster_name), s, now);
+        return waiting(
+            reason::WAITING_FOR_CONTROL_PLANE,
+            format!("the control plane of Cluster {} is not initialized", owner.spec.cluster_name),
+            s,
+            now,
+        );
     }
     let Some(endpoint) = cluster.endpoint() else {
-        return waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.spec.cluster_name), s, now);
+        return waiting(
+            reason::WAITING_FOR_CONTROL_PLANE,
+            format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.spec.cluster_name),
+            s,
+            now,
+        );
     };
     let wait = |what: &str| waiting(reason::PROVISIONING, format!("WindowsMachine {} {what}", owner.spec.infrastructure_ref.name), s, now);
     match s.infrastructure {

@@ -26,7 +26,10 @@ pub enum Probe {
     /// Not looked yet.
     None,
     /// It cannot be used; reason and text say why.
-    Failed { reason: &'static str, message: String },
+    Failed {
+        reason: &'static str,
+        message: String,
+    },
     Answered(Answer),
 }
 

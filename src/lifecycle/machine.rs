@@ -110,7 +110,12 @@ fn decide_life(s: &Situation<'_>, ours: bool, now: Timestamp) -> Decision<Step> 
     }
     let Some(secret) = owner.spec.bootstrap.data_secret_name.clone().filter(|n| !n.is_empty()) else {
         return if cluster.control_plane_initialized() {
-            waiting(reason::WAITING_FOR_BOOTSTRAP_DATA, format!("Machine {} has no bootstrap data yet; see its bootstrap configuration", name(&owner.metadata)), s, now)
+            waiting(
+                reason::WAITING_FOR_BOOTSTRAP_DATA,
+                format!("Machine {} has no bootstrap data yet; see its bootstrap configuration", name(&owner.metadata)),
+                s,
+                now,
+            )
         } else {
             waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.spec.cluster_name), s, now)
         };
@@ -169,7 +174,9 @@ fn choose_hypervisor(s: &Situation<'_>) -> Result<String, String> {
             Err(format!("spec.hypervisorRef.name: there is no WindowsHypervisor {:?} in this namespace ({})", reference.name, listed(s.hypervisors)))
         }
         (None, [only]) => Ok(only.clone()),
-        (None, _) => Err(format!("spec.hypervisorRef: name one, as this namespace has not exactly one WindowsHypervisor ({})", listed(s.hypervisors))),
+        (None, _) => {
+            Err(format!("spec.hypervisorRef: name one, as this namespace has not exactly one WindowsHypervisor ({})", listed(s.hypervisors)))
+        }
     }
 }
 

@@ -92,7 +92,10 @@ impl World {
             }
             Step::Release => self.release(),
             Step::Ask(target) => {
-                assert!(object.metadata.finalizers.iter().flatten().any(|f| f == FINALIZER), "a hypervisor was asked before the finalizer was stored");
+                assert!(
+                    object.metadata.finalizers.iter().flatten().any(|f| f == FINALIZER),
+                    "a hypervisor was asked before the finalizer was stored"
+                );
                 let observed = self.vm.clone().map_or(Observed::Absent, Observed::Present);
                 let next = vm::decide(&vm::Situation { object: &object, owner: &owner, target, observed: &observed }, at(self.now));
                 self.act(&next.step, &next.conditions);
@@ -195,14 +198,22 @@ fn what_people_are_told() {
         ("two hypervisors, none named", |w| w.hypervisors.push("other".into()), reason::HYPERVISOR_MISSING),
         ("unknown failure domain", |w| w.owner.spec.failure_domain = Some("mars".into()), reason::HYPERVISOR_MISSING),
         ("unreachable", |w| w.reach = Reach::Unreachable("refused".into()), reason::HYPERVISOR_UNREACHABLE),
-        ("name too long", |w| {
-            let object = w.object.as_mut().unwrap();
-            object.metadata.name = Some("a-name-that-is-too-long".into());
-            object.spec.host_name = crate::api::machine::HostNamePolicy::ObjectName;
-        }, reason::HOST_NAME_TOO_LONG),
-        ("control plane", |w| {
-            w.owner.metadata.labels.get_or_insert_default().insert(capi::CONTROL_PLANE_LABEL.into(), String::new());
-        }, reason::CONTROL_PLANE_MACHINE_REFUSED),
+        (
+            "name too long",
+            |w| {
+                let object = w.object.as_mut().unwrap();
+                object.metadata.name = Some("a-name-that-is-too-long".into());
+                object.spec.host_name = crate::api::machine::HostNamePolicy::ObjectName;
+            },
+            reason::HOST_NAME_TOO_LONG,
+        ),
+        (
+            "control plane",
+            |w| {
+                w.owner.metadata.labels.get_or_insert_default().insert(capi::CONTROL_PLANE_LABEL.into(), String::new());
+            },
+            reason::CONTROL_PLANE_MACHINE_REFUSED,
+        ),
         ("memory", |w| w.object.as_mut().unwrap().spec.memory = "much".into(), reason::INVALID_SPEC),
     ];
     for (what, change, wanted) in table {
@@ -266,7 +277,8 @@ fn a_guest_that_never_joins_is_reported_with_its_last_word() {
     let mut w = World::new();
     w.object.as_mut().unwrap().spec.join_deadline_seconds = 60;
     w.settle();
-    w.vm.as_mut().unwrap().report = Some(GuestReport { sequence: 9, boot: 1, item: "join".into(), state: "failed".into(), code: 71, message: "token refused".into() });
+    w.vm.as_mut().unwrap().report =
+        Some(GuestReport { sequence: 9, boot: 1, item: "join".into(), state: "failed".into(), code: 71, message: "token refused".into() });
     w.settle();
     assert_eq!(w.reason("NodeJoined"), reason::NODE_NEVER_JOINED);
     let status = w.object.as_ref().unwrap().status.clone().unwrap();

@@ -22,7 +22,13 @@ pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i6
 }
 
 /// Status of a WindowsMachine: `present` is what the hypervisor showed when the VM runs, else `None`.
-pub fn machine(object: &WindowsMachine, said: &[Desired], present: Option<&Present>, journal: Option<Journal>, now: Timestamp) -> WindowsMachineStatus {
+pub fn machine(
+    object: &WindowsMachine,
+    said: &[Desired],
+    present: Option<&Present>,
+    journal: Option<Journal>,
+    now: Timestamp,
+) -> WindowsMachineStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
     if let Some(journal) = journal {
@@ -52,7 +58,13 @@ pub struct Token {
 }
 
 /// Status of a WindowsBootstrapConfig: `secret` once it exists, `token` when it was made or extended.
-pub fn bootstrap(object: &WindowsBootstrapConfig, said: &[Desired], secret: Option<&str>, token: Option<Token>, now: Timestamp) -> WindowsBootstrapConfigStatus {
+pub fn bootstrap(
+    object: &WindowsBootstrapConfig,
+    said: &[Desired],
+    secret: Option<&str>,
+    token: Option<Token>,
+    now: Timestamp,
+) -> WindowsBootstrapConfigStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
     if let Some(secret) = secret {

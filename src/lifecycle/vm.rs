@@ -43,7 +43,10 @@ pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
         // What carries another mark is not ours: ours is gone.
         (Goal::Gone, Observed::Absent | Observed::Foreign { .. }) => Decision::new(Step::Release),
         (Goal::Run { .. }, Observed::Foreign { what }) => {
-            let message = format!("{what} is in the way on WindowsHypervisor {} and carries no mark of this machine; it is not touched. Rename or remove it, or delete this Machine", s.target.hypervisor);
+            let message = format!(
+                "{what} is in the way on WindowsHypervisor {} and carries no mark of this machine; it is not touched. Rename or remove it, or delete this Machine",
+                s.target.hypervisor
+            );
             Decision::new(Step::Wait).say(Desired::no(condition::READY, reason::FOREIGN_VIRTUAL_MACHINE, message)).look_again(Duration::from_secs(60))
         }
         (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
@@ -70,7 +73,10 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
         return joined(s, vm, decision, now);
     }
     if provisioned {
-        let message = format!("the VM on WindowsHypervisor {} is switched off, but not by this controller. Switch it on, or delete the Machine", s.target.hypervisor);
+        let message = format!(
+            "the VM on WindowsHypervisor {} is switched off, but not by this controller. Switch it on, or delete the Machine",
+            s.target.hypervisor
+        );
         return Decision::new(Step::Wait)
             .say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_OFF, message.clone()))
             .say(Desired::no(condition::READY, reason::VIRTUAL_MACHINE_OFF, message));
@@ -78,7 +84,11 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
     let advance = Decision::new(Step::Advance);
     match quiet_left(super::created(&s.object.metadata), now) {
         Some(_) => advance,
-        None => advance.say(Desired::no(condition::READY, reason::PROVISIONING, format!("the VM is being made on WindowsHypervisor {}", s.target.hypervisor))),
+        None => advance.say(Desired::no(
+            condition::READY,
+            reason::PROVISIONING,
+            format!("the VM is being made on WindowsHypervisor {}", s.target.hypervisor),
+        )),
     }
 }
 
@@ -90,7 +100,9 @@ fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timest
     }
     let said = vm.report.as_ref().map(|r| format!("; the guest's last word: {} {} ({}): {}", r.item, r.state, r.code, r.message)).unwrap_or_default();
     let Some(since) = s.object.status.as_ref().and_then(|s| s.powered_on_at.as_ref()) else {
-        return decision.say(condition(reason::JOINING, "the VM runs; its Node has not appeared yet".into())).look_again(Duration::from_secs(s.object.spec.join_deadline_seconds.unsigned_abs()));
+        return decision
+            .say(condition(reason::JOINING, "the VM runs; its Node has not appeared yet".into()))
+            .look_again(Duration::from_secs(s.object.spec.join_deadline_seconds.unsigned_abs()));
     };
     let left = s.object.spec.join_deadline_seconds - seconds(since.0, now);
     if left <= 0 {
@@ -101,16 +113,24 @@ fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timest
         return decision.say(condition(reason::NODE_NEVER_JOINED, message));
     }
     let failed = vm.report.as_ref().is_some_and(|r| r.state == "failed");
-    let (why, message) =
-        if failed { (reason::GUEST_FAILED, format!("the node does not get on{said}")) } else { (reason::JOINING, "the VM runs; its Node has not appeared yet".into()) };
+    let (why, message) = if failed {
+        (reason::GUEST_FAILED, format!("the node does not get on{said}"))
+    } else {
+        (reason::JOINING, "the VM runs; its Node has not appeared yet".into())
+    };
     decision.say(condition(why, message)).look_again(Duration::from_secs(left.unsigned_abs()))
 }
 
 fn removed(id: &ProviderId, hypervisor: &str) -> Decision<Step> {
-    let message = format!("the VM {} was removed from WindowsHypervisor {hypervisor} by somebody else. It is not made again: delete the Machine, or let a MachineHealthCheck do so", id.vm);
-    Decision::new(Step::Wait)
-        .say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_REMOVED, message.clone()))
-        .say(Desired::no(condition::READY, reason::VIRTUAL_MACHINE_REMOVED, message))
+    let message = format!(
+        "the VM {} was removed from WindowsHypervisor {hypervisor} by somebody else. It is not made again: delete the Machine, or let a MachineHealthCheck do so",
+        id.vm
+    );
+    Decision::new(Step::Wait).say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_REMOVED, message.clone())).say(Desired::no(
+        condition::READY,
+        reason::VIRTUAL_MACHINE_REMOVED,
+        message,
+    ))
 }
 
 fn deleting(step: Step, object: &WindowsMachine, now: Timestamp) -> Decision<Step> {
