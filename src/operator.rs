@@ -1,1 +1,269 @@
-//! Composition root: builds clients, drivers and controllers and joins them; owns the clock.
+//! The composition root: knows every part, puts them together, runs them and stops them. Owns clock, randomness and signals.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::client::ClientBuilder;
+use kube::{Client, Config};
+use rand::Rng;
+use secrecy::SecretString;
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::events::Events;
+use crate::cluster::lease::{self, Lease};
+use crate::cluster::workload::Workloads;
+use crate::cluster::{Cluster, error::chain};
+use crate::controllers::shell::{Shell, Written};
+use crate::controllers::watch::{Selection, Watching};
+use crate::controllers::{self, Parts};
+use crate::hypervisor::drivers::{DriverSettings, Drivers};
+use crate::telemetry::requests::{Counted, Rate};
+use crate::telemetry::{Metrics, Readiness, http};
+
+pub use crate::controllers::Roles;
+
+/// Passes that run when a stop is asked for may take so long to reach the edge of an effect.
+const DRAIN: Duration = Duration::from_secs(10);
+const RELEASE: Duration = Duration::from_secs(3);
+/// One call to a hypervisor.
+const HYPERVISOR_DEADLINE: Duration = Duration::from_secs(30);
+/// What a process awaits until its watches (or its turn) have begun.
+const START: &str = "start of the controllers";
+
+/// What `capw run` is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub roles: Roles,
+    /// Only this namespace; `None`: all.
+    pub namespace: Option<String>,
+    pub watch_filter: Option<String>,
+    /// The election; `None`: this process works at once.
+    pub election: Option<Election>,
+    pub health_address: SocketAddr,
+    pub diagnostics_address: SocketAddr,
+    pub simulated_state: PathBuf,
+    pub simulated_guests: bool,
+    /// Passes at the same time, for each controller.
+    pub concurrency: u16,
+    /// Requests per second to the management cluster, 0 for no limit, and how many may come at once.
+    pub qps: u32,
+    pub burst: u32,
+    /// Name of this process, e.g. of its pod; made unique for the election.
+    pub instance: String,
+}
+
+/// Where the lease is.
+#[derive(Clone, Debug)]
+pub struct Election {
+    /// `None`: the namespace of the pod, or of the kubeconfig's context.
+    pub namespace: Option<String>,
+    pub lease: String,
+}
+
+/// Why the program ends before it was told to.
+#[derive(Debug, Error)]
+pub enum OperatorError {
+    #[error("no Kubernetes cluster: {0}; set KUBECONFIG, or run in a cluster with a service account")]
+    NoCluster(String),
+    #[error("{0}")]
+    Listen(std::io::Error),
+    #[error("signals: {0}")]
+    Signals(std::io::Error),
+    #[error("leadership lost: {0}; this process must not work on, start it again")]
+    LeadershipLost(String),
+}
+
+/// Runs until SIGTERM or SIGINT: then takes no new work, lets passes finish and gives the lease back.
+pub async fn run(settings: Settings) -> Result<(), OperatorError> {
+    let stop = stop_on_signals()?;
+    let (metrics, readiness) = (Metrics::default(), Readiness::default());
+    readiness.expect(START);
+    let probes = http::listen(settings.health_address).await.map_err(OperatorError::Listen)?;
+    let scrapes = http::listen(settings.diagnostics_address).await.map_err(OperatorError::Listen)?;
+    let config = Config::infer().await.map_err(|e| OperatorError::NoCluster(chain(&e)))?;
+    let namespace = config.default_namespace.clone();
+    let rate = Rate::new(settings.qps, settings.burst);
+    let client = connect(config, &metrics, rate, "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
+
+    let end = CancellationToken::new();
+    let servers = [
+        tokio::spawn(http::serve_probes(probes, readiness.clone(), end.clone())),
+        tokio::spawn(http::serve_metrics(scrapes, metrics.clone(), end.clone())),
+    ];
+    let lease = settings.election.as_ref().map(|election| {
+        let namespace = election.namespace.as_deref().unwrap_or(&namespace);
+        let identity = format!("{}_{}", settings.instance, uuid::Uuid::new_v4());
+        Lease::new(client.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
+    });
+    let work = work(settings, client, metrics.clone(), readiness.clone(), stop.clone());
+    let result = match lease {
+        Some(lease) => lead(lease, work, &metrics, &readiness, &stop).await,
+        None => {
+            work.await;
+            Ok(())
+        }
+    };
+    end.cancel();
+    for server in servers {
+        // Open connections of scrapers are not waited for.
+        server.abort();
+    }
+    tracing::info!("capw ends");
+    result
+}
+
+/// Works while this process holds the lease.
+async fn lead(
+    mut lease: Lease,
+    work: impl Future<Output = ()>,
+    metrics: &Metrics,
+    readiness: &Readiness,
+    stop: &CancellationToken,
+) -> Result<(), OperatorError> {
+    // A process that waits for its turn is ready to take over.
+    readiness.met(START);
+    tokio::select! {
+        () = lease.acquire() => {}
+        () = stop.cancelled() => return Ok(()),
+    }
+    tracing::info!("this process leads");
+    metrics.leader(true);
+    tokio::select! {
+        why = lease.hold() => return Err(OperatorError::LeadershipLost(why)),
+        () = work => {}
+    }
+    metrics.leader(false);
+    match timeout(RELEASE, lease.release()).await {
+        Ok(Ok(())) => tracing::info!("the lease is given back"),
+        Ok(Err(error)) => tracing::warn!(%error, "the lease was not given back and will run out"),
+        Err(_) => tracing::warn!("the lease was not given back and will run out: no answer"),
+    }
+    Ok(())
+}
+
+/// Runs drivers and controllers until `stop`, and then at most [`DRAIN`] longer.
+async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: Readiness, stop: CancellationToken) {
+    let drivers = Arc::new(Drivers::new(driver_settings(settings.simulated_state, settings.simulated_guests, &metrics)));
+    let counted = metrics.clone();
+    let cluster = Cluster::new(client.clone());
+    let workload_metrics = metrics.clone();
+    let connect_workload = Arc::new(move |config| connect(config, &workload_metrics, Rate::new(0, 1), "workload"));
+    let shell = Shell { concurrency: settings.concurrency, metrics: metrics.clone(), written: Written::default(), stop: stop.clone() };
+    let selection = Selection { namespace: settings.namespace, watch_filter: settings.watch_filter, labels: None };
+    let watching = Watching { client: client.clone(), selection, metrics, readiness: readiness.clone(), stop: stop.clone() };
+    let parts = Parts {
+        workloads: Workloads::connected(cluster.clone(), connect_workload),
+        cluster,
+        events: Events::new(client, &settings.instance, Arc::new(move |outcome| counted.event(outcome))),
+        drivers: drivers.clone(),
+        clock: clock(),
+        new_token_secret: Arc::new(token_secret),
+        written: shell.written.clone(),
+    };
+    // Guests end after the controllers, as machines do when their operator stops.
+    let guests = CancellationToken::new();
+    let hosting = tokio::spawn({
+        let guests = guests.clone();
+        async move {
+            if settings.roles.infrastructure {
+                drivers.run(guests).await;
+            }
+        }
+    });
+    let controllers = async {
+        // In this order: the first poll of the controllers starts their watches, and with them what readiness awaits.
+        tokio::join!(controllers::run(parts, settings.roles, &shell, &watching), async { readiness.met(START) });
+    };
+    let limit = async {
+        stop.cancelled().await;
+        tracing::info!("stopping: passes that run may finish");
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        () = controllers => {}
+        () = limit => tracing::warn!("passes that did not finish in time are abandoned; the next start observes what they did"),
+    }
+    guests.cancel();
+    if timeout(RELEASE, hosting).await.is_err() {
+        tracing::warn!("guests of simulated VMs did not end in time");
+    }
+}
+
+/// Hosts the guests of simulated VMs below a directory and does nothing else, until SIGTERM or SIGINT.
+pub async fn host_guests(state: PathBuf) -> Result<(), OperatorError> {
+    let stop = stop_on_signals()?;
+    Drivers::new(driver_settings(state, true, &Metrics::default())).run(stop).await;
+    Ok(())
+}
+
+fn driver_settings(simulated_state: PathBuf, simulated_guests: bool, metrics: &Metrics) -> DriverSettings {
+    let metrics = metrics.clone();
+    DriverSettings {
+        simulated_state,
+        simulated_guests,
+        deadline: HYPERVISOR_DEADLINE,
+        clock: clock(),
+        hook: Arc::new(move |call| metrics.hypervisor_call(call.driver, call.endpoint, call.call, call.outcome, call.took)),
+    }
+}
+
+/// A client that is counted, kept below a rate, and does not repeat requests behind the back of a reconcile.
+fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static str) -> kube::Result<Client> {
+    config.default_retry = false;
+    // Proxies are not built in; a variable that is meant for others must not stop us.
+    config.proxy_url = None;
+    Ok(ClientBuilder::try_from(config)?.with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
+}
+
+fn stop_on_signals() -> Result<CancellationToken, OperatorError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(OperatorError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(OperatorError::Signals)?;
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        told.cancel();
+    });
+    Ok(stop)
+}
+
+type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+#[allow(clippy::disallowed_methods)]
+fn clock() -> Clock {
+    Arc::new(Timestamp::now)
+}
+
+/// The secret half of a bootstrap token: 16 characters of 0-9a-z from the system's generator.
+#[allow(clippy::disallowed_methods)]
+fn token_secret() -> SecretString {
+    let mut random = rand::rng();
+    let text: String = (0..16).filter_map(|_| char::from_digit(random.random_range(0..36), 36)).collect();
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::ExposeSecret;
+    use std::collections::HashSet;
+
+    #[test]
+    fn token_secrets_have_the_form_that_kubernetes_asks_for_and_differ() {
+        let secrets: HashSet<String> = (0..200).map(|_| token_secret().expose_secret().to_owned()).collect();
+        assert_eq!(secrets.len(), 200);
+        assert!(secrets.iter().all(|s| s.len() == 16 && s.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())));
+        let letters: HashSet<char> = secrets.iter().flat_map(|s| s.chars()).collect();
+        assert_eq!(letters.len(), 36, "every character comes up");
+    }
+}

@@ -1,4 +1,4 @@
-//! `capw run | crds | render`: one file per subcommand, with its flags.
+//! `capw run | guests | crds | render`: one file per subcommand, with its flags.
 
 mod crds;
 mod render;
@@ -18,6 +18,8 @@ pub struct Arguments {
 enum Command {
     /// Run the controllers.
     Run(run::Run),
+    /// Run only the guests of simulated VMs, beside processes that were told not to.
+    Guests(run::Guests),
     /// Print the CustomResourceDefinitions as YAML.
     Crds(crds::Crds),
     /// Write what a machine would get, without any cluster.
@@ -28,6 +30,7 @@ enum Command {
 pub fn main(arguments: Arguments) -> Result<(), String> {
     match arguments.command {
         Command::Run(run) => run.main(),
+        Command::Guests(guests) => guests.main(),
         Command::Crds(crds) => crds.main(),
         Command::Render(render) => render.main(),
     }

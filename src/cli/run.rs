@@ -1,13 +1,218 @@
-//! `capw run`: the controllers.
+//! `capw run`: the controllers. `capw guests`: only the guests of simulated VMs.
 
-use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
-/// Flags of `capw run`.
+use clap::{Args, ValueEnum};
+
+use crate::operator::{self, Election, OperatorError, Roles, Settings};
+use crate::telemetry::logs;
+
+/// Flags of `capw run`. The cluster is that of KUBECONFIG, of ~/.kube/config, or the one that it runs in.
 #[derive(Args, Debug)]
-pub struct Run {}
+pub struct Run {
+    /// Which controllers to run.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = ["infrastructure", "bootstrap", "control-plane"])]
+    controllers: Vec<Controllers>,
+    /// Work on this namespace only.
+    #[arg(long, value_name = "NAME", value_parser = label_value)]
+    namespace: Option<String>,
+    /// Work only on objects with the label cluster.x-k8s.io/watch-filter=VALUE.
+    #[arg(long, value_name = "VALUE", value_parser = label_value)]
+    watch_filter: Option<String>,
+    /// Work only while holding a Lease, so that of several processes one works.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    leader_elect: bool,
+    /// Namespace of the Lease [default: that of the pod or of the kubeconfig].
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", value_parser = label_value)]
+    leader_elect_namespace: Option<String>,
+    /// Name of this process in the Lease and in events.
+    #[arg(long, value_name = "NAME", env = "POD_NAME", default_value = "capw")]
+    instance: String,
+    /// Where /livez and /readyz answer; a port alone means every address.
+    #[arg(long, value_name = "HOST:PORT", default_value = ":9440", value_parser = address)]
+    health_address: SocketAddr,
+    /// Where /metrics answers.
+    #[arg(long, value_name = "HOST:PORT", default_value = ":8443", value_parser = address)]
+    diagnostics_address: SocketAddr,
+    /// Where simulated hypervisors keep their VMs.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
+    simulated_state: PathBuf,
+    /// Run the guests of simulated VMs in this process.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    simulated_guests: bool,
+    /// Objects that each controller works on at the same time.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    concurrency: u16,
+    /// Requests per second to the management cluster; 0 means no limit.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    kube_api_qps: u32,
+    /// Requests to the management cluster that may come at once.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    kube_api_burst: u32,
+    #[command(flatten)]
+    log: Log,
+}
+
+/// The providers that this program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Controllers {
+    Infrastructure,
+    Bootstrap,
+    ControlPlane,
+}
+
+/// How it logs.
+#[derive(Args, Debug)]
+struct Log {
+    /// What a log line looks like.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: Format,
+    /// Level, or a list such as info,capw=debug.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// Flags of `capw guests`.
+#[derive(Args, Debug)]
+pub struct Guests {
+    /// Where simulated hypervisors keep their VMs.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
+    simulated_state: PathBuf,
+    #[command(flatten)]
+    log: Log,
+}
+
+impl Log {
+    fn start(&self) -> Result<(), String> {
+        let format = match self.log_format {
+            Format::Text => logs::Format::Text,
+            Format::Json => logs::Format::Json,
+        };
+        logs::start(format, &self.log_level)
+    }
+}
 
 impl Run {
     pub fn main(self) -> Result<(), String> {
-        Err("not built yet".into())
+        self.log.start()?;
+        block_on(operator::run(self.settings()))
+    }
+
+    fn settings(self) -> Settings {
+        let has = |controllers| self.controllers.contains(&controllers);
+        let roles = Roles {
+            infrastructure: has(Controllers::Infrastructure),
+            bootstrap: has(Controllers::Bootstrap),
+            control_plane: has(Controllers::ControlPlane),
+        };
+        let election = self.leader_elect.then(|| Election { namespace: self.leader_elect_namespace, lease: lease(roles) });
+        Settings {
+            roles,
+            namespace: self.namespace,
+            watch_filter: self.watch_filter,
+            election,
+            health_address: self.health_address,
+            diagnostics_address: self.diagnostics_address,
+            simulated_state: self.simulated_state,
+            simulated_guests: self.simulated_guests,
+            concurrency: self.concurrency,
+            qps: self.kube_api_qps,
+            burst: self.kube_api_burst,
+            instance: self.instance,
+        }
+    }
+}
+
+impl Guests {
+    pub fn main(self) -> Result<(), String> {
+        self.log.start()?;
+        block_on(operator::host_guests(self.simulated_state))
+    }
+}
+
+fn block_on(program: impl Future<Output = Result<(), OperatorError>>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
+    let result = runtime.block_on(program);
+    // What still runs was abandoned on purpose.
+    runtime.shutdown_background();
+    result.map_err(|e| e.to_string())
+}
+
+/// Processes with different controllers must not wait for each other.
+fn lease(roles: Roles) -> String {
+    let parts = [(roles.infrastructure, "infrastructure"), (roles.bootstrap, "bootstrap"), (roles.control_plane, "control-plane")];
+    if parts.iter().all(|(has, _)| *has) {
+        return "capw".into();
+    }
+    let names: Vec<&str> = parts.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+    format!("capw-{}", names.join("-"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    full.parse().map_err(|_| format!("{text:?} is not HOST:PORT with a numeric address, e.g. 127.0.0.1:9440 or :9440"))
+}
+
+fn label_value(text: &str) -> Result<String, String> {
+    let valid = (1..=63).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric());
+    if valid {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?}: expected 1 to 63 of a-z A-Z 0-9 - _ ., beginning and ending with a letter or digit"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn settings(args: &[&str]) -> Settings {
+        Cli::try_parse_from(std::iter::once(&"capw").chain(args)).unwrap().run.settings()
+    }
+
+    #[test]
+    fn one_deployment_runs_everything_and_three_share_it_under_leases_of_their_own() {
+        let all = settings(&["--leader-elect-namespace", "x"]);
+        assert_eq!(all.roles, Roles { infrastructure: true, bootstrap: true, control_plane: true });
+        assert_eq!(all.election.unwrap().lease, "capw");
+        let one = settings(&["--controllers=control-plane", "--leader-elect-namespace=x"]);
+        assert_eq!(one.roles, Roles { infrastructure: false, bootstrap: false, control_plane: true });
+        assert_eq!(one.election.unwrap().lease, "capw-control-plane");
+        assert!(settings(&["--leader-elect=false"]).election.is_none());
+        assert!(settings(&["--leader-elect"]).election.is_some());
+        assert!(!settings(&["--simulated-guests=false"]).simulated_guests);
+    }
+
+    #[test]
+    fn a_port_alone_means_every_address() {
+        assert_eq!(settings(&["--health-address=:1"]).health_address.to_string(), "0.0.0.0:1");
+        assert_eq!(settings(&["--health-address=[::1]:2"]).health_address.to_string(), "[::1]:2");
+    }
+
+    #[test]
+    fn wrong_values_are_refused_by_the_name_of_the_flag() {
+        for (flag, value) in
+            [("--health-address", "9440"), ("--watch-filter", "a=b"), ("--namespace", ""), ("--concurrency", "0"), ("--controllers", "x")]
+        {
+            let error = Cli::try_parse_from(["capw", &format!("{flag}={value}")]).err().unwrap().to_string();
+            assert!(error.contains(flag), "{error}");
+        }
     }
 }

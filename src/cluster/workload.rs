@@ -107,6 +107,10 @@ impl std::fmt::Display for Right<'_> {
 impl Workload {
     /// `source_name` says where the bytes came from in error texts, e.g. `Secret lab/c1-kubeconfig`.
     pub async fn from_kubeconfig(source_name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
+        Self::connected(source_name, bytes, Client::try_from).await
+    }
+
+    async fn connected(source_name: &str, bytes: &[u8], connect: impl Fn(Config) -> kube::Result<Client>) -> Result<Self, WorkloadError> {
         let invalid = |why: String| WorkloadError::KubeconfigInvalid { source_name: source_name.to_owned(), why };
         let kubeconfig = safe(bytes).map_err(invalid)?;
         let mut config =
@@ -118,7 +122,7 @@ impl Workload {
         config.default_retry = false;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
-        let client = Client::try_from(config).map_err(|e| invalid(super::error::chain(&e)))?;
+        let client = connect(config).map_err(|e| invalid(super::error::chain(&e)))?;
         Ok(Self { client, ca_pem, server, fingerprint: hex(&Sha256::digest(bytes)) })
     }
 
@@ -179,9 +183,13 @@ impl Workload {
     }
 }
 
+/// Makes a client, e.g. one whose requests are counted.
+pub type Connect = Arc<dyn Fn(Config) -> kube::Result<Client> + Send + Sync>;
+
 /// The clients in use, by namespace and name of the Cluster.
 pub struct Workloads {
     cluster: Cluster,
+    connect: Connect,
     slots: Mutex<HashMap<(String, String), Slot>>,
 }
 
@@ -195,7 +203,16 @@ struct Entry {
 
 impl Workloads {
     pub fn new(cluster: Cluster) -> Self {
-        Self { cluster, slots: Mutex::default() }
+        Self::connected(cluster, Arc::new(Client::try_from))
+    }
+
+    pub fn connected(cluster: Cluster, connect: Connect) -> Self {
+        Self { cluster, connect, slots: Mutex::default() }
+    }
+
+    /// A client for a kubeconfig that is not kept here, made as all others are.
+    pub async fn open(&self, source_name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
+        Workload::connected(source_name, bytes, &*self.connect).await
     }
 
     async fn slot(&self, namespace: &str, cluster: &str) -> Slot {
@@ -224,7 +241,7 @@ impl Workloads {
             Some(known) if known.workload.fingerprint == hex(&Sha256::digest(&bytes)) => known.workload.clone(),
             _ => {
                 *entry = None;
-                Arc::new(Workload::from_kubeconfig(&format!("Secret {namespace}/{secret}"), &bytes).await?)
+                Arc::new(self.open(&format!("Secret {namespace}/{secret}"), &bytes).await?)
             }
         };
         *entry = Some(Entry { workload: workload.clone(), looked: Instant::now(), doubtful: false });
