@@ -10,6 +10,7 @@
     reason = "test code: it fails by panicking and lives by the clock"
 )]
 
+mod guests;
 mod installed;
 mod parts;
 mod world;

@@ -1,0 +1,240 @@
+//! Simulated guests against a real API server: what they read is the config drive, what they do is what kubeadm and the kubelet
+//! do. The operator is not here; its part (the token, the drive, the VM) is played by the story.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capw::api::hypervisor::{Simulated, SimulatedDelays, WindowsHypervisor, WindowsHypervisorSpec};
+use capw::api::name::{HostName, ProviderId, VmUuid};
+use capw::bootstrap::config_drive::{Instance, build};
+use capw::bootstrap::facts::KubernetesVersion;
+use capw::bootstrap::{BootstrapFacts, ca_hash, render};
+use capw::hypervisor::Step;
+use capw::hypervisor::drivers::{DriverSettings, Drivers};
+use capw::vm::{ConfigDrive, GuestReport, Journal, MachineKey, Observed, StopMode, VmSpec};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{self, ControlPlane, Kind, Options, text, wait_for};
+
+/// One operator's drivers and guests.
+struct Operator {
+    drivers: Arc<Drivers>,
+    stop: CancellationToken,
+    state: PathBuf,
+}
+
+impl Operator {
+    fn start(cp: &ControlPlane) -> Self {
+        let state = cp.directory().join("simulated");
+        let drivers = Arc::new(Drivers::new(DriverSettings {
+            simulated_state: state.clone(),
+            simulated_guests: true,
+            deadline: Duration::from_secs(30),
+            clock: Arc::new(jiff::Timestamp::now),
+            hook: Arc::new(|_| ()),
+        }));
+        let stop = CancellationToken::new();
+        let (running, stopped) = (drivers.clone(), stop.clone());
+        tokio::spawn(async move { running.run(stopped).await });
+        Self { drivers, stop, state }
+    }
+
+    async fn advance(&self, machine: &Machine) {
+        let driver = self.driver();
+        wait_for("the VM runs", Duration::from_secs(20), || async {
+            match driver.advance(&machine.key, &machine.spec, &machine.drive, &Journal::new(), &Observed::Absent).await {
+                Ok(Step::Done) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+    }
+
+    async fn retire(&self, machine: &Machine) {
+        let driver = self.driver();
+        wait_for("the VM is gone", Duration::from_secs(20), || async {
+            match driver.retire(&machine.key, StopMode::Graceful, &Journal::new(), &Observed::Absent).await {
+                Ok(Step::Done) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+    }
+
+    fn driver(&self) -> Arc<dyn capw::hypervisor::Driver> {
+        let delays = SimulatedDelays { boot_milliseconds: 200, ..SimulatedDelays::default() };
+        let mut object = WindowsHypervisor::new("lab", WindowsHypervisorSpec { simulated: Some(Simulated { delays, ..Simulated::default() }) });
+        object.metadata.namespace = Some("default".to_owned());
+        self.drivers.get(&object).expect("a driver")
+    }
+
+    /// The newest report, once it is as `found` says.
+    async fn report(&self, machine: &Machine, what: &str, found: impl Fn(&GuestReport) -> bool) -> GuestReport {
+        let driver = self.driver();
+        wait_for(what, Duration::from_secs(60), || async {
+            match driver.observe(&machine.key, &Journal::new()).await {
+                Ok(Observed::Present(vm)) => match vm.report {
+                    Some(report) if found(&report) => Ok(report),
+                    other => Err(format!("{other:?}")),
+                },
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await
+    }
+
+    fn console(&self, machine: &Machine) -> String {
+        let path = self.state.join("default.lab").join(machine.key.vm.to_string()).join("console.log");
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+}
+
+struct Machine {
+    key: MachineKey,
+    spec: VmSpec,
+    drive: ConfigDrive,
+}
+
+impl Machine {
+    fn name(&self) -> &str {
+        self.spec.host_name.as_str()
+    }
+}
+
+/// A machine whose drive says what `change` makes of the truth.
+fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut BootstrapFacts)) -> Machine {
+    let ca_pem = std::fs::read_to_string(cp.directory().join("pki/ca.crt")).expect("the cluster's CA");
+    let host_name = HostName::parse(name).expect("a host name");
+    let vm = VmUuid::of(name);
+    let mut facts = BootstrapFacts {
+        machine_uid: name.to_owned(),
+        machine_name: name.to_owned(),
+        generation: 1,
+        host_name: Some(host_name.clone()),
+        provider_id: Some(ProviderId { hypervisor: "lab".to_owned(), vm }.to_string()),
+        kubernetes: KubernetesVersion::parse("v1.36.1").expect("a version"),
+        endpoint: cp.server().trim_start_matches("https://").to_owned(),
+        ca_hash: ca_hash(&ca_pem).expect("a CA"),
+        ca_pem,
+        token: token.to_owned().into(),
+        cpus: Some(4),
+        memory_mib: Some(16_384),
+        cluster_dns: Vec::new(),
+        cluster_domain: String::new(),
+        spec: Default::default(),
+    };
+    facts.spec.kubelet.node_labels.insert("example.com/rack".to_owned(), "r1".to_owned());
+    change(&mut facts);
+    let user_data = render(&facts).expect("a rendering").user_data;
+    let drive = build(&Instance { instance_id: name, host_name: Some(&host_name), user_data: user_data.as_bytes() });
+    let spec = VmSpec {
+        image: "windows-server-2022".to_owned(),
+        cpus: 4,
+        memory_mib: 16_384,
+        system_disk_gib: None,
+        disks: Vec::new(),
+        networks: Vec::new(),
+        uefi: true,
+        secure_boot: true,
+        tpm: true,
+        nested_virtualization: false,
+        host_name,
+    };
+    Machine { key: MachineKey { vm, cluster: "default/one".to_owned(), name: name.to_owned() }, spec, drive }
+}
+
+/// A CA, but not that of the cluster.
+fn another_ca(facts: &mut BootstrapFacts) {
+    facts.ca_pem = include_str!("../src/bootstrap/sample-ca.pem").to_owned();
+    facts.ca_hash = ca_hash(&facts.ca_pem).expect("a CA");
+}
+
+/// A VM with nothing but a config drive becomes a Node, stays one over a restart of the operator, and stops when it is off.
+#[test]
+fn a_guest_joins_by_its_config_drive() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("guest")).await;
+        let token = cp.kubeadm(&["token", "create"]).await;
+        let token = token.trim();
+        let operator = Operator::start(&cp);
+        let win = machine(&cp, token, "win-1", |_| ());
+        operator.advance(&win).await;
+        let node = cp
+            .wait_object(Kind::NODE, win.name(), "the Node is Ready", Duration::from_secs(40), |node| {
+                let ready = world::condition(node, "Ready")?;
+                (ready["status"] == "True").then(|| node.clone())
+            })
+            .await;
+        assert_eq!(text(&node, "/spec/providerID"), format!("windows://lab/{}", win.key.vm));
+        assert_eq!(text(&node, "/status/nodeInfo/kubeletVersion"), "v1.36.1");
+        assert_eq!(text(&node, "/metadata/labels/kubernetes.io~1os"), "windows");
+        assert_eq!(text(&node, "/metadata/labels/example.com~1rack"), "r1");
+        let taints: Vec<&str> = node["spec"]["taints"].as_array().unwrap().iter().map(|taint| text(taint, "/key")).collect();
+        assert!(taints.contains(&"os") && taints.contains(&"node.cluster.x-k8s.io/uninitialized"), "{taints:?}");
+        let report = operator.report(&win, "the plan is finished", |report| report.item == "plan").await;
+        assert_eq!(report.state, "finished", "{}", operator.console(&win));
+        let (_, secret) = token.split_once('.').unwrap();
+        assert!(!operator.console(&win).contains(secret));
+        cp.wait_object(Kind::LEASE, "kube-node-lease/win-1", "its lease", Duration::from_secs(10), |lease| {
+            (text(lease, "/metadata/ownerReferences/0/uid") == text(&node, "/metadata/uid")).then_some(())
+        })
+        .await;
+
+        // Another operator takes over: the same certificate, no second request, the lease goes on.
+        let renewed = async |after: String| {
+            cp.wait_object(Kind::LEASE, "kube-node-lease/win-1", "a renewal", Duration::from_secs(40), |lease| {
+                let time = text(lease, "/spec/renewTime").to_owned();
+                (time > after).then_some(time)
+            })
+            .await
+        };
+        operator.stop.cancel();
+        let operator = Operator::start(&cp);
+        let before = renewed(jiff::Timestamp::now().to_string()).await;
+        assert_eq!(cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.len(), 1);
+
+        // Deleted in the cluster, the Node is not made again by a kubelet that runs.
+        cp.delete(Kind::NODE, win.name()).await;
+        cp.wait_gone(Kind::LEASE, "kube-node-lease/win-1", Duration::from_secs(60)).await;
+        assert!(cp.get(Kind::NODE, win.name()).await.is_none(), "after {before}");
+        operator.retire(&win).await;
+        operator.stop.cancel();
+    });
+}
+
+/// What keeps a guest from joining is on its console within seconds, and none of it gets into the cluster.
+#[test]
+fn a_guest_says_why_it_does_not_join() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("guests")).await;
+        let token = cp.kubeadm(&["token", "create"]).await;
+        let token = token.trim();
+        let operator = Operator::start(&cp);
+        let stuck = [
+            (machine(&cp, "abcdef.0123456789abcdef", "win-token", |_| ()), "token abcdef is not known"),
+            (machine(&cp, token, "win-hash", another_ca), "another cluster"),
+            (machine(&cp, token, "win-endpoint", |facts| facts.endpoint = "127.0.0.1:1".to_owned()), "cannot be reached"),
+            (machine(&cp, token, "win-nojoin", |_| ()), "NoJoin"),
+        ];
+        for (machine, _) in &stuck {
+            operator.advance(machine).await;
+        }
+        for (machine, why) in &stuck {
+            let report = operator.report(machine, why, |report| report.item == "join" && report.message.contains(why)).await;
+            assert_eq!(report.code, 71);
+            world::step(&report.message);
+        }
+        let damaged = Machine { drive: ConfigDrive(vec![0; 40_960]), ..machine(&cp, token, "win-drive", |_| ()) };
+        operator.advance(&damaged).await;
+        let report = operator.report(&damaged, "a drive that is none", |report| report.state == "failed").await;
+        assert!(report.message.contains("config drive"), "{report:?}");
+        let silent = machine(&cp, token, "win-noboot", |_| ());
+        operator.advance(&silent).await;
+
+        assert!(cp.list(Kind::NODE, None).await.is_empty());
+        assert_eq!(cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.len(), 0);
+        assert_eq!(operator.console(&silent), "");
+        operator.stop.cancel();
+    });
+}
