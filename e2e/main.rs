@@ -10,6 +10,8 @@
     reason = "test code: it fails by panicking and lives by the clock"
 )]
 
+mod bad_input;
+mod bad_manifests;
 mod guests;
 mod installed;
 mod parts;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, ValidationDirective};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
 use kube::{Client, Config};
@@ -52,12 +52,14 @@ impl Kind {
     pub const MACHINE_DEPLOYMENT: Self = Self::new(CORE, "machinedeployments");
     pub const MACHINE_HEALTH_CHECK: Self = Self::new(CORE, "machinehealthchecks");
     pub const WINDOWS_CLUSTER: Self = Self::new(INFRASTRUCTURE, "windowsclusters");
+    pub const WINDOWS_CLUSTER_TEMPLATE: Self = Self::new(INFRASTRUCTURE, "windowsclustertemplates");
     pub const WINDOWS_HYPERVISOR: Self = Self::new(INFRASTRUCTURE, "windowshypervisors");
     pub const WINDOWS_MACHINE: Self = Self::new(INFRASTRUCTURE, "windowsmachines");
     pub const WINDOWS_MACHINE_TEMPLATE: Self = Self::new(INFRASTRUCTURE, "windowsmachinetemplates");
     pub const WINDOWS_BOOTSTRAP_CONFIG: Self = Self::new(BOOTSTRAP, "windowsbootstrapconfigs");
     pub const WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE: Self = Self::new(BOOTSTRAP, "windowsbootstrapconfigtemplates");
     pub const EXTERNAL_CONTROL_PLANE: Self = Self::new(CONTROL_PLANE, "externalcontrolplanes");
+    pub const EXTERNAL_CONTROL_PLANE_TEMPLATE: Self = Self::new(CONTROL_PLANE, "externalcontrolplanetemplates");
 }
 
 impl Kind {
@@ -177,12 +179,20 @@ impl ControlPlane {
         }
     }
 
-    /// Creates an object for show: everything is checked, webhooks included, and nothing is kept.
+    /// Creates an object for show: everything is checked, unknown fields and webhooks included, and nothing is kept.
     pub async fn dry_run(&self, kind: Kind, object: &Value) -> Result<(), kube::Error> {
         let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
-        let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
-        let params = PostParams { dry_run: true, field_manager: None };
-        self.api(kind, namespace).create(&params, &object).await.map(drop)
+        let address = format!("{}?dryRun=All&fieldValidation=Strict", self.api(kind, namespace).resource_url());
+        let body = serde_json::to_vec(object).expect("an object is JSON");
+        let request = http::Request::post(address).header("Content-Type", "application/json").body(body).expect("a request");
+        self.client().request::<Value>(request).await.map(drop)
+    }
+
+    /// Merges JSON into an object for show, checked like [`ControlPlane::dry_run`].
+    pub async fn dry_run_patch(&self, kind: Kind, name: &str, change: &Value) -> Result<(), kube::Error> {
+        let (api, short) = self.named(kind, name);
+        let params = PatchParams { dry_run: true, field_validation: Some(ValidationDirective::Strict), ..PatchParams::default() };
+        api.patch(short, &params, &Patch::Merge(change)).await.map(drop)
     }
 
     /// Applies YAML with all rights (server-side, conflicts forced). Panics with what kubectl says if anything in it is refused.

@@ -61,6 +61,7 @@ pub struct WindowsBootstrapConfigSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["path".into()]))]
+    #[x_kube(validation = Rule::new("self.all(f, self.exists_one(g, g.path.lowerAscii() == f.path.lowerAscii()))").message("two paths differ only in upper and lower case, which is one file to Windows: remove one"))]
     pub files: Vec<File>,
     /// The channel that carries the data to the guest; its size limit is checked before a VM is made.
     #[serde(default)]
@@ -95,13 +96,15 @@ pub enum Channel {
 pub struct Kubelet {
     /// Labels that the Node registers with. The API server forbids a kubelet most labels below `kubernetes.io` and `k8s.io`: put those on the Machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[x_kube(validation = Rule::new("self.all(k, !k.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') || k.matches('^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/') || k in ['kubernetes.io/hostname', 'kubernetes.io/arch', 'kubernetes.io/os', 'topology.kubernetes.io/zone', 'topology.kubernetes.io/region'])").message("spec.kubelet.nodeLabels: NodeRestriction forbids a kubelet labels below kubernetes.io and k8s.io; set them on the Machine's template instead"))]
-    #[schemars(extend("maxProperties" = 64))]
+    #[x_kube(validation = Rule::new("self.all(k, !k.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') || k.matches('^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/') || k in ['kubernetes.io/hostname', 'kubernetes.io/arch', 'kubernetes.io/os', 'topology.kubernetes.io/zone', 'topology.kubernetes.io/region'])").message("NodeRestriction forbids a kubelet labels below kubernetes.io and k8s.io; set them on the Machine's template instead"))]
+    #[x_kube(validation = Rule::new("self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))").message("keys must be label keys of at most 63 characters, e.g. example.com/pool"))]
+    #[x_kube(validation = Rule::new("self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))").message("values must be label values: letters, digits, -, _ and ., beginning and ending with a letter or digit"))]
+    #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 63}))]
     pub node_labels: BTreeMap<String, String>,
     /// Taints that the Node registers with, beside Cluster API's own. Default: `os=windows:NoSchedule`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["key".into(), "effect".into()]))]
     pub taints: Option<Vec<Taint>>,
     /// Most pods on the node, 1 to 250. Default: 110.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,35 +121,40 @@ pub struct Kubelet {
     pub priority_class: Option<PriorityClass>,
     /// Addresses of the cluster's DNS service. Default: the tenth address of the first service network of the Cluster, or what kubeadm's configuration in the cluster says.
     #[serde(default, rename = "clusterDNS", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 3))]
+    #[schemars(length(max = 3), inner(length(min = 1, max = 45)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(validation = Rule::new("self.all(a, isIP(a))").message("must be IP addresses, e.g. 10.96.0.10"))]
     pub cluster_dns: Vec<String>,
 }
 
 /// An amount of resources; fields not given are computed.
-#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
 pub struct Reserve {
     /// Processors, e.g. `500m`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 12), regex(pattern = r"^[1-9][0-9]{0,6}m?$"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}m?$')").message("must be whole processors or thousandths, e.g. 500m"))]
     pub cpu: Option<String>,
     /// Memory, in whole `Mi` or `Gi`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 12), regex(pattern = r"^[1-9][0-9]{0,6}(Mi|Gi)$"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}(Mi|Gi)$')").message("must be a whole number with Mi or Gi, e.g. 512Mi"))]
     pub memory: Option<String>,
 }
 
 /// A taint, as in a Node.
-#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
     /// Key, a qualified name.
-    #[schemars(length(min = 1, max = 317), regex(pattern = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 317))]
+    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')").message("must be a qualified name of at most 63 characters, e.g. example.com/windows"))]
     pub key: String,
     /// Value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')").message("must be letters, digits, -, _ and ., beginning and ending with a letter or digit"))]
     pub value: Option<String>,
     /// What happens to pods that do not tolerate it.
     pub effect: TaintEffect,
@@ -171,14 +179,16 @@ pub enum PriorityClass {
 }
 
 /// What containerd is told.
-#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
 pub struct Containerd {
-    /// Line of containerd in the image; it decides the schema of `config.toml`. Default: `V2`.
+    /// Line of containerd in the image; it decides the schema of `config.toml`. Default: `2`.
+    #[serde(default)]
     pub line: ContainerdLine,
     /// The sandbox ("pause") image. Default: the one that has the Windows release of the node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 512), regex(pattern = r"^[!-~]+$"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._:/@]*$') && !self.contains('://')").message("must be an image reference without scheme and blanks, e.g. registry.k8s.io/pause:3.10.1"))]
     pub sandbox_image: Option<String>,
 }
 
@@ -197,7 +207,7 @@ pub enum ContainerdLine {
 /// The bootstrap token of a machine.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.tokenMaxAgeSeconds >= self.tokenTTLSeconds").message("spec.join: tokenMaxAgeSeconds must not be less than tokenTTLSeconds"))]
+#[x_kube(validation = Rule::new("self.tokenMaxAgeSeconds >= self.tokenTTLSeconds").message("tokenMaxAgeSeconds (default 7200) must not be less than tokenTTLSeconds (default 3600): raise the one or lower the other"))]
 pub struct Join {
     /// How long a token lives unless it is refreshed, 60 s to 1 day. Default: 3600. It is refreshed while the machine has not joined and deleted when the first certificate of the node is issued.
     #[serde(default = "default_ttl", rename = "tokenTTLSeconds")]
@@ -223,11 +233,13 @@ impl Default for Join {
 }
 
 /// A file on the node, readable by administrators only.
-#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
     /// Absolute Windows path, e.g. `C:\k\audit.json`.
-    #[schemars(length(min = 4, max = 240), regex(pattern = r#"^[A-Za-z]:\\[^<>:"/|?*]+$"#))]
+    #[schemars(length(min = 4, max = 240))]
+    #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]*[^<>:"/|?*\\\\[:cntrl:]. ])+$')"#).message("must be an absolute Windows path of a file, without .. and without names that end in a dot or blank, e.g. C:\\k\\audit.json"))]
+    #[x_kube(validation = Rule::new(r#"!self.matches('(?i)\\\\(con|prn|aux|nul|com[0-9]|lpt[0-9])([.][^\\\\]*)?(\\\\|$)')"#).message("CON, PRN, AUX, NUL, COM0-9 and LPT0-9 are devices to Windows, not files: use another name"))]
     pub path: String,
     /// The text; written as UTF-8 without a byte order mark, line ends as given.
     #[schemars(length(max = 1_048_576))]

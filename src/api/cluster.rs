@@ -49,10 +49,10 @@ pub struct WindowsClusterSpec {
 /// Host and port of an API server.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!self.host.contains('://')").message("host: a name or an address, without a scheme"))]
 pub struct ControlPlaneEndpoint {
     /// Name or address, without scheme and port.
     #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new("isIP(self) || (self.matches('^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$') && !self.matches('^[0-9.]+$'))").message("must be a host name or an IP address, without scheme, port and path, e.g. k8s.example.com"))]
     pub host: String,
     /// Port, 1 to 65535.
     #[schemars(range(min = 1, max = 65535))]

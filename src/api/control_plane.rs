@@ -39,20 +39,23 @@ pub struct ExternalControlPlaneSpec {
     pub kubeconfig_secret_ref: Option<KubeconfigSecretReference>,
     /// The Kubernetes version that the control plane is meant to have, e.g. `v1.36.3`. ClusterClass writes it; it is compared with what the API server reports, nothing is upgraded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 256), regex(pattern = r"^v[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$"))]
+    #[schemars(length(min = 1, max = 256))]
+    #[x_kube(validation = Rule::new("self.matches('^v[0-9]+[.][0-9]+[.][0-9]+([-+][-+.A-Za-z0-9]*)?$')").message("must be a version with all three numbers and a v, e.g. v1.36.3"))]
     pub version: Option<String>,
 }
 
 /// A key of a Secret that holds a kubeconfig.
-#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeconfigSecretReference {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of a Secret: lower case letters, digits, - and ."))]
     pub name: String,
     /// Key in the Secret. Default: `value`.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[-._A-Za-z0-9]+$')").message("must be a key of a Secret: letters, digits, -, _ and ., e.g. value"))]
     pub key: String,
 }
 

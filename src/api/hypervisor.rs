@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
     category = "cluster-api",
     status = "WindowsHypervisorStatus",
     derive = "PartialEq",
+    validation = Rule::new("size(self.metadata.name) <= 63").message("metadata.name: must have at most 63 characters: it becomes a failure domain and part of provider IDs"),
     doc = "A hypervisor endpoint with its credentials. Machines in the same namespace name it in spec.hypervisorRef, or Cluster API does through the failure domain of a Machine.",
     printcolumn(name = "Driver", type_ = "string", json_path = ".status.driver", description = "The driver that talks to it"),
     printcolumn(
@@ -33,7 +34,7 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.simulated)").message("spec: name exactly one driver, e.g. spec.simulated: {}"))]
+#[x_kube(validation = Rule::new("has(self.simulated)").message("name exactly one driver, e.g. spec.simulated: {}"))]
 pub struct WindowsHypervisorSpec {
     /// A hypervisor of memory and files inside the operator, for demos, tests and dry runs. Its guests read the config drive that a real guest would read and join the cluster with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,14 +44,17 @@ pub struct WindowsHypervisorSpec {
 /// A simulated data centre.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.datacenter) == has(oldSelf.datacenter) && (!has(self.datacenter) || self.datacenter == oldSelf.datacenter)").message("datacenter: cannot change, the VMs would be lost: make another WindowsHypervisor"))]
 pub struct Simulated {
     /// Name of the data centre. WindowsHypervisors with the same data centre see the same VMs, as two logins to one vCenter do. Default: `<namespace>.<name>` of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 100), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 100))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be lower case letters, digits, - and ., e.g. munich-1"))]
     pub datacenter: Option<String>,
     /// Images (VM templates) that exist there. Default: `windows-server-2019`, `windows-server-2022` and `windows-server-2025`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 100))]
+    #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
     pub images: Option<Vec<String>>,
     /// What fits. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,14 +78,15 @@ impl Simulated {
 }
 
 /// Limits of a simulated data centre.
-#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedCapacity {
     /// Virtual processors in all.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub cpus: i32,
     /// Memory in all, e.g. `256Gi`.
-    #[schemars(regex(pattern = r"^[1-9][0-9]{0,8}(Mi|Gi|Ti)$"))]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,8}(Mi|Gi|Ti)$')").message("must be a whole number with Mi, Gi or Ti, e.g. 256Gi"))]
     pub memory: String,
 }
 

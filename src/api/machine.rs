@@ -56,18 +56,21 @@ pub const FINALIZER: &str = "windowsmachine.infrastructure.cluster.x-k8s.io";
     printcolumn(name = "NodeMessage", type_ = "string", json_path = ".status.conditions[?(@.type==\"NodeJoined\")].message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)").message("spec.providerID: cannot change once it is set"))]
-#[x_kube(validation = Rule::new("!has(self.firmware) || self.firmware.type != 'BIOS' || !(self.firmware.secureBoot || self.firmware.tpm)").message("spec.firmware: Secure Boot and TPM need type UEFI"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)").message("providerID: cannot change once it is set; delete the Machine to get another VM"))]
+#[x_kube(validation = Rule::new("!has(self.firmware) || self.firmware.type != 'BIOS' || !(self.firmware.secureBoot || self.firmware.tpm)").message("firmware: Secure Boot and TPM need type UEFI"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.providerID) || (self.image == oldSelf.image && self.cpus == oldSelf.cpus && self.memory == oldSelf.memory && self.hostName == oldSelf.hostName && self.nestedVirtualization == oldSelf.nestedVirtualization && has(self.systemDisk) == has(oldSelf.systemDisk) && (!has(self.systemDisk) || self.systemDisk == oldSelf.systemDisk) && has(self.hypervisorRef) == has(oldSelf.hypervisorRef) && (!has(self.hypervisorRef) || self.hypervisorRef == oldSelf.hypervisorRef) && has(self.firmware) == has(oldSelf.firmware) && (!has(self.firmware) || self.firmware == oldSelf.firmware) && has(self.disks) == has(oldSelf.disks) && (!has(self.disks) || self.disks == oldSelf.disks) && has(self.networks) == has(oldSelf.networks) && (!has(self.networks) || self.networks == oldSelf.networks))").message("image, cpus, memory, systemDisk, disks, networks, firmware, hypervisorRef, hostName and nestedVirtualization cannot change once the VM exists: make a new WindowsMachineTemplate and name it in the MachineDeployment"))]
 pub struct WindowsMachineSpec {
     /// `windows://<hypervisor>/<uuid>`, written by the controller once the VM exists. Leave it out of templates.
     #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^windows://[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')").message("must be windows://<hypervisor>/<uuid in lower case>; leave it out, the controller writes it"))]
     pub provider_id: Option<String>,
     /// The WindowsHypervisor in the same namespace that the VM is made on. A failure domain on the Machine takes precedence. Without either, the namespace must have exactly one WindowsHypervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor_ref: Option<LocalReference>,
     /// Name of the image (VM template) on the hypervisor, e.g. `windows-server-2022`.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[^[:space:][:cntrl:]]([^[:cntrl:]]*[^[:space:][:cntrl:]])?$')").message("must not begin or end with a blank or hold line breaks: write the image's name as the hypervisor shows it"))]
     pub image: String,
     /// Virtual processors, 1 to 256.
     #[serde(default = "default_cpus")]
@@ -75,12 +78,15 @@ pub struct WindowsMachineSpec {
     pub cpus: i32,
     /// Memory, in whole `Mi`, `Gi` or `Ti`, at least 2Gi.
     #[serde(default = "default_memory")]
-    #[schemars(length(max = 12), regex(pattern = r"^[1-9][0-9]{0,8}(Mi|Gi|Ti)$"))]
-    #[x_kube(validation = Rule::new("quantity(self).compareTo(quantity('2Gi')) >= 0").message("spec.memory: a Windows node needs at least 2Gi"))]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,8}(Mi|Gi|Ti)$')").message("must be a whole number with Mi, Gi or Ti, e.g. 8Gi"))]
+    #[x_kube(validation = Rule::new("!isQuantity(self) || (quantity(self).compareTo(quantity('2Gi')) >= 0 && quantity(self).compareTo(quantity('48Ti')) <= 0)").message("must be at least 2Gi, which a Windows node needs, and at most 48Ti, which Windows can use"))]
     pub memory: String,
     /// Size of the system disk, in whole `Gi` or `Ti`. Default: the image's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 12), regex(pattern = r"^[1-9][0-9]{0,6}(Gi|Ti)$"))]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}(Gi|Ti)$')").message("must be a whole number with Gi or Ti, e.g. 100Gi"))]
+    #[x_kube(validation = Rule::new("!isQuantity(self) || (quantity(self).compareTo(quantity('32Gi')) >= 0 && quantity(self).compareTo(quantity('64Ti')) <= 0)").message("must be at least 32Gi, which Windows needs, and at most 64Ti; leave it out for the image's own size"))]
     pub system_disk: Option<String>,
     /// More disks, attached empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -118,31 +124,36 @@ fn default_join_deadline() -> i64 {
 }
 
 /// The name of an object in the same namespace.
-#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub struct LocalReference {
     /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of an object: lower case letters, digits, - and ."))]
     pub name: String,
 }
 
 /// An empty disk.
-#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Disk {
     /// Name, unique in the machine.
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("must be lower case letters, digits and -, e.g. data"))]
     pub name: String,
-    /// Size, in whole `Gi` or `Ti`.
-    #[schemars(length(max = 12), regex(pattern = r"^[1-9][0-9]{0,6}(Gi|Ti)$"))]
+    /// Size, in whole `Gi` or `Ti`, at most 64Ti.
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}(Gi|Ti)$')").message("must be a whole number with Gi or Ti, e.g. 100Gi"))]
+    #[x_kube(validation = Rule::new("!isQuantity(self) || quantity(self).compareTo(quantity('64Ti')) <= 0").message("must be at most 64Ti"))]
     pub size: String,
 }
 
 /// A network interface.
-#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
     /// Name of the network, port group or bridge on the hypervisor.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[^[:space:][:cntrl:]]([^[:cntrl:]]*[^[:space:][:cntrl:]])?$')").message("must not begin or end with a blank or hold line breaks: write the network's name as the hypervisor shows it"))]
     pub name: String,
 }
 
@@ -272,7 +283,7 @@ pub struct WindowsMachineTemplateSpec {
 
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!has(self.spec.providerID)").message("spec.template.spec.providerID: belongs to one machine, leave it out of templates"))]
+#[x_kube(validation = Rule::new("!has(self.spec.providerID)").message("spec.providerID: belongs to one machine, leave it out of templates"))]
 pub struct WindowsMachineTemplateResource {
     /// Labels and annotations of the machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -282,10 +293,12 @@ pub struct WindowsMachineTemplateResource {
 }
 
 /// Labels and annotations that a template gives to what is made from it.
-#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub struct TemplateMetadata {
     /// Labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 63}))]
+    #[x_kube(validation = Rule::new("self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))").message("must be labels: keys like example.com/pool, values of letters, digits, -, _ and ."))]
     pub labels: BTreeMap<String, String>,
     /// Annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
