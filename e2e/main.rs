@@ -15,4 +15,5 @@ mod bad_manifests;
 mod guests;
 mod installed;
 mod parts;
+mod rights;
 mod world;

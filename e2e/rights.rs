@@ -1,0 +1,137 @@
+//! Least rights: what the ServiceAccount of CAPW may do, by its roles, is what it does in a whole life of machines, by the audit log.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
+
+/// Rules that no life uses, and why they are there.
+const UNUSED: [(&str, &str); 2] = [
+    ("update bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
+    ("update controlplane.cluster.x-k8s.io/externalcontrolplanes/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
+];
+const ROLES: [&str; 3] = ["capw-system-manager", "capw-bootstrap-system-manager", "capw-control-plane-system-manager"];
+
+/// From the first Secret to the last finalizer, with what goes wrong on the way: every right is used, and none is missing.
+#[test]
+fn every_right_is_used_and_none_is_missing() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("rights")).await;
+        let mark = cp.audit_mark();
+        let capw = Capw::start(&cp, &["--leader-elect=true"]).await;
+        a_whole_life(&cp).await;
+        capw.stop();
+        let events = cp.audit_since(mark);
+        let used: BTreeSet<String> = events.iter().filter(|e| e.user == Capw::USER).filter_map(right_of).collect();
+        let granted = granted(&cp).await;
+        let report = judge(&granted, &used);
+        assert!(report.is_empty(), "{report:#?}");
+    });
+}
+
+async fn a_whole_life(cp: &ControlPlane) {
+    let minutes = Duration::from_secs(180);
+    let kubeconfig = std::fs::read_to_string(cp.kubeconfig()).expect("the administrator's kubeconfig");
+    give_kubeconfig(cp, &kubeconfig).await;
+    let sample = std::fs::read_to_string("config/samples/three-nodes.yaml").expect("the first sample");
+    // The first template names an image that is not there: that is told by an event, and mended by a second template.
+    cp.apply(&sample.replace("image: windows-server-2022", "image: windows-server-1803")).await;
+    wait_for("the missing image is told", minutes, || async {
+        let events = cp.list(Kind::EVENT, Some("default")).await;
+        events.iter().any(|e| text(e, "/reason") == "ImageMissing").then_some(())
+    })
+    .await;
+    let mended = json!({"apiVersion": Kind::WINDOWS_MACHINE_TEMPLATE.api_version, "kind": "WindowsMachineTemplate",
+        "metadata": {"name": "mended", "namespace": "default"}, "spec": {"template": {"spec": {"image": "windows-server-2022"}}}});
+    cp.apply(&mended.to_string()).await;
+    let infrastructure = json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "mended"}}}}});
+    cp.patch(Kind::MACHINE_DEPLOYMENT, "default/windows", &infrastructure).await.expect("another template");
+    cp.wait_object(Kind::MACHINE_DEPLOYMENT, "default/windows", "three of the new template are available", minutes, |md| {
+        let count = |field: &str| md.pointer(&format!("/status/{field}")).and_then(Value::as_i64);
+        ["replicas", "upToDateReplicas", "availableReplicas"].iter().all(|field| count(field) == Some(3)).then_some(())
+    })
+    .await;
+    // A renewed kubeconfig is passed on.
+    let renewed = format!("{kubeconfig}\n# renewed\n");
+    give_kubeconfig(cp, &renewed).await;
+    cp.wait_object(Kind::SECRET, "default/first-kubeconfig", "the renewed kubeconfig", minutes, |secret| {
+        use base64::Engine;
+        let held = base64::engine::general_purpose::STANDARD.decode(text(secret, "/data/value")).ok()?;
+        (held == renewed.as_bytes()).then_some(())
+    })
+    .await;
+    cp.delete(Kind::CLUSTER, "default/first").await;
+    cp.wait_gone(Kind::CLUSTER, "default/first", minutes).await;
+    cp.delete(Kind::WINDOWS_HYPERVISOR, "default/lab").await;
+    cp.wait_gone(Kind::WINDOWS_HYPERVISOR, "default/lab", minutes).await;
+}
+
+async fn give_kubeconfig(cp: &ControlPlane, kubeconfig: &str) {
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "first"});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "first-external-kubeconfig", "namespace": "default", "labels": labels},
+        "stringData": {"value": kubeconfig}});
+    cp.apply(&secret.to_string()).await;
+}
+
+/// `VERB GROUP/RESOURCE[/SUBRESOURCE]`; `None` for addresses that are no resources and for what every user may do.
+fn right_of(event: &AuditEvent) -> Option<String> {
+    let own_business = event.group == "authorization.k8s.io" || event.group == "authentication.k8s.io";
+    if event.resource.is_empty() || own_business {
+        return None;
+    }
+    let refused = if event.code == 403 { " (refused)" } else { "" };
+    Some(format!("{}{refused}", right(&event.verb, &event.group, &event.resource, &event.subresource)))
+}
+
+fn right(verb: &str, group: &str, resource: &str, subresource: &str) -> String {
+    let slash = if subresource.is_empty() { "" } else { "/" };
+    format!("{verb} {group}/{resource}{slash}{subresource}")
+}
+
+async fn granted(cp: &ControlPlane) -> BTreeSet<String> {
+    let roles = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
+    let mut all = BTreeSet::new();
+    for name in ROLES {
+        all.extend(rights(&cp.get(roles, name).await.unwrap_or_else(|| panic!("config/default has no ClusterRole {name}"))));
+    }
+    let own = cp.list(Kind::new("rbac.authorization.k8s.io/v1", "roles"), Some("capw-system")).await;
+    all.extend(own.iter().flat_map(rights));
+    all
+}
+
+/// Every verb on every resource of a role.
+fn rights(role: &Value) -> Vec<String> {
+    let texts = |rule: &Value, field: &str| -> Vec<String> {
+        let list = rule[field].as_array().unwrap_or_else(|| panic!("a rule without {field}: {rule}"));
+        list.iter().map(|text| text.as_str().expect("a text").to_owned()).collect()
+    };
+    let mut all = Vec::new();
+    for rule in role["rules"].as_array().expect("a role has rules") {
+        for (group, resource) in texts(rule, "apiGroups").iter().flat_map(|g| texts(rule, "resources").into_iter().map(move |r| (g.clone(), r))) {
+            let (resource, subresource) = resource.split_once('/').unwrap_or((&resource, ""));
+            all.extend(texts(rule, "verbs").iter().map(|verb| right(verb, &group, resource, subresource)));
+        }
+    }
+    all
+}
+
+/// What is wrong: rights that are needed and missing, rights that nothing needs, exceptions that are none any more.
+fn judge(granted: &BTreeSet<String>, used: &BTreeSet<String>) -> Vec<String> {
+    let excused = |right: &String| UNUSED.iter().any(|(unused, _)| unused == right);
+    let missing = used.difference(granted).map(|right| format!("used, but in no role: {right}"));
+    let idle = granted.difference(used).filter(|right| !excused(right)).map(|right| format!("in a role, but never used: {right}"));
+    let stale = UNUSED.iter().filter(|(right, _)| used.contains(*right) || !granted.contains(*right));
+    missing.chain(idle).chain(stale.map(|(right, _)| format!("take it from the list of unused rules: {right}"))).collect()
+}
+
+#[test]
+fn the_judge_sees_what_is_missing_and_what_is_idle() {
+    let role = json!({"rules": [{"apiGroups": ["a.b"], "resources": ["xs", "xs/status"], "verbs": ["list", "patch"]}]});
+    let mut granted: BTreeSet<String> = rights(&role).into_iter().collect();
+    assert_eq!(granted.iter().map(String::as_str).collect::<Vec<_>>(), ["list a.b/xs", "list a.b/xs/status", "patch a.b/xs", "patch a.b/xs/status"]);
+    granted.extend(UNUSED.map(|(right, _)| right.to_owned()));
+    let used = ["list a.b/xs", "patch a.b/xs", "patch a.b/xs/status", "get /secrets (refused)"].map(str::to_owned).into();
+    assert_eq!(judge(&granted, &used), ["used, but in no role: get /secrets (refused)", "in a role, but never used: list a.b/xs/status"]);
+}
