@@ -194,3 +194,7 @@ fn waiting(why: &'static str, message: impl Into<String>, s: &Situation<'_>, now
         None => Decision::new(Step::Wait).say(Desired::no(condition::READY, why, message)),
     }
 }
+
+#[cfg(test)]
+#[path = "bootstrap_tests.rs"]
+mod tests;
