@@ -141,14 +141,16 @@ impl Cluster {
         self.set_finalizers(object, &all).await.map(Some)
     }
 
-    /// Removes our finalizer and no other. No request when it is gone already; an object that is gone is no error.
-    pub async fn remove_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<(), ApiError> {
+    /// Removes our finalizer and no other; returns what was written. No request when it is gone already; an object that is gone
+    /// is no error.
+    pub async fn remove_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<Option<K>, ApiError> {
         let all: Vec<String> = object.finalizers().iter().filter(|f| *f != finalizer).cloned().collect();
         if all.len() == object.finalizers().len() {
-            return Ok(());
+            return Ok(None);
         }
         match self.set_finalizers(object, &all).await {
-            Ok(_) | Err(ApiError::NotFound(_)) => Ok(()),
+            Ok(written) => Ok(Some(written)),
+            Err(ApiError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

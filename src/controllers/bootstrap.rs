@@ -290,7 +290,9 @@ async fn adopt(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Outcome
 }
 
 async fn release(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Outcome, ReconcileError> {
-    ctx.cluster.remove_finalizer(object, FINALIZER).await?;
+    if let Some(written) = ctx.cluster.remove_finalizer(object, FINALIZER).await? {
+        ctx.written.note(&written);
+    }
     Ok(Outcome::done())
 }
 

@@ -81,7 +81,9 @@ fn in_use(ctx: &Context, object: &WindowsHypervisor) -> bool {
 }
 
 async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, ReconcileError> {
-    ctx.cluster.remove_finalizer(object, FINALIZER).await?;
+    if let Some(written) = ctx.cluster.remove_finalizer(object, FINALIZER).await? {
+        ctx.written.note(&written);
+    }
     let (namespace, name) = place(object);
     ctx.drivers.forget(&namespace, &name);
     ctx.inventories.forget(&(namespace, name));

@@ -210,8 +210,10 @@ async fn set_provider_id(ctx: &Context, object: &WindowsMachine, id: &str) -> Re
 }
 
 async fn release(ctx: &Context, object: &WindowsMachine) -> Result<Outcome, ReconcileError> {
-    ctx.cluster.remove_finalizer(object, FINALIZER).await?;
-    tracing::info!(namespace = object.namespace(), name = object.name_any(), "nothing is left of the VM: released");
+    if let Some(written) = ctx.cluster.remove_finalizer(object, FINALIZER).await? {
+        ctx.written.note(&written);
+    }
+    tracing::info!("nothing is left of the VM: released");
     Ok(Outcome::done())
 }
 

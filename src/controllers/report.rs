@@ -1,7 +1,6 @@
 //! REPORT: status only when it changed, one event and one log line per change of mind.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt;
 use serde::Serialize;
 
 use super::Context;
@@ -45,8 +44,13 @@ pub async fn report<K: Kind, S: Conditioned>(
     }
     let written = ctx.cluster.apply_status(object, manager, next).await?;
     ctx.written.note(&written);
-    for changed in changes(current.map(Conditioned::conditions).unwrap_or_default(), next.conditions()) {
-        tell(ctx, object, changed).await;
+    let changed = changes(current.map(Conditioned::conditions).unwrap_or_default(), next.conditions());
+    log(&changed);
+    for problem in changed.into_iter().filter(|c| condition::is_problem(&c.reason)) {
+        // Ready repeats what a more exact condition says: one event is enough.
+        if problem.type_ != condition::READY || !has_exact_twin(&problem.reason) {
+            ctx.events.warning(object, &problem.reason, &problem.type_, &problem.message).await;
+        }
     }
     Ok(())
 }
@@ -57,18 +61,18 @@ fn changes<'a>(before: &[Condition], next: &'a [Condition]) -> Vec<&'a Condition
     next.iter().filter(|c| !same(c)).collect()
 }
 
-async fn tell<K: Kind>(ctx: &Context, object: &K, changed: &Condition) {
-    let problem = condition::is_problem(&changed.reason);
-    let (kind, namespace, name) = (K::kind(&()), object.namespace().unwrap_or_default(), object.name_any());
-    let Condition { type_, status, reason, message, .. } = changed;
-    if problem {
-        tracing::warn!(%kind, %namespace, %name, condition = %type_, %status, %reason, "{message}");
-    } else {
-        tracing::info!(%kind, %namespace, %name, condition = %type_, %status, %reason, "{message}");
-    }
-    // Ready repeats what a more exact condition says: one event is enough.
-    if problem && !(type_ == condition::READY && has_exact_twin(reason)) {
-        ctx.events.warning(object, reason, type_, message).await;
+/// One line for one change of mind, however many conditions it touches; the span names the object.
+fn log(changed: &[&Condition]) {
+    let words: Vec<String> = changed
+        .iter()
+        .filter(|c| c.type_ != condition::PAUSED || c.status == "True")
+        .map(|c| format!("{}={} ({})", c.type_, c.status, c.reason))
+        .collect();
+    let problem = changed.iter().find(|c| condition::is_problem(&c.reason));
+    match problem {
+        _ if words.is_empty() => {}
+        Some(problem) => tracing::warn!(conditions = words.join(", "), "{}", problem.message),
+        None => tracing::info!(conditions = words.join(", ")),
     }
 }
 

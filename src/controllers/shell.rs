@@ -263,7 +263,7 @@ impl Controller {
             // The watch brings our own write within milliseconds and wakes the object; this is for a watch that is down.
             return Ok(Action::requeue(Duration::from_secs(1)));
         }
-        let span = tracing::info_span!("pass", controller = self.name, namespace = key.0, name = key.1);
+        let span = tracing::info_span!(parent: None, "pass", controller = self.name, namespace = key.0, name = key.1);
         self.shell.metrics.reconcile_started(self.name);
         let start = Instant::now();
         // A task of its own: a panic ends this pass and not the controller.
