@@ -1,8 +1,62 @@
 #ps1_sysnative
-# Unpacks the archive below and starts the runner in it.
+# Unpacks the archive below into a directory that only administrators can read, and starts the runner in it.
+# cloudbase-init may start this any number of times: what is unpacked is not unpacked again, what is finished is left alone.
+# Exit codes for cloudbase-init: 0 done, 1002 try again at the next start, 1003 restart and try again.
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
+
+$root = 'C:\ProgramData\capw'
+$payload = "$root\payload"
 $archive = @'
 @ARCHIVE@
 '@
-exit 1
+
+function Get-Sha256([byte[]] $Bytes) {
+    $algorithm = [System.Security.Cryptography.SHA256]::Create()
+    return [System.BitConverter]::ToString($algorithm.ComputeHash($Bytes)).Replace('-', '').ToLowerInvariant()
+}
+
+function Expand-Payload([byte[]] $Packed, [string] $Directory) {
+    $stream = [System.IO.Compression.GZipStream]::new([System.IO.MemoryStream]::new($Packed), [System.IO.Compression.CompressionMode]::Decompress)
+    $memory = [System.IO.MemoryStream]::new()
+    $stream.CopyTo($memory)
+    $bytes = $memory.ToArray()
+    $at = 0
+    while ($at -lt $bytes.Length) {
+        # Per file: a line `<sha256> <length> <path>`, then its bytes.
+        $end = [System.Array]::IndexOf($bytes, [byte] 10, $at)
+        $fields = [System.Text.Encoding]::ASCII.GetString($bytes, $at, $end - $at) -split ' ', 3
+        $content = [byte[]]::new([int] $fields[1])
+        [System.Array]::Copy($bytes, $end + 1, $content, 0, $content.Length)
+        if ((Get-Sha256 $content) -cne $fields[0]) { throw "$($fields[2]) is damaged" }
+        $target = "$Directory\$($fields[2].Replace('/', '\'))"
+        [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($target))
+        [System.IO.File]::WriteAllBytes($target, $content)
+        $at = $end + 1 + $content.Length
+    }
+}
+
+try {
+    $security = New-Object System.Security.AccessControl.DirectorySecurity
+    $security.SetSecurityDescriptorSddlForm('D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)', [System.Security.AccessControl.AccessControlSections]::Access)
+    [void] [System.IO.Directory]::CreateDirectory($root)
+    [System.IO.Directory]::SetAccessControl($root, $security)
+
+    $packed = [System.Convert]::FromBase64String($archive)
+    $digest = Get-Sha256 $packed
+    $stamp = "$root\payload.sha256"
+    if (-not (Test-Path -LiteralPath $stamp) -or [System.IO.File]::ReadAllText($stamp) -cne $digest) {
+        # The stamp comes last: a kill before it unpacks again.
+        if (Test-Path -LiteralPath $stamp) { Remove-Item -LiteralPath $stamp -Force }
+        if (Test-Path -LiteralPath $payload) { Remove-Item -LiteralPath $payload -Recurse -Force }
+        Expand-Payload $packed $payload
+        [System.IO.File]::WriteAllText($stamp, $digest)
+    }
+} catch {
+    $text = "$([System.DateTime]::UtcNow.ToString('o')) the payload cannot be unpacked: $($_.Exception.Message)`r`n"
+    try { [System.IO.File]::AppendAllText("$env:SystemRoot\Temp\capw-loader.log", $text) } catch { $null = $_ }
+    exit 1002
+}
+
+& "$payload\runner\run.ps1" -Source cloudbase
+exit $LASTEXITCODE

@@ -1,4 +1,13 @@
 //! The scripts that carry out a plan on Windows: static text, the same for every machine. They know nothing of Kubernetes.
+//! `loader.ps1` carries the payload ([`super::cloudbase`]) and starts `run.ps1`, which reads the others.
 
 /// Name and text of each script in the payload's `runner/`.
-pub(super) const SCRIPTS: [(&str, &str); 1] = [("run.ps1", include_str!("run.ps1"))];
+pub(super) const SCRIPTS: [(&str, &str); 4] = [
+    ("run.ps1", include_str!("run.ps1")),
+    ("journal.ps1", include_str!("journal.ps1")),
+    ("windows.ps1", include_str!("windows.ps1")),
+    ("items.ps1", include_str!("items.ps1")),
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+# What items are made of: access, programs, checks, restarts.
+
+# Access in the security descriptor language; by SID, because names of groups are translated. $null: as inherited.
+function Get-Sddl([string] $Access, [bool] $Directory) {
+    $inherit = ''
+    if ($Directory) { $inherit = 'OICI' }
+    $admins = "D:P(A;$inherit;FA;;;SY)(A;$inherit;FA;;;BA)"
+    if ($Access -eq 'admins') { return $admins }
+    if ($Access -eq 'readable') { return "$admins(A;$inherit;0x1200a9;;;BU)" }
+    if ($Access -eq 'inherited') { return $null }
+    throw "expected access admins, readable or inherited, found '$Access'"
+}
+
+# The rules of a descriptor, in an order that does not matter.
+function Get-Rules([string] $Sddl) {
+    $rules = [System.Text.RegularExpressions.Regex]::Matches($Sddl, '\([^)]*\)') | ForEach-Object { $_.Value } | Sort-Object
+    return [string]::Join('', @($rules))
+}
+
+function Test-Access([string] $Path, [string] $Access, [bool] $Directory) {
+    $wanted = Get-Sddl $Access $Directory
+    if ($null -eq $wanted) { return $true }
+    $section = [System.Security.AccessControl.AccessControlSections]::Access
+    if ($Directory) {
+        $security = [System.IO.Directory]::GetAccessControl($Path, $section)
+    } else {
+        $security = [System.IO.File]::GetAccessControl($Path, $section)
+    }
+    return $security.AreAccessRulesProtected -and (Get-Rules $security.GetSecurityDescriptorSddlForm($section)) -ceq (Get-Rules $wanted)
+}
+
+function Set-Access([string] $Path, [string] $Access, [bool] $Directory) {
+    $wanted = Get-Sddl $Access $Directory
+    if ($null -eq $wanted) { return }
+    $section = [System.Security.AccessControl.AccessControlSections]::Access
+    if ($Directory) {
+        $security = New-Object System.Security.AccessControl.DirectorySecurity
+        $security.SetSecurityDescriptorSddlForm($wanted, $section)
+        [System.IO.Directory]::SetAccessControl($Path, $security)
+    } else {
+        $security = New-Object System.Security.AccessControl.FileSecurity
+        $security.SetSecurityDescriptorSddlForm($wanted, $section)
+        [System.IO.File]::SetAccessControl($Path, $security)
+    }
+}
+
+function Get-FileDigest([string] $Path) {
+    return (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant()
+}
+
+# One argument as the C runtime of the program reads it back.
+function ConvertTo-Argument([string] $Text) {
+    if ($Text -ne '' -and $Text -notmatch '[\s"]') { return $Text }
+    $escaped = ($Text -replace '(\\*)"', '$1$1\"') -replace '(\\+)$', '$1$1'
+    return "`"$escaped`""
+}
+
+function ConvertTo-CommandLine([string[]] $Arguments) {
+    return [string]::Join(' ', @($Arguments | ForEach-Object { ConvertTo-Argument $_ }))
+}
+
+# The end of a text, for messages.
+function Get-Tail([string] $Path, [int] $Characters) {
+    if (-not [System.IO.File]::Exists($Path)) { return '' }
+    $text = [System.IO.File]::ReadAllText($Path).Trim()
+    if ($text.Length -gt $Characters) { return $text.Substring($text.Length - $Characters) }
+    return $text
+}
+
+# Runs a program to its end or its time limit. Throws when it does not end with one of the codes that mean success.
+# Returns nothing; the code is in $script:ExitCode.
+function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [int[]] $Success = @(0)) {
+    $output = "$StateDirectory\program.out"
+    $errors = "$StateDirectory\program.err"
+    $start = @{
+        FilePath = $Argv[0]; WorkingDirectory = $Directory; NoNewWindow = $true; PassThru = $true
+        RedirectStandardOutput = $output; RedirectStandardError = $errors
+    }
+    if ($Argv.Count -gt 1) { $start.ArgumentList = ConvertTo-CommandLine $Argv[1..($Argv.Count - 1)] }
+    try {
+        $process = Start-Process @start
+        # Without its handle the exit code is lost when the program ends.
+        $null = $process.Handle
+        if (-not $process.WaitForExit($Seconds * 1000)) {
+            $null = Start-Process -FilePath 'taskkill.exe' -ArgumentList "/T /F /PID $($process.Id)" -NoNewWindow -PassThru -Wait
+            throw "$($Argv[0]) did not end within $Seconds seconds"
+        }
+        $script:ExitCode = $process.ExitCode
+        Write-Log "$($Argv[0]) ended with $($process.ExitCode)`r`n$(Get-Tail $output 8000)`r`n$(Get-Tail $errors 8000)"
+        if ($Success -notcontains $process.ExitCode) {
+            $said = Get-Tail $errors 160
+            if ($said -eq '') { $said = Get-Tail $output 160 }
+            throw "$($Argv[0]) ended with $($process.ExitCode): $said"
+        }
+    } finally {
+        foreach ($file in @($output, $errors)) {
+            try { [System.IO.File]::Delete($file) } catch { Write-Log "$file cannot be removed yet" }
+        }
+    }
+}
+
+# A registry value, or $null.
+function Get-RegistryValue([string] $Key, [string] $Name) {
+    if (-not (Test-Path -LiteralPath $Key)) { return $null }
+    return Get-Field (Get-ItemProperty -LiteralPath $Key) $Name $null
+}
+
+# Does something hold that can be seen without changing anything?
+function Test-Check($Check) {
+    $file = Get-Field $Check 'file' $null
+    if ($null -ne $file) { return [System.IO.File]::Exists($file) }
+    $pipe = Get-Field $Check 'pipe' $null
+    # Listed by pattern: to open a pipe would take a connection from its server, and other names may not be paths.
+    if ($null -ne $pipe) { return @([System.IO.Directory]::GetFiles('\\.\pipe\', "$pipe*") | Where-Object { $_.EndsWith("\$pipe") }).Count -gt 0 }
+    $registry = Get-Field $Check 'registry' $null
+    if ($null -ne $registry) { return [string] (Get-RegistryValue $registry.key $registry.name) -ieq $registry.equals }
+    $url = Get-Field $Check 'url' $null
+    if ($null -ne $url) { return Test-Url $url }
+    throw 'this runner does not know that check'
+}
+
+# What a check found, for the message of a failure.
+function Get-Finding($Check) {
+    $registry = Get-Field $Check 'registry' $null
+    if ($null -ne $registry) { return "expected $($registry.name) $($registry.equals), found '$(Get-RegistryValue $registry.key $registry.name)'" }
+    foreach ($name in @('file', 'pipe', 'url')) {
+        $value = Get-Field $Check $name $null
+        if ($null -ne $value) { return "expected $name $value, found none" }
+    }
+    return 'expected something else'
+}
+
+function Test-Url([string] $Url) {
+    try {
+        $request = [System.Net.WebRequest]::Create($Url)
+        $request.Timeout = 5000
+        $request.Proxy = $null
+        $response = $request.GetResponse()
+        try { return [int] $response.StatusCode -eq 200 } finally { $response.Dispose() }
+    } catch {
+        return $false
+    }
+}
+
+# Remembers that a restart is wanted until the next one.
+function Set-RestartWanted {
+    [System.IO.File]::WriteAllText("$StateDirectory\restart-wanted", (Get-BootId))
+}
+
+function Test-RestartWanted {
+    if (Test-Path -LiteralPath 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending') { return $true }
+    $wanted = "$StateDirectory\restart-wanted"
+    return [System.IO.File]::Exists($wanted) -and [System.IO.File]::ReadAllText($wanted) -ceq (Get-BootId)
+}
