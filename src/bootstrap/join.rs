@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
-use super::{kubelet, paths};
+use super::{kubelet, paths, yaml};
 use crate::api::bootstrap_config::Taint;
 
 #[derive(Serialize)]
@@ -83,5 +83,5 @@ pub(super) fn configuration(facts: &BootstrapFacts) -> Result<String, RenderErro
         patches: Patches { directory: paths::PATCHES },
         timeouts: Timeouts { kubelet_health_check: "8m0s", tls_bootstrap: "10m0s" },
     };
-    serde_saphyr::to_string(&configuration).map_err(|e| RenderError::Serialize { what: "kubeadm's configuration", reason: e.to_string() })
+    yaml::document("kubeadm's configuration", &configuration)
 }

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
-use super::paths;
 use super::reserve::{Amount, reserves};
+use super::{paths, yaml};
 use crate::api::bootstrap_config::{PriorityClass, Taint, TaintEffect};
 
 /// Cluster API removes it once it has set the labels of the Machine on the Node.
@@ -78,7 +78,7 @@ pub(super) fn patch(facts: &BootstrapFacts) -> Result<String, RenderError> {
         shutdown_grace_period: graceful.then_some("60s"),
         shutdown_grace_period_critical_pods: graceful.then_some("20s"),
     };
-    serde_saphyr::to_string(&configuration).map_err(|e| RenderError::Serialize { what: "the kubelet's configuration", reason: e.to_string() })
+    yaml::document("the kubelet's configuration", &configuration)
 }
 
 fn resources(amount: Amount) -> BTreeMap<&'static str, String> {

@@ -21,6 +21,7 @@ pub mod read;
 pub mod reserve;
 mod runner;
 mod valid;
+mod yaml;
 
 #[cfg(test)]
 mod sample;

@@ -1,9 +1,70 @@
-//! Properties of rendering as a whole: what goes in comes out at the other end, the same way each time.
+//! Properties of rendering as a whole: what goes in comes out at the other end, the same way each time, and no secret elsewhere.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use secrecy::SecretString;
+
+use super::archive::gzip;
 use super::config_drive::{self, Instance};
+use super::facts::{BootstrapFacts, KubernetesVersion};
+use super::plan::Kind;
 use super::read::{Payload, iso::Image};
-use super::sample::facts;
-use super::{paths, render};
+use super::sample::{TOKEN_SECRET, facts};
+use super::{GUESTINFO_LIMIT, RenderError, SECRET_LIMIT, explain, guestinfo_value, iso, paths, render};
+use crate::api::bootstrap_config::{Channel, ContainerdLine, File, Reserve, Taint, TaintEffect, WindowsRelease};
+use crate::api::name::HostName;
+
+fn payload(facts: &BootstrapFacts) -> Payload {
+    Payload::from_user_data(render(facts).unwrap().user_data.as_bytes()).unwrap()
+}
+
+fn text(payload: &Payload, path: &str) -> String {
+    String::from_utf8(payload.files[path].clone()).unwrap()
+}
+
+fn old() -> BootstrapFacts {
+    let mut old = facts();
+    old.kubernetes = KubernetesVersion::parse("v1.32.4").unwrap();
+    old.host_name = None;
+    old.provider_id = None;
+    old.cpus = None;
+    old.memory_mib = None;
+    old.cluster_dns = Vec::new();
+    old.cluster_domain = String::new();
+    old.spec.windows_release = WindowsRelease::Server2019;
+    old.spec.containerd.line = ContainerdLine::V1;
+    old
+}
+
+fn big() -> BootstrapFacts {
+    let mut big = facts();
+    big.cpus = Some(32);
+    big.memory_mib = Some(128 << 10);
+    big.spec.windows_release = WindowsRelease::Server2025;
+    big.spec.kubelet.node_labels = BTreeMap::from([("example.com/pool".into(), "big".into()), ("tier".into(), String::new())]);
+    big.spec.kubelet.taints = Some(vec![Taint { key: "example.com/big".into(), value: None, effect: TaintEffect::NoExecute }]);
+    big.spec.kubelet.max_pods = Some(200);
+    big.spec.kubelet.system_reserved = Reserve { cpu: None, memory: Some("3Gi".into()) };
+    big.spec.files = vec![File { path: r"C:\k\audit.json".into(), content: "{}".into() }];
+    big
+}
+
+#[test]
+fn what_each_machine_gets() {
+    for (name, facts) in [("4cpu-8gib-2022-1.36", facts()), ("unknown-2019-1.32-containerd-1.7", old()), ("32cpu-128gib-2025", big())] {
+        let payload = payload(&facts);
+        for (what, path) in [
+            ("plan", "node.json"),
+            ("kubelet", "files/kubelet-patch.yaml"),
+            ("join", "secret/kubeadm-join.yaml"),
+            ("containerd", "files/containerd.toml"),
+        ] {
+            insta::assert_snapshot!(format!("{what}-{name}"), text(&payload, path));
+        }
+    }
+    insta::assert_snapshot!("explain", explain(&render(&facts()).unwrap().plan));
+}
 
 #[test]
 fn a_guest_reads_what_was_rendered() {
@@ -18,7 +79,280 @@ fn a_guest_reads_what_was_rendered() {
     assert_eq!(meta, serde_json::json!({"uuid": "id-1", "hostname": "win-7k2fq", "name": "win-7k2fq"}));
     let payload = Payload::from_user_data(image.read(config_drive::USER_DATA).unwrap()).unwrap();
     assert_eq!(serde_json::to_value(&payload.plan).unwrap(), serde_json::to_value(&bootstrap.plan).unwrap());
-    let join = std::str::from_utf8(payload.file(paths::JOIN_CONFIG).unwrap()).unwrap();
-    assert!(join.contains("a1b2c3."), "{join}");
-    assert!(payload.file(r"c:\ETC\kubernetes\patches\kubeletconfiguration+strategic.yaml").is_some());
+    assert!(payload.file(&paths::KUBELET_PATCH.to_uppercase()).is_some(), "Windows does not distinguish upper and lower case");
+    // What cloudbase-init gunzips is the same.
+    assert_eq!(Payload::from_user_data(&gzip(bootstrap.user_data.as_bytes())).unwrap().files, payload.files);
+}
+
+#[test]
+fn damaged_user_data_is_refused() {
+    let good = String::from_utf8(render(&facts()).unwrap().user_data.into_bytes()).unwrap();
+    for (bad, why) in [
+        (format!("\u{feff}{good}"), "ASCII"),
+        (format!("\n{good}"), "#ps1_sysnative"),
+        (good.replacen("#ps1_sysnative", "#ps1_sysnativ", 1), "#ps1_sysnative"),
+        (good.replacen("$archive = @'", "$archiv = @'", 1), "no archive"),
+        (good.replacen("\n'@\n", "\n", 1), "does not end"),
+        (good.replacen("@'\nH", "@'\n!", 1), "base64"),
+        (good.replacen("@'\nH4sI", "@'\nAAAA", 1), "gzip"),
+    ] {
+        let error = Payload::from_user_data(bad.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(why), "{error} lacks {why}");
+    }
+}
+
+#[test]
+fn the_token_is_in_one_file_and_nowhere_else() {
+    for facts in [facts(), old(), big()] {
+        let rendered = render(&facts).unwrap();
+        let payload = Payload::from_user_data(rendered.user_data.as_bytes()).unwrap();
+        let holds = |bytes: &[u8]| bytes.windows(TOKEN_SECRET.len()).any(|window| window == TOKEN_SECRET.as_bytes());
+        let with: Vec<&String> = payload.files.iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect();
+        assert_eq!(with, ["secret/kubeadm-join.yaml"]);
+        assert!(holds(payload.file(paths::JOIN_CONFIG).unwrap()));
+        for shown in [rendered.plan.json().unwrap(), explain(&rendered.plan), format!("{facts:?} {rendered:?} {payload:?}")] {
+            assert!(!shown.contains(TOKEN_SECRET), "{shown}");
+        }
+        // The last item removes every place that held it.
+        let Some(Kind::Absent { paths: removed, .. }) = payload.plan.items.last().map(|item| &item.kind) else {
+            panic!("the last item removes nothing")
+        };
+        for place in [paths::SECRET, paths::PAYLOAD_SECRET, paths::BOOTSTRAP_KUBECONFIG] {
+            assert!(removed.iter().any(|path| path == place));
+        }
+    }
+}
+
+#[test]
+fn facts_that_cannot_work_are_refused_by_name() {
+    type Change = fn(&mut BootstrapFacts);
+    let cases: [(Change, &str); 16] = [
+        (|f| f.endpoint = "https://api:6443".into(), "controlPlaneEndpoint"),
+        (|f| f.endpoint = "api".into(), "controlPlaneEndpoint"),
+        (|f| f.endpoint = "api:0".into(), "controlPlaneEndpoint"),
+        (|f| f.token = SecretString::from("A.b"), "bootstrap token"),
+        (|f| f.ca_pem = "x".into(), "certificate authority"),
+        (|f| f.ca_hash = format!("sha256:{}", "0".repeat(64)), "CA hash"),
+        (|f| f.provider_id = Some("aws:///x".into()), "spec.providerID"),
+        (|f| f.cluster_dns = vec!["dns".into()], "spec.kubelet.clusterDNS"),
+        (|f| f.cluster_domain = "Cluster.local".into(), "serviceDomain"),
+        (|f| f.spec.kubelet.max_pods = Some(251), "spec.kubelet.maxPods"),
+        (|f| f.spec.kubelet.system_reserved.cpu = Some("4".into()), "spec.cpus"),
+        (|f| f.spec.kubelet.kube_reserved.memory = Some("6Gi".into()), "spec.memory"),
+        (|f| f.spec.kubelet.node_labels = BTreeMap::from([("a b".into(), "c".into())]), "spec.kubelet.nodeLabels"),
+        (|f| f.spec.kubelet.node_labels = (0..400).map(|n| (format!("label-{n}"), "x".repeat(40))).collect(), "8191"),
+        (|f| f.spec.kubelet.taints = Some(vec![Taint { key: "\"".into(), value: None, effect: TaintEffect::NoSchedule }]), "spec.kubelet.taints"),
+        (|f| f.spec.containerd.sandbox_image = Some("a b".into()), "spec.containerd.sandboxImage"),
+    ];
+    for (change, field) in cases {
+        let mut facts = facts();
+        change(&mut facts);
+        let error = render(&facts).unwrap_err().to_string();
+        assert!(error.contains(field), "{error} lacks {field}");
+        assert!(!error.contains(TOKEN_SECRET));
+    }
+    for path in [
+        r"C:\",
+        r"C:\a\..\b",
+        r"C:\a.",
+        r"\a",
+        r"C:/a",
+        r"C:\ProgramData\CAPW\x",
+        r"c:\etc\kubernetes\patches\kubeletconfiguration+strategic.yaml",
+        r"C:\a*",
+    ] {
+        let mut facts = facts();
+        facts.spec.files = vec![File { path: path.into(), content: String::new() }];
+        assert!(render(&facts).unwrap_err().to_string().contains("spec.files[0].path"), "{path}");
+    }
+    let mut twice = facts();
+    twice.spec.files = [r"C:\a\b", r"C:\A\B"].map(|path| File { path: path.into(), content: String::new() }).to_vec();
+    assert!(render(&twice).unwrap_err().to_string().contains("twice"));
+}
+
+/// Text that does not compress well.
+fn noise(length: usize) -> String {
+    let mut state = 7u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b' ' + ((state >> 40) % 95) as u8)
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+#[test]
+fn what_is_too_large_is_refused_with_its_exact_size() {
+    // Bytes of noise between which the limit lies, and how close the search gets: large ones take long.
+    for (channel, limit, range, close, name) in [
+        (Channel::ConfigDrive, SECRET_LIMIT, 900_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
+        (Channel::GuestInfo, GUESTINFO_LIMIT, 10_000..60_000, 1, "VMware guestinfo value, 64 KiB"),
+    ] {
+        let with = |length: usize| {
+            let mut facts = facts();
+            facts.spec.channel = channel;
+            facts.spec.files = vec![File { path: r"C:\noise".into(), content: noise(length) }];
+            render(&facts)
+        };
+        let size_of =
+            |user_data: &super::UserData| if channel == Channel::GuestInfo { guestinfo_value(user_data).len() } else { user_data.as_bytes().len() };
+        // The last that fits and the first that does not are neighbours.
+        let (mut fits, mut fails) = (range.start, range.end);
+        while fails - fits > close {
+            let middle = (fits + fails) / 2;
+            match with(middle) {
+                Ok(rendered) => {
+                    assert!(size_of(&rendered.user_data) <= limit);
+                    fits = middle;
+                }
+                Err(RenderError::TooLarge { size, limit: said, limit_name, .. }) => {
+                    assert!(size > limit && said == limit && limit_name == name);
+                    fails = middle;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(fits > range.start && fails < range.end, "{fits} {fails}");
+        let error = with(fails).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(&limit.to_string()) && error.contains("spec.files"), "{error}");
+    }
+}
+
+fn any_facts() -> impl Strategy<Value = BootstrapFacts> {
+    let labels = prop::collection::btree_map("[a-z]{1,10}([.]io/[a-z]{1,5})?", "[a-zA-Z0-9]{0,20}", 0..4);
+    let files = prop::collection::btree_map(r"D:\\[a-z\u{e9}]{1,10}", ".{0,200}", 0..4);
+    let host = prop::option::of("[a-z][a-z0-9]{0,14}");
+    let size = prop::option::of((1u32..=128, 4096u64..=1 << 20));
+    let token = "[a-z0-9]{6}[.][a-z0-9]{16}";
+    (31u32..=37, 0u8..3, any::<bool>(), labels, files, host, size, token, prop::option::of(1..=250)).prop_map(
+        |(minor, release, old_line, labels, files, host, size, token, pods)| {
+            let mut facts = facts();
+            facts.kubernetes.minor = minor;
+            facts.host_name = host.map(|name| HostName::parse(&name).unwrap());
+            facts.token = SecretString::from(token);
+            facts.cpus = size.map(|(cpus, _)| cpus);
+            facts.memory_mib = size.map(|(_, memory)| memory);
+            facts.spec.windows_release = [WindowsRelease::Server2019, WindowsRelease::Server2022, WindowsRelease::Server2025][usize::from(release)];
+            facts.spec.containerd.line = if old_line && release < 2 { ContainerdLine::V1 } else { ContainerdLine::V2 };
+            facts.spec.kubelet.node_labels = labels;
+            facts.spec.kubelet.max_pods = pods.filter(|_| size.is_none_or(|(_, memory)| memory > 16 << 10));
+            facts.spec.files = files.into_iter().map(|(path, content)| File { path, content }).collect();
+            facts
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn valid_facts_render_the_same_way_each_time(facts in any_facts()) {
+        let rendered = render(&facts).unwrap();
+        prop_assert_eq!(&render(&facts).unwrap().user_data, &rendered.user_data);
+        let payload = Payload::from_user_data(rendered.user_data.as_bytes()).unwrap();
+        prop_assert!(payload.files["node.json"].is_ascii());
+        let ids: BTreeSet<&String> = payload.plan.items.iter().map(|item| &item.id).collect();
+        prop_assert_eq!(ids.len(), payload.plan.items.len());
+        for item in &rendered.plan.items {
+            prop_assert!(item.id.len() <= 32 && item.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", item.id);
+            prop_assert!((10..100).contains(&item.code) && item.seconds > 0 && item.attempts > 0);
+            prop_assert!(item.why.link.starts_with("https://") && !item.why.reason.is_empty() && !item.why.remedy.is_empty(), "{}", item.id);
+            if let Kind::Running { after, .. } = &item.kind {
+                prop_assert!(after.iter().all(|id| ids.contains(id)));
+            }
+        }
+        for file in &facts.spec.files {
+            prop_assert_eq!(payload.file(&file.path).unwrap(), file.content.as_bytes());
+        }
+        for item in payload.plan.items.iter().filter(|item| item.id == "kubelet-automatic") {
+            let Kind::Service { command_line, .. } = &item.kind else { panic!() };
+            prop_assert!(!command_line.contains("pod-infra-container-image") && !command_line.contains("=\"\""));
+        }
+    }
+
+    #[test]
+    fn any_image_comes_back(
+        files in prop::collection::btree_map("[a-zA-Z0-9_.-]{0,3}[a-zA-Z0-9_-]{1,30}(/[a-z]{1,40}[.][a-z]{1,10}){0,3}", (0usize..6000, any::<u8>()), 0..60),
+        large in prop::option::weighted(0.2, 0usize..4 << 20),
+    ) {
+        // A name is a file or a directory, not both.
+        let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        for (path, (length, byte)) in files {
+            let prefix = |other: &String| other.starts_with(&format!("{path}/")) || path.starts_with(&format!("{other}/"));
+            if !contents.keys().any(prefix) {
+                contents.insert(path, vec![byte; length]);
+            }
+        }
+        if let Some(length) = large {
+            contents.insert("large".into(), vec![1; length]);
+        }
+        let bytes = iso::image("config-2", &contents);
+        prop_assert!(bytes == iso::image("config-2", &contents));
+        let image = Image::open(&bytes).unwrap();
+        let mut found = image.files().unwrap();
+        found.sort();
+        prop_assert_eq!(found, contents.keys().cloned().collect::<Vec<_>>());
+        for (path, content) in &contents {
+            prop_assert!(image.read(path).unwrap() == content.as_slice(), "{}", path);
+        }
+    }
+
+    #[test]
+    fn a_damaged_image_never_panics(at in 32_768usize..60_000, byte in any::<u8>(), length in 0usize..70_000) {
+        let mut bytes = iso::image("config-2", &BTreeMap::from([("a/b/c".to_owned(), vec![1; 5000]), ("d".to_owned(), vec![])]));
+        if let Some(place) = bytes.get_mut(at) {
+            *place = byte;
+        }
+        bytes.truncate(length.max(at));
+        if let Ok(image) = Image::open(&bytes) {
+            let _ = image.files();
+            let _ = image.read("a/b/c");
+        }
+    }
+}
+
+/// Directories of several sectors: 300 names of 40 characters.
+#[test]
+fn large_directories_come_back() {
+    let files: BTreeMap<String, Vec<u8>> = (0..300u32).map(|n| (format!("dir/{n:03}{}", "x".repeat(37)), n.to_le_bytes().to_vec())).collect();
+    let bytes = iso::image("config-2", &files);
+    let image = Image::open(&bytes).unwrap();
+    for (path, content) in &files {
+        assert_eq!(image.read(path).unwrap(), content.as_slice());
+    }
+}
+
+/// Other people's readers, where they are installed.
+#[test]
+fn other_programs_read_the_image() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("drive.iso");
+    let user_data = b"#ps1_sysnative\nexit 0\n";
+    std::fs::write(&path, config_drive::build(&Instance { instance_id: "id", host_name: None, user_data }).0).unwrap();
+    let mut missing = Vec::new();
+    for (program, arguments) in [
+        ("isoinfo", vec!["-J", "-x", "/openstack/latest/user_data", "-i"]),
+        ("bsdtar", vec!["-xOf"]),
+        ("xorriso", vec!["-osirrox", "on", "-extract", "/openstack/latest/user_data", "out", "-indev"]),
+    ] {
+        let mut command = std::process::Command::new(program);
+        command.current_dir(&directory).args(&arguments).arg(&path);
+        if program == "bsdtar" {
+            command.arg("openstack/latest/user_data");
+        }
+        match command.output() {
+            Ok(output) => {
+                let read = if program == "xorriso" { std::fs::read(directory.path().join("out")).unwrap_or_default() } else { output.stdout };
+                assert_eq!(
+                    String::from_utf8_lossy(&read),
+                    String::from_utf8_lossy(user_data),
+                    "{program}: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+            }
+            Err(_) => missing.push(program),
+        }
+    }
+    if !missing.is_empty() {
+        println!("not installed, so the image was not read with them: {}", missing.join(", "));
+    }
 }
