@@ -106,7 +106,7 @@ pub struct Kubelet {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["key".into(), "effect".into()]))]
     pub taints: Option<Vec<Taint>>,
-    /// Most pods on the node, 1 to 250. Default: 110.
+    /// Most pods on the node, 1 to 250. Default: 110, or 30 on a machine with less than 8Gi of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 250))]
     pub max_pods: Option<i32>,
