@@ -1,0 +1,220 @@
+//! Reads manifests and finds what belongs together. Errors name file, document, field, value and remedy.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec, WindowsBootstrapConfigTemplate};
+use crate::api::cluster::WindowsCluster;
+use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
+
+/// Something with a name, and where it was written.
+struct Named<T> {
+    name: String,
+    origin: String,
+    value: T,
+}
+
+/// What a Machine or MachineDeployment ties together, by name.
+struct Workers {
+    version: Option<String>,
+    bootstrap: String,
+    infrastructure: String,
+}
+
+/// The documents that matter.
+#[derive(Default)]
+pub(super) struct Manifests {
+    configs: Vec<Named<WindowsBootstrapConfigSpec>>,
+    machines: Vec<Named<WindowsMachineSpec>>,
+    workers: Vec<Workers>,
+    /// Of Clusters with a topology.
+    topology_version: Option<String>,
+    endpoint: Option<String>,
+    service_domain: Option<String>,
+}
+
+/// One machine to render.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub name: String,
+    pub origin: String,
+    pub spec: WindowsBootstrapConfigSpec,
+    /// `None`: no WindowsMachine belongs to it; its host name, processors and memory are not known.
+    pub windows: Option<WindowsMachineSpec>,
+    pub version: Option<String>,
+}
+
+pub(super) fn read(files: &[PathBuf]) -> Result<Manifests, String> {
+    let mut manifests = Manifests::default();
+    for path in files {
+        for (number, document) in documents(&text(path)?).iter().enumerate() {
+            manifests.add(&format!("{}: document {}", path.display(), number + 1), document)?;
+        }
+    }
+    Ok(manifests)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+        return Ok(text);
+    }
+    fs::read_to_string(path).map_err(failed)
+}
+
+/// The documents of a stream, each after as many empty lines as stand before it, so that errors name the line of the file.
+fn documents(text: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for (number, line) in text.lines().enumerate() {
+        if line == "---" || line.starts_with("--- ") {
+            all.push("\n".repeat(number + 1));
+        } else if let Some(last) = all.last_mut() {
+            last.push_str(line);
+            last.push('\n');
+        }
+    }
+    all.retain(|document| document.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')));
+    all
+}
+
+/// A text at a path of keys.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
+    path.split('.').try_fold(value, |value, key| value.get(key))?.as_str().filter(|text| !text.is_empty())
+}
+
+fn endpoint(value: &Value) -> Option<String> {
+    let port = value.pointer("/spec/controlPlaneEndpoint/port")?.as_i64().filter(|port| *port > 0)?;
+    Some(format!("{}:{port}", at(value, "spec.controlPlaneEndpoint.host")?))
+}
+
+impl Manifests {
+    fn add(&mut self, origin: &str, document: &str) -> Result<(), String> {
+        let value: Value = serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?;
+        let kind = at(&value, "kind").ok_or_else(|| format!("{origin}: kind: it is missing: this is not a Kubernetes object"))?;
+        let name = at(&value, "metadata.name").unwrap_or("unnamed").to_owned();
+        let origin = format!("{origin} ({kind} {name})");
+        let group = at(&value, "apiVersion").and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
+        match (group, kind) {
+            ("bootstrap.cluster.x-k8s.io", "WindowsBootstrapConfig") => {
+                let value = typed::<WindowsBootstrapConfig>(&origin, document, &value)?.spec;
+                self.configs.push(Named { name, origin, value });
+            }
+            ("bootstrap.cluster.x-k8s.io", "WindowsBootstrapConfigTemplate") => {
+                let value = typed::<WindowsBootstrapConfigTemplate>(&origin, document, &value)?.spec.template.spec;
+                self.configs.push(Named { name, origin, value });
+            }
+            ("infrastructure.cluster.x-k8s.io", "WindowsMachine") => {
+                let value = typed::<WindowsMachine>(&origin, document, &value)?.spec;
+                self.machines.push(Named { name, origin, value });
+            }
+            ("infrastructure.cluster.x-k8s.io", "WindowsMachineTemplate") => {
+                let value = typed::<WindowsMachineTemplate>(&origin, document, &value)?.spec.template.spec;
+                self.machines.push(Named { name, origin, value });
+            }
+            ("infrastructure.cluster.x-k8s.io", "WindowsCluster") => {
+                typed::<WindowsCluster>(&origin, document, &value)?;
+                self.endpoint = self.endpoint.take().or_else(|| endpoint(&value));
+            }
+            ("cluster.x-k8s.io", "Cluster") => {
+                self.endpoint = endpoint(&value).or_else(|| self.endpoint.take());
+                self.topology_version = at(&value, "spec.topology.version").map(str::to_owned).or_else(|| self.topology_version.take());
+                self.service_domain = at(&value, "spec.clusterNetwork.serviceDomain").map(str::to_owned).or_else(|| self.service_domain.take());
+            }
+            ("cluster.x-k8s.io", "Machine") => self.workers.extend(value.get("spec").map(workers)),
+            ("cluster.x-k8s.io", "MachineDeployment" | "MachineSet" | "MachinePool") => {
+                self.workers.extend(value.pointer("/spec/template/spec").map(workers));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// One machine per configuration, with the WindowsMachine that something ties to it, or else the only one there is.
+    pub(super) fn machines(&self) -> Result<Vec<Machine>, String> {
+        if self.configs.is_empty() {
+            return Err("no document is a WindowsBootstrapConfig or WindowsBootstrapConfigTemplate: give the file that holds it with -f".into());
+        }
+        let machine = |config: &Named<WindowsBootstrapConfigSpec>| {
+            let workers = self.workers.iter().find(|workers| workers.bootstrap == config.name);
+            let windows = match (workers, self.machines.as_slice()) {
+                (Some(workers), machines) => match machines.iter().find(|machine| machine.name == workers.infrastructure) {
+                    Some(machine) => Some(machine),
+                    None if workers.infrastructure.is_empty() || machines.is_empty() => None,
+                    None => {
+                        return Err(format!(
+                            "{}: spec.infrastructureRef.name: {:?}: no WindowsMachine(Template) with that name is among the documents",
+                            config.origin, workers.infrastructure
+                        ));
+                    }
+                },
+                (None, [only]) => Some(only),
+                (None, _) => None,
+            };
+            let version = workers.and_then(|workers| workers.version.clone()).or_else(|| self.topology_version.clone());
+            let origin = windows.map_or_else(|| config.origin.clone(), |machine| format!("{} with {}", config.origin, machine.origin));
+            Ok(Machine {
+                name: config.name.clone(),
+                origin,
+                spec: config.value.clone(),
+                windows: windows.map(|machine| machine.value.clone()),
+                version,
+            })
+        };
+        self.configs.iter().map(machine).collect()
+    }
+
+    /// `host:port` of a Cluster, else of a WindowsCluster.
+    pub(super) fn endpoint(&self) -> Option<String> {
+        self.endpoint.clone()
+    }
+
+    pub(super) fn service_domain(&self) -> Option<String> {
+        self.service_domain.clone()
+    }
+}
+
+fn workers(spec: &Value) -> Workers {
+    Workers {
+        version: at(spec, "version").map(str::to_owned),
+        bootstrap: at(spec, "bootstrap.configRef.name").unwrap_or_default().to_owned(),
+        infrastructure: at(spec, "infrastructureRef.name").unwrap_or_default().to_owned(),
+    }
+}
+
+/// The object; a field that the kind does not have is an error, as with `kubectl apply`.
+fn typed<T: DeserializeOwned + Serialize>(origin: &str, document: &str, written: &Value) -> Result<T, String> {
+    let object: T = serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?;
+    let known = serde_json::to_value(&object).map_err(|e| format!("{origin}: {e}"))?;
+    let (Some(written), Some(known)) = (written.get("spec"), known.get("spec")) else { return Ok(object) };
+    match unknown("spec", written, known) {
+        Some(field) => Err(format!("{origin}: {field}: there is no such field; `kubectl explain` lists those there are")),
+        None => Ok(object),
+    }
+}
+
+/// The first field that was written and not understood. Empty values may be left out on the way.
+fn unknown(path: &str, written: &Value, known: &Value) -> Option<String> {
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    match (written, known) {
+        (Value::Object(written), Value::Object(known)) => written.iter().filter(|(_, value)| !empty(value)).find_map(|(key, value)| {
+            let path = format!("{path}.{key}");
+            known.get(key).map_or_else(|| Some(path.clone()), |known| unknown(&path, value, known))
+        }),
+        (Value::Array(written), Value::Array(known)) => {
+            written.iter().zip(known).enumerate().find_map(|(index, (written, known))| unknown(&format!("{path}[{index}]"), written, known))
+        }
+        _ => None,
+    }
+}

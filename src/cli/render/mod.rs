@@ -1,0 +1,142 @@
+//! `capw render`: what a machine would get, without any cluster. What only a cluster knows is a placeholder, marked as such.
+
+mod manifests;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use secrecy::SecretString;
+
+use self::manifests::{Machine, Manifests};
+use crate::api::bootstrap_config::Channel;
+use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
+use crate::bootstrap::config_drive::{self, Instance};
+use crate::bootstrap::facts::KubernetesVersion;
+use crate::bootstrap::read::Payload;
+use crate::bootstrap::{self, Bootstrap, BootstrapFacts, GUESTINFO_LIMIT, SECRET_LIMIT, ca_hash, guestinfo_value};
+
+/// A token that no cluster has.
+const PLACEHOLDER_TOKEN: &str = "000000.placeholdertoken";
+const PLACEHOLDER_ENDPOINT: &str = "placeholder.invalid:6443";
+/// A certificate without a key: nothing can be signed with it.
+const PLACEHOLDER_CA: &str = include_str!("../../bootstrap/sample-ca.pem");
+
+/// Flags of `capw render`.
+#[derive(Args, Debug)]
+pub struct Render {
+    /// YAML files with a WindowsBootstrapConfig or its template, and what belongs to it: WindowsMachine(Template), Cluster, MachineDeployment. `-` is standard input.
+    #[arg(short, long = "filename", value_name = "FILE", required = true, num_args = 1..)]
+    file: Vec<PathBuf>,
+    /// Write the files of each machine, its user data and its config drive below this directory instead of printing.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print the plan as a person would write the procedure.
+    #[arg(long)]
+    explain: bool,
+    /// Version of Kubernetes, e.g. v1.36.3. Default: that of the Machine, MachineDeployment or Cluster.
+    #[arg(long, value_name = "VERSION")]
+    kubernetes_version: Option<String>,
+    /// host:port of the API server. Default: the Cluster's, else a placeholder.
+    #[arg(long, value_name = "HOST:PORT")]
+    endpoint: Option<String>,
+    /// Certificate of the cluster's CA, PEM. Default: a placeholder.
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+impl Render {
+    pub fn main(self) -> Result<(), String> {
+        let text = self.run()?;
+        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))
+    }
+
+    /// What is printed.
+    fn run(&self) -> Result<String, String> {
+        let manifests = manifests::read(&self.file)?;
+        let mut text = String::new();
+        for machine in manifests.machines()? {
+            let facts = self.facts(&manifests, &machine)?;
+            let rendered = bootstrap::render(&facts).map_err(|e| format!("{}: {e}", machine.origin))?;
+            match &self.output {
+                Some(directory) => text.push_str(&write(&directory.join(&machine.name), &facts, &rendered)?),
+                None if !self.explain => text.push_str(&listing(&rendered)?),
+                None => {}
+            }
+            if self.explain {
+                text.push_str(&bootstrap::explain(&rendered.plan));
+            }
+        }
+        Ok(text)
+    }
+
+    fn facts(&self, manifests: &Manifests, machine: &Machine) -> Result<BootstrapFacts, String> {
+        let at = |e: &dyn std::fmt::Display| format!("{}: {e}", machine.origin);
+        let version = self.kubernetes_version.as_deref().or(machine.version.as_deref()).ok_or_else(|| {
+            at(&"the version of Kubernetes is not known: add the Machine or MachineDeployment that names it, or give --kubernetes-version v1.36.3")
+        })?;
+        let ca_pem = match &self.ca_file {
+            Some(path) => fs::read_to_string(path).map_err(|e| format!("--ca-file {}: {e}", path.display()))?,
+            None => PLACEHOLDER_CA.to_owned(),
+        };
+        let vm = VmUuid::of(&machine.name);
+        let windows = machine.windows.as_ref();
+        let hypervisor = windows.and_then(|spec| spec.hypervisor_ref.as_ref()).map_or("placeholder", |reference| &reference.name);
+        Ok(BootstrapFacts {
+            machine_uid: vm.to_string(),
+            machine_name: machine.name.clone(),
+            generation: 1,
+            host_name: windows.map(|spec| HostName::choose(&machine.name, vm, spec.host_name)).transpose().map_err(|e| at(&e))?,
+            provider_id: windows.map(|_| ProviderId { hypervisor: hypervisor.to_owned(), vm }.to_string()),
+            kubernetes: KubernetesVersion::parse(version).map_err(|e| at(&e))?,
+            endpoint: self.endpoint.clone().or_else(|| manifests.endpoint()).unwrap_or_else(|| PLACEHOLDER_ENDPOINT.into()),
+            ca_hash: ca_hash(&ca_pem).map_err(|e| format!("--ca-file: {e}"))?,
+            ca_pem,
+            token: SecretString::from(PLACEHOLDER_TOKEN),
+            cpus: windows.and_then(|spec| u32::try_from(spec.cpus).ok()),
+            memory_mib: windows.map(|spec| mebibytes(&spec.memory)).transpose().map_err(|e| at(&e))?,
+            cluster_dns: machine.spec.kubelet.cluster_dns.clone(),
+            cluster_domain: manifests.service_domain().unwrap_or_else(|| "cluster.local".into()),
+            spec: machine.spec.clone(),
+        })
+    }
+}
+
+/// The files of the payload: what a guest would unpack, not what we meant to put in.
+fn payload(rendered: &Bootstrap) -> Result<Payload, String> {
+    Payload::from_user_data(rendered.user_data.as_bytes()).map_err(|e| format!("what was rendered cannot be read: {e}; please report this"))
+}
+
+/// The texts, without the scripts that are the same for every machine.
+fn listing(rendered: &Bootstrap) -> Result<String, String> {
+    let files = payload(rendered)?.files;
+    let shown = files.iter().filter(|(path, _)| !path.starts_with("runner/"));
+    Ok(shown.map(|(path, bytes)| format!("==> {path} <==\n{}\n", String::from_utf8_lossy(bytes))).collect())
+}
+
+/// Writes everything below `directory`; says where, and how much of its channel it takes.
+fn write(directory: &Path, facts: &BootstrapFacts, rendered: &Bootstrap) -> Result<String, String> {
+    let drive = config_drive::build(&Instance {
+        instance_id: &facts.machine_uid,
+        host_name: facts.host_name.as_ref(),
+        user_data: rendered.user_data.as_bytes(),
+    });
+    let mut files = payload(rendered)?.files;
+    files.insert("user_data".into(), rendered.user_data.as_bytes().to_vec());
+    files.insert("config-drive.iso".into(), drive.0);
+    for (name, bytes) in &files {
+        let path = directory.join(name);
+        let parent = path.parent().unwrap_or(directory);
+        fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
+        fs::write(&path, bytes).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    let (size, limit, name) = match facts.spec.channel {
+        Channel::ConfigDrive => (rendered.user_data.as_bytes().len(), SECRET_LIMIT, "Kubernetes Secret"),
+        Channel::GuestInfo => (guestinfo_value(&rendered.user_data).len(), GUESTINFO_LIMIT, "VMware guestinfo value"),
+    };
+    Ok(format!("{}: {} files, {size} of {limit} bytes ({name})\n", directory.display(), files.len()))
+}
+
+#[cfg(test)]
+mod tests;
