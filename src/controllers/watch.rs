@@ -78,7 +78,7 @@ impl<K: Kind> Watch<K> {
         Self::over(watching, prune, events)
     }
 
-    fn over(
+    pub(super) fn over(
         watching: &Watching,
         prune: impl Fn(&mut K) + Send + 'static,
         events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
