@@ -124,3 +124,83 @@ impl Driver for ObservedDriver {
         self.read("owned", self.inner.owned()).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::name::VmUuid;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A driver that takes its time.
+    #[derive(Default)]
+    struct Slow {
+        takes: Duration,
+        inside: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Driver for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+        async fn describe(&self) -> Result<Endpoint, DriverError> {
+            tokio::time::sleep(self.takes).await;
+            Ok(Endpoint::default())
+        }
+        async fn check(&self, _: &VmSpec) -> Result<(), DriverError> {
+            Err(DriverError::NotFound("image".into()))
+        }
+        async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
+            Ok(Observed::Absent)
+        }
+        async fn plan(&self, _: &MachineKey, _: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
+            Ok(journal.clone())
+        }
+        async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &ConfigDrive, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
+            Ok(Step::Done)
+        }
+        async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
+            self.most.fetch_max(self.inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(self.takes).await;
+            self.inside.fetch_sub(1, Ordering::SeqCst);
+            Ok(Step::Changed)
+        }
+        async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError> {
+            Ok(Vec::new())
+        }
+    }
+
+    type Calls = Arc<Mutex<Vec<(String, &'static str, &'static str)>>>;
+
+    fn observed(takes: Duration) -> (Arc<Slow>, ObservedDriver, Calls) {
+        let (slow, calls) = (Arc::new(Slow { takes, ..Slow::default() }), Calls::default());
+        let told = calls.clone();
+        let hook = Arc::new(move |call: Call<'_>| told.lock().unwrap().push((call.endpoint.to_owned(), call.call, call.outcome)));
+        (slow.clone(), ObservedDriver::new(slow, "lab/one".into(), Duration::from_secs(30), hook), calls)
+    }
+
+    async fn retire(driver: &ObservedDriver) -> Result<Step, DriverError> {
+        let key = MachineKey { vm: VmUuid::of("x"), cluster: "lab/one".into(), name: "x".into() };
+        driver.retire(&key, StopMode::Hard, &Journal::new(), &Observed::Absent).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_read_is_unreachable_and_a_late_change_is_unknown() {
+        let (_, driver, calls) = observed(Duration::from_secs(60));
+        assert!(matches!(driver.describe().await, Err(DriverError::Unreachable(text)) if text.contains("lab/one") && text.contains("30 s")));
+        assert!(matches!(retire(&driver).await, Err(DriverError::Unknown(_))));
+        let endpoint = || "lab/one".to_owned();
+        assert_eq!(*calls.lock().unwrap(), [(endpoint(), "describe", "unreachable"), (endpoint(), "retire", "unknown")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_few_changes_at_a_time_and_waiting_is_not_late() {
+        let (slow, driver, calls) = observed(Duration::from_secs(20));
+        let results = futures::future::join_all((0..12).map(|_| retire(&driver))).await;
+        assert!(results.iter().all(|result| *result == Ok(Step::Changed)), "{results:?}");
+        assert_eq!(slow.most.load(Ordering::SeqCst), CHANGES_AT_A_TIME);
+        assert_eq!(calls.lock().unwrap().len(), 12);
+    }
+}

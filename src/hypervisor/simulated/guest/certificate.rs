@@ -56,12 +56,16 @@ pub async fn obtain(
     if let Some(certificate) = issued(&what, &seen)? {
         return Ok(certificate);
     }
-    waiting(format!("{what} waits for approval")).await;
+    let mut waiting = Some(waiting);
     loop {
         let version = seen.metadata.resource_version.clone().unwrap_or_default();
         let parameters = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH);
         let watched = |error| server.explain(&format!("watch {what}"), &error);
         let mut events = api.watch(&parameters, &version).await.map_err(watched)?.boxed();
+        // Only now: the token may be withdrawn as soon as the certificate is issued, and an open watch outlives it.
+        if let Some(waiting) = waiting.take() {
+            waiting(format!("{what} waits for approval")).await;
+        }
         while let Some(event) = events.try_next().await.map_err(watched)? {
             match event {
                 WatchEvent::Added(changed) | WatchEvent::Modified(changed) => seen = changed,

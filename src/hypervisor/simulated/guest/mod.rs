@@ -17,9 +17,10 @@ mod windows;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use thiserror::Error;
@@ -72,7 +73,7 @@ impl Guest {
         }
     }
 
-    /// Runs file operations where they may block. `None` when they were cut off with the process.
+    /// Runs file operations where they may block.
     async fn files<T: Send + 'static>(&self, work: impl FnOnce(&Home) -> io::Result<T> + Send + 'static) -> io::Result<T> {
         let home = self.home.clone();
         tokio::task::spawn_blocking(move || work(&home)).await.unwrap_or_else(|error| Err(io::Error::other(error)))
@@ -88,11 +89,14 @@ impl Guest {
     }
 }
 
+/// A version of a record's file: every write replaces the file.
+type Version = Option<(SystemTime, u64)>;
+
 /// A guest that this process runs.
 struct Hosted {
-    /// Which start of the machine it is.
-    power_ons: u32,
-    modified: Option<std::time::SystemTime>,
+    /// When the machine was switched on: which start of it this is.
+    since: Timestamp,
+    version: Version,
     stop: CancellationToken,
     task: JoinHandle<()>,
     /// Goes with the guest.
@@ -101,11 +105,11 @@ struct Hosted {
 
 /// What one look at a VM says must be done.
 enum Change {
-    Start(Home, Box<Record>, File, Option<std::time::SystemTime>),
+    Start(Home, Box<Record>, File, Version),
     /// Off, stopping, started anew or gone.
     Stop(PathBuf),
     /// Written to, but the same start of the machine.
-    Seen(PathBuf, Option<std::time::SystemTime>),
+    Seen(PathBuf, Version),
 }
 
 /// Runs the guests of all data centres below `state` until `shutdown`. A cut, not a graceful stop: as the operator dies, so do
@@ -113,22 +117,24 @@ enum Change {
 pub async fn run(state: PathBuf, clock: Clock, shutdown: CancellationToken) {
     let requests = Arc::new(Semaphore::new(REQUESTS));
     let mut hosted: HashMap<PathBuf, Hosted> = HashMap::new();
+    let mut trouble = None;
     loop {
         hosted.retain(|_, guest| !(guest.stop.is_cancelled() && guest.task.is_finished()));
-        let known = hosted.iter().map(|(path, guest)| (path.clone(), (guest.power_ons, guest.modified))).collect();
+        let known = hosted.iter().map(|(path, guest)| (path.clone(), (guest.since, guest.version))).collect();
         let start = Instant::now();
         let (looked, now) = (state.clone(), clock());
-        match tokio::task::spawn_blocking(move || look(&looked, &known, now)).await {
-            Ok(Ok(changes)) => {
-                for change in changes {
-                    apply(change, &mut hosted, &clock, &requests);
-                }
+        let looked = tokio::task::spawn_blocking(move || look(&looked, &known, now)).await;
+        let error = match looked.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(changes) => {
+                changes.into_iter().for_each(|change| apply(change, &mut hosted, &clock, &requests));
+                None
             }
-            Ok(Err(error)) => {
-                warn!(%error, state = %state.display(), "cannot look for simulated VMs: check the directory given with --simulated-state")
-            }
-            Err(error) => warn!(%error, "the look for simulated VMs was cut off"),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = error.as_ref().filter(|_| error != trouble) {
+            warn!(error, state = %state.display(), "cannot look for simulated VMs: check the directory given with --simulated-state");
         }
+        trouble = error;
         let pause = LOOK.max(start.elapsed() * LOOK_SHARE);
         tokio::select! {
             () = shutdown.cancelled() => break,
@@ -142,8 +148,8 @@ pub async fn run(state: PathBuf, clock: Clock, shutdown: CancellationToken) {
 
 fn apply(change: Change, hosted: &mut HashMap<PathBuf, Hosted>, clock: &Clock, requests: &Arc<Semaphore>) {
     match change {
-        Change::Start(home, record, lock, modified) => {
-            let (path, power_ons, stop) = (home.0.clone(), record.power_ons, CancellationToken::new());
+        Change::Start(home, record, lock, version) => {
+            let (path, since, stop) = (home.0.clone(), record.since, CancellationToken::new());
             let guest = Guest { home, record: *record, clock: clock.clone(), requests: requests.clone() };
             let power = stop.clone();
             let task = tokio::spawn(async move {
@@ -152,22 +158,22 @@ fn apply(change: Change, hosted: &mut HashMap<PathBuf, Hosted>, clock: &Clock, r
                     () = guest.live() => {}
                 }
             });
-            hosted.insert(path, Hosted { power_ons, modified, stop, task, _lock: lock });
+            hosted.insert(path, Hosted { since, version, stop, task, _lock: lock });
         }
         Change::Stop(path) => {
             if let Some(guest) = hosted.get(&path) {
                 guest.stop.cancel();
             }
         }
-        Change::Seen(path, modified) => {
+        Change::Seen(path, version) => {
             if let Some(guest) = hosted.get_mut(&path) {
-                guest.modified = modified;
+                guest.version = version;
             }
         }
     }
 }
 
-type Known = HashMap<PathBuf, (u32, Option<std::time::SystemTime>)>;
+type Known = HashMap<PathBuf, (Timestamp, Version)>;
 
 /// One look at all VMs. Reads the records of those that changed only.
 fn look(state: &Path, known: &Known, now: Timestamp) -> io::Result<Vec<Change>> {
@@ -179,19 +185,19 @@ fn look(state: &Path, known: &Known, now: Timestamp) -> io::Result<Vec<Change>> 
                 continue;
             }
             let home = Home(path);
-            let modified = fs::metadata(home.record()).and_then(|file| file.modified()).ok();
+            let version = fs::metadata(home.record()).and_then(|file| Ok((file.modified()?, file.ino()))).ok();
             match known.get(&home.0) {
-                Some((_, before)) if *before == modified => seen += 1,
-                Some((power_ons, _)) => {
+                Some((_, before)) if *before == version => seen += 1,
+                Some((since, _)) => {
                     seen += 1;
-                    let same = runs(&home, now).is_some_and(|record| record.power_ons == *power_ons);
-                    changes.push(if same { Change::Seen(home.0, modified) } else { Change::Stop(home.0) });
+                    let same = runs(&home, now).is_some_and(|record| record.since == *since);
+                    changes.push(if same { Change::Seen(home.0, version) } else { Change::Stop(home.0) });
                 }
                 None => {
                     let Some(record) = runs(&home, now) else { continue };
                     let Ok(lock) = lock_file(&home.guest_lock()) else { continue };
                     if lock.try_lock().is_ok() {
-                        changes.push(Change::Start(home, Box::new(record), lock, modified));
+                        changes.push(Change::Start(home, Box::new(record), lock, version));
                     }
                 }
             }
@@ -224,4 +230,60 @@ fn directories(path: &Path) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::name::VmUuid;
+    use crate::hypervisor::contract::spec;
+    use crate::vm::MachineKey;
+
+    fn vm(state: &Path) -> (Home, Record) {
+        let key = MachineKey { vm: VmUuid::of("x"), cluster: "lab/one".into(), name: "win-1".into() };
+        let home = Home(state.join("lab").join(key.vm.to_string()));
+        fs::create_dir_all(home.disk()).unwrap();
+        let record = Record { power: RecordedPower::On, power_ons: 1, ..Record::new(&key, &spec(), vec![], 0, Timestamp::UNIX_EPOCH) };
+        home.write(&record).unwrap();
+        (home, record)
+    }
+
+    fn starts(changes: Vec<Change>) -> Vec<(Timestamp, Version, File)> {
+        changes
+            .into_iter()
+            .filter_map(|change| if let Change::Start(_, record, lock, version) = change { Some((record.since, version, lock)) } else { None })
+            .collect()
+    }
+
+    #[test]
+    fn one_process_runs_a_guest_until_it_lets_go() {
+        let state = tempfile::tempdir().unwrap();
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(starts(look(&state.path().join("none"), &Known::new(), now).unwrap()).len(), 0);
+        vm(state.path());
+        let first = starts(look(state.path(), &Known::new(), now).unwrap());
+        assert_eq!(first.len(), 1);
+        assert_eq!(starts(look(state.path(), &Known::new(), now).unwrap()).len(), 0, "another process does not");
+        drop(first);
+        assert_eq!(starts(look(state.path(), &Known::new(), now).unwrap()).len(), 1, "until the first one is gone");
+    }
+
+    #[test]
+    fn power_that_goes_stops_the_guest() {
+        let state = tempfile::tempdir().unwrap();
+        let now = Timestamp::UNIX_EPOCH;
+        let (home, record) = vm(state.path());
+        let [(since, version, _lock)] = starts(look(state.path(), &Known::new(), now).unwrap()).try_into().unwrap();
+        let known = Known::from([(home.0.clone(), (since, version))]);
+        let stops = || look(state.path(), &known, now).unwrap().iter().any(|change| matches!(change, Change::Stop(_)));
+        assert!(look(state.path(), &known, now).unwrap().is_empty(), "nothing changed");
+        home.write(&record).unwrap();
+        assert!(matches!(look(state.path(), &known, now).unwrap()[..], [Change::Seen(..)]), "written again, still on");
+        home.write(&Record { since: record.since + Duration::from_millis(1), ..record.clone() }).unwrap();
+        assert!(stops(), "off and on again");
+        home.write(&Record { power: RecordedPower::Stopping, ..record }).unwrap();
+        assert!(stops(), "off");
+        fs::remove_dir_all(&home.0).unwrap();
+        assert!(stops(), "gone");
+    }
 }
