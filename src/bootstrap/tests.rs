@@ -329,16 +329,13 @@ fn other_programs_read_the_image() {
     let user_data = b"#ps1_sysnative\nexit 0\n";
     std::fs::write(&path, config_drive::build(&Instance { instance_id: "id", host_name: None, user_data }).0).unwrap();
     let mut missing = Vec::new();
-    for (program, arguments) in [
-        ("isoinfo", vec!["-J", "-x", "/openstack/latest/user_data", "-i"]),
-        ("bsdtar", vec!["-xOf"]),
-        ("xorriso", vec!["-osirrox", "on", "-extract", "/openstack/latest/user_data", "out", "-indev"]),
+    for (program, before, after) in [
+        ("isoinfo", &["-J", "-x", "/openstack/latest/user_data;1", "-i"][..], &[][..]),
+        ("bsdtar", &["-xOf"], &["openstack/latest/user_data"]),
+        ("xorriso", &["-osirrox", "on", "-indev"], &["-extract", "/openstack/latest/user_data", "out"]),
     ] {
         let mut command = std::process::Command::new(program);
-        command.current_dir(&directory).args(&arguments).arg(&path);
-        if program == "bsdtar" {
-            command.arg("openstack/latest/user_data");
-        }
+        command.current_dir(&directory).args(before).arg(&path).args(after);
         match command.output() {
             Ok(output) => {
                 let read = if program == "xorriso" { std::fs::read(directory.path().join("out")).unwrap_or_default() } else { output.stdout };
