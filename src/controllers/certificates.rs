@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
 
@@ -32,8 +33,8 @@ struct Seen {
     /// Fingerprint of the kubeconfig that the running watch uses.
     watching: Option<String>,
     task: Option<tokio::task::AbortHandle>,
-    /// Ids of tokens for which a certificate was issued.
-    issued: HashSet<String>,
+    /// Ids of tokens for which a certificate was issued, and when that was seen.
+    issued: HashMap<String, Timestamp>,
     /// Names of requests, by token id.
     requests: HashMap<String, HashSet<String>>,
     /// Requests that were refused, so that each is told of once.
@@ -41,10 +42,10 @@ struct Seen {
 }
 
 impl Certificates {
-    /// A certificate was issued for the token of this object.
-    pub fn issued(&self, namespace: &str, object: &WindowsBootstrapConfig) -> bool {
-        let Some(cluster) = capi::cluster_name(object.metadata.labels.as_ref()) else { return false };
-        self.lock().get(&(namespace.to_owned(), cluster.to_owned())).is_some_and(|seen| seen.issued.contains(&token_id(object)))
+    /// Since when a certificate is known to be issued for the token of this object.
+    pub fn issued(&self, namespace: &str, object: &WindowsBootstrapConfig) -> Option<Timestamp> {
+        let cluster = capi::cluster_name(object.metadata.labels.as_ref())?;
+        self.lock().get(&(namespace.to_owned(), cluster.to_owned()))?.issued.get(&token_id(object)).copied()
     }
 
     /// Names of the requests that were made with a token.
@@ -125,7 +126,11 @@ async fn handle(ctx: &Context, key: &ClusterKey, workload: &Workload, request: &
     let issued = request.status.as_ref().is_some_and(|s| s.certificate.is_some());
     let news = ctx.certificates.note(key, |seen| {
         seen.requests.entry(token.clone()).or_default().insert(request.name_any());
-        issued && seen.issued.insert(token.clone())
+        let first = issued && !seen.issued.contains_key(&token);
+        if first {
+            seen.issued.insert(token.clone(), ctx.now());
+        }
+        first
     });
     if news {
         ctx.wake.config(&config);

@@ -14,6 +14,9 @@ use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::base36;
 
+/// The kubelet fetches its certificate with the token, in a watch that it may have to open again: it gets so long for that.
+const FETCH_SECONDS: i64 = 10;
+
 /// Everything that the decision depends on.
 pub struct Situation<'a> {
     pub object: &'a WindowsBootstrapConfig,
@@ -21,8 +24,8 @@ pub struct Situation<'a> {
     pub cluster: Option<&'a Cluster>,
     /// The machine that will get the data, if it is one of ours.
     pub infrastructure: Infrastructure<'a>,
-    /// The API server has issued a client certificate for the token of this machine.
-    pub certificate_issued: bool,
+    /// Since when a client certificate is known to be issued for the token of this machine.
+    pub certificate_issued: Option<Timestamp>,
 }
 
 /// Who makes the VM.
@@ -138,8 +141,12 @@ fn keep_token(s: &Situation<'_>, owner: &Machine, now: Timestamp) -> Decision<St
         return Decision::new(Step::Wait);
     };
     let joined = owner.status.as_ref().and_then(|s| s.node_ref.as_ref()).is_some_and(|n| !n.name.is_empty());
-    if s.certificate_issued || joined {
+    let fetched = s.certificate_issued.map(|since| seconds(since, now) - FETCH_SECONDS);
+    if joined || fetched.is_some_and(|over| over >= 0) {
         return Decision::new(Step::DeleteToken { why: reason::TOKEN_USED });
+    }
+    if let Some(over) = fetched {
+        return Decision::new(Step::Wait).look_again(Duration::from_secs(over.unsigned_abs()));
     }
     let join = &s.object.spec.join;
     let last = created.saturating_add(SignedDuration::from_secs(join.token_max_age_seconds)).unwrap_or(created);

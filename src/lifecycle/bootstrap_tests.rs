@@ -60,7 +60,7 @@ struct World {
     /// When the token in the workload cluster ends.
     token: Option<Timestamp>,
     secret: bool,
-    issued: bool,
+    issued: Option<Timestamp>,
     now: i64,
 }
 
@@ -73,7 +73,7 @@ impl World {
             machine: windows_machine(true),
             token: None,
             secret: false,
-            issued: false,
+            issued: None,
             now: 10,
         }
     }
@@ -163,7 +163,10 @@ fn from_nothing_to_a_used_token() {
     assert!(matches!(w.pass(0), Some(Step::MakeData { .. })));
     assert!(w.secret && w.token.is_some());
     assert_eq!(w.pass(0), Some(Step::Wait));
-    w.issued = true;
+    w.issued = Some(at(w.now));
+    let wait = w.decide().unwrap();
+    assert_eq!((wait.step, wait.look_again), (Step::Wait, Some(Duration::from_secs(10))), "the kubelet still has to fetch it");
+    w.now += 10;
     assert_eq!(w.pass(0), Some(Step::DeleteToken { why: reason::TOKEN_USED }));
     assert_eq!((w.token, w.pass(0)), (None, Some(Step::Wait)));
 }
@@ -171,7 +174,8 @@ fn from_nothing_to_a_used_token() {
 #[test]
 fn the_token_lives_as_long_as_nobody_joined_and_not_for_ever() {
     let mut w = World::new();
-    (w.pass(0), w.pass(0));
+    w.pass(0);
+    w.pass(0);
     let mut extended = 0;
     while w.token_reason() == reason::TOKEN_VALID {
         let left = w.token.unwrap().duration_since(at(w.now)).as_secs();
