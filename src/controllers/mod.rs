@@ -134,7 +134,7 @@ impl Context {
 /// Runs the controllers of these roles until the shell stops, then lets running passes end.
 pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching) {
     let (wake, called) = wake::Calls::new();
-    let ctx = &Context::new(parts, stores::Stores::start(watching), wake);
+    let ctx = &Context::new(parts, stores::Stores::start(watching, roles), wake);
     tokio::select! {
         () = ctx.stores.ready() => {}
         () = shell.stop.cancelled() => return,

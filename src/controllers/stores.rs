@@ -1,10 +1,12 @@
 //! What the watches know: one cache per kind, shared by all controllers. Reading costs no request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
+use super::Roles;
 use super::watch::{Watch, Watching};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{Cluster, Machine};
@@ -12,6 +14,10 @@ use crate::api::cluster::WindowsCluster;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::cluster::Kind;
+use crate::telemetry::Readiness;
+
+/// The bootstrap provider alone, under the infrastructure of others, does not wait longer for a kind that may not exist.
+const OPTIONAL: Duration = Duration::from_secs(5);
 
 /// The caches that decisions read.
 pub struct Stores {
@@ -21,33 +27,55 @@ pub struct Stores {
     pub configs: Cache<WindowsBootstrapConfig>,
     pub hypervisors: Cache<WindowsHypervisor>,
     pub windows_clusters: Cache<WindowsCluster>,
+    needs_windows_machines: bool,
 }
 
 impl Stores {
-    /// Starts the watches. Core's objects are followed whatever our label selects: ours refer to them.
-    pub fn start(watching: &Watching) -> Self {
+    /// Starts the watches that these roles need: no others, as a process has no right to them. Core's objects are followed whatever
+    /// our label selects: ours refer to them.
+    pub fn start(watching: &Watching, roles: Roles) -> Self {
         let all = Watching { selection: watching.selection.unfiltered(), ..watching.clone() };
+        // Readiness does not ask for it: the kind may not be installed.
+        let optional = Watching { readiness: Readiness::default(), ..watching.clone() };
+        let windows_machines = match (roles.infrastructure, roles.bootstrap) {
+            (true, _) => Watch::start(watching),
+            (false, true) => Watch::start(&optional),
+            (false, false) => Watch::unused(),
+        };
         Self {
             clusters: Cache(Watch::start(&all)),
-            machines: Cache(Watch::start(&all)),
-            windows_machines: Cache(Watch::start(watching)),
-            configs: Cache(Watch::start(watching)),
-            hypervisors: Cache(Watch::start(watching)),
-            windows_clusters: Cache(Watch::start(watching)),
+            machines: cache(roles.infrastructure || roles.bootstrap, &all),
+            windows_machines: Cache(windows_machines),
+            configs: cache(roles.bootstrap, watching),
+            hypervisors: cache(roles.infrastructure, watching),
+            windows_clusters: cache(roles.infrastructure, watching),
+            needs_windows_machines: roles.infrastructure,
         }
     }
 
     /// Decisions look at several caches: none is taken before all of them are filled once.
     pub async fn ready(&self) {
+        let windows_machines = async {
+            let filled = self.windows_machines.0.ready();
+            if self.needs_windows_machines {
+                filled.await;
+            } else {
+                let _ = tokio::time::timeout(OPTIONAL, filled).await;
+            }
+        };
         tokio::join!(
             self.clusters.0.ready(),
             self.machines.0.ready(),
-            self.windows_machines.0.ready(),
+            windows_machines,
             self.configs.0.ready(),
             self.hypervisors.0.ready(),
             self.windows_clusters.0.ready(),
         );
     }
+}
+
+fn cache<K: Kind>(needed: bool, watching: &Watching) -> Cache<K> {
+    Cache(if needed { Watch::start(watching) } else { Watch::unused() })
 }
 
 /// A cache of one namespaced kind, and its watch.

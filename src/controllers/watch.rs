@@ -78,6 +78,14 @@ impl<K: Kind> Watch<K> {
         Self::over(watching, prune, events)
     }
 
+    /// A cache that is empty, ready, and never changes: for a kind that this process has nothing to do with, and no right to read.
+    pub fn unused() -> Self {
+        let (store, mut writer) = reflector::store::<K>();
+        writer.apply_watcher_event(&watcher::Event::Init);
+        writer.apply_watcher_event(&watcher::Event::InitDone);
+        Self { store, subscribers: Subscribers::default() }
+    }
+
     pub(super) fn over(
         watching: &Watching,
         prune: impl Fn(&mut K) + Send + 'static,
