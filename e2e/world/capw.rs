@@ -62,6 +62,11 @@ impl Capw {
 
     /// Everything but the start: a second process beside the first, or one that is started later.
     pub async fn prepare(cp: &ControlPlane, args: &[&str]) -> Self {
+        Self::prepare_in(cp, NAMESPACE, args).await
+    }
+
+    /// As [`Capw::prepare`], with the ServiceAccount of another namespace: one of the three components that clusterctl installs.
+    pub async fn prepare_in(cp: &ControlPlane, namespace: &str, args: &[&str]) -> Self {
         let name = cp.next_name("capw");
         let dir = cp.directory();
         let (health, diagnostics) = (free_port(), free_port());
@@ -84,9 +89,9 @@ impl Capw {
             ("--leader-elect", "false".to_owned()),
         ];
         let flags = ours.iter().filter(|(flag, _)| given(flag).is_none()).map(|(flag, value)| format!("{flag}={value}"));
-        let kubeconfig = cp.kubeconfig_for(NAMESPACE, SERVICE_ACCOUNT).await;
+        let kubeconfig = cp.kubeconfig_for(namespace, SERVICE_ACCOUNT).await;
         let process =
-            Process::new(&name, &program(), dir).args(["run"]).args(flags).args(args).env("KUBECONFIG", kubeconfig).env("POD_NAMESPACE", NAMESPACE);
+            Process::new(&name, &program(), dir).args(["run"]).args(flags).args(args).env("KUBECONFIG", kubeconfig).env("POD_NAMESPACE", namespace);
         Self {
             process,
             health: address("--health-address", health),
