@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sha2::{Digest, Sha256};
@@ -175,6 +175,20 @@ impl Workload {
     /// The Node of that name.
     pub async fn node(&self, name: &str) -> Result<Option<Node>, WorkloadError> {
         self.call(&format!("get nodes {name}"), Api::<Node>::all(self.client.clone()).get_opt(name)).await
+    }
+
+    /// Deletes the Node of that name if it has that provider ID, and exactly the one that was read.
+    pub async fn delete_node(&self, name: &str, provider_id: &str) -> Result<(), WorkloadError> {
+        let Some(node) = self.node(name).await? else { return Ok(()) };
+        if node.spec.and_then(|spec| spec.provider_id).as_deref() != Some(provider_id) {
+            return Ok(());
+        }
+        let preconditions = Preconditions { uid: node.metadata.uid, resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        match self.call(&format!("delete nodes {name}"), Api::<Node>::all(self.client.clone()).delete(name, &parameters)).await {
+            Ok(_) | Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, WorkloadError> {

@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
-use super::{Context, data_secret};
+use super::{Context, clean_up, data_secret};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::{self, Cluster, Endpoint, Machine};
 use crate::api::condition::{self, Desired, reason};
@@ -16,7 +16,7 @@ use crate::api::machine::WindowsMachine;
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
 use crate::bootstrap::{self, RenderError};
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::cluster::{csr, join_rights, token};
+use crate::cluster::{join_rights, token};
 use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, token_id};
 use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
 use crate::lifecycle::report::Token;
@@ -62,7 +62,7 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
         Step::MakeData { endpoint } => make_data(ctx, &object, &seen, endpoint).await,
         Step::ExtendToken { expires } => extend(ctx, &object, &seen, *expires).await,
         Step::DeleteToken { why } => delete_token(ctx, &object, &seen, why).await,
-        Step::CleanUp => clean_up(ctx, &object, &seen).await,
+        Step::CleanUp => leave(ctx, &object, &seen).await,
         Step::Release => release(ctx, &object).await,
     }
 }
@@ -254,15 +254,11 @@ async fn delete_token(ctx: &Context, object: &WindowsBootstrapConfig, seen: &See
     say(ctx, object, &said, None, None).await
 }
 
-/// The object goes: its token, and the requests that were made with it.
-async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen) -> Result<Outcome, ReconcileError> {
+/// The object goes, and with it what the machine has left in the workload cluster.
+async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen) -> Result<Outcome, ReconcileError> {
     let cluster = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or_default();
-    let cleaned = async {
-        let workload = ctx.workload(&seen.namespace, cluster).await?;
-        token::delete(&workload, &token_id(object), &owner_of(object).mark).await?;
-        csr::delete_of(&workload, &ctx.certificates.requests_of(&seen.namespace, cluster, &token_id(object))).await
-    };
-    match cleaned.await {
+    let mark = owner_of(object).mark;
+    match clean_up::clean_up(ctx, object, seen.machine.as_deref(), seen.cluster.as_deref(), &mark).await {
         Ok(()) => release(ctx, object).await,
         // Nobody can use a token of a cluster that cannot be reached for ever: it ends by itself, the object must not stay.
         Err(error) if lost(&error) && token_is_over(object, ctx.now()) => release(ctx, object).await,

@@ -4,6 +4,7 @@
 
 mod bootstrap;
 mod certificates;
+mod clean_up;
 mod control_plane;
 mod data_secret;
 mod hypervisor;
