@@ -12,8 +12,13 @@
 
 mod bad_input;
 mod bad_manifests;
+mod effects;
 mod guests;
 mod installed;
 mod parts;
+mod restart;
 mod rights;
+mod three_nodes;
+mod two_of_everything;
+mod workers;
 mod world;

@@ -77,13 +77,19 @@ impl ControlPlane {
     }
 
     /// What has been asked and answered since a mark, oldest answer first.
-    pub fn audit_since(&self, mark: AuditMark) -> Vec<AuditEvent> {
+    pub fn audit_since(&self, mut mark: AuditMark) -> Vec<AuditEvent> {
+        self.audit_next(&mut mark)
+    }
+
+    /// The same, and moves the mark behind what it gives: called again and again, it gives every request once.
+    pub fn audit_next(&self, mark: &mut AuditMark) -> Vec<AuditEvent> {
         let path = self.directory().join("audit.jsonl");
         let mut file = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(mark.0)).and_then(|_| file.read_to_end(&mut bytes)).expect("the audit log can be read");
         // The last line may still be on its way.
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        mark.0 += u64::try_from(whole).unwrap_or_default();
         String::from_utf8_lossy(&bytes[..whole]).lines().filter_map(AuditEvent::parse).collect()
     }
 

@@ -43,6 +43,7 @@ mod process;
 mod scratch;
 mod servers;
 mod tools;
+mod vms;
 mod wait;
 
 pub use self::audit::{AuditEvent, AuditMark};
@@ -51,6 +52,7 @@ pub use self::client::{Kind, condition, text};
 pub use self::control_plane::{ControlPlane, Options};
 pub use self::process::Process;
 pub use self::tools::Tools;
+pub use self::vms::{SimulatedVm, simulated_vms};
 pub use self::wait::{Observation, step, wait_for};
 
 use std::future::Future;

@@ -1,0 +1,184 @@
+//! Story *two of everything*: two workload clusters, two namespaces, and in them objects with the same names: Cluster, hypervisor,
+//! machines, even the data centre behind the hypervisors. Nothing mixes, and the end of one does not touch the other.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capw::api::name::VmUuid;
+use serde_json::{Value, json};
+
+use crate::workers::{self, Workers};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, SimulatedVm, simulated_vms, text, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(90);
+/// A Machine of this name is in each namespace.
+const TWIN: &str = "win-1";
+/// The second hypervisor of each namespace, where a second MachineDeployment lives.
+const ANNEX: &str = "annex";
+
+#[test]
+fn two_of_everything_and_nothing_mixes() {
+    world::run(async {
+        let (one, two) = tokio::join!(
+            ControlPlane::start(Options::default().named("two-management")),
+            ControlPlane::start(Options::plain().named("two-workload")),
+        );
+        let capw = Capw::start(&one, &[]).await;
+        // The first joins the management cluster itself, the second another one. One data centre, seen through both hypervisors.
+        let shared = json!({"datacenter": "shared"});
+        let here = Workers { simulated: shared.clone(), replicas: 1, ..Workers::new("here", &one).await };
+        let there = Workers { simulated: shared, replicas: 1, ..Workers::new("there", &two).await };
+        for workers in [&here, &there] {
+            let mut objects = workers.objects();
+            objects.extend(beside(workers));
+            workers::apply(&one, &objects).await;
+        }
+        let (in_one, in_two) = tokio::join!(settled(&one, &here, &one), settled(&one, &there, &two));
+
+        apart(&in_one, &in_two);
+        same_names_other_machines(&one).await;
+        let vms = simulated_vms(capw.state());
+        for (workers, machines) in [(&here, &in_one), (&there, &in_two)] {
+            on_the_right_hypervisor(&one, workers, machines, &vms).await;
+        }
+        tokens_were_made_where_they_belong(&one, &two);
+
+        let before = witness(&one, &two, &there, &capw).await;
+        one.delete(Kind::CLUSTER, &here.name(&here.cluster)).await;
+        here.wait_gone(&one, LIMIT).await;
+        wait_for("nothing of the first is left", LIMIT, || async {
+            let vms: Vec<SimulatedVm> = simulated_vms(capw.state()).into_iter().filter(|vm| vm.cluster.starts_with("here/")).collect();
+            let left = workers::left_in_workload(&one).await;
+            if vms.is_empty() && left.is_empty() { Ok(()) } else { Err(format!("{vms:?} {left:?}")) }
+        })
+        .await;
+        assert_eq!(witness(&one, &two, &there, &capw).await, before, "the end of the first cluster touched the second");
+
+        // What is left alone is not dead: it still grows, and ends by itself.
+        let there = Workers { replicas: 2, ..there };
+        workers::apply(&one, &[there.machine_deployment()]).await;
+        settled(&one, &there, &two).await;
+        one.delete(Kind::CLUSTER, &there.name(&there.cluster)).await;
+        there.wait_gone(&one, LIMIT).await;
+        workers::wait_nothing_left(&two, &capw, LIMIT).await;
+    });
+}
+
+/// Beside the MachineDeployment: a second hypervisor with machines of its own, and a Machine that is named by hand.
+fn beside(workers: &Workers) -> Vec<Value> {
+    let annex = Workers { hypervisor: ANNEX.to_owned(), simulated: json!({}), template: ANNEX.to_owned(), ..workers.clone() };
+    let own = |name: &str| json!({"name": name, "namespace": workers.namespace});
+    let mut deployment = annex.machine_deployment();
+    deployment["metadata"] = own(ANNEX);
+    deployment["spec"]["template"]["spec"]["failureDomain"] = json!(ANNEX);
+    let mut first = workers.machine.clone();
+    first["hypervisorRef"] = json!({"name": workers.hypervisor});
+    let label = json!({"cluster.x-k8s.io/cluster-name": workers.cluster});
+    let twin = |kind: &str, group: &str, spec: Value| {
+        let metadata = json!({"name": TWIN, "namespace": workers.namespace, "labels": label});
+        json!({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let (infrastructure, bootstrap) = ("infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io");
+    vec![
+        json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor", "metadata": own(ANNEX),
+            "spec": {"simulated": {}},
+        }),
+        annex.machine_template(),
+        deployment,
+        twin("WindowsMachine", &format!("{infrastructure}/v1alpha1"), first),
+        twin("WindowsBootstrapConfig", &format!("{bootstrap}/v1alpha1"), workers.bootstrap.clone()),
+        twin(
+            "Machine",
+            "cluster.x-k8s.io/v1beta2",
+            json!({
+                "clusterName": workers.cluster,
+                "version": workers.version,
+                "bootstrap": {"configRef": {"apiGroup": bootstrap, "kind": "WindowsBootstrapConfig", "name": TWIN}},
+                "infrastructureRef": {"apiGroup": infrastructure, "kind": "WindowsMachine", "name": TWIN},
+            }),
+        ),
+    ]
+}
+
+/// Waits for both MachineDeployments and the twin; gives their Machines.
+async fn settled(cp: &ControlPlane, workers: &Workers, to: &ControlPlane) -> Vec<Value> {
+    let all = Workers { replicas: workers.replicas + 2, ..workers.clone() };
+    all.wait_settled(cp, to, LIMIT).await
+}
+
+fn by_node(machines: &[Value]) -> BTreeMap<String, String> {
+    let node = |machine: &Value| (text(machine, "/status/nodeRef/name").to_owned(), text(machine, "/spec/providerID").to_owned());
+    machines.iter().map(node).collect()
+}
+
+fn apart(one: &[Value], two: &[Value]) {
+    let (one, two) = (by_node(one), by_node(two));
+    assert!(one.contains_key(TWIN) && two.contains_key(TWIN), "{one:?} {two:?}");
+    assert!(one.values().all(|id| two.values().all(|other| other != id)), "a VM belongs to both clusters: {one:?} {two:?}");
+}
+
+/// Of the same name in both namespaces, and yet two.
+async fn same_names_other_machines(cp: &ControlPlane) {
+    let mut ids = Vec::new();
+    for namespace in ["here", "there"] {
+        let twin = cp.get(Kind::WINDOWS_MACHINE, &format!("{namespace}/{TWIN}")).await.expect("the twin is there");
+        let id = VmUuid::of(text(&twin, "/metadata/uid"));
+        assert_eq!(text(&twin, "/spec/providerID"), format!("windows://lab/{id}"));
+        ids.push(id);
+    }
+    assert_ne!(ids[0], ids[1]);
+}
+
+/// Each Machine's Node, VM and identity agree: data centre, owner, name.
+async fn on_the_right_hypervisor(cp: &ControlPlane, workers: &Workers, machines: &[Value], vms: &[SimulatedVm]) {
+    for machine in machines {
+        let annex = text(machine, "/metadata/labels/cluster.x-k8s.io~1deployment-name") == ANNEX;
+        let (hypervisor, datacenter) =
+            if annex { (ANNEX, format!("{}.{ANNEX}", workers.namespace)) } else { (workers.hypervisor.as_str(), "shared".to_owned()) };
+        let id = text(machine, "/spec/providerID");
+        let uuid = id.strip_prefix(&format!("windows://{hypervisor}/")).unwrap_or_else(|| panic!("{id} is not on {hypervisor}"));
+        let found: Vec<&SimulatedVm> = vms.iter().filter(|vm| vm.directory == uuid).collect();
+        assert_eq!(found.len(), 1, "{id}: {found:?}");
+        let cluster = format!("{}/{}", workers.namespace, workers.cluster);
+        assert_eq!((found[0].datacenter.as_str(), found[0].cluster.as_str()), (datacenter.as_str(), cluster.as_str()));
+        assert_eq!(found[0].name, text(machine, "/spec/infrastructureRef/name"));
+        let own = cp.get(Kind::WINDOWS_MACHINE, &workers.name(&found[0].name)).await.expect("the WindowsMachine of a Machine");
+        assert_eq!(text(&own, "/status/failureDomain"), hypervisor);
+    }
+    // Three in each namespace, and no other.
+    assert_eq!(vms.iter().filter(|vm| vm.cluster.starts_with(&format!("{}/", workers.namespace))).count(), machines.len());
+}
+
+/// Three machines joined each cluster, so three tokens and three approvals were asked of each.
+fn tokens_were_made_where_they_belong(one: &ControlPlane, two: &ControlPlane) {
+    for cp in [one, two] {
+        let events = cp.audit();
+        let done = |verb: &str, resource: &str, subresource: &str| {
+            let by_capw = |user: &str| user == workers::REMOTE_USER;
+            let same = events.iter().filter(|event| event.is_write() && event.code < 300 && by_capw(&event.user));
+            let same = same.filter(|event| event.resource == resource && event.subresource == subresource);
+            same.filter(|event| verb.is_empty() || event.verb == verb).count()
+        };
+        assert_eq!(done("create", "secrets", ""), 3, "tokens made in {}", cp.directory().display());
+        assert_eq!(done("", "certificatesigningrequests", "approval"), 3, "approvals in {}", cp.directory().display());
+    }
+}
+
+/// Everything of a cluster that the end of another one must not touch, by identity and version.
+async fn witness(cp: &ControlPlane, to: &ControlPlane, workers: &Workers, capw: &Capw) -> BTreeMap<String, String> {
+    let mut seen = BTreeMap::new();
+    for kind in [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG, Kind::SECRET, Kind::WINDOWS_CLUSTER, Kind::EXTERNAL_CONTROL_PLANE] {
+        for object in cp.list(kind, Some(&workers.namespace)).await {
+            let name = format!("{} {}", kind.plural, text(&object, "/metadata/name"));
+            seen.insert(name, text(&object, "/metadata/resourceVersion").to_owned());
+        }
+    }
+    for node in to.list(Kind::NODE, None).await {
+        seen.insert(format!("node {}", text(&node, "/metadata/name")), text(&node, "/metadata/uid").to_owned());
+    }
+    for vm in simulated_vms(capw.state()).into_iter().filter(|vm| vm.cluster.starts_with(&format!("{}/", workers.namespace))) {
+        seen.insert(format!("vm {}", vm.directory), format!("{vm:?}"));
+    }
+    seen
+}

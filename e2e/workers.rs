@@ -1,0 +1,280 @@
+//! A cluster with Windows workers as a user would write it, and the few looks at it that several stories share. No expectations
+//! of a single story live here.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{Capw, ControlPlane, Kind, SimulatedVm, Tools, simulated_vms, text, wait_for};
+
+/// The account that the kubeconfigs given to CAPW are for, so that the audit log tells its calls from ours.
+pub const REMOTE_USER: &str = "system:serviceaccount:kube-system:capw-remote";
+
+/// A Cluster, its MachineDeployment and everything that they name. All objects of a kind have the same name, unless a field says
+/// otherwise.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    /// Where all of it lives.
+    pub namespace: String,
+    /// Name of the Cluster, its ExternalControlPlane, its WindowsCluster and the MachineDeployment.
+    pub cluster: String,
+    /// Name of the WindowsHypervisor.
+    pub hypervisor: String,
+    /// Its `spec.simulated`.
+    pub simulated: Value,
+    /// Name of the WindowsMachineTemplate. It cannot be changed once it is applied: a change wants another name.
+    pub template: String,
+    /// `spec` of the machines.
+    pub machine: Value,
+    /// Name of the WindowsBootstrapConfigTemplate; the same goes for it.
+    pub bootstrap_template: String,
+    /// `spec` of the bootstrap configurations.
+    pub bootstrap: Value,
+    /// Machines.
+    pub replicas: usize,
+    /// Kubernetes on them.
+    pub version: String,
+    /// Of the workload cluster.
+    pub kubeconfig: String,
+}
+
+impl Workers {
+    /// Three machines of the usual size, `win-*` of the Cluster `c1` on the hypervisor `lab`, for the workload cluster `to`.
+    pub async fn new(namespace: &str, to: &ControlPlane) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            cluster: "c1".to_owned(),
+            hypervisor: "lab".to_owned(),
+            simulated: json!({}),
+            template: "first".to_owned(),
+            machine: json!({"image": "windows-server-2022", "cpus": 4, "memory": "8Gi"}),
+            bootstrap_template: "first".to_owned(),
+            bootstrap: json!({"kubelet": {"nodeLabels": {"example.com/pool": "windows"}}}),
+            replicas: 3,
+            version: Tools::ensure().kubernetes_version.clone(),
+            kubeconfig: remote_kubeconfig(to).await,
+        }
+    }
+
+    /// What a user applies, in the order of a careful reader.
+    pub fn objects(&self) -> Vec<Value> {
+        let own = |name: &str| json!({"name": name, "namespace": self.namespace});
+        let secret = format!("{}-external-kubeconfig", self.cluster);
+        vec![
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}),
+            json!({
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor", "metadata": own(&self.hypervisor),
+                "spec": {"simulated": self.simulated},
+            }),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": own(&secret), "stringData": {"value": self.kubeconfig}}),
+            json!({
+                "apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1", "kind": "ExternalControlPlane", "metadata": own(&self.cluster),
+                "spec": {},
+            }),
+            json!({
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": own(&self.cluster),
+                "spec": {"hypervisors": [{"name": self.hypervisor}]},
+            }),
+            json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": own(&self.cluster),
+                "spec": {
+                    "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "ExternalControlPlane", "name": self.cluster},
+                    "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsCluster", "name": self.cluster},
+                },
+            }),
+            self.machine_template(),
+            self.bootstrap_template(),
+            self.machine_deployment(),
+        ]
+    }
+
+    /// The WindowsMachineTemplate.
+    pub fn machine_template(&self) -> Value {
+        json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineTemplate",
+            "metadata": {"name": self.template, "namespace": self.namespace},
+            "spec": {"template": {"spec": self.machine}},
+        })
+    }
+
+    /// The WindowsBootstrapConfigTemplate.
+    pub fn bootstrap_template(&self) -> Value {
+        json!({
+            "apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfigTemplate",
+            "metadata": {"name": self.bootstrap_template, "namespace": self.namespace},
+            "spec": {"template": {"spec": self.bootstrap}},
+        })
+    }
+
+    /// The MachineDeployment.
+    pub fn machine_deployment(&self) -> Value {
+        json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+            "metadata": {"name": self.cluster, "namespace": self.namespace},
+            "spec": {
+                "clusterName": self.cluster,
+                "replicas": self.replicas,
+                "machineNaming": {"template": "win-{{ .random }}"},
+                "template": {"spec": self.machine_spec()},
+            },
+        })
+    }
+
+    /// `spec` of a Machine made from the two templates.
+    pub fn machine_spec(&self) -> Value {
+        json!({
+            "clusterName": self.cluster,
+            "version": self.version,
+            "bootstrap": {"configRef": {
+                "apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "WindowsBootstrapConfigTemplate", "name": self.bootstrap_template,
+            }},
+            "infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachineTemplate", "name": self.template,
+            },
+        })
+    }
+
+    /// Applies everything. Namespaces must be there before what is in them, so they go first.
+    pub async fn apply(&self, cp: &ControlPlane) {
+        apply(cp, &self.objects()).await;
+    }
+
+    /// `NAMESPACE/NAME`, as the looks of [`ControlPlane`] want it.
+    pub fn name(&self, name: &str) -> String {
+        format!("{}/{name}", self.namespace)
+    }
+
+    /// Waits until there are exactly `replicas` Machines, all Running and all made as `machine` and `version` say now, and a
+    /// Ready Node for each. Gives the Machines.
+    pub async fn wait_settled(&self, cp: &ControlPlane, to: &ControlPlane, deadline: Duration) -> Vec<Value> {
+        wait_for(&format!("{} machines of {} are Running with Ready Nodes", self.replicas, self.name(&self.cluster)), deadline, || async {
+            self.settled(cp, to).await
+        })
+        .await
+    }
+
+    /// The same, as one look: the Machines, or what is not there yet.
+    pub async fn settled(&self, cp: &ControlPlane, to: &ControlPlane) -> Result<Vec<Value>, String> {
+        let mut machines = cp.list(Kind::MACHINE, Some(&self.namespace)).await;
+        machines.retain(|machine| text(machine, "/spec/clusterName") == self.cluster);
+        let infrastructure = cp.list(Kind::WINDOWS_MACHINE, Some(&self.namespace)).await;
+        let nodes = to.list(Kind::NODE, None).await;
+        let state = |machine: &Value| {
+            let own = infrastructure.iter().find(|own| text(own, "/metadata/name") == text(machine, "/spec/infrastructureRef/name"));
+            let node = nodes.iter().find(|node| text(node, "/metadata/name") == text(machine, "/status/nodeRef/name"));
+            let current = own.is_some_and(|own| contains(&own["spec"], &self.machine)) && text(machine, "/spec/version") == self.version;
+            let leaving = !text(machine, "/metadata/deletionTimestamp").is_empty();
+            match (text(machine, "/status/phase"), current, node) {
+                ("Running", true, Some(node)) if is_ready(node) && !leaving => Ok(()),
+                (phase, current, node) => Err(format!(
+                    "{}: {phase}, as wanted: {current}, Node: {}",
+                    text(machine, "/metadata/name"),
+                    node.map_or("none", |node| if is_ready(node) { "Ready" } else { "not Ready" })
+                )),
+            }
+        };
+        let missing: Vec<String> = machines.iter().filter_map(|machine| state(machine).err()).collect();
+        if machines.len() == self.replicas && missing.is_empty() {
+            return Ok(machines);
+        }
+        Err(format!("{} machines; {}", machines.len(), missing.join("; ")))
+    }
+
+    /// Waits until nothing is left of the Cluster in its namespace but what the user keeps: hypervisor and kubeconfig.
+    pub async fn wait_gone(&self, cp: &ControlPlane, deadline: Duration) {
+        wait_for(&format!("nothing is left of {}", self.name(&self.cluster)), deadline, || async {
+            let left = self.left_in_namespace(cp).await;
+            if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
+        })
+        .await;
+    }
+
+    async fn left_in_namespace(&self, cp: &ControlPlane) -> Vec<String> {
+        const KINDS: [Kind; 10] = [
+            Kind::CLUSTER,
+            Kind::MACHINE_DEPLOYMENT,
+            Kind::MACHINE_SET,
+            Kind::MACHINE,
+            Kind::WINDOWS_MACHINE,
+            Kind::WINDOWS_BOOTSTRAP_CONFIG,
+            Kind::WINDOWS_CLUSTER,
+            Kind::EXTERNAL_CONTROL_PLANE,
+            Kind::WINDOWS_MACHINE_TEMPLATE,
+            Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE,
+        ];
+        let mut left = Vec::new();
+        for kind in KINDS {
+            let objects = cp.list(kind, Some(&self.namespace)).await;
+            left.extend(objects.iter().map(|object| format!("{} {}", kind.plural, text(object, "/metadata/name"))));
+        }
+        let given = format!("{}-external-kubeconfig", self.cluster);
+        let secrets = cp.list(Kind::SECRET, Some(&self.namespace)).await;
+        let names = secrets.iter().map(|secret| text(secret, "/metadata/name")).filter(|name| *name != given);
+        left.extend(names.map(|name| format!("secret {name}")));
+        left
+    }
+}
+
+/// Applies objects in one go.
+pub async fn apply(cp: &ControlPlane, objects: &[Value]) {
+    // JSON is YAML.
+    let documents: Vec<String> = objects.iter().map(|object| format!("{object}\n")).collect();
+    cp.apply(&documents.join("---\n")).await;
+}
+
+/// A kubeconfig with all rights in the workload cluster, for the account [`REMOTE_USER`].
+pub async fn remote_kubeconfig(to: &ControlPlane) -> String {
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "capw-remote", "namespace": "kube-system"}}),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "capw-remote"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "capw-remote", "namespace": "kube-system"}],
+        }),
+    ];
+    apply(to, &objects).await;
+    let path = to.kubeconfig_for("kube-system", "capw-remote").await;
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// What joins have left in a workload cluster: Nodes, their Leases, tokens of ours, requests for certificates.
+pub async fn left_in_workload(to: &ControlPlane) -> Vec<String> {
+    let mut left = Vec::new();
+    for (kind, namespace) in [(Kind::NODE, None), (Kind::LEASE, Some("kube-node-lease")), (Kind::CERTIFICATE_SIGNING_REQUEST, None)] {
+        let objects = to.list(kind, namespace).await;
+        left.extend(objects.iter().map(|object| format!("{} {}", kind.plural, text(object, "/metadata/name"))));
+    }
+    left.extend(tokens(to).await.into_iter().map(|name| format!("secret kube-system/{name}")));
+    left
+}
+
+/// Names of the bootstrap tokens of ours in a workload cluster.
+pub async fn tokens(to: &ControlPlane) -> Vec<String> {
+    let mut secrets = to.list(Kind::SECRET, Some("kube-system")).await;
+    secrets.retain(|secret| text(secret, "/type") == "bootstrap.kubernetes.io/token");
+    secrets.retain(|secret| text(secret, "/metadata/labels/app.kubernetes.io~1managed-by") == "capw");
+    secrets.iter().map(|secret| text(secret, "/metadata/name").to_owned()).collect()
+}
+
+/// Waits until nothing of any node is left in a workload cluster, and no VM on any simulated hypervisor of `capw`.
+pub async fn wait_nothing_left(to: &ControlPlane, capw: &Capw, deadline: Duration) {
+    wait_for("no Node, token, request or VM is left", deadline, || async {
+        let vms: Vec<SimulatedVm> = simulated_vms(capw.state());
+        let left = left_in_workload(to).await;
+        if left.is_empty() && vms.is_empty() { Ok(()) } else { Err(format!("{left:?}, {vms:?}")) }
+    })
+    .await;
+}
+
+/// Whether a Node is Ready.
+pub fn is_ready(node: &Value) -> bool {
+    crate::world::condition(node, "Ready").is_some_and(|ready| ready["status"] == "True")
+}
+
+/// Whether everything in `part` is in `whole`.
+fn contains(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => part.iter().all(|(key, value)| whole.get(key).is_some_and(|found| contains(found, value))),
+        _ => whole == part,
+    }
+}

@@ -1,0 +1,67 @@
+//! The VMs of simulated hypervisors, as they lie on disk: the only place that knows of a VM which the program under test has
+//! forgotten. It must not judge and must not change anything.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::client::text;
+
+/// A directory of a VM, whole or not.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SimulatedVm {
+    /// Name of the data centre, `NAMESPACE.NAME` of the WindowsHypervisor unless its spec names one.
+    pub datacenter: String,
+    /// The directory's name: the UUID, with `.new` or `.gone` while it is made or removed.
+    pub directory: String,
+    /// Name of the WindowsMachine; empty when the directory holds no record yet, or no longer.
+    pub name: String,
+    /// `NAMESPACE/NAME` of the Cluster.
+    pub cluster: String,
+    /// Name of the image.
+    pub image: String,
+    /// Virtual processors.
+    pub cpus: u64,
+    /// Whether its config drive is attached.
+    pub seeded: bool,
+    /// `Off`, `On` or `Stopping`, as it was switched last.
+    pub power: String,
+}
+
+impl SimulatedVm {
+    /// Whether it is neither being made nor being removed.
+    pub fn is_whole(&self) -> bool {
+        !self.directory.contains('.')
+    }
+}
+
+/// Everything that is there below a directory given with `--simulated-state`, sorted. What goes while it looks is left out.
+pub fn simulated_vms(state: &Path) -> Vec<SimulatedVm> {
+    let mut vms = Vec::new();
+    for datacenter in directories(state) {
+        for directory in directories(&state.join(&datacenter)) {
+            let home = state.join(&datacenter).join(&directory);
+            let record = std::fs::read(home.join("vm.json")).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+            let record = record.unwrap_or_default();
+            vms.push(SimulatedVm {
+                datacenter: datacenter.clone(),
+                directory,
+                name: text(&record, "/name").to_owned(),
+                cluster: text(&record, "/cluster").to_owned(),
+                image: text(&record, "/image").to_owned(),
+                cpus: record["cpus"].as_u64().unwrap_or_default(),
+                seeded: home.join("config-drive.iso").exists(),
+                power: text(&record, "/power").to_owned(),
+            });
+        }
+    }
+    vms.sort();
+    vms
+}
+
+/// Names of the directories in a directory; none if it is not there.
+fn directories(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
