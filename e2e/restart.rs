@@ -139,8 +139,8 @@ impl Kills {
 
     fn next(&mut self, news: &[(Effect, String)]) -> Option<String> {
         let why = self.after_effect(news).or_else(|| self.at_random())?;
-        // Some come before the new process has looked around, some long after.
-        let gap = 20.0 * (self.random.random_range(0.0..5.0_f64)).exp();
+        // From 20 ms to 10 s: some come before the new process has looked around, some when there is nothing left to do.
+        let gap = 20.0 * (self.random.random_range(0.0..6.2_f64)).exp();
         self.next_random = Instant::now() + Duration::from_millis(gap as u64);
         self.done.push(why.clone());
         Some(why)

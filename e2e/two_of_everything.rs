@@ -26,8 +26,10 @@ fn two_of_everything_and_nothing_mixes() {
         let capw = Capw::start(&one, &[]).await;
         // The first joins the management cluster itself, the second another one. One data centre, seen through both hypervisors.
         let shared = json!({"datacenter": "shared"});
-        let here = Workers { simulated: shared.clone(), replicas: 1, ..Workers::new("here", &one).await };
-        let there = Workers { simulated: shared, replicas: 1, ..Workers::new("there", &two).await };
+        let machine = json!({"image": "windows-server-2022", "cpus": 4, "memory": "8Gi", "hypervisorRef": {"name": "lab"}});
+        let twin = |like: Workers| Workers { simulated: shared.clone(), machine: machine.clone(), replicas: 1, ..like };
+        let here = twin(Workers::new("here", &one).await);
+        let there = twin(Workers::new("there", &two).await);
         for workers in [&here, &there] {
             let mut objects = workers.objects();
             objects.extend(beside(workers));
@@ -71,22 +73,23 @@ fn beside(workers: &Workers) -> Vec<Value> {
     let mut deployment = annex.machine_deployment();
     deployment["metadata"] = own(ANNEX);
     deployment["spec"]["template"]["spec"]["failureDomain"] = json!(ANNEX);
-    let mut first = workers.machine.clone();
-    first["hypervisorRef"] = json!({"name": workers.hypervisor});
+    let mut infrastructure = workers.windows_cluster();
+    infrastructure["spec"]["hypervisors"] = json!([{"name": workers.hypervisor}, {"name": ANNEX}]);
     let label = json!({"cluster.x-k8s.io/cluster-name": workers.cluster});
     let twin = |kind: &str, group: &str, spec: Value| {
         let metadata = json!({"name": TWIN, "namespace": workers.namespace, "labels": label});
         json!({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
     };
-    let (infrastructure, bootstrap) = ("infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io");
+    let (machines, bootstrap) = ("infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io");
     vec![
         json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor", "metadata": own(ANNEX),
             "spec": {"simulated": {}},
         }),
+        infrastructure,
         annex.machine_template(),
         deployment,
-        twin("WindowsMachine", &format!("{infrastructure}/v1alpha1"), first),
+        twin("WindowsMachine", &format!("{machines}/v1alpha1"), workers.machine.clone()),
         twin("WindowsBootstrapConfig", &format!("{bootstrap}/v1alpha1"), workers.bootstrap.clone()),
         twin(
             "Machine",
@@ -95,7 +98,7 @@ fn beside(workers: &Workers) -> Vec<Value> {
                 "clusterName": workers.cluster,
                 "version": workers.version,
                 "bootstrap": {"configRef": {"apiGroup": bootstrap, "kind": "WindowsBootstrapConfig", "name": TWIN}},
-                "infrastructureRef": {"apiGroup": infrastructure, "kind": "WindowsMachine", "name": TWIN},
+                "infrastructureRef": {"apiGroup": machines, "kind": "WindowsMachine", "name": TWIN},
             }),
         ),
     ]

@@ -71,10 +71,7 @@ impl Workers {
                 "apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1", "kind": "ExternalControlPlane", "metadata": own(&self.cluster),
                 "spec": {},
             }),
-            json!({
-                "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": own(&self.cluster),
-                "spec": {"hypervisors": [{"name": self.hypervisor}]},
-            }),
+            self.windows_cluster(),
             json!({
                 "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": own(&self.cluster),
                 "spec": {
@@ -86,6 +83,15 @@ impl Workers {
             self.bootstrap_template(),
             self.machine_deployment(),
         ]
+    }
+
+    /// The WindowsCluster.
+    pub fn windows_cluster(&self) -> Value {
+        json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
+            "metadata": {"name": self.cluster, "namespace": self.namespace},
+            "spec": {"hypervisors": [{"name": self.hypervisor}]},
+        })
     }
 
     /// The WindowsMachineTemplate.
