@@ -15,6 +15,7 @@ mod bad_manifests;
 mod effects;
 mod guests;
 mod installed;
+mod operator;
 mod parts;
 mod restart;
 mod rights;

@@ -102,7 +102,8 @@ impl Cluster {
     }
 
     /// Server-side apply of `/status` under the field manager of one controller, e.g. `capw-windowsmachine`: fields that
-    /// this manager set before and that `status` lacks are removed; nulls are left out. A recreated object is a conflict.
+    /// this manager set before and that `status` lacks are removed; nulls are left out. Any write since the read is a conflict:
+    /// the status of custom resources takes no other precondition, the API server ignores a wrong UID there.
     pub async fn apply_status<K: Kind, S: Serialize + Sync>(&self, object: &K, manager: &str, status: &S) -> Result<K, ApiError> {
         let (namespace, name) = key(object)?;
         let what = what::<K>("apply status of", &namespace, &name);
@@ -110,7 +111,7 @@ impl Cluster {
         let body = json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
-            "metadata": { "name": name, "namespace": namespace, "uid": uid(object)? },
+            "metadata": { "name": name, "namespace": namespace, "uid": uid(object)?, "resourceVersion": object.resource_version() },
             "status": status,
         });
         let parameters = PatchParams::apply(manager).force();

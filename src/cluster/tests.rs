@@ -26,14 +26,14 @@ async fn what_is_not_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_status_is_applied_with_uid_and_manager_and_without_nulls() {
+async fn a_status_is_applied_with_what_was_read_and_manager_and_without_nulls() {
     let (client, script) = Script::new(vec![step(&format!("PATCH {PATH}/status"), machine(&[]))]);
     let status = WindowsMachineStatus { host_name: Some("win-1".into()), ..Default::default() };
     let with_null = json!({ "hostName": status.host_name, "initialization": null, "list": [{ "a": null }] });
     Cluster::new(client).apply_status(&read(machine(&[])), "capw-windowsmachine", &with_null).await.unwrap();
     let seen = script.seen();
     assert_eq!(seen[0].query, "&force=true&fieldManager=capw-windowsmachine");
-    assert_eq!(seen[0].body["metadata"], json!({ "name": "win-1", "namespace": "lab", "uid": "u-1" }));
+    assert_eq!(seen[0].body["metadata"], json!({ "name": "win-1", "namespace": "lab", "uid": "u-1", "resourceVersion": "7" }));
     assert_eq!(seen[0].body["status"], json!({ "hostName": "win-1", "list": [{}] }));
 }
 

@@ -91,9 +91,19 @@ async fn ask(ctx: &Context, object: &WindowsMachine, owner: &Owner<'_>, namespac
         vm::Step::Retire(how) => driver.retire(&target.key, *how, &journal, &observed).await.map_err(Failure::Driver),
     };
     match acted {
-        Ok(step) => {
+        Ok(Done::Started { journal }) => {
+            // One write: a second one would name a version of the object that is gone.
+            let next = lifecycle::report::machine(object, &decision.conditions, None, Some(journal), ctx.now());
+            report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+            Ok(Outcome::done())
+        }
+        Ok(Done::Done | Done::Changed) => {
             say(ctx, object, &decision, None).await?;
-            after(ctx, object, step, look).await
+            Ok(Outcome::now())
+        }
+        Ok(Done::Wait { after }) => {
+            say(ctx, object, &decision, None).await?;
+            Ok(Outcome::look_again(look.map_or(after, |l| l.min(after))))
         }
         Err(Failure::Driver(error)) => problem(ctx, object, target, &error).await,
         Err(Failure::NoSecret(message)) => {
@@ -149,18 +159,6 @@ async fn advance(
         Err(message) => return Err(Failure::NoSecret(message)),
     };
     driver.advance(&target.key, spec, &seed, journal, observed).await.map_err(Failure::Driver)
-}
-
-async fn after(ctx: &Context, object: &WindowsMachine, step: Done, look: Option<Duration>) -> Result<Outcome, ReconcileError> {
-    match step {
-        Done::Done | Done::Changed => Ok(Outcome::now()),
-        Done::Wait { after } => Ok(Outcome::look_again(look.map_or(after, |l| l.min(after)))),
-        Done::Started { journal } => {
-            let next = lifecycle::report::machine(object, &[], None, Some(journal), ctx.now());
-            report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
-            Ok(Outcome::done())
-        }
-    }
 }
 
 /// The report of a decision; the write wakes the object again, so nothing else needs to.
