@@ -11,7 +11,9 @@ CARGO_DENY_VERSION := 0.20.2
 # The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
 KUBECTL ?= $(firstword $(wildcard .cache/tools/kubectl-*/kubectl) kubectl)
 # Yours only if you say so on the command line: nobody's cluster is touched because a variable happened to be set.
-ifneq ($(origin KUBECONFIG),command line)
+ifeq ($(origin KUBECONFIG),command line)
+DEMO_ARGS += --kubeconfig "$(KUBECONFIG)"
+else
 unexport KUBECONFIG
 endif
 KUSTOMIZATIONS := config/crd config/default config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
@@ -56,8 +58,8 @@ verify: lint unit kustomize ## Everything that can be checked without a control 
 
 demo: ## Three Windows nodes in a cluster made for it; KUBECONFIG=FILE uses yours instead
 	bash e2e/tools/build.sh
-	cargo build
-	cargo run --quiet --example demo
+	cargo build --bin capw --example demo
+	cargo run --quiet --example demo -- $(DEMO_ARGS)
 
 bench: ## Measure API requests, hypervisor calls, memory and times per machine
 	bash e2e/tools/build.sh

@@ -1,0 +1,122 @@
+//! The cluster that the demo plays in: made for it, or somebody's own. It must leave that one as it was.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a demo ends with the place of what went wrong")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use crate::progress::say;
+use crate::tour;
+use crate::world::{Capw, ControlPlane, Kind, Options, Tools, text};
+
+const DEPLOYMENT: Kind = Kind::new("apps/v1", "deployments");
+/// Where everything goes in a cluster that is not ours.
+const GUEST_NAMESPACE: &str = "capw-demo";
+/// For the machines to go.
+const CLEAR: Duration = Duration::from_secs(180);
+
+/// A cluster and what the demo has put there.
+pub struct Stage {
+    /// The cluster.
+    pub cp: ControlPlane,
+    /// The program, once it is started.
+    pub capw: OnceCell<Capw>,
+    /// Where the objects of the README go.
+    pub namespace: &'static str,
+    /// Whether it was there before.
+    pub existing: bool,
+    /// Whether our definitions were there before, too.
+    pub installed: bool,
+}
+
+/// Plays the demo until its end or Ctrl-C, and clears up. The error says what the cluster lacks.
+pub async fn play(kubeconfig: Option<&Path>, once: bool) -> Result<(), String> {
+    let stage = tokio::select! {
+        stage = Stage::open(kubeconfig) => stage?,
+        _ = tokio::signal::ctrl_c() => return Ok(()),
+    };
+    let result = tokio::select! {
+        result = tour::run(&stage, once) => result,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    };
+    say("stopping");
+    tokio::select! {
+        () = stage.clear() => {}
+        _ = tokio::signal::ctrl_c() => say("not everything is cleared up"),
+    }
+    drop(stage);
+    result
+}
+
+impl Stage {
+    async fn open(kubeconfig: Option<&Path>) -> Result<Self, String> {
+        let Some(kubeconfig) = kubeconfig else {
+            let tools = Tools::ensure();
+            say(format!("starting Kubernetes {} and Cluster API {} on this machine", tools.kubernetes_version, tools.cluster_api_version));
+            let cp = ControlPlane::start(Options::default().named("demo")).await;
+            return Ok(Self { cp, capw: OnceCell::new(), namespace: "default", existing: false, installed: false });
+        };
+        if !kubeconfig.exists() {
+            return Err(format!("{}: there is no such file; KUBECONFIG must name one", kubeconfig.display()));
+        }
+        let cp = ControlPlane::existing(kubeconfig).await;
+        say(format!("using the cluster at {}", cp.server()));
+        let installed = look_at(&cp).await?;
+        Ok(Self { cp, capw: OnceCell::new(), namespace: GUEST_NAMESPACE, existing: true, installed })
+    }
+
+    /// The version that machines may have: that of the control plane, e.g. `v1.36.3`.
+    pub async fn version(&self) -> String {
+        let version: Value = serde_json::from_str(&self.cp.kubectl(&["get", "--raw", "/version"]).await).expect("/version is JSON");
+        text(&version, "/gitVersion").split(['+', '-']).next().unwrap_or_default().to_owned()
+    }
+
+    /// Runs kubectl where the objects of the README are.
+    pub async fn kubectl(&self, args: &[&str]) -> String {
+        self.cp.kubectl(&[&["--namespace", self.namespace], args].concat()).await
+    }
+
+    /// `NAMESPACE/NAME`.
+    pub fn name(&self, name: &str) -> String {
+        format!("{}/{name}", self.namespace)
+    }
+
+    /// Takes away what the demo has put into a cluster that stays.
+    async fn clear(&self) {
+        if !self.existing {
+            return;
+        }
+        let cluster = self.name("first");
+        if self.capw.get().is_some() && self.cp.get(Kind::CLUSTER, &cluster).await.is_some() {
+            say("deleting the Cluster, and with it machines, VMs and Nodes");
+            self.cp.delete(Kind::CLUSTER, &cluster).await;
+            self.cp.wait_gone(Kind::CLUSTER, &cluster, CLEAR).await;
+        }
+        say("deleting what else the demo has made in your cluster");
+        self.cp.kubectl(&["delete", "namespace", self.namespace, "--ignore-not-found"]).await;
+        if !self.installed {
+            self.cp.kubectl(&["delete", "--ignore-not-found", "-k", "config/default"]).await;
+        }
+    }
+}
+
+/// Whether somebody's cluster will do: the error says what is missing, the value whether CAPW's definitions are there.
+async fn look_at(cp: &ControlPlane) -> Result<bool, String> {
+    let core = cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, "machines.cluster.x-k8s.io").await;
+    let versions = core.as_ref().and_then(|definition| definition["spec"]["versions"].as_array());
+    if !versions.is_some_and(|versions| versions.iter().any(|version| version["name"] == "v1beta2" && version["served"] == true)) {
+        let found = if core.is_some() { "an older Cluster API, without v1beta2" } else { "no Cluster API" };
+        return Err(format!("this cluster has {found}: `clusterctl init` installs core 1.11 or newer (`clusterctl upgrade apply` renews it)"));
+    }
+    if cp.get(DEPLOYMENT, "capw-system/capw-controller-manager").await.is_some() {
+        return Err("CAPW runs in this cluster already, and a second one would do the same work twice: apply config/samples/three-nodes.yaml \
+                    as the README says, or delete Deployment capw-system/capw-controller-manager"
+            .to_owned());
+    }
+    if cp.get(Kind::NAMESPACE, GUEST_NAMESPACE).await.is_some() {
+        return Err(format!("namespace {GUEST_NAMESPACE} exists, perhaps from a demo that was killed: delete it first"));
+    }
+    Ok(cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, "windowsmachines.infrastructure.cluster.x-k8s.io").await.is_some())
+}

@@ -1,0 +1,146 @@
+//! What the demo does, from the README's YAML to an empty cluster. It must use nothing that a reader of the README could not type.
+#![allow(clippy::print_stdout, clippy::indexing_slicing, reason = "it talks to a person")]
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::progress::{Progress, say};
+use crate::stage::Stage;
+use crate::world::{Capw, Kind, Tools, text};
+
+const SAMPLE: &str = include_str!("../../config/samples/three-nodes.yaml");
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+/// For machines to come, change or go. Nothing takes nearly as long on an idle machine.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Three nodes; then, `once`, another version, fewer machines, none; or else looking on for ever.
+pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
+    say("installing CAPW's definitions and rights (config/default) and starting capw run");
+    let capw = Capw::start(&stage.cp, &[]).await;
+    let _ = stage.capw.set(capw);
+    if stage.existing {
+        stage.cp.kubectl(&["create", "namespace", stage.namespace]).await;
+    }
+    let kubeconfig = stage.cp.kubeconfig();
+    let version = stage.version().await;
+    say("applying config/samples/three-nodes.yaml and the kubeconfig of this cluster");
+    let value = format!("--from-file=value={}", kubeconfig.display());
+    stage.kubectl(&["create", "secret", "generic", "first-external-kubeconfig", &value]).await;
+    let labels = ["cluster.x-k8s.io/cluster-name=first", "clusterctl.cluster.x-k8s.io/move="];
+    stage.kubectl(&["label", "secret", "first-external-kubeconfig", labels[0], labels[1]]).await;
+    stage.apply(&SAMPLE.replace("v1.36.3", &version)).await;
+
+    let since = Instant::now();
+    let mut progress = Progress::default();
+    settle(stage, &mut progress, "three machines are Running, their Nodes Ready", 3, &version).await?;
+    say(format!("three Windows nodes after {:.0} s", since.elapsed().as_secs_f32()));
+    table(stage).await;
+    let older = older(&version);
+    if !once {
+        print!("{}", directions(stage, &older));
+        loop {
+            progress.look(stage).await;
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    say(format!("changing the version to {older}: machines are replaced one by one"));
+    let change = json!({"spec": {"template": {"spec": {"version": older}}}}).to_string();
+    stage.kubectl(&["patch", "machinedeployments.cluster.x-k8s.io", "windows", "--type=merge", "--patch", &change]).await;
+    settle(stage, &mut progress, "three machines of the other version are Running", 3, &older).await?;
+    table(stage).await;
+
+    say("scaling down to one");
+    stage.kubectl(&["scale", "machinedeployments.cluster.x-k8s.io", "windows", "--replicas=1"]).await;
+    settle(stage, &mut progress, "one machine is left", 1, &older).await?;
+    table(stage).await;
+
+    say("deleting the Cluster");
+    stage.cp.delete(Kind::CLUSTER, &stage.name("first")).await;
+    until(stage, &mut progress, "the Cluster, its machines and its Nodes are gone", async |stage, machines| {
+        let nodes = stage.cp.list(Kind::NODE, None).await;
+        let left = nodes.iter().any(|node| text(node, "/spec/providerID").starts_with("windows://lab/"));
+        machines.is_empty() && !left && stage.cp.get(Kind::CLUSTER, &stage.name("first")).await.is_none()
+    })
+    .await?;
+    say("nothing is left: no machine, no VM, no Node");
+    Ok(())
+}
+
+type Machines = std::collections::BTreeMap<String, crate::progress::State>;
+
+/// Waits for so many machines of a version, all Ready, and no others.
+async fn settle(stage: &Stage, progress: &mut Progress, what: &str, count: usize, version: &str) -> Result<(), String> {
+    until(stage, progress, what, async |_, machines| {
+        machines.len() == count && machines.values().all(|machine| machine.ready && machine.version == version)
+    })
+    .await
+}
+
+async fn until(stage: &Stage, progress: &mut Progress, what: &str, reached: impl AsyncFn(&Stage, &Machines) -> bool) -> Result<(), String> {
+    let since = Instant::now();
+    loop {
+        let machines = progress.look(stage).await;
+        if reached(stage, &machines).await {
+            return Ok(());
+        }
+        if since.elapsed() > LIMIT {
+            let events = stage.kubectl(&["get", "events", "--sort-by=.metadata.creationTimestamp"]).await;
+            println!("{events}");
+            return Err(format!("{} s have passed before {what}; the lines and events above say how far each has come", LIMIT.as_secs()));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn table(stage: &Stage) {
+    println!("\n{}", stage.kubectl(&["get", "nodes,machines,windowsmachines", "-o", "wide"]).await);
+}
+
+/// The patch release before this one: a node may be older than its control plane, not newer.
+fn older(version: &str) -> String {
+    match version.rsplit_once('.').and_then(|(minor, patch)| Some((minor, patch.parse::<u32>().ok()?))) {
+        Some((minor, patch)) if patch > 0 => format!("{minor}.{}", patch - 1),
+        _ => "v1.35.6".to_owned(),
+    }
+}
+
+fn directions(stage: &Stage, older: &str) -> String {
+    let tools = Tools::ensure();
+    let (kubectl, clusterctl) = (tools.kubectl.display(), tools.clusterctl.display());
+    let kubeconfig = stage.cp.kubeconfig().display();
+    let namespace = if stage.existing { format!(" -n {}", stage.namespace) } else { String::new() };
+    let log = stage.cp.directory().join("capw.log");
+    format!(
+        "Look around, in another terminal:
+    export KUBECONFIG={kubeconfig}
+    alias kubectl='{kubectl}{namespace}' clusterctl={clusterctl}
+    kubectl get nodes,machines,windowsmachines -o wide
+    kubectl describe windowsmachines                      # conditions and events: what happened to each
+    clusterctl describe cluster first{namespace} --show-conditions all
+    kubectl explain windowsmachine.spec --recursive
+    less {log}
+Change something; what happens is shown here:
+    kubectl scale machinedeployment windows --replicas=5
+    kubectl patch machinedeployment windows --type=merge -p '{{\"spec\":{{\"template\":{{\"spec\":{{\"version\":\"{older}\"}}}}}}}}'
+    kubectl delete machine NAME                           # another one takes its place
+    kubectl delete cluster first
+Ctrl-C here stops everything and leaves nothing behind.
+
+",
+        log = log.display(),
+    )
+}
+
+impl Stage {
+    /// Applies YAML where the objects of the README are.
+    async fn apply(&self, yaml: &str) {
+        let path = self.cp.directory().join("three-nodes.yaml");
+        if let Err(error) = std::fs::write(&path, yaml) {
+            say(format!("{}: {error}", path.display()));
+        }
+        self.kubectl(&["apply", "-f", &path.display().to_string()]).await;
+    }
+}

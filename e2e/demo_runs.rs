@@ -1,0 +1,71 @@
+//! `make demo`, run as CI would: to its end, in a cluster of its own and in somebody's, leaving nothing behind.
+
+use std::path::Path;
+use std::process::Output;
+
+use tokio::process::Command;
+
+use crate::world::{self, ControlPlane, Kind, Options};
+
+async fn demo(args: &[&str], temporary: &Path) -> Output {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--example", "demo", "--", "--once"]).args(args);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).env("TMPDIR", temporary).stdin(std::process::Stdio::null());
+    cargo.output().await.expect("cargo runs")
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn assert_empty(temporary: &Path) {
+    let left: Vec<_> = std::fs::read_dir(temporary).expect("a directory").filter_map(|entry| Some(entry.ok()?.path())).collect();
+    assert!(left.is_empty(), "the demo left {left:?}");
+}
+
+#[test]
+fn the_demo_plays_to_its_end() {
+    world::run(async {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let output = demo(&[], temporary.path()).await;
+        let said = said(&output);
+        assert!(output.status.success(), "{said}");
+        let ready = said.lines().filter(|line| line.starts_with("node/win-") && line.contains(" Ready ")).count();
+        // Three after they came, three of the other version, one after scaling down.
+        assert_eq!(ready, 7, "{said}");
+        assert!(said.contains("nothing is left"), "{said}");
+        assert_empty(temporary.path());
+    });
+}
+
+#[test]
+fn the_demo_leaves_somebody_s_cluster_as_it_was() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("somebody")).await;
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let kubeconfig = format!("--kubeconfig={}", cp.kubeconfig().display());
+
+        let output = demo(&[&kubeconfig], temporary.path()).await;
+        let refused = said(&output);
+        assert!(!output.status.success() && refused.contains("no Cluster API") && refused.contains("clusterctl init"), "{refused}");
+
+        cp.start_core().await;
+        let before = things(&cp).await;
+        let output = demo(&[&kubeconfig], temporary.path()).await;
+        let played = said(&output);
+        assert!(output.status.success() && played.contains("nothing is left"), "{played}");
+        assert_eq!(things(&cp).await, before);
+        assert_empty(temporary.path());
+    });
+}
+
+/// What the demo could leave in a cluster.
+async fn things(cp: &ControlPlane) -> Vec<String> {
+    let mut names = Vec::new();
+    for kind in [Kind::NAMESPACE, Kind::CUSTOM_RESOURCE_DEFINITION, Kind::NODE, Kind::CLUSTER, Kind::CERTIFICATE_SIGNING_REQUEST] {
+        let objects = cp.list(kind, None).await;
+        names.extend(objects.iter().map(|object| format!("{} {}", kind.plural, world::text(object, "/metadata/name"))));
+    }
+    names.sort();
+    names
+}
