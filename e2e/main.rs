@@ -15,6 +15,7 @@ mod bad_manifests;
 mod demo_runs;
 mod effects;
 mod guests;
+mod idle;
 mod installed;
 mod operator;
 mod parts;
