@@ -21,6 +21,7 @@ mod operator;
 mod parts;
 mod restart;
 mod rights;
+mod stuck;
 mod three_nodes;
 mod two_of_everything;
 mod workers;

@@ -1,0 +1,349 @@
+//! Story *why is it stuck*: whatever keeps a machine from becoming a node, within 30 s of the fact the object says what, where and
+//! what to do, in a condition, an event and a column of `kubectl get`; what is stuck can be mended or deleted.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::workers::{self, Workers};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+
+/// From the fact until all three places tell of it.
+const TOLD: Duration = Duration::from_secs(30);
+/// Until a machine is made or everything of a cluster is gone.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// What an object has to say.
+struct Told<'a> {
+    kind: Kind,
+    /// Type and status of the condition.
+    condition: (&'a str, &'a str),
+    reason: &'a str,
+    /// What the message has to hold: what, where, remedy.
+    says: &'a [&'a str],
+}
+
+#[test]
+fn why_is_it_stuck() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("stuck")).await;
+        let capw = Capw::start(&cp, &[]).await;
+        tokio::join!(
+            image_missing(&cp, &capw),
+            hypervisor_unreachable(&cp),
+            wrong_kubeconfigs(&cp),
+            token_expired(&cp),
+            vm_removed(&cp, &capw),
+            never_joined(&cp),
+            name_too_long(&cp, &capw),
+            payload_too_large(&cp, &capw),
+        );
+        step("all is told; now everything goes");
+        for namespace in
+            ["image", "unreachable", "config-garbage", "config-ca", "config-rights", "config-server", "token", "removed", "nojoin", "name", "payload"]
+        {
+            cp.delete(Kind::CLUSTER, &format!("{namespace}/c1")).await;
+        }
+        wait_for("no Cluster is left", LIMIT, || async {
+            let left = cp.list(Kind::CLUSTER, None).await;
+            let names: Vec<_> = left.iter().map(|cluster| text(cluster, "/metadata/namespace")).collect();
+            if left.is_empty() { Ok(()) } else { Err(names.join(" ")) }
+        })
+        .await;
+        workers::wait_nothing_left(&cp, &capw, LIMIT).await;
+        assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
+    });
+}
+
+/// The cluster of one case: one machine.
+async fn one_machine(namespace: &str, cp: &ControlPlane) -> Workers {
+    Workers { replicas: 1, ..Workers::new(namespace, cp).await }
+}
+
+/// Waits until condition, event and column say it, 30 s at most since `fact`; gives the object. The namespace holds one of the kind.
+async fn told(cp: &ControlPlane, namespace: &str, fact: Instant, told: Told<'_>) -> Value {
+    let left = TOLD.saturating_sub(fact.elapsed());
+    let what = format!("{} in {namespace} say {} {:?}", told.kind.plural, told.reason, told.says);
+    let object = wait_for(&what, left, || async {
+        let objects = cp.list(told.kind, Some(namespace)).await;
+        let found = objects.iter().find(|object| says(object, &told).is_ok());
+        found.cloned().ok_or_else(|| objects.iter().filter_map(|object| says(object, &told).err()).collect::<Vec<_>>().join("\n"))
+    })
+    .await;
+    let name = text(&object, "/metadata/name");
+    let event = format!("Warning {}: ", told.reason);
+    let left = TOLD.saturating_sub(fact.elapsed());
+    wait_for(&format!("{what} in an event"), left, || async {
+        let events = cp.events(namespace, name).await;
+        let found = events.iter().any(|said| said.starts_with(&event) && told.says.iter().all(|part| said.contains(part)));
+        if found { Ok(()) } else { Err(format!("{events:#?}")) }
+    })
+    .await;
+    let resource = format!("{}.{}", told.kind.plural, told.kind.api_version.split('/').next().unwrap_or_default());
+    let table = cp.kubectl(&["-n", namespace, "get", &resource]).await;
+    let row = table.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(row.split_whitespace().any(|cell| cell == told.reason), "no column of kubectl get shows {}:\n{table}", told.reason);
+    step(format!("{namespace}: {} {} after {:.1} s", told.kind.plural, told.reason, fact.elapsed().as_secs_f32()));
+    object
+}
+
+fn says(object: &Value, told: &Told<'_>) -> Result<(), String> {
+    let (kind, status) = told.condition;
+    let found = condition(object, kind).ok_or_else(|| format!("no condition {kind}: {:#}", object["status"]))?;
+    let message = text(found, "/message");
+    let holds = found["status"] == status && found["reason"] == told.reason && told.says.iter().all(|part| message.contains(part));
+    if holds { Ok(()) } else { Err(format!("{found:#}")) }
+}
+
+/// No VM is in the data centre of a namespace.
+fn assert_no_vm(capw: &Capw, namespace: &str) {
+    let vms = simulated_vms(capw.state());
+    let own: Vec<_> = vms.iter().filter(|vm| vm.datacenter == format!("{namespace}.lab")).collect();
+    assert!(own.is_empty(), "{own:?}");
+}
+
+async fn image_missing(cp: &ControlPlane, capw: &Capw) {
+    let mut workers = one_machine("image", cp).await;
+    workers.machine["image"] = json!("windows-server-1999");
+    let fact = applied(cp, &workers).await;
+    told(
+        cp,
+        "image",
+        fact,
+        Told {
+            kind: Kind::WINDOWS_MACHINE,
+            condition: ("Ready", "False"),
+            reason: "ImageMissing",
+            says: &["windows-server-1999", "WindowsHypervisor lab", "windows-server-2022"],
+        },
+    )
+    .await;
+    assert_no_vm(capw, "image");
+    // The remedy: somebody uploads it.
+    let images = json!({"spec": {"simulated": {"images": ["windows-server-1999"]}}});
+    cp.patch(Kind::WINDOWS_HYPERVISOR, "image/lab", &images).await.expect("images can be added");
+    workers.wait_settled(cp, cp, LIMIT).await;
+}
+
+/// Applies a cluster; the fact is then there.
+async fn applied(cp: &ControlPlane, workers: &Workers) -> Instant {
+    workers.apply(cp).await;
+    Instant::now()
+}
+
+async fn hypervisor_unreachable(cp: &ControlPlane) {
+    let mut workers = one_machine("unreachable", cp).await;
+    workers.apply(cp).await;
+    workers.wait_settled(cp, cp, LIMIT).await;
+    let cut = |unreachable: bool| json!({"spec": {"simulated": {"unreachable": unreachable}}});
+    cp.patch(Kind::WINDOWS_HYPERVISOR, "unreachable/lab", &cut(true)).await.expect("the endpoint can be cut off");
+    let fact = Instant::now();
+    workers.replicas = 2;
+    workers::apply(cp, &[workers.machine_deployment()]).await;
+    let hypervisor =
+        Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason: "HypervisorUnreachable", says: &["unreachable"] };
+    told(cp, "unreachable", fact, hypervisor).await;
+    // The machine that runs may well be fine: it is not called unready, or a MachineHealthCheck would replace all of them.
+    let lost = Told {
+        kind: Kind::WINDOWS_MACHINE,
+        condition: ("VirtualMachineReady", "Unknown"),
+        reason: "HypervisorUnreachable",
+        says: &["WindowsHypervisor lab is unreachable"],
+    };
+    let running = wait_for("the running machine says that its VM cannot be seen", TOLD.saturating_sub(fact.elapsed()), || async {
+        cp.list(Kind::WINDOWS_MACHINE, Some("unreachable")).await.into_iter().find(|object| says(object, &lost).is_ok())
+    })
+    .await;
+    assert_eq!(condition(&running, "Ready").map(|ready| &ready["status"]), Some(&json!("True")), "{:#}", running["status"]);
+    // The one that is to be made waits, and says for what.
+    let waiting = Told { condition: ("Ready", "False"), says: &["WindowsHypervisor lab is unreachable"], ..lost };
+    told(cp, "unreachable", fact, waiting).await;
+    cp.patch(Kind::WINDOWS_HYPERVISOR, "unreachable/lab", &cut(false)).await.expect("the endpoint can come back");
+    workers.wait_settled(cp, cp, LIMIT).await;
+    let back = ("VirtualMachineReady", "True");
+    wait_for("the running machine is seen again", TOLD, || async {
+        let objects = cp.list(Kind::WINDOWS_MACHINE, Some("unreachable")).await;
+        let seen = objects.iter().filter(|object| condition(object, back.0).is_some_and(|found| found["status"] == back.1)).count();
+        (seen == 2).then_some(())
+    })
+    .await;
+}
+
+async fn wrong_kubeconfigs(cp: &ControlPlane) {
+    let right = workers::remote_kubeconfig(cp).await;
+    let stranger = rcgen::generate_simple_self_signed(vec!["stranger".to_owned()]).expect("a certificate").cert.pem();
+    let (ca, server, rights) = (
+        changed(&right, "certificate-authority-data", &base64(stranger.as_bytes())),
+        changed(&right, "server", "https://127.0.0.1:9"),
+        powerless(cp).await,
+    );
+    let address = cp.server();
+    let refused = [
+        ("config-garbage", "what is this?".to_owned(), "KubeconfigInvalid", vec!["config-garbage/c1-external-kubeconfig", "kubeconfig"]),
+        ("config-ca", ca, "EndpointUnreachable", vec![address.as_str(), "certificate"]),
+        ("config-rights", rights, "PermissionsMissing", vec!["create secrets in namespace kube-system", "another kubeconfig"]),
+        ("config-server", server, "EndpointUnreachable", vec!["https://127.0.0.1:9"]),
+    ];
+    join_all(refused.iter().map(|(namespace, kubeconfig, reason, parts)| async {
+        let workers = Workers { kubeconfig: kubeconfig.clone(), ..one_machine(namespace, cp).await };
+        let fact = applied(cp, &workers).await;
+        let wrong = Told { kind: Kind::EXTERNAL_CONTROL_PLANE, condition: ("Available", "False"), reason, says: parts };
+        told(cp, namespace, fact, wrong).await;
+    }))
+    .await;
+    // The remedy: the right one.
+    let workers = Workers { kubeconfig: right, ..one_machine("config-garbage", cp).await };
+    let secret = workers.objects().into_iter().find(|object| object["kind"] == "Secret").expect("the kubeconfig's Secret");
+    workers::apply(cp, &[secret]).await;
+    workers.wait_settled(cp, cp, LIMIT).await;
+}
+
+/// A kubeconfig with another value behind a key that it has once.
+fn changed(kubeconfig: &str, key: &str, value: &str) -> String {
+    let mut config: Value = serde_saphyr::from_str(kubeconfig).expect("a kubeconfig");
+    let cluster = config.pointer_mut("/clusters/0/cluster").expect("a kubeconfig has a cluster");
+    assert!(cluster.get(key).is_some(), "no {key} in it");
+    cluster[key] = json!(value);
+    config.to_string()
+}
+
+/// A kubeconfig of an account without any rights.
+async fn powerless(cp: &ControlPlane) -> String {
+    workers::apply(cp, &[json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "powerless", "namespace": "default"}})]).await;
+    let path = cp.kubeconfig_for("default", "powerless").await;
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The guest comes too late, and its token is not kept alive for ever.
+async fn token_expired(cp: &ControlPlane) {
+    let mut workers = one_machine("token", cp).await;
+    workers.bootstrap = json!({"join": {"tokenTTLSeconds": 60, "tokenMaxAgeSeconds": 60}});
+    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoJoin"}]});
+    workers.apply(cp).await;
+    let made = wait_for("the bootstrap token is made", LIMIT, || async {
+        let configs = cp.list(Kind::WINDOWS_BOOTSTRAP_CONFIG, Some("token")).await;
+        configs.iter().find_map(|config| text(config, "/status/tokenCreatedAt").parse::<Timestamp>().ok())
+    })
+    .await;
+    let fact = until(made.saturating_add(SignedDuration::from_secs(60)).expect("a time")).await;
+    let config = told(
+        cp,
+        "token",
+        fact,
+        Told {
+            kind: Kind::WINDOWS_BOOTSTRAP_CONFIG,
+            condition: ("JoinCredentialValid", "False"),
+            reason: "TokenExpired",
+            says: &["60 s (spec.join.tokenMaxAgeSeconds)", "WindowsMachine", "MachineHealthCheck"],
+        },
+    )
+    .await;
+    let secret = format!("kube-system/bootstrap-token-{}", text(&config, "/status/tokenID"));
+    cp.wait_gone(Kind::SECRET, &secret, TOLD).await;
+}
+
+/// The moment as an instant, once it has come.
+async fn until(moment: Timestamp) -> Instant {
+    let left = Duration::try_from(moment.duration_since(Timestamp::now())).unwrap_or_default();
+    tokio::time::sleep(left).await;
+    let since = Duration::try_from(Timestamp::now().duration_since(moment)).unwrap_or_default();
+    Instant::now().checked_sub(since).expect("an instant")
+}
+
+async fn vm_removed(cp: &ControlPlane, capw: &Capw) {
+    let workers = one_machine("removed", cp).await;
+    workers.apply(cp).await;
+    workers.wait_settled(cp, cp, LIMIT).await;
+    let vm = simulated_vms(capw.state()).into_iter().find(|vm| vm.datacenter == "removed.lab").expect("the VM");
+    let home = capw.state().join(&vm.datacenter).join(&vm.directory);
+    // In one step, as a hypervisor does it: a guest may still be writing below it.
+    std::fs::rename(&home, cp.directory().join("removed-behind-our-back")).expect("the VM's directory can be taken away");
+    let removed = Told {
+        kind: Kind::WINDOWS_MACHINE,
+        condition: ("Ready", "False"),
+        reason: "VirtualMachineRemoved",
+        says: &[&vm.directory, "WindowsHypervisor lab", "delete the Machine", "MachineHealthCheck"],
+    };
+    told(cp, "removed", Instant::now(), removed).await;
+    // Core hands it on to whoever looks at the Machine.
+    let machine = wait_for("the Machine says it too", TOLD, || async {
+        let machines = cp.list(Kind::MACHINE, Some("removed")).await;
+        machines.into_iter().find(|machine| condition(machine, "InfrastructureReady").is_some_and(|found| found["status"] == "False"))
+    })
+    .await;
+    assert_eq!(condition(&machine, "InfrastructureReady").map(|found| text(found, "/reason")), Some("VirtualMachineRemoved"));
+}
+
+async fn never_joined(cp: &ControlPlane) {
+    let mut workers = one_machine("nojoin", cp).await;
+    workers.machine["joinDeadlineSeconds"] = json!(10);
+    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoJoin"}]});
+    workers.apply(cp).await;
+    let on = wait_for("the VM is switched on", LIMIT, || async {
+        let machines = cp.list(Kind::WINDOWS_MACHINE, Some("nojoin")).await;
+        machines.iter().find_map(|machine| text(machine, "/status/poweredOnAt").parse::<Timestamp>().ok())
+    })
+    .await;
+    let fact = until(on.saturating_add(SignedDuration::from_secs(10)).expect("a time")).await;
+    let never = Told {
+        kind: Kind::WINDOWS_MACHINE,
+        condition: ("NodeJoined", "False"),
+        reason: "NodeNeverJoined",
+        // The guest's own last word is in it: it says which step it is stuck at.
+        says: &["10 s after power on", "last word: ", "C:\\ProgramData\\capw", "MachineHealthCheck"],
+    };
+    told(cp, "nojoin", fact, never).await;
+}
+
+async fn name_too_long(cp: &ControlPlane, capw: &Capw) {
+    let mut workers = one_machine("name", cp).await;
+    workers.machine["hostName"] = json!("ObjectName");
+    let mut objects = workers.objects();
+    let deployment = objects.last_mut().expect("the MachineDeployment is the last");
+    deployment["spec"]["machineNaming"]["template"] = json!("much-too-long-for-windows-{{ .random }}");
+    workers::apply(cp, &objects).await;
+    let long = Told {
+        kind: Kind::WINDOWS_MACHINE,
+        condition: ("Ready", "False"),
+        reason: "HostNameTooLong",
+        says: &["metadata.name", "much-too-long-for-windows-", "at most 15", "machineNaming", "hostName: Auto"],
+    };
+    told(cp, "name", Instant::now(), long).await;
+    assert_no_vm(capw, "name");
+}
+
+async fn payload_too_large(cp: &ControlPlane, capw: &Capw) {
+    let mut workers = one_machine("payload", cp).await;
+    let noise: Vec<u8> = (0u32..2_400).flat_map(|index| Sha256::digest(index.to_le_bytes())).collect();
+    let content: String = base64(&noise).chars().take(100 << 10).collect();
+    workers.bootstrap = json!({"channel": "GuestInfo", "files": [{"path": "C:\\k\\noise.txt", "content": content}]});
+    let fact = applied(cp, &workers).await;
+    let large = Told {
+        kind: Kind::WINDOWS_BOOTSTRAP_CONFIG,
+        condition: ("Ready", "False"),
+        reason: "PayloadTooLarge",
+        says: &["spec.channel", "GuestInfo", "the limit is 65536", "bytes"],
+    };
+    told(cp, "payload", fact, large).await;
+    assert_no_vm(capw, "payload");
+    // The machine waits, and says where to look.
+    let machine = Told {
+        kind: Kind::WINDOWS_MACHINE,
+        condition: ("Ready", "False"),
+        reason: "WaitingForBootstrapData",
+        says: &["see its bootstrap configuration"],
+    };
+    wait_for("the machine says what it waits for", TOLD.saturating_sub(fact.elapsed()), || async {
+        let machines = cp.list(Kind::WINDOWS_MACHINE, Some("payload")).await;
+        machines.iter().map(|object| says(object, &machine)).next().unwrap_or(Err("no machine".to_owned()))
+    })
+    .await;
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use ::base64::Engine;
+    ::base64::engine::general_purpose::STANDARD.encode(bytes)
+}
