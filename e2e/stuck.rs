@@ -183,9 +183,9 @@ async fn wrong_kubeconfigs(cp: &ControlPlane) {
     let address = cp.server();
     let refused = [
         ("config-garbage", "what is this?".to_owned(), "KubeconfigInvalid", vec!["config-garbage/c1-external-kubeconfig", "kubeconfig"]),
-        ("config-ca", ca, "EndpointUnreachable", vec![address.as_str(), "certificate"]),
+        ("config-ca", ca, "EndpointUnreachable", vec![address.as_str(), "certificate-authority-data"]),
         ("config-rights", rights, "PermissionsMissing", vec!["create secrets in namespace kube-system", "another kubeconfig"]),
-        ("config-server", server, "EndpointUnreachable", vec!["https://127.0.0.1:9"]),
+        ("config-server", server, "EndpointUnreachable", vec!["https://127.0.0.1:9", "correct the server in the kubeconfig"]),
     ];
     join_all(refused.iter().map(|(namespace, kubeconfig, reason, parts)| async {
         let workers = Workers { kubeconfig: kubeconfig.clone(), ..one_machine(namespace, cp).await };

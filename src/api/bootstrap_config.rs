@@ -246,6 +246,7 @@ pub struct File {
     pub content: String,
 }
 
+/// What the controller reports.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsBootstrapConfigStatus {

@@ -59,6 +59,7 @@ pub struct ControlPlaneEndpoint {
     pub port: i32,
 }
 
+/// What the controller reports.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsClusterStatus {

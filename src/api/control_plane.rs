@@ -63,6 +63,7 @@ fn default_key() -> String {
     "value".into()
 }
 
+/// What the controller reports.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalControlPlaneStatus {

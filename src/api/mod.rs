@@ -12,6 +12,8 @@ pub mod machine;
 pub mod name;
 
 #[cfg(test)]
+mod explained;
+#[cfg(test)]
 mod samples;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

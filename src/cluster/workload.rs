@@ -29,7 +29,7 @@ pub enum WorkloadError {
     KubeconfigMissing { secret: String, key: String },
     #[error("{source_name} is not a usable kubeconfig: {why}")]
     KubeconfigInvalid { source_name: String, why: String },
-    #[error("the API server of the workload cluster, {endpoint}, does not answer: {cause}")]
+    #[error("the API server of the workload cluster, {endpoint}, does not answer: {cause}; {}", remedy(cause))]
     Unreachable { endpoint: String, cause: String },
     #[error("the API server of the workload cluster, {endpoint}, does not accept the credentials of the kubeconfig: renew them in the Secret")]
     Unauthorized { endpoint: String },
@@ -44,6 +44,15 @@ pub enum WorkloadError {
     /// The management cluster did not hand over the kubeconfig.
     #[error("{0}")]
     Management(ApiError),
+}
+
+/// What to do about a connection that fails.
+fn remedy(cause: &str) -> &'static str {
+    if cause.contains("certificate") {
+        "give the cluster's own CA in certificate-authority-data of the kubeconfig, and a server that its certificate names"
+    } else {
+        "correct the server in the kubeconfig, or the network between this program and it"
+    }
 }
 
 impl WorkloadError {
