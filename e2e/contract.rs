@@ -1,0 +1,212 @@
+//! Story *contract*: what Cluster API expects of its providers holds: a Cluster becomes Available by core's own condition, a
+//! ClusterClass makes the same cluster, a MachineHealthCheck replaces what never joins or was taken away, paused stops everything.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::workers::{self, Workers};
+use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+
+/// For one wait. Nothing takes nearly as long on an idle machine.
+const LIMIT: Duration = Duration::from_secs(90);
+/// Core's lower bound of `nodeStartupTimeoutSeconds`.
+const STARTUP: u64 = 30;
+/// The label that core gives to every Machine of a MachineDeployment.
+const DEPLOYMENT: &str = "cluster.x-k8s.io/deployment-name";
+
+#[test]
+fn the_contract_with_cluster_api() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("contract")).await;
+        let capw = Capw::start(&cp, &[]).await;
+        let mut witness = Workers { replicas: 1, ..Workers::new("available", &cp).await };
+        tokio::join!(available(&cp, &witness), topology(&cp), health(&cp, &capw));
+        paused(&cp, &capw, &mut witness).await;
+    });
+}
+
+/// Core's words for a Cluster, a Machine and their parts; nothing here is ours but what core took from us.
+async fn available(cp: &ControlPlane, workers: &Workers) {
+    workers.apply(cp).await;
+    let machines = workers.wait_settled(cp, cp, LIMIT).await;
+    let cluster = workers.name("c1");
+    for kind in ["InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "RemoteConnectionProbe", "WorkersAvailable", "Available"] {
+        cp.wait_condition(Kind::CLUSTER, &cluster, kind, "True", LIMIT).await;
+    }
+    let cluster = cp.get(Kind::CLUSTER, &cluster).await.expect("the Cluster");
+    assert_eq!(text(&cluster, "/status/phase"), "Provisioned", "{:#}", cluster["status"]);
+    assert_eq!(format!("https://{}:{}", text(&cluster, "/spec/controlPlaneEndpoint/host"), cluster["spec"]["controlPlaneEndpoint"]["port"]), cp.server());
+    let domains = cluster.pointer("/status/failureDomains/0").cloned().unwrap_or_default();
+    assert_eq!((text(&domains, "/name"), &domains["controlPlane"]), ("lab", &json!(false)), "core took our failure domains: {domains}");
+    let machine = &machines[0];
+    let node = cp.get(Kind::NODE, text(machine, "/status/nodeRef/name")).await.expect("the Machine's Node");
+    assert_eq!(text(machine, "/spec/providerID"), text(&node, "/spec/providerID"));
+    let addresses = machine["status"]["addresses"].as_array().cloned().unwrap_or_default();
+    let kinds: Vec<&str> = addresses.iter().map(|address| text(address, "/type")).collect();
+    assert!(kinds.contains(&"InternalIP") && kinds.contains(&"Hostname"), "{addresses:?}");
+    let machine = workers.name(text(machine, "/metadata/name"));
+    for kind in ["BootstrapConfigReady", "InfrastructureReady", "NodeReady", "NodeHealthy", "Ready", "Available"] {
+        cp.wait_condition(Kind::MACHINE, &machine, kind, "True", LIMIT).await;
+    }
+    step("the Cluster is Available");
+}
+
+/// The ClusterClass of our release and a Cluster of it: what a user applies, with the machines that a MachineDeployment would make.
+async fn topology(cp: &ControlPlane) {
+    let namespace = "class";
+    let mut kubeconfig = Workers { cluster: "classy".to_owned(), ..Workers::new(namespace, cp).await }.objects();
+    kubeconfig.retain(|object| matches!(object["kind"].as_str(), Some("Namespace" | "Secret")));
+    workers::apply(cp, &kubeconfig).await;
+    cp.kubectl(&["-n", namespace, "apply", "-f", "config/clusterctl/templates/clusterclass-windows.yaml"]).await;
+    cp.kubectl(&["-n", namespace, "apply", "-f", "config/samples/topology.yaml"]).await;
+    let cluster = format!("{namespace}/classy");
+    for kind in ["TopologyReconciled", "Available"] {
+        cp.wait_condition(Kind::CLUSTER, &cluster, kind, "True", LIMIT).await;
+    }
+    let machines = wait_for("both machines of the topology are Running", LIMIT, || async {
+        let machines = cp.list(Kind::MACHINE, Some(namespace)).await;
+        let running = machines.iter().filter(|machine| text(machine, "/status/phase") == "Running").count();
+        if (machines.len(), running) == (2, 2) { Ok(machines) } else { Err(format!("{running} of {}", machines.len())) }
+    })
+    .await;
+    for machine in &machines {
+        let made = cp.get(Kind::WINDOWS_MACHINE, &format!("{namespace}/{}", text(machine, "/spec/infrastructureRef/name"))).await;
+        let spec = made.map(|mut made| made["spec"].take()).unwrap_or_default();
+        // cpus by the class, memory by the Cluster.
+        assert_eq!((&spec["cpus"], &spec["memory"], &spec["image"]), (&json!(4), &json!("4Gi"), &json!("windows-server-2022")), "{spec:#}");
+        let node = cp.get(Kind::NODE, text(machine, "/status/nodeRef/name")).await.expect("the Machine's Node");
+        assert_eq!(text(&node, "/metadata/labels/kubernetes.io~1os"), "windows");
+        assert_eq!(text(&node, "/spec/providerID"), text(&spec, "/providerID"));
+    }
+    cp.delete(Kind::CLUSTER, &cluster).await;
+    cp.wait_gone(Kind::CLUSTER, &cluster, LIMIT).await;
+    step("the Cluster of a ClusterClass came and went");
+}
+
+/// One machine never joins, its successor's VM is taken away: each is replaced, and nothing of it stays.
+async fn health(cp: &ControlPlane, capw: &Capw) {
+    let mut workers = Workers { replicas: 1, ..Workers::new("health", cp).await };
+    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoJoin", "count": 1}]});
+    workers.machine["joinDeadlineSeconds"] = json!(10);
+    workers.apply(cp).await;
+    let health_check = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck", "metadata": {"name": "windows", "namespace": "health"},
+        "spec": {
+            "clusterName": "c1",
+            "selector": {"matchLabels": {DEPLOYMENT: "c1"}},
+            "checks": {
+                "nodeStartupTimeoutSeconds": STARTUP,
+                "unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 5}],
+            },
+            "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "100%"}},
+        },
+    });
+    workers::apply(cp, &[health_check]).await;
+    let first = wait_for("the first machine says that it never joined", LIMIT, || async {
+        let machines = cp.list(Kind::WINDOWS_MACHINE, Some("health")).await;
+        let never = |machine: &&Value| condition(machine, "NodeJoined").is_some_and(|joined| joined["reason"] == "NodeNeverJoined");
+        machines.iter().find(never).map(|machine| text(machine, "/metadata/name").to_owned())
+    })
+    .await;
+    let second = replaced(cp, capw, &workers, &first).await;
+    step("a machine that never joined was replaced");
+
+    let vm = simulated_vms(capw.state()).into_iter().find(|vm| vm.name == second).expect("the VM of the second machine");
+    let home = capw.state().join(&vm.datacenter).join(&vm.directory);
+    std::fs::rename(home, cp.directory().join("taken-away")).expect("the VM's directory can be taken away");
+    replaced(cp, capw, &workers, &second).await;
+    step("a machine whose VM was taken away was replaced");
+}
+
+/// Waits until another machine than `before` runs and nothing of that one is left; gives its name.
+async fn replaced(cp: &ControlPlane, capw: &Capw, workers: &Workers, before: &str) -> String {
+    cp.wait_gone(Kind::WINDOWS_MACHINE, &workers.name(before), LIMIT).await;
+    let machines = workers.wait_settled(cp, cp, LIMIT).await;
+    let now = text(&machines[0], "/metadata/name").to_owned();
+    assert_ne!(now, before);
+    let vms: Vec<String> = simulated_vms(capw.state()).into_iter().filter(|vm| vm.datacenter == "health.lab").map(|vm| vm.name).collect();
+    assert_eq!(vms, [now.as_str()]);
+    assert_eq!(cp.get(Kind::NODE, before).await, None, "the Node of the machine that was replaced");
+    now
+}
+
+/// While a Cluster (or one object) is paused, nothing about it is written and nothing is done to its VMs, whatever is asked; then
+/// all of it is done. `witness` is a cluster that is not paused: that it grows shows that there was time enough.
+async fn paused(cp: &ControlPlane, capw: &Capw, witness: &mut Workers) {
+    let mut workers = Workers { replicas: 2, ..Workers::new("paused", cp).await };
+    workers.apply(cp).await;
+    let machines = workers.wait_settled(cp, cp, LIMIT).await;
+    let names: Vec<String> = machines.iter().map(|machine| workers.name(text(machine, "/metadata/name"))).collect();
+    pause(cp, true).await;
+    for (kind, name) in ours(&names) {
+        cp.wait_condition(kind, &name, "Paused", "True", LIMIT).await;
+    }
+    let before = vms(capw);
+    let mark = cp.audit_mark();
+    // Everything that would make us act: a spec that changes, a deletion, a hypervisor of the cluster that goes.
+    cp.patch(Kind::WINDOWS_MACHINE, &names[0], &json!({"spec": {"joinDeadlineSeconds": 77}})).await.expect("the spec can be changed");
+    cp.patch(Kind::WINDOWS_CLUSTER, "paused/c1", &json!({"spec": {"hypervisors": []}})).await.expect("the spec can be changed");
+    cp.patch(Kind::EXTERNAL_CONTROL_PLANE, "paused/c1", &json!({"spec": {"version": "v1.30.0"}})).await.expect("the spec can be changed");
+    cp.delete(Kind::WINDOWS_MACHINE, &names[0]).await;
+    witness.replicas += 1;
+    workers::apply(cp, &[witness.machine_deployment()]).await;
+    witness.wait_settled(cp, cp, LIMIT).await;
+    assert_untouched(cp, mark, "paused");
+    assert_eq!(vms(capw), before, "VMs of a paused cluster");
+
+    let mark = cp.audit_mark();
+    pause(cp, false).await;
+    cp.wait_gone(Kind::WINDOWS_MACHINE, &names[0], LIMIT).await;
+    assert!(written(cp, mark, "paused") > 0, "the audit log does not show our writes: the look before proves nothing");
+    step("a paused Cluster was left alone, then served");
+
+    // One object alone.
+    let annotate = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+    cp.patch(Kind::WINDOWS_MACHINE, &names[1], &annotate(json!(""))).await.expect("the object can be annotated");
+    let said = cp.wait_condition(Kind::WINDOWS_MACHINE, &names[1], "Paused", "True", LIMIT).await;
+    assert!(text(&said, "/message").contains("annotation cluster.x-k8s.io/paused"), "{said}");
+    let mark = cp.audit_mark();
+    cp.delete(Kind::WINDOWS_MACHINE, &names[1]).await;
+    witness.replicas += 1;
+    workers::apply(cp, &[witness.machine_deployment()]).await;
+    witness.wait_settled(cp, cp, LIMIT).await;
+    let name = names[1].trim_start_matches("paused/");
+    let writes: Vec<_> = ours_since(cp, mark).into_iter().filter(|event| event.name == name && event.resource == "windowsmachines").collect();
+    assert!(writes.is_empty(), "{writes:#?}");
+    assert!(vms(capw).iter().any(|vm| vm.name == name), "the VM of a paused machine");
+    cp.patch(Kind::WINDOWS_MACHINE, &names[1], &annotate(Value::Null)).await.expect("the annotation can be removed");
+    cp.wait_gone(Kind::WINDOWS_MACHINE, &names[1], LIMIT).await;
+    wait_for("its VM is gone", LIMIT, || async { (!vms(capw).iter().any(|vm| vm.name == name)).then_some(()) }).await;
+    step("a paused machine was left alone, then removed");
+}
+
+async fn pause(cp: &ControlPlane, paused: bool) {
+    cp.patch(Kind::CLUSTER, "paused/c1", &json!({"spec": {"paused": paused}})).await.expect("a Cluster can be paused");
+}
+
+/// Our objects of the paused cluster.
+fn ours(machines: &[String]) -> Vec<(Kind, String)> {
+    let one = [Kind::WINDOWS_CLUSTER, Kind::EXTERNAL_CONTROL_PLANE].map(|kind| (kind, "paused/c1".to_owned()));
+    let each = machines.iter().flat_map(|name| [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG].map(|kind| (kind, name.clone())));
+    one.into_iter().chain(each).collect()
+}
+
+fn vms(capw: &Capw) -> Vec<world::SimulatedVm> {
+    simulated_vms(capw.state()).into_iter().filter(|vm| vm.datacenter == "paused.lab").collect()
+}
+
+fn ours_since(cp: &ControlPlane, mark: AuditMark) -> Vec<world::AuditEvent> {
+    cp.audit_since(mark).into_iter().filter(|event| event.is_write() && event.user == Capw::USER).collect()
+}
+
+fn written(cp: &ControlPlane, mark: AuditMark, namespace: &str) -> usize {
+    ours_since(cp, mark).iter().filter(|event| event.namespace == namespace).count()
+}
+
+fn assert_untouched(cp: &ControlPlane, mark: AuditMark, namespace: &str) {
+    // The WindowsHypervisor belongs to no Cluster and is not paused with one.
+    let writes: Vec<_> =
+        ours_since(cp, mark).into_iter().filter(|event| event.namespace == namespace && event.resource != "windowshypervisors").collect();
+    assert!(writes.is_empty(), "{writes:#?}");
+}
