@@ -31,12 +31,16 @@ async fn available(cp: &ControlPlane, workers: &Workers) {
     workers.apply(cp).await;
     let machines = workers.wait_settled(cp, cp, LIMIT).await;
     let cluster = workers.name("c1");
-    for kind in ["InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "RemoteConnectionProbe", "WorkersAvailable", "Available"] {
+    for kind in ["InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "RemoteConnectionProbe", "WorkersAvailable", "Available"]
+    {
         cp.wait_condition(Kind::CLUSTER, &cluster, kind, "True", LIMIT).await;
     }
     let cluster = cp.get(Kind::CLUSTER, &cluster).await.expect("the Cluster");
     assert_eq!(text(&cluster, "/status/phase"), "Provisioned", "{:#}", cluster["status"]);
-    assert_eq!(format!("https://{}:{}", text(&cluster, "/spec/controlPlaneEndpoint/host"), cluster["spec"]["controlPlaneEndpoint"]["port"]), cp.server());
+    assert_eq!(
+        format!("https://{}:{}", text(&cluster, "/spec/controlPlaneEndpoint/host"), cluster["spec"]["controlPlaneEndpoint"]["port"]),
+        cp.server()
+    );
     let domains = cluster.pointer("/status/failureDomains/0").cloned().unwrap_or_default();
     assert_eq!((text(&domains, "/name"), &domains["controlPlane"]), ("lab", &json!(false)), "core took our failure domains: {domains}");
     let machine = &machines[0];
@@ -134,7 +138,7 @@ async fn replaced(cp: &ControlPlane, capw: &Capw, workers: &Workers, before: &st
 /// While a Cluster (or one object) is paused, nothing about it is written and nothing is done to its VMs, whatever is asked; then
 /// all of it is done. `witness` is a cluster that is not paused: that it grows shows that there was time enough.
 async fn paused(cp: &ControlPlane, capw: &Capw, witness: &mut Workers) {
-    let mut workers = Workers { replicas: 2, ..Workers::new("paused", cp).await };
+    let workers = Workers { replicas: 2, ..Workers::new("paused", cp).await };
     workers.apply(cp).await;
     let machines = workers.wait_settled(cp, cp, LIMIT).await;
     let names: Vec<String> = machines.iter().map(|machine| workers.name(text(machine, "/metadata/name"))).collect();
