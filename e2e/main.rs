@@ -23,6 +23,7 @@ mod parts;
 mod restart;
 mod rights;
 mod stuck;
+mod secrets;
 mod three_nodes;
 mod two_of_everything;
 mod workers;

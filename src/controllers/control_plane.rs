@@ -89,7 +89,7 @@ async fn probe(
 ) -> Result<Answer, WorkloadError> {
     let (secret, key) = source(object, cluster);
     *kubeconfig = workload::read(&ctx.cluster, namespace, &secret, &key).await?;
-    let workload = ctx.probes.client(&format!("Secret {namespace}/{secret}, key {key}"), kubeconfig).await?;
+    let workload = ctx.probes.client(&ctx.workloads, &format!("Secret {namespace}/{secret}, key {key}"), kubeconfig).await?;
     let version = workload.version().await?;
     let checked = object.status.as_ref().and_then(|s| s.checked_kubeconfig.as_deref());
     let settled = checked == Some(&workload.fingerprint) && available(object);
@@ -174,7 +174,7 @@ async fn write_secrets(
     cluster: &str,
     kubeconfig: &[u8],
 ) -> Result<Outcome, ReconcileError> {
-    let workload = ctx.probes.client("the kubeconfig", kubeconfig).await.map_err(ReconcileError::Workload)?;
+    let workload = ctx.probes.client(&ctx.workloads, "the kubeconfig", kubeconfig).await.map_err(ReconcileError::Workload)?;
     for wanted in wanted_secrets(object, namespace, cluster, kubeconfig, workload.ca_pem.as_deref()) {
         if let Creation::Existing(found) = ctx.cluster.create_if_absent(&wanted).await?
             && owned(&found, object)

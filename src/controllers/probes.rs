@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
-use crate::cluster::workload::{Workload, WorkloadError};
+use crate::cluster::workload::{Workload, WorkloadError, Workloads};
 
 /// Most clients that are kept; beyond that the oldest goes.
 const KEPT: usize = 256;
@@ -17,12 +17,12 @@ pub struct Probes {
 
 impl Probes {
     /// `source` names the kubeconfig in errors.
-    pub async fn client(&self, source: &str, kubeconfig: &[u8]) -> Result<Arc<Workload>, WorkloadError> {
+    pub async fn client(&self, workloads: &Workloads, source: &str, kubeconfig: &[u8]) -> Result<Arc<Workload>, WorkloadError> {
         let digest = Sha256::digest(kubeconfig).to_vec();
         if let Some((_, known)) = self.by_digest.lock().await.iter().find(|(d, _)| *d == digest) {
             return Ok(known.clone());
         }
-        let made = Arc::new(Workload::from_kubeconfig(source, kubeconfig).await?);
+        let made = Arc::new(workloads.open(source, kubeconfig).await?);
         let mut all = self.by_digest.lock().await;
         if all.len() >= KEPT {
             all.remove(0);

@@ -1,0 +1,94 @@
+//! Story *secrets*: what lets a machine join, and what lets CAPW into the workload cluster, is found nowhere but in its Secrets and
+//! on the config drive; and the token is worth nothing once the machine has joined.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::workers::Workers;
+use crate::world::{self, Capw, ControlPlane, Kind, Options, text, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(90);
+/// Everything that the program writes to, and that many people can read.
+const PUBLIC: [Kind; 9] = [
+    Kind::EVENT,
+    Kind::MACHINE,
+    Kind::CLUSTER,
+    Kind::WINDOWS_MACHINE,
+    Kind::WINDOWS_BOOTSTRAP_CONFIG,
+    Kind::WINDOWS_HYPERVISOR,
+    Kind::WINDOWS_CLUSTER,
+    Kind::EXTERNAL_CONTROL_PLANE,
+    Kind::NODE,
+];
+
+#[test]
+fn secrets_are_where_they_belong_and_nowhere_else() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("secrets")).await;
+        // The log of a developer, who wants to see everything.
+        let capw = Capw::start(&cp, &["--log-level=debug,hyper=info"]).await;
+        let workers = Workers { replicas: 2, ..Workers::new("vault", &cp).await };
+        workers.apply(&cp).await;
+        let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
+
+        let mut canaries = vec![kubeconfig_token(&workers.kubeconfig)];
+        for machine in &machines {
+            let secret = cp.get(Kind::SECRET, &workers.name(text(machine, "/spec/bootstrap/dataSecretName"))).await.expect("a bootstrap Secret");
+            let token = String::from_utf8(STANDARD.decode(text(&secret, "/data/token")).unwrap()).unwrap();
+            let (id, half) = token.split_once('.').expect("a bootstrap token");
+            assert_eq!((id.len(), half.len()), (6, 16), "not a bootstrap token");
+            canaries.push(half.to_owned());
+            wait_for("the token is gone from the workload cluster", LIMIT, || async {
+                let name = format!("kube-system/bootstrap-token-{id}");
+                if cp.get(Kind::SECRET, &name).await.is_none() { Ok(()) } else { Err(format!("{name} is still there")) }
+            })
+            .await;
+        }
+        // A search that finds nothing would pass for ever.
+        assert!(!found_in_log(&capw, &["windowsmachine".to_owned()]).is_empty(), "the log is not searched");
+
+        let mut found = found_in_log(&capw, &canaries);
+        for kind in PUBLIC {
+            let all = Value::Array(cp.list(kind, None).await).to_string();
+            found.extend(canaries.iter().filter(|c| all.contains(*c)).map(|_| format!("objects {}", kind.plural)));
+        }
+        found.extend(canaries.iter().filter(|c| capw.metrics().contains(*c)).map(|_| "metrics".to_owned()));
+        let id = capw.process().id().expect("capw runs");
+        let arguments = std::fs::read(format!("/proc/{id}/cmdline")).expect("its arguments");
+        found.extend(canaries.iter().filter(|c| contains(&arguments, c)).map(|_| "arguments".to_owned()));
+        for file in files(capw.state()) {
+            // What is attached to the VM is how the token gets there; everything else is the guest's disk and console.
+            if file.file_name().is_some_and(|name| name != "config-drive.iso") {
+                let bytes = std::fs::read(&file).unwrap_or_default();
+                found.extend(canaries.iter().filter(|c| contains(&bytes, c)).map(|_| file.display().to_string()));
+            }
+        }
+        assert!(found.is_empty(), "a secret was found in: {found:#?}");
+    });
+}
+
+fn kubeconfig_token(kubeconfig: &str) -> String {
+    let line = kubeconfig.lines().find_map(|line| line.split_once("token")).map(|(_, rest)| rest);
+    let token = line.expect("a kubeconfig with a token").trim_matches([':', ' ', '"', '\'', ',', '}', ']']);
+    let signature = token.rsplit('.').next().unwrap_or_default();
+    assert!(signature.len() > 40, "not a signed token");
+    signature.split(['"', '\'']).next().unwrap_or_default().to_owned()
+}
+
+fn found_in_log(capw: &Capw, canaries: &[String]) -> Vec<String> {
+    let log = capw.log();
+    canaries.iter().filter(|c| log.contains(*c)).map(|_| "the log".to_owned()).collect()
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
