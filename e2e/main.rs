@@ -12,6 +12,7 @@
 
 mod bad_input;
 mod bad_manifests;
+mod clusterctl;
 mod contract;
 mod demo_runs;
 mod effects;

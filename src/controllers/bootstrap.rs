@@ -57,13 +57,12 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
                 .clone()
                 .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY))
                 .say(Desired::yes(condition::READY, reason::READY));
-            say(ctx, &object, &decision, Some(secret), None).await
+            restore(ctx, &object, &decision, secret).await
         }
         Step::MakeData { endpoint } => make_data(ctx, &object, &seen, endpoint).await,
         Step::ExtendToken { expires } => extend(ctx, &object, &seen, *expires).await,
         Step::DeleteToken { why } => delete_token(ctx, &object, &seen, why).await,
         Step::CleanUp => leave(ctx, &object, &seen).await,
-        Step::Release => release(ctx, &object).await,
     }
 }
 
@@ -83,6 +82,20 @@ fn infrastructure<'a>(owner: Option<&Machine>, found: Option<&'a WindowsMachine>
         (true, None) => Infrastructure::Unseen,
         (true, Some(machine)) => Infrastructure::Ours(machine),
     }
+}
+
+/// The Machine has its data from a life before: what is said of it, and which token it was, so that what was made with that one
+/// is found when the object goes.
+async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, said: &Decision<Step>, secret: &str) -> Result<Outcome, ReconcileError> {
+    let mut next = lifecycle::report::bootstrap(object, &said.conditions, Some(secret), None, ctx.now());
+    if let Some((id, _)) = data_secret::token(ctx, object).await?
+        // A Secret that a user made may hold anything.
+        && id.len() == 6
+    {
+        next.token_id = Some(id);
+    }
+    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::done())
 }
 
 /// Token, Secret, report. Each part finds what a try before a crash has left.
@@ -220,7 +233,7 @@ async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, exp
             Some(_) => Ok(None),
             // It expired and was cleaned while nobody was here: the guest still has it, so the same one is made again.
             None => match data_secret::token(ctx, object).await.map_err(WorkloadError::Management)? {
-                Some(secret) => token::create(&workload, &token_id(object), &secret, &owner_of(object), expires).await.map(Some),
+                Some((_, secret)) => token::create(&workload, &token_id(object), &secret, &owner_of(object), expires).await.map(Some),
                 None => Ok(None),
             },
         }

@@ -49,9 +49,9 @@ pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &st
     }
 }
 
-/// The secret half of the token in the bootstrap Secret.
-pub async fn token(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<SecretString>, ApiError> {
+/// The public and the secret half of the token in the bootstrap Secret.
+pub async fn token(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<(String, SecretString)>, ApiError> {
     let found: Option<Secret> = ctx.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
     let text = found.and_then(|s| s.data?.remove(TOKEN_KEY)).and_then(|v| String::from_utf8(v.0).ok());
-    Ok(text.and_then(|t| t.split_once('.').map(|(_, secret)| SecretString::from(secret.to_owned()))))
+    Ok(text.and_then(|t| t.split_once('.').map(|(id, secret)| (id.to_owned(), SecretString::from(secret.to_owned())))))
 }

@@ -63,7 +63,6 @@ pub enum Step {
     },
     /// The object goes: remove the token and the requests that were made with it.
     CleanUp,
-    Release,
 }
 
 pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
@@ -77,8 +76,8 @@ pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
         return Decision::new(Step::Wait).say(paused_condition(Some(why)));
     }
     if deleting {
-        let made = s.object.status.as_ref().is_some_and(|s| s.token_id.is_some());
-        return Decision::new(if made || token_may_exist(s.object) { Step::CleanUp } else { Step::Release });
+        // The status may not know what was made: a crash before the report, or a move to another management cluster.
+        return Decision::new(Step::CleanUp);
     }
     let Some(owner) = s.owner.machine() else {
         return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
@@ -176,11 +175,6 @@ fn live_token(object: &WindowsBootstrapConfig) -> Option<(Timestamp, Timestamp)>
     status.token_id.as_ref().filter(|_| !gone)?;
     let time = |t: &Option<Time>| t.as_ref().map(|t| t.0);
     Some((time(&status.token_created_at)?, time(&status.token_expires_at)?))
-}
-
-/// A crash between the token and the report leaves a token that the status does not know.
-fn token_may_exist(object: &WindowsBootstrapConfig) -> bool {
-    data_secret(object).is_none()
 }
 
 /// The Secret's name, once reported.

@@ -125,10 +125,6 @@ impl World {
                 self.object = None;
                 return Some(decision.step);
             }
-            Step::Release => {
-                self.object = None;
-                return Some(decision.step);
-            }
         }
         if crash > 0 {
             return Some(decision.step);
@@ -218,6 +214,10 @@ fn after_a_move_nothing_is_made_again() {
     w.owner = core_machine(Some("win-1"), true);
     assert_eq!(w.pass(0), Some(Step::Restore { secret: "win-1".into() }));
     assert_eq!((w.pass(0), w.token), (Some(Step::Wait), None));
+    // What was made in the life before goes with the object.
+    w.object.as_mut().unwrap().metadata.finalizers = Some(vec![FINALIZER.into()]);
+    w.delete();
+    assert_eq!(w.pass(0), Some(Step::CleanUp));
 }
 
 proptest! {
