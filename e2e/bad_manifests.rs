@@ -91,7 +91,7 @@ pub const BOOTSTRAP: &[Case] = &[
     (r#"{"spec": {"kubelet": {"clusterDNS": ["1.1.1.1", "1.1.1.2", "1.1.1.3", "1.1.1.4"]}}}"#, &["spec.kubelet.clusterDNS", "must have at most 3 items"]),
     (r#"{"spec": {"containerd": {"line": "1.6"}}}"#, &["spec.containerd.line", "supported values: \"1.7\", \"2\""]),
     (r#"{"spec": {"containerd": {"line": 2}}}"#, &["spec.containerd.line", "must be of type string"]),
-    (r#"{"spec": {"containerd": {"sandboxImage": "https://registry.test/pause"}}}"#, &["spec.containerd.sandboxImage", "without scheme"]),
+    (r#"{"spec": {"containerd": {"sandboxImage": "https://images.test/pause"}}}"#, &["spec.containerd.sandboxImage", "without scheme"]),
     (r#"{"spec": {"containerd": {"sandboxImage": "pause\" #"}}}"#, &["spec.containerd.sandboxImage", "e.g. registry.k8s.io/pause"]),
     (r#"{"spec": {"join": {"tokenTTLSeconds": 59}}}"#, &["spec.join.tokenTTLSeconds", "greater than or equal to 60"]),
     (r#"{"spec": {"join": {"tokenTTLSeconds": 10000}}}"#, &["spec.join", "tokenMaxAgeSeconds (default 7200) must not be less than tokenTTLSeconds"]),
