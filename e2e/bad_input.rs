@@ -50,7 +50,7 @@ impl Subject {
 }
 
 /// RFC 7386: null removes.
-fn merge(target: &mut Value, change: &Value) {
+pub fn merge(target: &mut Value, change: &Value) {
     let Value::Object(change) = change else {
         *target = change.clone();
         return;

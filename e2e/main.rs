@@ -29,3 +29,5 @@ mod three_nodes;
 mod two_of_everything;
 mod workers;
 mod world;
+mod wrong_input;
+mod wrong_objects;

@@ -101,6 +101,12 @@ async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, said: &Decision
 /// Token, Secret, report. Each part finds what a try before a crash has left.
 async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, endpoint: &Endpoint) -> Result<Outcome, ReconcileError> {
     let (Some(machine), Some(cluster)) = (&seen.machine, &seen.cluster) else { return Ok(Outcome::done()) };
+    // Once in the way, it is looked at before anything is tried again: a refused write is a write.
+    if conflicts(object)
+        && let Some(message) = data_secret::taken(ctx, object).await?
+    {
+        return conflict(ctx, object, message).await;
+    }
     let workload = match ctx.workload(&seen.namespace, &cluster.name_any()).await {
         Ok(workload) => workload,
         Err(error) => return unusable(ctx, object, &error).await,
@@ -117,12 +123,19 @@ async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, 
             unusable(ctx, object, &error).await
         }
         Err(Failure::Render(error)) => unrenderable(ctx, object, &error).await,
-        Err(Failure::Conflict(message)) => {
-            let said = Decision::new(()).say(Desired::no(condition::READY, reason::SECRET_CONFLICT, message)).look_again(MEND);
-            say(ctx, object, &said, None, None).await
-        }
+        Err(Failure::Conflict(message)) => conflict(ctx, object, message).await,
         Err(Failure::Reconcile(error)) => Err(error),
     }
+}
+
+fn conflicts(object: &WindowsBootstrapConfig) -> bool {
+    let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    condition::find(conditions, condition::READY).is_some_and(|ready| ready.reason == reason::SECRET_CONFLICT)
+}
+
+async fn conflict(ctx: &Context, object: &WindowsBootstrapConfig, message: String) -> Result<Outcome, ReconcileError> {
+    let said = Decision::new(()).say(Desired::no(condition::READY, reason::SECRET_CONFLICT, message)).look_again(MEND);
+    say(ctx, object, &said, None, None).await
 }
 
 /// Why the data could not be made.

@@ -42,11 +42,20 @@ pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &st
     match ctx.cluster.create_if_absent(&secret).await.map_err(|e| Error::Reconcile(e.into()))? {
         Creation::Made(_) => Ok(name),
         Creation::Existing(found) if found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref()) => Ok(name),
-        Creation::Existing(_) => Err(Error::Foreign(format!(
-            "Secret {}/{name} exists and does not belong to this object: remove it, or rename the Machine",
-            object.namespace().unwrap_or_default()
-        ))),
+        Creation::Existing(_) => Err(Error::Foreign(foreign(object))),
     }
+}
+
+/// Looks, without writing, whether somebody else's Secret has the name; the text is for the condition.
+pub async fn taken(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<String>, ApiError> {
+    let found: Option<Secret> = ctx.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
+    let ours = |secret: &Secret| secret.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref());
+    Ok(found.filter(|secret| !ours(secret)).map(|_| foreign(object)))
+}
+
+fn foreign(object: &WindowsBootstrapConfig) -> String {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    format!("Secret {namespace}/{name} exists and does not belong to this object: remove it, or rename the Machine")
 }
 
 /// The public and the secret half of the token in the bootstrap Secret.
