@@ -6,6 +6,9 @@ SHELL := /bin/bash
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
 OUT ?= out
+# Of the benchmarks: dev saves a build with optimization, and says nothing about processor and memory.
+PROFILE ?= bench
+SIZES ?= 10 100 1000
 CONTAINER ?= $(shell command -v podman || command -v docker)
 CARGO_DENY_VERSION := 0.20.2
 # The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
@@ -61,9 +64,9 @@ demo: ## Three Windows nodes in a cluster made for it; KUBECONFIG=FILE uses your
 	cargo build --bin capw --example demo
 	cargo run --quiet --example demo -- $(DEMO_ARGS)
 
-bench: ## Measure API requests, hypervisor calls, memory and times per machine
+bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines (an hour)
 	bash e2e/tools/build.sh
-	cargo bench --bench lifecycle
+	cargo bench --profile $(PROFILE) --bench lifecycle -- $(SIZES)
 
 components: ## Write a local clusterctl repository to out/clusterctl
 	@set -e; repository=$(OUT)/clusterctl; rm -rf $$repository; \

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::workers::{REMOTE_USER, Workers};
+use crate::workers::{Workers, by_capw};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Options, step, wait_for};
 
 /// How long nothing may be written.
@@ -36,7 +36,7 @@ fn idle() {
         wait_quiet(&cp).await;
         let mark = cp.audit_mark();
         let many = calls_in(&capw, WINDOW).await;
-        let asked = by_capw(cp.audit_since(mark));
+        let asked = of_capw(cp.audit_since(mark));
         let writes: Vec<&AuditEvent> = asked.iter().filter(|event| event.is_write()).collect();
         step(format!("{many} hypervisor calls and {} requests in {} s with {MANY} machines", asked.len(), WINDOW.as_secs()));
         assert!(writes.is_empty(), "{} writes by CAPW while nothing changed: {writes:#?}", writes.len());
@@ -56,9 +56,8 @@ async fn calls_in(capw: &Capw, window: Duration) -> f64 {
     capw.metric("capw_hypervisor_calls_total", &[]) - before
 }
 
-/// What CAPW asked for, in the management cluster and, with the kubeconfig it was given, in the workload cluster.
-fn by_capw(mut events: Vec<AuditEvent>) -> Vec<AuditEvent> {
-    events.retain(|event| event.user == Capw::USER || event.user == REMOTE_USER);
+fn of_capw(mut events: Vec<AuditEvent>) -> Vec<AuditEvent> {
+    events.retain(by_capw);
     events
 }
 
@@ -68,7 +67,7 @@ async fn wait_quiet(cp: &ControlPlane) {
     let since = Cell::new(Instant::now());
     wait_for("CAPW writes nothing for a while", Duration::from_secs(120), || async {
         let from = mark.replace(cp.audit_mark());
-        if let Some(last) = by_capw(cp.audit_since(from)).iter().rfind(|event| event.is_write()) {
+        if let Some(last) = of_capw(cp.audit_since(from)).iter().rfind(|event| event.is_write()) {
             since.set(Instant::now());
             return Err(format!("{} {}/{} {}", last.verb, last.resource, last.subresource, last.name));
         }

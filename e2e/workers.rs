@@ -5,10 +5,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::world::{Capw, ControlPlane, Kind, SimulatedVm, Tools, simulated_vms, text, wait_for};
+use crate::world::{AuditEvent, Capw, ControlPlane, Kind, SimulatedVm, Tools, simulated_vms, text, wait_for};
 
 /// The account that the kubeconfigs given to CAPW are for, so that the audit log tells its calls from ours.
 pub const REMOTE_USER: &str = "system:serviceaccount:kube-system:capw-remote";
+
+/// Whether CAPW asked, in the management cluster or, with the kubeconfig that it was given, in the workload cluster. There,
+/// Cluster API core uses the same kubeconfig under its own name.
+pub fn by_capw(event: &AuditEvent) -> bool {
+    event.user == Capw::USER || (event.user == REMOTE_USER && !event.user_agent.contains("cluster-api"))
+}
 
 /// A Cluster, its MachineDeployment and everything that they name. All objects of a kind have the same name, unless a field says
 /// otherwise.

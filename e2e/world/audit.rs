@@ -34,6 +34,8 @@ pub struct AuditEvent {
     pub code: u16,
     /// Address with query.
     pub uri: String,
+    /// Of the object that was answered; empty where the audit policy leaves answers out, as it does unless a story asks for them.
+    pub resource_version: String,
     /// When the request came.
     pub time: jiff::Timestamp,
 }
@@ -64,6 +66,7 @@ impl AuditEvent {
             name: own("/objectRef/name"),
             code: u16::try_from(code).unwrap_or_default(),
             uri: own("/requestURI"),
+            resource_version: own("/responseObject/metadata/resourceVersion"),
             time: text(&event, "/requestReceivedTimestamp").parse().expect("an audit event has a time"),
         })
     }

@@ -101,6 +101,12 @@ impl Capw {
         }
     }
 
+    /// A process for the guests of its simulated VMs, for when it was told `--simulated-guests=false`. Not started yet.
+    pub fn guests(&self, cp: &ControlPlane) -> Process {
+        let state = format!("--simulated-state={}", self.state.display());
+        Process::new(&cp.next_name("guests"), &program(), cp.directory()).args(["guests".to_owned(), state])
+    }
+
     /// Starts it, if it does not run, and waits for readiness.
     pub async fn start_again(&self) {
         self.process.start();

@@ -1,0 +1,109 @@
+//! Counting what was asked, by whom, and what it changed. It must not know when machines come or go.
+
+use std::collections::BTreeMap;
+
+use crate::workers::{REMOTE_USER, by_capw};
+use crate::world::{AuditEvent, Capw};
+
+/// Every request is logged; for writes to our kinds also the answer, which tells whether anything changed.
+pub const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: RequestResponse
+  verbs: [create, update, patch]
+  resources:
+  - group: infrastructure.cluster.x-k8s.io
+    resources: [windowsmachines, windowsmachines/status, windowsclusters, windowsclusters/status, windowshypervisors, windowshypervisors/status]
+  - group: bootstrap.cluster.x-k8s.io
+    resources: [windowsbootstrapconfigs, windowsbootstrapconfigs/status]
+  - group: controlplane.cluster.x-k8s.io
+    resources: [externalcontrolplanes, externalcontrolplanes/status]
+- level: Metadata
+";
+
+/// API requests of CAPW, in the management and in the workload cluster.
+#[derive(Debug, Default, Clone)]
+pub struct Requests {
+    /// By verb and resource, e.g. `patch windowsmachines/status`; those in the workload cluster end in ` (workload)`.
+    pub by_kind: BTreeMap<String, usize>,
+    /// Writes.
+    pub writes: usize,
+    /// Answered with an error, of which 404 to a get is the only ordinary one.
+    pub refused: usize,
+    /// Writes after which the object had the same version as before.
+    pub idle_writes: usize,
+}
+
+impl Requests {
+    /// All of them, watches left out: they are one per kind and some minutes, whatever the number of machines.
+    pub fn all(&self) -> usize {
+        self.by_kind.values().sum()
+    }
+}
+
+/// Versions of objects, carried from one count to the next.
+#[derive(Default)]
+pub struct Versions(BTreeMap<(String, String, String), String>);
+
+impl Versions {
+    /// Whether a write left its object as it was. Every write is to be told, by whomever.
+    fn unchanged(&mut self, event: &AuditEvent) -> bool {
+        if event.resource_version.is_empty() || event.code >= 300 {
+            return false;
+        }
+        let object = (event.resource.clone(), event.namespace.clone(), event.name.clone());
+        self.0.insert(object, event.resource_version.clone()).is_some_and(|before| before == event.resource_version)
+    }
+
+    /// Counts requests.
+    pub fn count(&mut self, events: &[AuditEvent]) -> Requests {
+        let mut requests = Requests::default();
+        for event in events {
+            let unchanged = self.unchanged(event);
+            if !by_capw(event) || event.verb == "watch" {
+                continue;
+            }
+            let remote = event.user == REMOTE_USER;
+            requests.writes += usize::from(event.is_write());
+            requests.refused += usize::from(event.code >= 400);
+            requests.idle_writes += usize::from(unchanged);
+            *requests.by_kind.entry(kind(event, remote)).or_default() += 1;
+        }
+        requests
+    }
+}
+
+fn kind(event: &AuditEvent, remote: bool) -> String {
+    let mut text = format!("{} {}", event.verb, if event.resource.is_empty() { event.uri.as_str() } else { &event.resource });
+    if !event.subresource.is_empty() {
+        text = format!("{text}/{}", event.subresource);
+    }
+    if remote {
+        text.push_str(" (workload)");
+    }
+    if event.code >= 400 {
+        text.push_str(&format!(": {}", event.code));
+    }
+    text
+}
+
+/// Calls to hypervisors so far, by name of the call.
+pub fn calls(capw: &Capw) -> BTreeMap<String, usize> {
+    let mut calls = BTreeMap::new();
+    for line in capw.metrics().lines() {
+        let Some(rest) = line.strip_prefix("capw_hypervisor_calls_total{") else { continue };
+        let call = rest.split_once("call=\"").and_then(|(_, rest)| rest.split_once('"')).map(|(call, _)| call);
+        let count = line.rsplit_once(' ').and_then(|(_, count)| count.parse::<f64>().ok());
+        if let (Some(call), Some(count)) = (call, count) {
+            // A count is a whole number below 2^53.
+            *calls.entry(call.to_owned()).or_default() += count as usize;
+        }
+    }
+    calls
+}
+
+/// What was counted in the meantime.
+pub fn less(after: &BTreeMap<String, usize>, before: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+    after.iter().map(|(call, count)| (call.clone(), count - before.get(call).copied().unwrap_or_default())).filter(|(_, count)| *count > 0).collect()
+}

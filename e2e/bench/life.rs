@@ -1,0 +1,232 @@
+//! One run: so many machines come, rest, survive a restart, lose a VM, and go. It must not judge.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::cost::{AUDIT_POLICY, Requests, Versions, calls, less};
+use crate::workers::{self, Workers, by_capw};
+use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+
+/// Without a write for so long, the last change is taken to be worked off.
+const QUIET: Duration = Duration::from_secs(10);
+/// How long machines rest while calls and writes are counted.
+const REST: Duration = Duration::from_secs(60);
+/// For what must happen within seconds.
+const SOON: Duration = Duration::from_secs(120);
+
+/// What one stage has cost.
+#[derive(Debug, Default)]
+pub struct Stage {
+    /// Requests of CAPW.
+    pub requests: Requests,
+    /// Calls to the hypervisor.
+    pub calls: BTreeMap<String, usize>,
+    /// Until the last machine was there, or gone.
+    pub took: Duration,
+    /// Processor time of CAPW, without guests.
+    pub processor: Duration,
+}
+
+/// What a run has shown.
+#[derive(Debug, Default)]
+pub struct Life {
+    /// How many were wanted.
+    pub machines: usize,
+    /// How many were Ready within the limit.
+    pub came: usize,
+    /// From none to all.
+    pub create: Stage,
+    /// Nothing happens, for a minute.
+    pub rest: Stage,
+    /// From all to none.
+    pub delete: Stage,
+    /// Memory of CAPW with all machines Ready, in bytes.
+    pub resident: u64,
+    /// From the Machine to its Node, one for each, shortest first.
+    pub joined: Vec<Duration>,
+    /// From the start of the process to its first write, with all machines there and one to be made.
+    pub restart: Duration,
+    /// Until the condition of a machine said that its VM was removed by somebody else.
+    pub noticed: Duration,
+}
+
+struct Run {
+    cp: ControlPlane,
+    capw: Capw,
+    workers: Workers,
+    versions: Versions,
+    limit: Duration,
+}
+
+/// Measures a life of so many machines; `limit` is for their coming and for their going.
+pub async fn measure(machines: usize, limit: Duration) -> Life {
+    let policy = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(policy.path(), AUDIT_POLICY).expect("a temporary file can be written");
+    let cp = ControlPlane::start(Options {
+        api_server: vec![format!("--audit-policy-file={}", policy.path().display())],
+        // Room for 2,000 nodes.
+        controller_manager: vec!["--node-cidr-mask-size=27".to_owned()],
+        ..Options::default().named("bench")
+    })
+    .await;
+    // Guests in a process of their own: they are not what is measured.
+    let capw = Capw::start(&cp, &["--simulated-guests=false"]).await;
+    let guests = capw.guests(&cp);
+    guests.start();
+    let workers = Workers { replicas: 0, simulated: json!({"delays": no_delays()}), ..Workers::new("bench", &cp).await };
+    workers.apply(&cp).await;
+    cp.wait_condition(Kind::EXTERNAL_CONTROL_PLANE, &workers.name(&workers.cluster), "Ready", "True", SOON).await;
+    let mut run = Run { cp, capw, workers, versions: Versions::default(), limit };
+    let start = run.cp.audit_mark();
+    run.quiet().await;
+    // Versions of what is there already.
+    run.versions.count(&run.cp.audit_since(start));
+
+    let mut life = Life { machines, ..Life::default() };
+    let (mut came, mut joined) = (0, Vec::new());
+    life.create = run
+        .stage(async |run| {
+            let mark = run.cp.audit_mark();
+            came = run.scale(machines, "readyReplicas").await;
+            joined = times_to_join(&run.cp.audit_since(mark));
+        })
+        .await;
+    (life.came, life.joined) = (came, joined);
+    life.resident = run.capw.process().resident_bytes().unwrap_or_default();
+    life.rest = run.stage(async |_| tokio::time::sleep(REST).await).await;
+    (life.restart, life.noticed) = run.mishaps(machines).await;
+    life.delete = run
+        .stage(async |run| {
+            run.scale(0, "replicas").await;
+        })
+        .await;
+    drop(guests);
+    life
+}
+
+fn no_delays() -> Value {
+    json!({"createMilliseconds": 0, "bootMilliseconds": 0, "joinMilliseconds": 0, "stopMilliseconds": 0})
+}
+
+impl Run {
+    /// Does something, waits until it is worked off, and tells what it has cost.
+    async fn stage(&mut self, work: impl AsyncFnOnce(&mut Self)) -> Stage {
+        let mark = self.cp.audit_mark();
+        let (before, processor) = (calls(&self.capw), self.capw.process().processor_seconds().unwrap_or_default());
+        let start = Instant::now();
+        work(self).await;
+        let took = start.elapsed();
+        self.quiet().await;
+        let used = self.capw.process().processor_seconds().unwrap_or_default() - processor;
+        Stage {
+            requests: self.versions.count(&self.cp.audit_since(mark)),
+            calls: less(&calls(&self.capw), &before),
+            took,
+            processor: Duration::try_from_secs_f64(used).unwrap_or_default(),
+        }
+    }
+
+    /// Sets the number of machines and waits until a count in the MachineDeployment's status is that; gives what it is when the
+    /// limit is reached.
+    async fn scale(&mut self, machines: usize, count: &str) -> usize {
+        self.workers.replicas = machines;
+        workers::apply(&self.cp, &[self.workers.machine_deployment()]).await;
+        let start = Instant::now();
+        let mut told = Instant::now();
+        loop {
+            let deployment = self.cp.get(Kind::MACHINE_DEPLOYMENT, &self.workers.name(&self.workers.cluster)).await;
+            let status = deployment.as_ref().map_or(&Value::Null, |deployment| &deployment["status"]);
+            let seen = &status["observedGeneration"] == deployment.as_ref().map_or(&Value::Null, |d| &d["metadata"]["generation"]);
+            let now = usize::try_from(status[count].as_u64().unwrap_or_default()).expect("a count of machines");
+            if seen && now == machines {
+                return machines;
+            }
+            if start.elapsed() > self.limit {
+                step(format!("stopped after {} s with {now} instead of {machines}", self.limit.as_secs()));
+                return now;
+            }
+            if told.elapsed() > Duration::from_secs(30) {
+                told = Instant::now();
+                step(format!("{now} machines of {machines} after {} s", start.elapsed().as_secs()));
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// A restart with a machine to be made, and the removal of its VM: times until the first write and until it is noticed.
+    async fn mishaps(&mut self, machines: usize) -> (Duration, Duration) {
+        let before = self.names().await;
+        self.capw.kill();
+        self.workers.replicas = machines + 1;
+        workers::apply(&self.cp, &[self.workers.machine_deployment()]).await;
+        let added = wait_for("one more WindowsMachine", SOON, || async { self.names().await.into_iter().find(|name| !before.contains(name)) }).await;
+        let (mark, start) = (self.cp.audit_mark(), Timestamp::now());
+        self.capw.start_again().await;
+        let first = wait_for("the first write after the restart", SOON, || async {
+            self.cp.audit_since(mark).into_iter().find(|event| by_capw(event) && event.is_write()).map(|event| event.time)
+        })
+        .await;
+        let added = self.workers.name(&added);
+        self.cp.wait_condition(Kind::WINDOWS_MACHINE, &added, "NodeJoined", "True", SOON).await;
+        self.quiet().await;
+
+        let name = added.rsplit('/').next().unwrap_or_default();
+        let vms = simulated_vms(self.capw.state());
+        let vm = vms.iter().find(|vm| vm.name == name).unwrap_or_else(|| panic!("no VM {name} among {vms:?}"));
+        let home = self.capw.state().join(&vm.datacenter).join(&vm.directory);
+        // A rename first, as a hypervisor's removal is one step.
+        let away = home.with_extension("taken");
+        std::fs::rename(&home, &away).and_then(|()| std::fs::remove_dir_all(&away)).unwrap_or_else(|e| panic!("{}: {e}", home.display()));
+        let start_of_loss = Instant::now();
+        self.cp
+            .wait_object(Kind::WINDOWS_MACHINE, &added, "says that its VM was removed", SOON, |object| {
+                condition(object, "VirtualMachineReady").filter(|found| text(found, "/reason") == "VirtualMachineRemoved").cloned()
+            })
+            .await;
+        let noticed = start_of_loss.elapsed();
+        let mark_for_deletion = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "yes"}}});
+        let machine = self.cp.get(Kind::WINDOWS_MACHINE, &added).await.expect("the WindowsMachine is there");
+        let owner = self.workers.name(text(&machine, "/metadata/ownerReferences/0/name"));
+        self.cp.patch(Kind::MACHINE, &owner, &mark_for_deletion).await.expect("the Machine takes an annotation");
+        self.scale(machines, "replicas").await;
+        self.cp.wait_gone(Kind::WINDOWS_MACHINE, &added, SOON).await;
+        self.quiet().await;
+        (Duration::try_from(first.duration_since(start)).unwrap_or_default(), noticed)
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let machines = self.cp.list(Kind::WINDOWS_MACHINE, Some(&self.workers.namespace)).await;
+        machines.iter().map(|machine| text(machine, "/metadata/name").to_owned()).collect()
+    }
+
+    /// Waits until CAPW has written nothing for a while; at most for the limit.
+    async fn quiet(&self) {
+        let (start, mut since, mut mark) = (Instant::now(), Instant::now(), self.cp.audit_mark());
+        while since.elapsed() < QUIET && start.elapsed() < self.limit {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if self.cp.audit_next(&mut mark).iter().any(|event| by_capw(event) && event.is_write()) {
+                since = Instant::now();
+            }
+        }
+    }
+}
+
+/// From the creation of each Machine to the registration of its Node, which has the same name; shortest first.
+fn times_to_join(events: &[AuditEvent]) -> Vec<Duration> {
+    let mut made: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    let mut times = Vec::new();
+    for event in events.iter().filter(|event| event.code == 201 || event.code == 200) {
+        if event.resource == "machines" && event.subresource.is_empty() && event.code == 201 {
+            made.entry(&event.name).or_insert(event.time);
+        }
+        if event.resource == "nodes" && event.verb == "create" && event.user.starts_with("system:node:") {
+            let machine = event.user.trim_start_matches("system:node:");
+            times.extend(made.get(machine).and_then(|since| Duration::try_from(event.time.duration_since(*since)).ok()));
+        }
+    }
+    times.sort();
+    times
+}

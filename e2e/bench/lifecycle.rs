@@ -1,0 +1,55 @@
+//! `make bench`: what a machine's life costs, from the audit log of a real API server and from the program's own counters.
+//! It reports and does not judge: the goals stand beside the numbers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark: it fails by panicking, lives by the clock and prints its results"
+)]
+
+mod cost;
+mod life;
+mod report;
+#[allow(dead_code, reason = "shared with the stories, which use more of it")]
+#[path = "../workers.rs"]
+mod workers;
+#[path = "../world/mod.rs"]
+mod world;
+
+use std::time::Duration;
+
+use clap::Parser;
+
+/// Measures API requests, hypervisor calls, memory, processor and times for so many machines.
+#[derive(Debug, Parser)]
+#[command(name = "lifecycle")]
+struct Arguments {
+    /// How many machines, one run for each.
+    #[arg(default_values_t = [10, 100, 1000], value_name = "MACHINES")]
+    sizes: Vec<usize>,
+    /// Seconds that machines may take to come, and to go; what is not done by then is left out and said so.
+    #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
+    limit: u64,
+    /// What cargo passes to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let limit = Duration::from_secs(arguments.limit);
+    let lives: Vec<life::Life> = arguments
+        .sizes
+        .iter()
+        .map(|machines| {
+            let life = world::run(life::measure(*machines, limit));
+            // At once, so that a long run that is cut short has not been for nothing.
+            println!("{}", report::costs(&life));
+            life
+        })
+        .collect();
+    println!("{}", report::table(&lives));
+}

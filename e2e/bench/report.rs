@@ -1,0 +1,89 @@
+//! The numbers as Markdown. It must not measure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::life::{Life, Stage};
+
+/// Calls that are made for an endpoint, however many machines are there.
+const PER_ENDPOINT: [&str; 2] = ["owned", "describe"];
+
+/// Where requests and calls of one run go, per machine.
+pub fn costs(life: &Life) -> String {
+    let mut text = format!("\n### {} machines: where it goes\n\n| per machine | create | delete |\n|---|---:|---:|\n", life.machines);
+    let stages = [&life.create, &life.delete];
+    let mut rows = |heading: &str, of: fn(&Stage) -> &BTreeMap<String, usize>| {
+        let mut names: Vec<&String> = stages.iter().flat_map(|stage| of(stage).keys()).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let [create, delete] = stages.map(|stage| per_machine(life, of(stage).get(name).copied().unwrap_or_default()));
+            text.push_str(&format!("| {heading}: {name} | {create} | {delete} |\n"));
+        }
+    };
+    rows("request", |stage| &stage.requests.by_kind);
+    rows("call", |stage| &stage.calls);
+    text
+}
+
+/// One column for each run.
+pub fn table(lives: &[Life]) -> String {
+    type Cell = fn(&Life) -> String;
+    let rows: [(&str, Cell); 18] = [
+        ("machines Ready within the limit", |life| life.came.to_string()),
+        ("**API requests per machine life** (goal ≤ 14)", |life| per_machine(life, both(life, |stage| stage.requests.all()))),
+        ("of these writes", |life| per_machine(life, both(life, |stage| stage.requests.writes))),
+        ("of these refused (404, 409, …)", |life| per_machine(life, both(life, |stage| stage.requests.refused))),
+        ("**writes that changed nothing** (goal 0), in all", |life| both(life, |stage| stage.requests.idle_writes).to_string()),
+        ("**hypervisor calls per machine life** (goal ≤ 15)", |life| per_machine(life, both(life, calls_for_machines))),
+        ("listings of the hypervisor, in all", |life| both(life, |stage| all_calls(stage) - calls_for_machines(stage)).to_string()),
+        ("at rest, in a minute: writes", |life| life.rest.requests.writes.to_string()),
+        ("at rest, in a minute: API requests", |life| life.rest.requests.all().to_string()),
+        ("at rest, in a minute: hypervisor calls", |life| all_calls(&life.rest).to_string()),
+        ("memory (RSS) with all machines Ready, MiB", |life| (life.resident >> 20).to_string()),
+        ("processor per machine life, ms", |life| milliseconds(life.create.processor + life.delete.processor, life.machines)),
+        ("all machines Ready after, s", |life| seconds(life.create.took)),
+        ("all machines gone after, s", |life| seconds(life.delete.took)),
+        ("Machine made → Node registered, s: median", |life| share(&life.joined, 50)),
+        ("Machine made → Node registered, s: 95 %", |life| share(&life.joined, 95)),
+        ("start of the process → first write, s", |life| seconds(life.restart)),
+        ("VM removed by somebody → condition says so, s", |life| seconds(life.noticed)),
+    ];
+    let heads: Vec<String> = lives.iter().map(|life| format!("{} machines", life.machines)).collect();
+    let mut text = format!("\n| | {} |\n|---|{}\n", heads.join(" | "), "---:|".repeat(lives.len()));
+    for (name, cell) in rows {
+        let cells: Vec<String> = lives.iter().map(cell).collect();
+        text.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+fn both(life: &Life, of: impl Fn(&Stage) -> usize) -> usize {
+    of(&life.create) + of(&life.delete)
+}
+
+fn all_calls(stage: &Stage) -> usize {
+    stage.calls.values().sum()
+}
+
+fn calls_for_machines(stage: &Stage) -> usize {
+    stage.calls.iter().filter(|(call, _)| !PER_ENDPOINT.contains(&call.as_str())).map(|(_, count)| count).sum()
+}
+
+fn per_machine(life: &Life, count: usize) -> String {
+    format!("{:.2}", count as f64 / life.came.max(1) as f64)
+}
+
+fn milliseconds(time: Duration, machines: usize) -> String {
+    format!("{:.0}", time.as_secs_f64() * 1000.0 / machines.max(1) as f64)
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64())
+}
+
+/// The time within which so many percent were done.
+fn share(times: &[Duration], percent: usize) -> String {
+    let at = (times.len() * percent).div_ceil(100).saturating_sub(1);
+    times.get(at).map_or_else(|| "-".to_owned(), |time| seconds(*time))
+}
