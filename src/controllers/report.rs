@@ -9,7 +9,7 @@ use crate::api::condition;
 use crate::cluster::Kind;
 
 /// A status with conditions.
-pub trait Conditioned: Serialize + PartialEq + Sync {
+pub trait Conditioned: Serialize + PartialEq + Default + Sync {
     fn conditions(&self) -> &[Condition];
 }
 
@@ -31,7 +31,7 @@ conditioned!(
     crate::api::hypervisor::WindowsHypervisorStatus
 );
 
-/// Writes `next` unless it is what is stored, then tells of every condition that changed its mind.
+/// Writes `next` unless it is what is stored (nothing at all is as good as an empty status), then tells of every condition that changed its mind.
 pub async fn report<K: Kind, S: Conditioned>(
     ctx: &Context,
     object: &K,
@@ -39,7 +39,7 @@ pub async fn report<K: Kind, S: Conditioned>(
     current: Option<&S>,
     next: &S,
 ) -> Result<(), ReconcileError> {
-    if current == Some(next) {
+    if is_stored(current, next) {
         return Ok(());
     }
     let written = ctx.cluster.apply_status(object, manager, next).await?;
@@ -53,6 +53,13 @@ pub async fn report<K: Kind, S: Conditioned>(
         }
     }
     Ok(())
+}
+
+fn is_stored<S: Conditioned>(current: Option<&S>, next: &S) -> bool {
+    match current {
+        Some(current) => current == next,
+        None => *next == S::default(),
+    }
 }
 
 /// Conditions of `next` whose status or reason differ from before.
