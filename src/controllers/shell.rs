@@ -131,6 +131,9 @@ impl Written {
     /// Tell of every object that a write returned.
     pub fn note<K: Kind>(&self, object: &K) {
         if let Some((uid, version)) = version(object.meta()) {
+            // Who takes the last finalizer away gets the object once more, in the version that it had: nothing comes after it.
+            let gone = object.meta().deletion_timestamp.is_some() && object.finalizers().is_empty();
+            let version = if gone { u64::MAX } else { version };
             self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(place(object), (uid, version));
         }
     }

@@ -250,3 +250,23 @@ fn the_other_side_may_ask_for_more_time_than_the_back_off() {
     assert!(delay(&soon, 40, "a") < Duration::from_secs(7));
     assert!(delay(&ReconcileError::Invalid(String::new()), 1, "a") > Duration::from_secs(200));
 }
+
+#[test]
+fn who_takes_the_last_finalizer_away_is_not_asked_again() {
+    let written = Written::default();
+    let mut cached = object("a", 7);
+    cached.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+    cached.metadata.finalizers = Some(vec!["ours".into(), "theirs".into()]);
+    let mut answer = cached.clone();
+    answer.metadata.finalizers = Some(vec!["theirs".into()]);
+    written.note(&answer);
+    assert!(!written.is_stale(&cached), "it lives on");
+    // The API server answers with the version that the object had.
+    answer.metadata.finalizers = None;
+    written.note(&answer);
+    assert!(written.is_stale(&cached), "it is gone, and the cache does not know yet");
+    let mut anew = object("a", 9);
+    anew.metadata.uid = Some("another".into());
+    assert!(!written.is_stale(&anew), "made anew");
+    assert!(!written.is_stale(&cached), "nothing is remembered of what is gone");
+}
