@@ -16,7 +16,7 @@ use crate::api::condition::{self, reason};
 use crate::cluster::csr;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap::token_id;
-use crate::lifecycle::csr::{Expected, Verdict, judge, token_of};
+use crate::lifecycle::csr::{Expected, Verdict, is_decided, judge, token_of};
 use crate::lifecycle::machine::{future_provider_id, host_name};
 
 /// Namespace and name of a Cluster.
@@ -135,7 +135,7 @@ async fn handle(ctx: &Context, key: &ClusterKey, workload: &Workload, request: &
     if news {
         ctx.wake.config(&config);
     }
-    if issued {
+    if issued || is_decided(request) {
         return Ok(());
     }
     let Some(expected) = expected(ctx, key, &config, token) else { return Ok(()) };

@@ -43,6 +43,14 @@ pub fn token_of(request: &CertificateSigningRequest) -> Option<String> {
     request.spec.username.as_deref()?.strip_prefix(TOKEN_USER).map(str::to_owned)
 }
 
+/// Whether someone has approved or refused it already, so that there is nothing to judge.
+pub fn is_decided(request: &CertificateSigningRequest) -> bool {
+    let Some(status) = &request.status else { return false };
+    let decided =
+        |c: &k8s_openapi::api::certificates::v1::CertificateSigningRequestCondition| matches!(c.type_.as_str(), "Approved" | "Denied" | "Failed");
+    status.certificate.as_ref().is_some_and(|c| !c.0.is_empty()) || status.conditions.iter().flatten().any(decided)
+}
+
 /// Judges a request. `node` is the Node with the machine's host name, read after the request.
 pub fn judge(request: &CertificateSigningRequest, expected: &Expected, node: Option<&Node>) -> Verdict {
     if request.spec.signer_name != JOIN_SIGNER || is_decided(request) {
@@ -65,13 +73,6 @@ pub fn judge(request: &CertificateSigningRequest, expected: &Expected, node: Opt
         Ok(()) => Verdict::Approve,
         Err(why) => Verdict::Refuse(why),
     }
-}
-
-fn is_decided(request: &CertificateSigningRequest) -> bool {
-    let Some(status) = &request.status else { return false };
-    let decided =
-        |c: &k8s_openapi::api::certificates::v1::CertificateSigningRequestCondition| matches!(c.type_.as_str(), "Approved" | "Denied" | "Failed");
-    status.certificate.as_ref().is_some_and(|c| !c.0.is_empty()) || status.conditions.iter().flatten().any(decided)
 }
 
 fn check(request: &CertificateSigningRequest, content: &Content, node_user: &str) -> Result<(), String> {
