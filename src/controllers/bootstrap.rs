@@ -6,17 +6,18 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use secrecy::{ExposeSecret, SecretString};
 
+use super::data_secret::{self, Made};
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
-use super::{Context, clean_up, data_secret};
+use super::{Context, clean_up};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::{self, Cluster, Endpoint, Machine};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
 use crate::bootstrap::{self, RenderError};
+use crate::cluster::token;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::cluster::{join_rights, token};
 use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, token_id};
 use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
 use crate::lifecycle::report::Token;
@@ -170,27 +171,45 @@ async fn make_data_in(
     endpoint: &Endpoint,
     workload: &Workload,
 ) -> Result<Outcome, Failure> {
-    if ctx.join_rights_needed(&workload.fingerprint) {
-        join_rights::ensure(workload).await?;
-        ctx.join_rights_ensured(&workload.fingerprint);
-    }
+    ctx.ensure_join_rights(workload).await?;
     ctx.certificates.watch(ctx, &seen.namespace, &cluster.name_any(), workload);
-    let now = ctx.now();
-    let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
-    let made = token::create(workload, &token_id(object), &(ctx.new_token_secret)(), &owner_of(object), expires).await?;
-    let whole = SecretString::from(format!("{}.{}", made.id, made.secret.expose_secret()));
-    let data =
-        facts(object, machine, cluster, seen, endpoint, workload, whole.clone()).and_then(|f| Ok(bootstrap::render(&f)?)).map_err(Failure::Render)?;
-    let secret = data_secret::ensure(ctx, object, &cluster.name_any(), data.user_data.as_bytes(), &whole).await.map_err(|e| match e {
-        data_secret::Error::Foreign(message) => Failure::Conflict(message),
-        data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
-    })?;
+    let uid = object.uid().unwrap_or_default();
+    let made = match ctx.unreported.take(&uid) {
+        Some(made) => made,
+        None => {
+            let render = |token| facts(object, machine, cluster, seen, endpoint, workload, token).and_then(|f| Ok(bootstrap::render(&f)?));
+            make(ctx, object, &cluster.name_any(), workload, render).await?
+        }
+    };
     let said = Decision::new(())
         .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY))
         .say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID))
         .say(Desired::yes(condition::READY, reason::READY));
-    let token = Token { id: made.id, created: now, expires: made.expires.unwrap_or(expires) };
-    say(ctx, object, &said, Some(&secret), Some(token)).await.map_err(Failure::Reconcile)
+    let told = say(ctx, object, &said, Some(&made.secret), Some(made.token.clone())).await;
+    if told.is_err() {
+        ctx.unreported.keep(uid, made);
+    }
+    told.map_err(Failure::Reconcile)
+}
+
+/// The token, and the Secret with the data for it.
+async fn make(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    cluster: &str,
+    workload: &Workload,
+    render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
+) -> Result<Made, Failure> {
+    let now = ctx.now();
+    let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
+    let token = token::create(workload, &token_id(object), &(ctx.new_token_secret)(), &owner_of(object), expires).await?;
+    let whole = SecretString::from(format!("{}.{}", token.id, token.secret.expose_secret()));
+    let data = render(whole.clone()).map_err(Failure::Render)?;
+    let secret = data_secret::ensure(ctx, object, cluster, data.user_data.as_bytes(), &whole).await.map_err(|e| match e {
+        data_secret::Error::Foreign(message) => Failure::Conflict(message),
+        data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
+    })?;
+    Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) } })
 }
 
 /// Everything that rendering may depend on.
@@ -283,6 +302,7 @@ async fn delete_token(ctx: &Context, object: &WindowsBootstrapConfig, seen: &See
 /// The object goes, and with it what the machine has left in the workload cluster.
 async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen) -> Result<Outcome, ReconcileError> {
     let cluster = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or_default();
+    ctx.unreported.take(&object.uid().unwrap_or_default());
     let mark = owner_of(object).mark;
     match clean_up::clean_up(ctx, object, seen.machine.as_deref(), seen.cluster.as_deref(), &mark).await {
         Ok(()) => release(ctx, object).await,

@@ -8,7 +8,7 @@ use crate::api::capi::{self, Cluster, Machine};
 use crate::api::name::ProviderId;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{csr, token};
-use crate::lifecycle::bootstrap::token_id;
+use crate::lifecycle::bootstrap::{is_token_gone, token_id};
 use crate::lifecycle::csr::token_of;
 
 /// Removes all of it; each part finds what an earlier try left. `mark` is the owner mark of the token.
@@ -23,7 +23,9 @@ pub async fn clean_up(
     let name = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or_default();
     let workload = ctx.workload(&namespace, name).await?;
     let token = token_id(object);
-    token::delete(&workload, &token, mark).await?;
+    if !is_token_gone(object) {
+        token::delete(&workload, &token, mark).await?;
+    }
     csr::delete_of(&workload, &requests(ctx, &workload, &namespace, name, &token).await?).await?;
     match machine.zip(cluster).and_then(|(machine, cluster)| node_to_delete(machine, cluster)) {
         Some((node, id)) => workload.delete_node(node, &id.to_string()).await,

@@ -1,5 +1,8 @@
 //! The bootstrap Secret (`capi-contract.md` §3.2): written once; a later try finds and keeps it.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
@@ -11,6 +14,7 @@ use super::shell::ReconcileError;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{CLUSTER_NAME_LABEL, SECRET_TYPE};
 use crate::cluster::{ApiError, Creation};
+use crate::lifecycle::report::Token;
 
 /// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
 const FORMAT: &str = "cloud-config";
@@ -21,6 +25,28 @@ pub enum Error {
     /// A Secret of that name is there and somebody else's; the text is for the condition.
     Foreign(String),
     Reconcile(ReconcileError),
+}
+
+/// What was made for a configuration: the name of its Secret, and the token in it.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub secret: String,
+    pub token: Token,
+}
+
+/// What was made and could not be reported yet, by UID: Cluster API labels new objects while we work, and each such write makes
+/// our report a conflict. The next try need not make or read anything again. Lost with the process, and found again then.
+#[derive(Default)]
+pub struct Unreported(Mutex<HashMap<String, Made>>);
+
+impl Unreported {
+    pub fn keep(&self, uid: String, made: Made) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, made);
+    }
+
+    pub fn take(&self, uid: &str) -> Option<Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
+    }
 }
 
 /// Makes the Secret if it is not there, and returns its name.

@@ -20,7 +20,7 @@ mod wake;
 pub mod watch;
 mod windows_cluster;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +29,7 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use secrecy::SecretString;
+use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
 
 use self::shell::{Shell, Written};
@@ -37,6 +38,7 @@ use crate::api::control_plane::ExternalControlPlane;
 use crate::api::machine::WindowsMachineTemplate;
 use crate::cluster::Cluster;
 use crate::cluster::events::Events;
+use crate::cluster::join_rights;
 use crate::cluster::workload::{Workload, WorkloadError, Workloads};
 use crate::hypervisor::drivers::Drivers;
 
@@ -73,9 +75,10 @@ pub struct Shared {
     wake: wake::Calls,
     inventories: inventory::Inventories,
     seeds: seed::Seeds,
+    unreported: data_secret::Unreported,
     certificates: certificates::Certificates,
     probes: probes::Probes,
-    join_rights: Mutex<HashSet<String>>,
+    join_rights: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -101,6 +104,7 @@ impl Context {
             wake,
             inventories: Default::default(),
             seeds: Default::default(),
+            unreported: Default::default(),
             certificates: Default::default(),
             probes: Default::default(),
             join_rights: Default::default(),
@@ -117,13 +121,11 @@ impl Context {
         self.workloads.get(namespace, cluster).await
     }
 
-    /// The rights of joining nodes are looked at once per process and kubeconfig.
-    fn join_rights_needed(&self, fingerprint: &str) -> bool {
-        !self.join_rights.lock().unwrap_or_else(PoisonError::into_inner).contains(fingerprint)
-    }
-
-    fn join_rights_ensured(&self, fingerprint: &str) {
-        self.join_rights.lock().unwrap_or_else(PoisonError::into_inner).insert(fingerprint.to_owned());
+    /// The rights of joining nodes are looked at once per process and kubeconfig: many machines begin at the same time, and all
+    /// but the first wait here.
+    async fn ensure_join_rights(&self, workload: &Workload) -> Result<(), WorkloadError> {
+        let once = self.join_rights.lock().unwrap_or_else(PoisonError::into_inner).entry(workload.fingerprint.clone()).or_default().clone();
+        once.get_or_try_init(|| async { join_rights::ensure(workload).await.map(drop) }).await.copied()
     }
 
     /// Runs a task that ends with the process.

@@ -170,11 +170,15 @@ fn seconds_signed(since: Timestamp, now: Timestamp) -> i64 {
 /// Creation and expiry of the token, while there is one to keep.
 fn live_token(object: &WindowsBootstrapConfig) -> Option<(Timestamp, Timestamp)> {
     let status = object.status.as_ref()?;
-    let gone = condition::find(&status.conditions, condition::JOIN_CREDENTIAL_VALID)
-        .is_some_and(|c| c.reason == reason::TOKEN_USED || c.reason == reason::TOKEN_EXPIRED);
-    status.token_id.as_ref().filter(|_| !gone)?;
+    status.token_id.as_ref().filter(|_| !is_token_gone(object))?;
     let time = |t: &Option<Time>| t.as_ref().map(|t| t.0);
     Some((time(&status.token_created_at)?, time(&status.token_expires_at)?))
+}
+
+/// Whether the token was deleted, because it was used or got too old; it is never made again.
+pub fn is_token_gone(object: &WindowsBootstrapConfig) -> bool {
+    let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    condition::find(conditions, condition::JOIN_CREDENTIAL_VALID).is_some_and(|c| c.reason == reason::TOKEN_USED || c.reason == reason::TOKEN_EXPIRED)
 }
 
 /// The Secret's name, once reported.

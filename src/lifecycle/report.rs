@@ -63,6 +63,7 @@ pub fn machine(
 }
 
 /// The bootstrap token of a report: public half, creation and expiry.
+#[derive(Clone, Debug)]
 pub struct Token {
     pub id: String,
     pub created: Timestamp,
