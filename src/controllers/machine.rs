@@ -124,7 +124,7 @@ enum Failure {
 /// The row of the last listing, for a machine that needs nothing: it saves a call per machine and tick.
 fn steady(ctx: &Context, object: &WindowsMachine, place: &(String, String), target: &Target) -> Option<Present> {
     let settled = matches!(target.goal, Goal::Run { .. }) && (is_provisioned(object) || object.spec.provider_id.is_some());
-    settled.then(|| ctx.inventories.running(place, target.key.vm)).flatten()
+    (settled && !vm::is_given_up(object, ctx.now())).then(|| ctx.inventories.running(place, target.key.vm)).flatten()
 }
 
 /// The image must exist, and ids that the driver reserves are stored before it acts on them.

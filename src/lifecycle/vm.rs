@@ -121,6 +121,13 @@ fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timest
     decision.say(condition(why, message)).look_again(Duration::from_secs(left.unsigned_abs()))
 }
 
+/// Whether the next word is that no Node will come: the guest's last word goes with it, so it must not be an old one.
+pub fn is_given_up(object: &WindowsMachine, now: Timestamp) -> bool {
+    let Some(status) = &object.status else { return false };
+    let joining = condition::find(&status.conditions, condition::NODE_JOINED).is_some_and(|c| c.reason == reason::JOINING);
+    joining && status.powered_on_at.as_ref().is_some_and(|since| seconds(since.0, now) >= object.spec.join_deadline_seconds)
+}
+
 fn removed(id: &ProviderId, hypervisor: &str) -> Decision<Step> {
     let message = format!(
         "the VM {} was removed from WindowsHypervisor {hypervisor} by somebody else. It is not made again: delete the Machine, or let a MachineHealthCheck do so",
