@@ -44,7 +44,8 @@ pub struct Token {
     pub expires: Option<Timestamp>,
     /// The owner mark, if it has one.
     pub mark: Option<String>,
-    uid: String,
+    /// Of the Secret, for [`delete_made`].
+    pub uid: String,
     version: String,
 }
 
@@ -154,7 +155,16 @@ pub async fn delete(workload: &Workload, id: &str, mark: &str) -> Result<bool, W
     let Some(token) = get(workload, id).await?.filter(|t| t.mark.as_deref() == Some(mark)) else {
         return Ok(false);
     };
-    let preconditions = Preconditions { uid: Some(token.uid), resource_version: Some(token.version) };
+    delete_if(workload, id, Preconditions { uid: Some(token.uid), resource_version: Some(token.version) }).await
+}
+
+/// Deletes the token that this process made as the Secret with that UID, without reading it first. `false`: it was gone. Another
+/// one of that name is a conflict.
+pub async fn delete_made(workload: &Workload, id: &str, uid: &str) -> Result<bool, WorkloadError> {
+    delete_if(workload, id, Preconditions { uid: Some(uid.to_owned()), resource_version: None }).await
+}
+
+async fn delete_if(workload: &Workload, id: &str, preconditions: Preconditions) -> Result<bool, WorkloadError> {
     let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     match workload.call(&format!("delete secrets {NAMESPACE}/{}", name(id)), api(workload).delete(&name(id), &parameters)).await {
         Ok(_) => Ok(true),

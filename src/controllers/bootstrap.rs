@@ -16,8 +16,8 @@ use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
 use crate::bootstrap::{self, RenderError};
-use crate::cluster::token;
 use crate::cluster::workload::{Workload, WorkloadError};
+use crate::cluster::{ApiError, token};
 use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, token_id};
 use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
 use crate::lifecycle::report::Token;
@@ -203,6 +203,7 @@ async fn make(
     let now = ctx.now();
     let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
     let token = token::create(workload, &token_id(object), &(ctx.new_token_secret)(), &owner_of(object), expires).await?;
+    ctx.known_tokens.keep(object.uid().unwrap_or_default(), token.uid);
     let whole = SecretString::from(format!("{}.{}", token.id, token.secret.expose_secret()));
     let data = render(whole.clone()).map_err(Failure::Render)?;
     let secret = data_secret::ensure(ctx, object, cluster, data.user_data.as_bytes(), &whole).await.map_err(|e| match e {
@@ -286,7 +287,7 @@ async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, exp
 async fn delete_token(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, why: &'static str) -> Result<Outcome, ReconcileError> {
     let Some(cluster) = &seen.cluster else { return Ok(Outcome::done()) };
     let workload = ctx.workload(&seen.namespace, &cluster.name_any()).await.map_err(ReconcileError::Workload)?;
-    token::delete(&workload, &token_id(object), &owner_of(object).mark).await.map_err(ReconcileError::Workload)?;
+    withdraw(ctx, object, &workload).await.map_err(ReconcileError::Workload)?;
     let said = if why == reason::TOKEN_EXPIRED {
         let message = format!(
             "the machine has not joined within {} s (spec.join.tokenMaxAgeSeconds), so its bootstrap token was withdrawn: it can no longer join. Look at the WindowsMachine for the cause, then delete the Machine, or let a MachineHealthCheck do so",
@@ -299,10 +300,22 @@ async fn delete_token(ctx: &Context, object: &WindowsBootstrapConfig, seen: &See
     say(ctx, object, &said, None, None).await
 }
 
+async fn withdraw(ctx: &Context, object: &WindowsBootstrapConfig, workload: &Workload) -> Result<bool, WorkloadError> {
+    if let Some(uid) = ctx.known_tokens.take(&object.uid().unwrap_or_default()) {
+        match token::delete_made(workload, &token_id(object), &uid).await {
+            // Not the one that was made here: it is looked at like any other.
+            Err(WorkloadError::Api(ApiError::Conflict(_))) => {}
+            done => return done,
+        }
+    }
+    token::delete(workload, &token_id(object), &owner_of(object).mark).await
+}
+
 /// The object goes, and with it what the machine has left in the workload cluster.
 async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen) -> Result<Outcome, ReconcileError> {
     let cluster = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or_default();
     ctx.unreported.take(&object.uid().unwrap_or_default());
+    ctx.known_tokens.take(&object.uid().unwrap_or_default());
     let mark = owner_of(object).mark;
     match clean_up::clean_up(ctx, object, seen.machine.as_deref(), seen.cluster.as_deref(), &mark).await {
         Ok(()) => release(ctx, object).await,

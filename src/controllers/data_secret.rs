@@ -36,15 +36,27 @@ pub struct Made {
 
 /// What was made and could not be reported yet, by UID: Cluster API labels new objects while we work, and each such write makes
 /// our report a conflict. The next try need not make or read anything again. Lost with the process, and found again then.
-#[derive(Default)]
-pub struct Unreported(Mutex<HashMap<String, Made>>);
+pub type Unreported = ByUid<Made>;
 
-impl Unreported {
-    pub fn keep(&self, uid: String, made: Made) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, made);
+/// UIDs of the Secrets of the tokens that this process made, by UID of the configuration: such a token need not be read before it
+/// is deleted.
+pub type KnownTokens = ByUid<String>;
+
+/// A memory of this process about objects, by their UID.
+pub struct ByUid<T>(Mutex<HashMap<String, T>>);
+
+impl<T> Default for ByUid<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> ByUid<T> {
+    pub fn keep(&self, uid: String, value: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, value);
     }
 
-    pub fn take(&self, uid: &str) -> Option<Made> {
+    pub fn take(&self, uid: &str) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
     }
 }

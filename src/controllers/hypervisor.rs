@@ -11,7 +11,7 @@ use super::shell::{Outcome, ReconcileError};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::hypervisor::{HypervisorCapacity, WindowsHypervisor, WindowsHypervisorStatus};
 use crate::hypervisor::{Driver, DriverError, Endpoint};
-use crate::lifecycle::machine::{chosen, vm_uuid};
+use crate::lifecycle::machine::{Reach, chosen, vm_uuid};
 use crate::lifecycle::{self, paused, paused_condition};
 
 const MANAGER: &str = "capw-windowshypervisor";
@@ -48,9 +48,11 @@ async fn look(ctx: &Context, object: &WindowsHypervisor) -> Result<Option<Endpoi
     let known = object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, condition::REACHABLE) && s.version.is_some());
     let endpoint = if known { None } else { Some(driver.describe().await?) };
     let rows = driver.owned().await?;
+    // Machines may wait for the first answer of the endpoint.
+    let news = ctx.inventories.reach(&place(object)) != Reach::Reachable;
     let changed = ctx.inventories.listed(&place(object), rows);
     for machine in ctx.stores.windows_machines.all(&object.namespace().unwrap_or_default()) {
-        if chosen(&machine).as_deref() == object.metadata.name.as_deref() && changed.contains(&vm_uuid(&machine)) {
+        if chosen(&machine).as_deref() == object.metadata.name.as_deref() && (news || changed.contains(&vm_uuid(&machine))) {
             ctx.wake.machine(&machine);
         }
     }

@@ -86,7 +86,7 @@ pub fn paused_condition(why: Option<String>) -> Desired {
 }
 
 /// Waits shorter than this are not reported: each report is a write, and thousands of machines wait a moment for their turn.
-pub const QUIET: Duration = Duration::from_secs(3);
+pub const QUIET: Duration = Duration::from_secs(10);
 
 /// How much of [`QUIET`] is left since `since`; `None` when it is over, so that the wait must be reported.
 pub fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {

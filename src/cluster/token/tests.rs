@@ -69,6 +69,18 @@ async fn only_the_owner_deletes_and_exactly_what_was_read() {
 }
 
 #[tokio::test]
+async fn a_token_made_here_is_deleted_without_a_look_and_no_other() {
+    let path = format!("DELETE {PATH}/bootstrap-token-abcdef");
+    let (client, script) = Script::new(vec![step(&path, secret("any")), refuse(&path, 404, "NotFound"), refuse(&path, 409, "Conflict")]);
+    let workload = workload(client);
+    assert!(delete_made(&workload, "abcdef", "u-1").await.unwrap());
+    assert_eq!(script.seen()[0].body["preconditions"], json!({ "uid": "u-1" }));
+    assert!(!delete_made(&workload, "abcdef", "u-1").await.unwrap());
+    let another = delete_made(&workload, "abcdef", "u-1").await.unwrap_err();
+    assert!(matches!(another, WorkloadError::Api(ApiError::Conflict(_))), "{another:?}");
+}
+
+#[tokio::test]
 async fn an_extension_changes_the_end_only() {
     let (client, script) = Script::new(vec![step(&format!("PATCH {PATH}/bootstrap-token-abcdef"), secret(&owner().mark))]);
     let token = Token::read(serde_json::from_value(secret(&owner().mark)).unwrap()).unwrap();
