@@ -150,6 +150,17 @@ async fn all_say_it(cp: &ControlPlane) {
 
 /// While a good machine becomes a node, nothing more is written about the wrong ones, and few looks are taken at them.
 async fn the_rest_goes_on(cp: &ControlPlane, capw: &Capw, good: Workers) {
+    // The other half of a wrong pair waits for it, and says so once the wait has lasted a while.
+    wait_for("both halves of every wrong machine have said how they are", LIMIT, || async {
+        let mut silent = Vec::new();
+        for kind in [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG] {
+            let objects = cp.list(kind, Some(NAMESPACE)).await;
+            let waiting = objects.iter().filter(|object| condition(object, "Ready").is_none()).map(|object| text(object, "/metadata/name"));
+            silent.extend(waiting.filter(|name| MACHINES.iter().any(|case| case.name == *name)).map(|name| format!("{} {name}", kind.plural)));
+        }
+        if silent.is_empty() { Ok(()) } else { Err(silent.join("\n")) }
+    })
+    .await;
     let mark = cp.audit_mark();
     let passes = capw.metric("capw_reconciles_total", &[]);
     let machine = json!({"image": "windows-server-2022", "hypervisorRef": {"name": "lab"}});
