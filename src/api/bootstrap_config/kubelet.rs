@@ -1,0 +1,95 @@
+//! What the kubelet is told, and what is kept back for Windows and the node's own programs.
+
+use std::collections::BTreeMap;
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the kubelet is told. Everything else is computed.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Kubelet {
+    /// Labels that the Node registers with. The API server forbids a kubelet most labels below `kubernetes.io` and `k8s.io`: put those on the Machine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[x_kube(validation = Rule::new("self.all(k, !k.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') || k.matches('^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/') || k in ['kubernetes.io/hostname', 'kubernetes.io/arch', 'kubernetes.io/os', 'topology.kubernetes.io/zone', 'topology.kubernetes.io/region'])").message("NodeRestriction forbids a kubelet labels below kubernetes.io and k8s.io; set them on the Machine's template instead"))]
+    #[x_kube(validation = Rule::new("self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))").message("keys must be label keys of at most 63 characters, e.g. example.com/pool"))]
+    #[x_kube(validation = Rule::new("self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))").message("values must be label values: letters, digits, -, _ and ., beginning and ending with a letter or digit"))]
+    #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 63}))]
+    pub node_labels: BTreeMap<String, String>,
+    /// Taints that the Node registers with, beside Cluster API's own. Default: `os=windows:NoSchedule`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["key".into(), "effect".into()]))]
+    pub taints: Option<Vec<Taint>>,
+    /// Most pods on the node, 1 to 250. Default: 110, or 30 on a machine with less than 8Gi of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 250))]
+    pub max_pods: Option<i32>,
+    /// Kept for Windows itself. Default: computed from processors and memory.
+    #[serde(default)]
+    pub system_reserved: Reserve,
+    /// Kept for kubelet, containerd and the shims of the pods. Default: computed from the most pods.
+    #[serde(default)]
+    pub kube_reserved: Reserve,
+    /// Priority class of the kubelet's process. Default: `ABOVE_NORMAL_PRIORITY_CLASS`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class: Option<PriorityClass>,
+    /// Addresses of the cluster's DNS service. Default: the tenth address of the first service network of the Cluster, or what kubeadm's configuration in the cluster says.
+    #[serde(default, rename = "clusterDNS", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3), inner(length(min = 1, max = 45)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(validation = Rule::new("self.all(a, isIP(a))").message("must be IP addresses, e.g. 10.96.0.10"))]
+    pub cluster_dns: Vec<String>,
+}
+
+/// An amount of resources; fields not given are computed.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Reserve {
+    /// Processors, e.g. `500m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}m?$')").message("must be whole processors or thousandths, e.g. 500m"))]
+    pub cpu: Option<String>,
+    /// Memory, in whole `Mi` or `Gi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}(Mi|Gi)$')").message("must be a whole number with Mi or Gi, e.g. 512Mi"))]
+    pub memory: Option<String>,
+}
+
+/// A taint, as in a Node.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    /// Key, a qualified name.
+    #[schemars(length(min = 1, max = 317))]
+    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')").message("must be a qualified name of at most 63 characters, e.g. example.com/windows"))]
+    pub key: String,
+    /// Value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$')").message("must be letters, digits, -, _ and ., beginning and ending with a letter or digit"))]
+    pub value: Option<String>,
+    /// What happens to pods that do not tolerate it.
+    pub effect: TaintEffect,
+}
+
+#[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub enum TaintEffect {
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+/// Priority classes of Windows that the kubelet accepts for `--windows-priorityclass`.
+#[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub enum PriorityClass {
+    #[serde(rename = "NORMAL_PRIORITY_CLASS")]
+    Normal,
+    #[serde(rename = "ABOVE_NORMAL_PRIORITY_CLASS")]
+    AboveNormal,
+    #[serde(rename = "HIGH_PRIORITY_CLASS")]
+    High,
+}

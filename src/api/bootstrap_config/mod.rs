@@ -1,0 +1,150 @@
+//! `WindowsBootstrapConfig` and its template: how a Windows node is made (bootstrap contract v1beta2, `capi-contract.md` §3).
+//! One file per part of the spec.
+
+mod containerd;
+mod delivery;
+mod file;
+mod join;
+mod kubelet;
+mod windows;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::machine::TemplateMetadata;
+
+pub use containerd::*;
+pub use delivery::*;
+pub use file::*;
+pub use join::*;
+pub use kubelet::*;
+pub use windows::*;
+
+/// Kept on a WindowsBootstrapConfig while its bootstrap token may exist in the workload cluster.
+pub const FINALIZER: &str = "windowsbootstrapconfig.bootstrap.cluster.x-k8s.io";
+
+/// The group that our join tokens authenticate to. It is our own, so that kube-controller-manager does not approve by itself.
+pub const JOIN_GROUP: &str = "system:bootstrappers:capw";
+
+/// The signer of the certificates with which a kubelet joins.
+pub const JOIN_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+
+/// How one Windows node is made.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "bootstrap.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "WindowsBootstrapConfig",
+    plural = "windowsbootstrapconfigs",
+    namespaced,
+    shortname = "wbc",
+    category = "cluster-api",
+    status = "WindowsBootstrapConfigStatus",
+    derive = "PartialEq",
+    doc = "How one Windows node is made: Windows release, kubelet, containerd, join. Works under any infrastructure provider that hands the data to cloudbase-init.",
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(
+        name = "Token",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"JoinCredentialValid\")].reason",
+        description = "State of the bootstrap token"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Secret", type_ = "string", json_path = ".status.dataSecretName", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsBootstrapConfigSpec {
+    /// The Windows Server release in the image; it decides the pause image and what the node is told. Default: 2022.
+    #[serde(default)]
+    pub windows_release: WindowsRelease,
+    /// The kubelet.
+    #[serde(default)]
+    pub kubelet: Kubelet,
+    /// The container runtime.
+    #[serde(default)]
+    pub containerd: Containerd,
+    /// How the node gets into the cluster.
+    #[serde(default)]
+    pub join: Join,
+    /// Files to write before the join. At most 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["path".into()]))]
+    #[x_kube(validation = Rule::new("self.all(f, self.exists_one(g, g.path.lowerAscii() == f.path.lowerAscii()))").message("two paths differ only in upper and lower case, which is one file to Windows: remove one"))]
+    pub files: Vec<File>,
+    /// The channel that carries the data to the guest; its size limit is checked before a VM is made.
+    #[serde(default)]
+    pub channel: Channel,
+}
+
+/// What the controller reports.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsBootstrapConfigStatus {
+    /// Read by Cluster API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialization: Option<BootstrapInitialization>,
+    /// Name of the Secret with the data, key `value`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub data_secret_name: Option<String>,
+    /// The public half of the bootstrap token, e.g. `a1b2c3`; the secret half is in the Secret only.
+    #[serde(default, rename = "tokenID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 6, max = 6))]
+    pub token_id: Option<String>,
+    /// When that token was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_created_at: Option<Time>,
+    /// Until when it is good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_expires_at: Option<Time>,
+    /// Ready, DataSecretAvailable, JoinCredentialValid and Paused.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(length(max = 32))]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("minProperties" = 1))]
+pub struct BootstrapInitialization {
+    /// True once the Secret exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_secret_created: Option<bool>,
+}
+
+/// What Cluster API makes WindowsBootstrapConfigs from.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "bootstrap.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "WindowsBootstrapConfigTemplate",
+    plural = "windowsbootstrapconfigtemplates",
+    namespaced,
+    shortname = "wbct",
+    category = "cluster-api",
+    doc = "What Cluster API makes WindowsBootstrapConfigs from.",
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsBootstrapConfigTemplateSpec {
+    /// The configuration to make.
+    pub template: WindowsBootstrapConfigTemplateResource,
+}
+
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsBootstrapConfigTemplateResource {
+    /// Labels and annotations of the configurations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TemplateMetadata>,
+    /// Spec of the configurations.
+    #[serde(default)]
+    pub spec: WindowsBootstrapConfigSpec,
+}

@@ -1,0 +1,125 @@
+//! The kubelet's service and the join.
+
+use super::{CONTRACT_DOCS, KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, Procedure, RESET_SECONDS, item, owned, why};
+use crate::bootstrap::error::RenderError;
+use crate::bootstrap::facts::BootstrapFacts;
+use crate::bootstrap::plan::{Access, Check, Item, Kind, Protocol, Start};
+use crate::bootstrap::{join, kubelet, paths};
+
+/// Configuration, service, join.
+pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    node_files(all, facts)?;
+    node(all, facts)
+}
+
+/// What the kubelet and kubeadm read.
+fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let kind = Kind::Firewall { name: "capw-kubelet".into(), protocol: Protocol::Tcp, port: 10_250 };
+    all.add(item(
+        "kubelet-port",
+        34,
+        60,
+        kind,
+        why(
+            "The API server reaches the kubelet here for logs, exec and metrics.",
+            NODE_DOCS,
+            "Start the Windows Defender Firewall service (mpssvc).",
+        ),
+    ));
+    let kind = all.file("files/kubelet-patch.yaml", paths::KUBELET_PATCH, Access::Admins, kubelet::patch(facts)?);
+    all.add(item(
+        "kubelet-patch",
+        72,
+        60,
+        kind,
+        why(
+            "kubeadm lays these fields over the cluster's configuration, which is made for Linux.",
+            KUBELET_DOCS,
+            "Check the free space and the health of drive C:.",
+        ),
+    ));
+    for (number, file) in facts.spec.files.iter().enumerate() {
+        let kind = all.file(&format!("files/user-{number:02}"), &file.path, Access::Admins, file.content.as_bytes());
+        all.add(item(
+            &format!("file-{number:02}"),
+            14,
+            60,
+            kind,
+            why("You asked for it in spec.files.", CONTRACT_DOCS, "Check that the drive of the path exists and has space."),
+        ));
+    }
+    Ok(())
+}
+
+/// The kubelet's service and the join.
+fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let joined = Check::File(paths::KUBELET_KUBECONFIG.into());
+    let service = |start| -> Result<Kind, RenderError> {
+        Ok(Kind::Service {
+            name: "kubelet".into(),
+            command_line: kubelet::command_line(facts)?,
+            start,
+            depends_on: owned(&["containerd"]),
+            reset_seconds: RESET_SECONDS,
+            restart_delays: vec![5_000, 10_000, 60_000],
+        })
+    };
+    let broken = "Read C:\\var\\log\\kubelet\\kubelet.log.";
+    all.add(Item {
+        unless: Some(joined.clone()),
+        ..item(
+            "kubelet-service",
+            73,
+            60,
+            service(Start::Demand)?,
+            why("kubeadm starts the service `kubelet` during the join; before, it has no configuration to start with.", KUBEADM_DOCS, broken),
+        )
+    });
+    let kind = all.file("secret/kubeadm-join.yaml", paths::JOIN_CONFIG, Access::Admins, join::configuration(facts)?);
+    all.add(Item {
+        unless: Some(Check::File(paths::SENTINEL.into())),
+        ..item(
+            "join-config",
+            70,
+            60,
+            kind,
+            why(
+                "The cluster's address, the hash of its CA and a token that lives shortly.",
+                KUBEADM_DOCS,
+                "Check the free space and the health of drive C:.",
+            ),
+        )
+    });
+    let kind = Kind::Command {
+        argv: owned(&[paths::KUBEADM, "join", "--config", paths::JOIN_CONFIG, "--v=2"]),
+        // kubeadm writes to \var\lib\kubelet of the current drive.
+        directory: r"C:\".into(),
+        check: joined,
+        undo: owned(&[paths::KUBEADM, "reset", "--force", "--cri-socket", paths::CRI_SOCKET]),
+    };
+    let remedy = "Check from the node that the API server's address answers, that the clock is right, and that the token has not expired.";
+    all.add(item(
+        "join",
+        71,
+        900,
+        kind,
+        why("kubeadm finds the cluster by the CA's hash and asks for the node's certificate with the token.", KUBEADM_DOCS, remedy),
+    ));
+    all.add(item(
+        "kubelet-automatic",
+        74,
+        60,
+        service(Start::Auto)?,
+        why("From now on the kubelet starts with Windows, after containerd.", KUBEADM_DOCS, broken),
+    ));
+    all.add(item(
+        "kubelet-running",
+        75,
+        120,
+        Kind::Running { name: "kubelet".into(), after: Vec::new() },
+        why("Without it there is no Node.", KUBEADM_DOCS, broken),
+    ));
+    let kind = Kind::Wait { check: Check::Url("http://127.0.0.1:10248/healthz".into()) };
+    all.add(item("kubelet-healthy", 76, 300, kind, why("The kubelet itself says that it works.", KUBEADM_DOCS, broken)));
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! containerd.
+
+use super::{CONTAINERD_DOCS, Procedure, RESET_SECONDS, item, owned, why};
+use crate::bootstrap::error::RenderError;
+use crate::bootstrap::facts::BootstrapFacts;
+use crate::bootstrap::plan::{Access, Check, Kind, Start};
+use crate::bootstrap::{containerd, paths};
+
+/// Configuration and service.
+pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let broken = "Read C:\\var\\log\\containerd\\containerd.log.";
+    let kind = all.file("files/containerd.toml", paths::CONTAINERD_CONFIG, Access::Readable, containerd::configuration(facts)?);
+    all.add(item(
+        "containerd-config",
+        50,
+        60,
+        kind,
+        why(
+            "Pause image for this Windows release, one pair of directories for the network plug-in.",
+            CONTAINERD_DOCS,
+            "Check the free space and the health of drive C:.",
+        ),
+    ));
+    let kind = Kind::Service {
+        name: "containerd".into(),
+        command_line: containerd::command_line(),
+        start: Start::Auto,
+        depends_on: Vec::new(),
+        reset_seconds: RESET_SECONDS,
+        restart_delays: vec![15_000, 30_000, 60_000],
+    };
+    all.add(item(
+        "containerd-service",
+        51,
+        60,
+        kind,
+        why("A log file, and restarts that do not end after the second failure.", CONTAINERD_DOCS, broken),
+    ));
+    let kind = Kind::Running { name: "containerd".into(), after: owned(&["containerd-config", "containerd-service"]) };
+    all.add(item("containerd-running", 52, 120, kind, why("It reads its configuration only when it starts.", CONTAINERD_DOCS, broken)));
+    let kind = Kind::Wait { check: Check::Pipe(paths::CRI_PIPE.into()) };
+    all.add(item("containerd-pipe", 53, 120, kind, why("The kubelet talks to containerd through this pipe.", CONTAINERD_DOCS, broken)));
+    Ok(())
+}
