@@ -122,6 +122,9 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
         memory_mib: Some(16_384),
         cluster_dns: Vec::new(),
         cluster_domain: String::new(),
+        pod_networks: Vec::new(),
+        service_networks: Vec::new(),
+        secrets: Default::default(),
         spec: Default::default(),
     };
     facts.spec.kubelet.node_labels.insert("example.com/rack".to_owned(), "r1".to_owned());

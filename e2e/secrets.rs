@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, text, wait_for};
 
+/// What a field of the spec takes from a Secret of the user.
+const LICENCE: &str = "canary-5e9c1f0d7b2a4c3e";
 const LIMIT: Duration = Duration::from_secs(90);
 /// Everything that the program writes to, and that many people can read.
 const PUBLIC: [Kind; 9] = [
@@ -31,11 +33,24 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         let cp = ControlPlane::start(Options::default().named("secrets")).await;
         // The log of a developer, who wants to see everything.
         let capw = Capw::start(&cp, &["--log-level=debug,hyper=info"]).await;
-        let workers = Workers { replicas: 2, ..Workers::new("vault", &cp).await };
+        let workers = Workers {
+            replicas: 2,
+            bootstrap: json!({"files": [{"path": r"C:\k\licence.key", "contentFrom": {"secretKeyRef": {"name": "licence", "key": "key"}}}]}),
+            ..Workers::new("vault", &cp).await
+        };
         workers.apply(&cp).await;
+        // What a field names is waited for.
+        wait_for("the missing Secret is told", LIMIT, || async {
+            let all = cp.list(Kind::WINDOWS_BOOTSTRAP_CONFIG, Some(&workers.namespace)).await;
+            let told = all.iter().filter(|c| c.to_string().contains("Secret vault/licence does not exist")).count();
+            if told == 2 { Ok(()) } else { Err(format!("{told} configurations say so")) }
+        })
+        .await;
+        let licence = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "licence", "namespace": workers.namespace}, "stringData": {"key": LICENCE}});
+        cp.apply(&licence.to_string()).await;
         let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
 
-        let mut canaries = vec![kubeconfig_token(&workers.kubeconfig)];
+        let mut canaries = vec![kubeconfig_token(&workers.kubeconfig), LICENCE.to_owned(), STANDARD.encode(LICENCE)];
         for machine in &machines {
             let secret = cp.get(Kind::SECRET, &workers.name(text(machine, "/spec/bootstrap/dataSecretName"))).await.expect("a bootstrap Secret");
             let token = String::from_utf8(STANDARD.decode(text(&secret, "/data/token")).unwrap()).unwrap();

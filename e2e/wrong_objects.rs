@@ -61,6 +61,9 @@ pub const MACHINES: &[Machine] = &[
     bootstrap("greedy", "{}", r#"{"kubelet": {"systemReserved": {"memory": "100Gi"}}}"#, "InvalidSpec", &["spec.memory of the machine", "give the machine more memory"]),
     bootstrap("greedy-too", "{}", r#"{"kubelet": {"kubeReserved": {"cpu": "4"}}}"#, "InvalidSpec", &["spec.cpus of the machine", "kubeReserved.cpu"]),
     bootstrap("payload", "{}", "{}", "PayloadTooLarge", &["spec.channel", "the limit is", "Kubernetes Secret, 1 MiB"]),
+    bootstrap("far-secret", "{}", r#"{"files": [{"path": "C:\\k\\a", "contentFrom": {"secretKeyRef": {"name": "nowhere", "key": "a"}}}]}"#, "SecretMissing", &["spec.files[0].contentFrom.secretKeyRef", "Secret wrong/nowhere does not exist"]),
+    bootstrap("far-key", "{}", r#"{"files": [{"path": "C:\\k\\a", "contentFrom": {"secretKeyRef": {"name": "no-value", "key": "none"}}}]}"#, "SecretMissing", &["spec.files[0].contentFrom.secretKeyRef", "Secret wrong/no-value has no key \"none\""]),
+    bootstrap("not-base64", "{}", r#"{"files": [{"path": "C:\\k\\a", "content": "%%", "encoding": "base64"}]}"#, "InvalidSpec", &["spec.files[0].content", "not base64"]),
     bootstrap("secret-taken", "{}", "{}", "SecretConflict", &["Secret wrong/secret-taken", "remove it, or rename the Machine"]),
 ];
 

@@ -66,6 +66,7 @@ pub mod reason {
     pub const ENDPOINT_UNREACHABLE: &str = "EndpointUnreachable";
     pub const CREDENTIALS_REJECTED: &str = "CredentialsRejected";
     pub const PERMISSIONS_MISSING: &str = "PermissionsMissing";
+    pub const SECRET_MISSING: &str = "SecretMissing";
     pub const SECRET_CONFLICT: &str = "SecretConflict";
     pub const REACHABLE: &str = "Reachable";
     pub const INTERNAL_ERROR: &str = "InternalError";
@@ -99,6 +100,7 @@ pub fn is_problem(reason: &str) -> bool {
         ENDPOINT_UNREACHABLE,
         CREDENTIALS_REJECTED,
         PERMISSIONS_MISSING,
+        SECRET_MISSING,
         SECRET_CONFLICT,
         INTERNAL_ERROR,
     ]

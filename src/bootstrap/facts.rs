@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use x509_parser::pem::parse_x509_pem;
 
+use super::secrets::Secrets;
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::name::HostName;
 
@@ -40,11 +41,16 @@ pub struct BootstrapFacts {
     pub cluster_dns: Vec<String>,
     /// Empty: the kubelet takes what the cluster's `kubelet-config` says.
     pub cluster_domain: String,
+    /// Networks of pods and Services, as the Cluster gives them: nothing in them goes through a proxy.
+    pub pod_networks: Vec<String>,
+    pub service_networks: Vec<String>,
+    /// What `spec` takes from Secrets: a value for each of [`WindowsBootstrapConfigSpec::secret_refs`].
+    pub secrets: Secrets,
     pub spec: WindowsBootstrapConfigSpec,
 }
 
 impl fmt::Debug for BootstrapFacts {
-    /// Leaves out the token and the users' files.
+    /// Leaves out the token, the values of Secrets and the users' files.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BootstrapFacts")
             .field("machine_name", &self.machine_name)

@@ -20,6 +20,7 @@ mod procedure;
 pub mod read;
 pub mod reserve;
 mod runner;
+mod secrets;
 mod valid;
 mod yaml;
 
@@ -33,6 +34,7 @@ pub use error::RenderError;
 pub use explain::explain;
 pub use facts::{BootstrapFacts, ca_hash};
 pub use plan::Plan;
+pub use secrets::Secrets;
 
 /// What one machine gets.
 #[derive(Clone, Debug)]

@@ -28,6 +28,9 @@ pub(super) fn facts() -> BootstrapFacts {
         memory_mib: Some(8192),
         cluster_dns: vec!["10.96.0.10".into()],
         cluster_domain: "cluster.local".into(),
+        pod_networks: vec!["10.244.0.0/16".into()],
+        service_networks: vec!["10.96.0.0/12".into()],
+        secrets: Default::default(),
         spec: WindowsBootstrapConfigSpec::default(),
     }
 }

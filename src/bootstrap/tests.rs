@@ -12,7 +12,7 @@ use super::plan::Kind;
 use super::read::{Payload, iso::Image};
 use super::sample::{TOKEN_SECRET, facts};
 use super::{GUESTINFO_LIMIT, RenderError, SECRET_LIMIT, explain, guestinfo_value, iso, paths, render};
-use crate::api::bootstrap_config::{Channel, ContainerdLine, File, Reserve, Taint, TaintEffect, WindowsRelease};
+use crate::api::bootstrap_config::{Channel, ContainerdLine, Encoding, File, Reserve, SecretKeyRef, Taint, TaintEffect, ValueSource, WindowsRelease};
 use crate::api::name::HostName;
 
 fn payload(facts: &BootstrapFacts) -> Payload {
@@ -46,7 +46,7 @@ fn big() -> BootstrapFacts {
     big.spec.kubelet.taints = Some(vec![Taint { key: "example.com/big".into(), value: None, effect: TaintEffect::NoExecute }]);
     big.spec.kubelet.max_pods = Some(200);
     big.spec.kubelet.system_reserved = Reserve { cpu: None, memory: Some("3Gi".into()) };
-    big.spec.files = vec![File { path: r"C:\k\audit.json".into(), content: "{}".into() }];
+    big.spec.files = vec![File { path: r"C:\k\audit.json".into(), content: Some("{}".into()), ..File::default() }];
     big
 }
 
@@ -124,6 +124,31 @@ fn the_token_is_in_one_file_and_nowhere_else() {
 }
 
 #[test]
+fn what_comes_from_a_secret_is_in_one_protected_file() {
+    const CANARY: &str = "canary-5e9c1f0d7b2a4c3e";
+    let mut facts = facts();
+    let reference = SecretKeyRef { name: "licence".into(), key: "key".into() };
+    let from = Some(ValueSource { secret_key_ref: reference.clone() });
+    facts.spec.files = vec![
+        File { path: r"C:\k\licence.key".into(), content_from: from, ..File::default() },
+        File { path: r"C:\k\logo.png".into(), content: Some("iVBO\nRw0=".into()), encoding: Some(Encoding::Base64), ..File::default() },
+    ];
+    let error = render(&facts).unwrap_err().to_string();
+    assert!(error.contains("spec.files[0].contentFrom.secretKeyRef") && error.contains("licence/key"), "{error}");
+    facts.secrets.insert(reference, CANARY.into());
+    let rendered = render(&facts).unwrap();
+    let payload = Payload::from_user_data(rendered.user_data.as_bytes()).unwrap();
+    let holds = |bytes: &[u8]| bytes.windows(CANARY.len()).any(|window| window == CANARY.as_bytes());
+    let with: Vec<&String> = payload.files.iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect();
+    assert_eq!(with, ["secret/user-00"]);
+    assert_eq!(payload.file(r"C:\k\licence.key").unwrap(), CANARY.as_bytes());
+    assert_eq!(payload.file(r"C:\k\logo.png").unwrap(), b"\x89PNG\r");
+    for shown in [rendered.plan.json().unwrap(), explain(&rendered.plan), format!("{facts:?} {:?} {rendered:?} {payload:?}", facts.secrets)] {
+        assert!(!shown.contains(CANARY), "{shown}");
+    }
+}
+
+#[test]
 fn facts_that_cannot_work_are_refused_by_name() {
     type Change = fn(&mut BootstrapFacts);
     let cases: [(Change, &str); 16] = [
@@ -162,11 +187,11 @@ fn facts_that_cannot_work_are_refused_by_name() {
         r"C:\a*",
     ] {
         let mut facts = facts();
-        facts.spec.files = vec![File { path: path.into(), content: String::new() }];
+        facts.spec.files = vec![File { path: path.into(), content: Some(String::new()), ..File::default() }];
         assert!(render(&facts).unwrap_err().to_string().contains("spec.files[0].path"), "{path}");
     }
     let mut twice = facts();
-    twice.spec.files = [r"C:\a\b", r"C:\A\B"].map(|path| File { path: path.into(), content: String::new() }).to_vec();
+    twice.spec.files = [r"C:\a\b", r"C:\A\B"].map(|path| File { path: path.into(), content: Some(String::new()), ..File::default() }).to_vec();
     assert!(render(&twice).unwrap_err().to_string().contains("twice"));
 }
 
@@ -190,7 +215,7 @@ fn what_is_too_large_is_refused_with_its_exact_size() {
         let with = |length: usize| {
             let mut facts = facts();
             facts.spec.channel = channel;
-            facts.spec.files = vec![File { path: r"C:\noise".into(), content: noise(length) }];
+            facts.spec.files = vec![File { path: r"C:\noise".into(), content: Some(noise(length)), ..File::default() }];
             render(&facts)
         };
         let size_of =
@@ -235,7 +260,7 @@ fn any_facts() -> impl Strategy<Value = BootstrapFacts> {
             facts.spec.containerd.line = if old_line && release < 2 { ContainerdLine::V1 } else { ContainerdLine::V2 };
             facts.spec.kubelet.node_labels = labels;
             facts.spec.kubelet.max_pods = pods.filter(|_| size.is_none_or(|(_, memory)| memory > 16 << 10));
-            facts.spec.files = files.into_iter().map(|(path, content)| File { path, content }).collect();
+            facts.spec.files = files.into_iter().map(|(path, content)| File { path, content: Some(content), ..File::default() }).collect();
             facts
         },
     )
@@ -261,7 +286,7 @@ proptest! {
             }
         }
         for file in &facts.spec.files {
-            prop_assert_eq!(payload.file(&file.path).unwrap(), file.content.as_bytes());
+            prop_assert_eq!(payload.file(&file.path).unwrap(), file.content.as_deref().unwrap().as_bytes());
         }
         for item in payload.plan.items.iter().filter(|item| item.id == "kubelet-automatic") {
             let Kind::Service { command_line, .. } = &item.kind else { panic!() };

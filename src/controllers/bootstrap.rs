@@ -9,13 +9,13 @@ use secrecy::{ExposeSecret, SecretString};
 use super::data_secret::{self, Made};
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
-use super::{Context, clean_up};
+use super::{Context, clean_up, secret_values};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
-use crate::api::capi::{self, Cluster, Endpoint, Machine};
+use crate::api::capi::{self, CidrBlocks, Cluster, Endpoint, Machine};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
-use crate::bootstrap::{self, RenderError};
+use crate::bootstrap::{self, RenderError, Secrets};
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{ApiError, token};
 use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, token_id};
@@ -112,12 +112,21 @@ async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, 
         Ok(workload) => workload,
         Err(error) => return unusable(ctx, object, &error).await,
     };
+    let secrets = match secret_values::read(ctx, object).await? {
+        Ok(secrets) => secrets,
+        Err(missing) => {
+            let said = Decision::new(()).say(Desired::no(condition::READY, reason::SECRET_MISSING, missing)).look_again(MEND);
+            return say(ctx, object, &said, None, None).await;
+        }
+    };
+    let facts = |token| facts(object, machine, cluster, seen, endpoint, &workload, &secrets, token);
     // What cannot be rendered gets no token: a secret of the same length stands in for it.
     let placeholder = SecretString::from(format!("{}.{}", token_id(object), "0".repeat(16)));
-    if let Err(error) = facts(object, machine, cluster, seen, endpoint, &workload, placeholder).and_then(|f| Ok(bootstrap::render(&f)?)) {
+    let render = |token| facts(token).and_then(|f| Ok(bootstrap::render(&f)?));
+    if let Err(error) = render(placeholder) {
         return unrenderable(ctx, object, &error).await;
     }
-    match make_data_in(ctx, object, seen, machine, cluster, endpoint, &workload).await {
+    match make_data_in(ctx, object, seen, cluster, &workload, render).await {
         Ok(outcome) => Ok(outcome),
         Err(Failure::Workload(error)) => {
             ctx.workloads.doubt(&seen.namespace, &cluster.name_any(), &error).await;
@@ -166,20 +175,16 @@ async fn make_data_in(
     ctx: &Context,
     object: &WindowsBootstrapConfig,
     seen: &Seen,
-    machine: &Machine,
     cluster: &Cluster,
-    endpoint: &Endpoint,
     workload: &Workload,
+    render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
 ) -> Result<Outcome, Failure> {
     ctx.ensure_join_rights(workload).await?;
     ctx.certificates.watch(ctx, &seen.namespace, &cluster.name_any(), workload);
     let uid = object.uid().unwrap_or_default();
     let made = match ctx.unreported.take(&uid) {
         Some(made) => made,
-        None => {
-            let render = |token| facts(object, machine, cluster, seen, endpoint, workload, token).and_then(|f| Ok(bootstrap::render(&f)?));
-            make(ctx, object, &cluster.name_any(), workload, render).await?
-        }
+        None => make(ctx, object, &cluster.name_any(), workload, render).await?,
     };
     let said = Decision::new(())
         .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY))
@@ -214,6 +219,7 @@ async fn make(
 }
 
 /// Everything that rendering may depend on.
+#[allow(clippy::too_many_arguments, reason = "each is one source of facts")]
 fn facts(
     object: &WindowsBootstrapConfig,
     machine: &Machine,
@@ -221,6 +227,7 @@ fn facts(
     seen: &Seen,
     endpoint: &Endpoint,
     workload: &Workload,
+    secrets: &Secrets,
     token: SecretString,
 ) -> Result<BootstrapFacts, DataError> {
     let wrong = |text: String| DataError::Facts(text);
@@ -238,6 +245,7 @@ fn facts(
     let ours = seen.windows_machine.as_deref().filter(|_| machine.spec.infrastructure_ref.kind == "WindowsMachine");
     let vm = ours.map(vm_spec).transpose().map_err(|e| wrong(e.to_string()))?;
     let network = cluster.spec.cluster_network.clone().unwrap_or_default();
+    let blocks = |networks: Option<CidrBlocks>| networks.map(|n| n.cidr_blocks).unwrap_or_default();
     Ok(BootstrapFacts {
         machine_uid: object.uid().unwrap_or_default(),
         machine_name: machine.name_any(),
@@ -253,6 +261,9 @@ fn facts(
         memory_mib: vm.as_ref().map(|v| v.memory_mib),
         cluster_dns: object.spec.kubelet.cluster_dns.clone(),
         cluster_domain: network.service_domain.filter(|d| !d.is_empty()).unwrap_or_else(|| "cluster.local".into()),
+        pod_networks: blocks(network.pods),
+        service_networks: blocks(network.services),
+        secrets: secrets.clone(),
         spec: object.spec.clone(),
     })
 }

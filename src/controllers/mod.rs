@@ -12,6 +12,7 @@ mod inventory;
 mod machine;
 mod probes;
 mod report;
+mod secret_values;
 mod seed;
 pub mod shell;
 mod stores;

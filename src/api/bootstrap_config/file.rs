@@ -1,18 +1,38 @@
 //! Files that the user adds.
 
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ValueSource;
+
 /// A file on the node, readable by administrators only.
-#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.content) != has(self.contentFrom)").message("give exactly one of content and contentFrom"))]
+#[x_kube(validation = Rule::new("!has(self.encoding) || has(self.content)").message("encoding is about content; the value of a Secret is written as it is"))]
 pub struct File {
     /// Absolute Windows path, e.g. `C:\k\audit.json`.
     #[schemars(length(min = 4, max = 240))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]*[^<>:"/|?*\\\\[:cntrl:]. ])+$')"#).message("must be an absolute Windows path of a file, without .. and without names that end in a dot or blank, e.g. C:\\k\\audit.json"))]
     #[x_kube(validation = Rule::new(r#"!self.matches('(?i)\\\\(con|prn|aux|nul|com[0-9]|lpt[0-9])([.][^\\\\]*)?(\\\\|$)')"#).message("CON, PRN, AUX, NUL, COM0-9 and LPT0-9 are devices to Windows, not files: use another name"))]
     pub path: String,
-    /// The text; written as UTF-8 without a byte order mark, line ends as given.
+    /// The text; written as UTF-8 without a byte order mark, line ends as given. Not for secrets: everybody who may read this object reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_048_576))]
-    pub content: String,
+    pub content: Option<String>,
+    /// The content comes from elsewhere. The bytes are written as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_from: Option<ValueSource>,
+    /// How `content` is written here. Default: as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<Encoding>,
+}
+
+/// How the content of a file is written in the object.
+#[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Encoding {
+    /// RFC 4648 with padding; blanks and line ends are left out. For files that are not text.
+    #[serde(rename = "base64")]
+    Base64,
 }

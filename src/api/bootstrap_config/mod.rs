@@ -6,6 +6,7 @@ mod delivery;
 mod file;
 mod join;
 mod kubelet;
+mod secret;
 mod windows;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -20,6 +21,7 @@ pub use delivery::*;
 pub use file::*;
 pub use join::*;
 pub use kubelet::*;
+pub use secret::*;
 pub use windows::*;
 
 /// Kept on a WindowsBootstrapConfig while its bootstrap token may exist in the workload cluster.

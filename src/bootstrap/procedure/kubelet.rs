@@ -1,6 +1,6 @@
 //! The kubelet's service and the join.
 
-use super::{CONTRACT_DOCS, KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, Procedure, RESET_SECONDS, item, owned, why};
+use super::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, Procedure, RESET_SECONDS, item, owned, why};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Check, Item, Kind, Protocol, Start};
@@ -38,16 +38,6 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderE
             "Check the free space and the health of drive C:.",
         ),
     ));
-    for (number, file) in facts.spec.files.iter().enumerate() {
-        let kind = all.file(&format!("files/user-{number:02}"), &file.path, Access::Admins, file.content.as_bytes());
-        all.add(item(
-            &format!("file-{number:02}"),
-            14,
-            60,
-            kind,
-            why("You asked for it in spec.files.", CONTRACT_DOCS, "Check that the drive of the path exists and has space."),
-        ));
-    }
     Ok(())
 }
 

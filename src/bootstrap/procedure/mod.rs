@@ -6,6 +6,7 @@
 mod finish;
 mod kubelet;
 mod runtime;
+mod steps;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -66,6 +67,7 @@ pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec
     let mut all = Procedure::default();
     windows::stage(&mut all, facts);
     runtime::stage(&mut all, facts)?;
+    steps::files(&mut all, facts)?;
     kubelet::stage(&mut all, facts)?;
     finish::stage(&mut all);
     let plan = Plan {

@@ -1,14 +1,16 @@
 //! Reads manifests and finds what belongs together. Errors name file, document, field, value and remedy.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec, WindowsBootstrapConfigTemplate};
+use crate::api::bootstrap_config::{SecretKeyRef, WindowsBootstrapConfig, WindowsBootstrapConfigSpec, WindowsBootstrapConfigTemplate};
 use crate::api::cluster::WindowsCluster;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
 
@@ -36,6 +38,10 @@ pub(super) struct Manifests {
     topology_version: Option<String>,
     endpoint: Option<String>,
     service_domain: Option<String>,
+    pod_networks: Vec<String>,
+    service_networks: Vec<String>,
+    /// Values of Secrets.
+    secrets: BTreeMap<SecretKeyRef, Vec<u8>>,
 }
 
 /// One machine to render.
@@ -89,6 +95,11 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
     path.split('.').try_fold(value, |value, key| value.get(key))?.as_str().filter(|text| !text.is_empty())
 }
 
+fn texts(value: &Value, pointer: &str) -> Vec<String> {
+    let all = value.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 fn endpoint(value: &Value) -> Option<String> {
     let port = value.pointer("/spec/controlPlaneEndpoint/port")?.as_i64().filter(|port| *port > 0)?;
     Some(format!("{}:{port}", at(value, "spec.controlPlaneEndpoint.host")?))
@@ -122,7 +133,10 @@ impl Manifests {
                 typed::<WindowsCluster>(&origin, document, &value)?;
                 self.endpoint = self.endpoint.take().or_else(|| endpoint(&value));
             }
+            ("", "Secret") => self.secret(&origin, &name, &value)?,
             ("cluster.x-k8s.io", "Cluster") => {
+                self.pod_networks = texts(&value, "/spec/clusterNetwork/pods/cidrBlocks");
+                self.service_networks = texts(&value, "/spec/clusterNetwork/services/cidrBlocks");
                 self.endpoint = endpoint(&value).or_else(|| self.endpoint.take());
                 self.topology_version = at(&value, "spec.topology.version").map(str::to_owned).or_else(|| self.topology_version.take());
                 self.service_domain = at(&value, "spec.clusterNetwork.serviceDomain").map(str::to_owned).or_else(|| self.service_domain.take());
@@ -177,6 +191,25 @@ impl Manifests {
 
     pub(super) fn service_domain(&self) -> Option<String> {
         self.service_domain.clone()
+    }
+
+    /// Networks of pods and of Services.
+    pub(super) fn networks(&self) -> (Vec<String>, Vec<String>) {
+        (self.pod_networks.clone(), self.service_networks.clone())
+    }
+
+    /// The value of a Secret among the documents.
+    pub(super) fn secret_value(&self, reference: &SecretKeyRef) -> Option<Vec<u8>> {
+        self.secrets.get(reference).cloned()
+    }
+
+    fn secret(&mut self, origin: &str, name: &str, value: &Value) -> Result<(), String> {
+        let secret: Secret = serde_json::from_value(value.clone()).map_err(|e| format!("{origin}: {e}"))?;
+        let given = secret.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
+        for (key, bytes) in given.chain(secret.string_data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()))) {
+            self.secrets.insert(SecretKeyRef { name: name.to_owned(), key }, bytes);
+        }
+        Ok(())
     }
 }
 

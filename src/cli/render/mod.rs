@@ -10,12 +10,12 @@ use clap::Args;
 use secrecy::SecretString;
 
 use self::manifests::{Machine, Manifests};
-use crate::api::bootstrap_config::Channel;
+use crate::api::bootstrap_config::{Channel, SecretUse};
 use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
 use crate::bootstrap::config_drive::{self, Instance};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::read::Payload;
-use crate::bootstrap::{self, Bootstrap, BootstrapFacts, GUESTINFO_LIMIT, SECRET_LIMIT, ca_hash, guestinfo_value};
+use crate::bootstrap::{self, Bootstrap, BootstrapFacts, GUESTINFO_LIMIT, SECRET_LIMIT, Secrets, ca_hash, guestinfo_value};
 
 /// A token that no cluster has.
 const PLACEHOLDER_TOKEN: &str = "000000.placeholdertoken";
@@ -26,7 +26,7 @@ const PLACEHOLDER_CA: &str = include_str!("../../bootstrap/sample-ca.pem");
 /// Flags of `capw render`.
 #[derive(Args, Debug)]
 pub struct Render {
-    /// YAML files with a WindowsBootstrapConfig or its template, and what belongs to it: WindowsMachine(Template), Cluster, MachineDeployment. `-` is standard input.
+    /// YAML files with a WindowsBootstrapConfig or its template, and what belongs to it: WindowsMachine(Template), Cluster, MachineDeployment, Secrets. `-` is standard input.
     #[arg(short, long = "filename", value_name = "FILE", required = true, num_args = 1..)]
     file: Vec<PathBuf>,
     /// Write the files of each machine, its user data and its config drive below this directory instead of printing.
@@ -83,6 +83,11 @@ impl Render {
         let vm = VmUuid::of(&machine.name);
         let windows = machine.windows.as_ref();
         let hypervisor = windows.and_then(|spec| spec.hypervisor_ref.as_ref()).map_or("placeholder", |reference| &reference.name);
+        let (pod_networks, service_networks) = manifests.networks();
+        let mut secrets = Secrets::default();
+        for used in machine.spec.secret_refs() {
+            secrets.insert(used.reference.clone(), manifests.secret_value(used.reference).unwrap_or_else(|| placeholder(&used)));
+        }
         Ok(BootstrapFacts {
             machine_uid: vm.to_string(),
             machine_name: machine.name.clone(),
@@ -98,8 +103,19 @@ impl Render {
             memory_mib: windows.map(|spec| mebibytes(&spec.memory)).transpose().map_err(|e| at(&e))?,
             cluster_dns: machine.spec.kubelet.cluster_dns.clone(),
             cluster_domain: manifests.service_domain().unwrap_or_else(|| "cluster.local".into()),
+            pod_networks,
+            service_networks,
+            secrets,
             spec: machine.spec.clone(),
         })
+    }
+}
+
+/// Stands for the value of a Secret that is not among the documents.
+fn placeholder(used: &SecretUse<'_>) -> Vec<u8> {
+    match used.field.as_str() {
+        field if field.contains("caBundle") => PLACEHOLDER_CA.as_bytes().to_vec(),
+        _ => format!("placeholder for {} of Secret {}", used.reference.key, used.reference.name).into_bytes(),
     }
 }
 

@@ -254,6 +254,9 @@ mod tests {
             memory_mib: Some(8192),
             cluster_dns: Vec::new(),
             cluster_domain: String::new(),
+            pod_networks: Vec::new(),
+            service_networks: Vec::new(),
+            secrets: Default::default(),
             spec: WindowsBootstrapConfigSpec::default(),
         };
         render(&facts).unwrap().plan
