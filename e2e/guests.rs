@@ -120,6 +120,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
         token: token.to_owned().into(),
         cpus: Some(4),
         memory_mib: Some(16_384),
+        system_disk_gib: None,
         cluster_dns: Vec::new(),
         cluster_domain: String::new(),
         pod_networks: Vec::new(),

@@ -15,6 +15,7 @@ mod bad_manifests;
 mod clusterctl;
 mod contract;
 mod demo_runs;
+mod documents;
 mod effects;
 mod guests;
 mod idle;

@@ -37,6 +37,8 @@ pub struct BootstrapFacts {
     /// `None`: not known; the reserves are then those of a small machine.
     pub cpus: Option<u32>,
     pub memory_mib: Option<u64>,
+    /// `None`: as in the image, or not known.
+    pub system_disk_gib: Option<u64>,
     /// Empty: the kubelet takes what the cluster's `kubelet-config` says.
     pub cluster_dns: Vec<String>,
     /// Empty: the kubelet takes what the cluster's `kubelet-config` says.

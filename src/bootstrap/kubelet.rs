@@ -68,12 +68,7 @@ pub(super) fn patch(facts: &BootstrapFacts) -> Result<String, RenderError> {
         max_pods: reserves.max_pods,
         system_reserved: resources(reserves.system),
         kube_reserved: resources(reserves.kube),
-        // All of them: once one is set, the others count as 0.
-        eviction_hard: BTreeMap::from([
-            ("memory.available", format!("{}Mi", reserves.eviction_mib)),
-            ("nodefs.available", "10%".to_owned()),
-            ("imagefs.available", "15%".to_owned()),
-        ]),
+        eviction_hard: reserves.eviction_hard,
         rotate_certificates: true,
         shutdown_grace_period: graceful.then_some("60s"),
         shutdown_grace_period_critical_pods: graceful.then_some("20s"),
@@ -85,7 +80,7 @@ fn resources(amount: Amount) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("cpu", format!("{}m", amount.milli_cpu)),
         ("memory", format!("{}Mi", amount.memory_mib)),
-        ("ephemeral-storage", "1Gi".to_owned()),
+        ("ephemeral-storage", format!("{}Mi", amount.ephemeral_mib)),
     ])
 }
 

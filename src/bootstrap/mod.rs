@@ -34,6 +34,7 @@ pub use error::RenderError;
 pub use explain::explain;
 pub use facts::{BootstrapFacts, ca_hash};
 pub use plan::Plan;
+use reserve::Reserves;
 pub use secrets::Secrets;
 
 /// What one machine gets.
@@ -43,6 +44,8 @@ pub struct Bootstrap {
     pub plan: Plan,
     /// What the bootstrap Secret holds, format `cloudbase-init`.
     pub user_data: UserData,
+    /// What the node keeps back, and why so much.
+    pub reserves: Reserves,
 }
 
 /// Checks the facts and renders. Fails with the field, the value and the remedy, or with the exact size and the limit that it
@@ -56,5 +59,5 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
         files.insert(format!("runner/{name}"), script.as_bytes().to_vec());
     }
     let user_data = cloudbase::user_data(&files, facts.spec.channel)?;
-    Ok(Bootstrap { plan, user_data })
+    Ok(Bootstrap { plan, user_data, reserves: reserve::reserves(facts)? })
 }

@@ -26,6 +26,7 @@ pub(super) fn facts() -> BootstrapFacts {
         token: SecretString::from(format!("a1b2c3.{TOKEN_SECRET}")),
         cpus: Some(4),
         memory_mib: Some(8192),
+        system_disk_gib: None,
         cluster_dns: vec!["10.96.0.10".into()],
         cluster_domain: "cluster.local".into(),
         pod_networks: vec!["10.244.0.0/16".into()],

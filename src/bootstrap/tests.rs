@@ -45,7 +45,7 @@ fn big() -> BootstrapFacts {
     big.spec.kubelet.node_labels = BTreeMap::from([("example.com/pool".into(), "big".into()), ("tier".into(), String::new())]);
     big.spec.kubelet.taints = Some(vec![Taint { key: "example.com/big".into(), value: None, effect: TaintEffect::NoExecute }]);
     big.spec.kubelet.max_pods = Some(200);
-    big.spec.kubelet.system_reserved = Reserve { cpu: None, memory: Some("3Gi".into()) };
+    big.spec.kubelet.system_reserved = Reserve { memory: Some("3Gi".into()), ..Reserve::default() };
     big.spec.files = vec![File { path: r"C:\k\audit.json".into(), content: Some("{}".into()), ..File::default() }];
     big
 }

@@ -259,6 +259,7 @@ fn facts(
         token,
         cpus: vm.as_ref().map(|v| v.cpus),
         memory_mib: vm.as_ref().map(|v| v.memory_mib),
+        system_disk_gib: vm.as_ref().and_then(|v| v.system_disk_gib),
         cluster_dns: object.spec.kubelet.cluster_dns.clone(),
         cluster_domain: network.service_domain.filter(|d| !d.is_empty()).unwrap_or_else(|| "cluster.local".into()),
         pod_networks: blocks(network.pods),

@@ -22,16 +22,22 @@ pub struct Kubelet {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["key".into(), "effect".into()]))]
     pub taints: Option<Vec<Taint>>,
-    /// Most pods on the node, 1 to 250. Default: 110, or 30 on a machine with less than 8Gi of memory.
+    /// Most pods on the node, 1 to 250. Default: 110, or 30 on a machine with at most 8Gi of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 250))]
     pub max_pods: Option<i32>,
-    /// Kept for Windows itself. Default: computed from processors and memory.
+    /// How early pods are evicted when memory runs out. Default: `Standard`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve_profile: Option<ReserveProfile>,
+    /// Kept for Windows itself. Default: computed from processors and memory; `capw render --explain` shows how.
     #[serde(default)]
     pub system_reserved: Reserve,
-    /// Kept for kubelet, containerd and the shims of the pods. Default: computed from the most pods.
+    /// Kept for kubelet, containerd and the shims of the pods. Default: computed from processors and the most pods.
     #[serde(default)]
     pub kube_reserved: Reserve,
+    /// The kubelet evicts pods below these. Entries that are not given are computed: a kubelet takes those that are missing as 0.
+    #[serde(default)]
+    pub eviction_hard: EvictionHard,
     /// Priority class of the kubelet's process. Default: `ABOVE_NORMAL_PRIORITY_CLASS`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<PriorityClass>,
@@ -57,6 +63,41 @@ pub struct Reserve {
     #[schemars(length(max = 12))]
     #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}(Mi|Gi)$')").message("must be a whole number with Mi or Gi, e.g. 512Mi"))]
     pub memory: Option<String>,
+    /// Space on the node's disk, in whole `Mi` or `Gi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}(Mi|Gi)$')").message("must be a whole number with Mi or Gi, e.g. 1Gi"))]
+    pub ephemeral_storage: Option<String>,
+}
+
+/// How early pods are evicted when memory runs out.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum ReserveProfile {
+    /// Below 3% of the memory, at least 500Mi. The page file counts as memory here: a node with a large one pages before it evicts.
+    #[default]
+    Standard,
+    /// Half of the page file earlier: what the kubelet measures is commit, memory and page file together. Costs as much allocatable memory.
+    Safe,
+}
+
+/// Eviction thresholds: an amount in whole `Mi` or `Gi`, or a percentage. The kubelet observes no other signals on Windows.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub struct EvictionHard {
+    /// Free commit (memory and page file). Default: by `reserveProfile`.
+    #[serde(default, rename = "memory.available", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^([1-9][0-9]{0,6}(Mi|Gi)|[1-9][0-9]?%)$')").message("must be a whole number with Mi, Gi or %, e.g. 500Mi"))]
+    pub memory_available: Option<String>,
+    /// Free space on the disk of the pods. Default: `10%`.
+    #[serde(default, rename = "nodefs.available", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^([1-9][0-9]{0,6}(Mi|Gi)|[1-9][0-9]?%)$')").message("must be a whole number with Mi, Gi or %, e.g. 10%"))]
+    pub nodefs_available: Option<String>,
+    /// Free space on the disk of the images. Default: `15%`.
+    #[serde(default, rename = "imagefs.available", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^([1-9][0-9]{0,6}(Mi|Gi)|[1-9][0-9]?%)$')").message("must be a whole number with Mi, Gi or %, e.g. 15%"))]
+    pub imagefs_available: Option<String>,
 }
 
 /// A taint, as in a Node.

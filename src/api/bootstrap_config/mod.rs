@@ -64,6 +64,9 @@ pub struct WindowsBootstrapConfigSpec {
     /// The Windows Server release in the image; it decides the pause image and what the node is told. Default: 2022.
     #[serde(default)]
     pub windows_release: WindowsRelease,
+    /// Windows itself.
+    #[serde(default)]
+    pub windows: Windows,
     /// The kubelet.
     #[serde(default)]
     pub kubelet: Kubelet,

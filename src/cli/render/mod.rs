@@ -15,7 +15,7 @@ use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
 use crate::bootstrap::config_drive::{self, Instance};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::read::Payload;
-use crate::bootstrap::{self, Bootstrap, BootstrapFacts, GUESTINFO_LIMIT, SECRET_LIMIT, Secrets, ca_hash, guestinfo_value};
+use crate::bootstrap::{self, Bootstrap, BootstrapFacts, GUESTINFO_LIMIT, SECRET_LIMIT, Secrets, ca_hash, guestinfo_value, reserve};
 
 /// A token that no cluster has.
 const PLACEHOLDER_TOKEN: &str = "000000.placeholdertoken";
@@ -32,7 +32,7 @@ pub struct Render {
     /// Write the files of each machine, its user data and its config drive below this directory instead of printing.
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Print the plan as a person would write the procedure.
+    /// Print the plan as a person would write the procedure, and how the reserves were computed.
     #[arg(long)]
     explain: bool,
     /// Version of Kubernetes, e.g. v1.36.3. Default: that of the Machine, MachineDeployment or Cluster.
@@ -66,6 +66,7 @@ impl Render {
             }
             if self.explain {
                 text.push_str(&bootstrap::explain(&rendered.plan));
+                text.push_str(&reserve::explain(&facts, &rendered.reserves));
             }
         }
         Ok(text)
@@ -101,6 +102,12 @@ impl Render {
             token: SecretString::from(PLACEHOLDER_TOKEN),
             cpus: windows.and_then(|spec| u32::try_from(spec.cpus).ok()),
             memory_mib: windows.map(|spec| mebibytes(&spec.memory)).transpose().map_err(|e| at(&e))?,
+            system_disk_gib: windows
+                .and_then(|spec| spec.system_disk.as_deref())
+                .map(mebibytes)
+                .transpose()
+                .map_err(|e| at(&e))?
+                .map(|mib| mib >> 10),
             cluster_dns: machine.spec.kubelet.cluster_dns.clone(),
             cluster_domain: manifests.service_domain().unwrap_or_else(|| "cluster.local".into()),
             pod_networks,

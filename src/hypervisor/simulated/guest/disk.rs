@@ -252,6 +252,7 @@ mod tests {
             token: "abcdef.0123456789abcdef".to_owned().into(),
             cpus: Some(4),
             memory_mib: Some(8192),
+            system_disk_gib: None,
             cluster_dns: Vec::new(),
             cluster_domain: String::new(),
             pod_networks: Vec::new(),
