@@ -280,7 +280,8 @@ async fn vm_removed(cp: &ControlPlane, capw: &Capw) {
 async fn never_joined(cp: &ControlPlane) {
     let mut workers = one_machine("nojoin", cp).await;
     workers.machine["joinDeadlineSeconds"] = json!(10);
-    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoJoin"}]});
+    // It is still at it when its time is over.
+    workers.simulated = json!({"delays": {"joinMilliseconds": 600_000}});
     workers.apply(cp).await;
     let on = wait_for("the VM is switched on", LIMIT, || async {
         let machines = cp.list(Kind::WINDOWS_MACHINE, Some("nojoin")).await;

@@ -8,13 +8,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("api", &["api"]),
     ("vm", &["api"]),
     ("bootstrap", &["api", "vm", "bootstrap"]),
-    ("lifecycle", &["api", "vm", "lifecycle"]),
+    ("diagnosis", &["api", "vm", "diagnosis"]),
+    ("lifecycle", &["api", "vm", "diagnosis", "lifecycle"]),
     ("hypervisor", &["api", "vm", "hypervisor", "bootstrap"]),
     ("cluster", &["api", "cluster"]),
     ("telemetry", &["telemetry"]),
     ("controllers", &["api", "vm", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers"]),
     ("operator", &["api", "vm", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers", "operator"]),
-    ("cli", &["api", "bootstrap", "operator", "cli", "hypervisor", "telemetry", "vm"]),
+    ("cli", &["api", "bootstrap", "operator", "cli", "cluster", "diagnosis", "hypervisor", "telemetry", "vm"]),
 ];
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {

@@ -7,8 +7,9 @@
 //!    controllers ──────► cluster     hypervisor/<driver>   telemetry
 //!         │                 │               │
 //!         └────► lifecycle  bootstrap       │            pure: no async, no client, no clock, no randomness
-//!                      └──────┬─────────────┘
-//!                          vm, api                       pure words
+//!                    │ └──────┬─────────────┘
+//!                diagnosis    │                          pure: signs → cause and remedy; its rules are data
+//!                    └──── vm, api                       pure words
 //! ```
 //!
 //! `observe (cluster + hypervisor) → decide (pure) → act (at most one effect) → report (status, event, metrics)`.
@@ -19,6 +20,7 @@ pub mod bootstrap;
 pub mod cli;
 pub mod cluster;
 pub mod controllers;
+pub mod diagnosis;
 pub mod hypervisor;
 pub mod lifecycle;
 pub mod operator;

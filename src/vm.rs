@@ -115,6 +115,18 @@ pub struct GuestReport {
     pub message: String,
 }
 
+/// Item name of the lines that report on the whole plan.
+pub const REPORT_PLAN: &str = "plan";
+/// States in a report line: of an item, and `finished` and `failed` of the plan.
+pub mod state {
+    pub const STARTED: &str = "started";
+    pub const DONE: &str = "done";
+    pub const RETRY: &str = "retry";
+    pub const REBOOT: &str = "reboot";
+    pub const FAILED: &str = "failed";
+    pub const FINISHED: &str = "finished";
+}
+
 /// Longest report line in bytes and longest message in characters.
 pub const REPORT_LINE: usize = 512;
 const REPORT_MESSAGE: usize = 240;
@@ -149,6 +161,21 @@ impl GuestReport {
         let message = printable(&self.message);
         let clean = Self { message, ..self.clone() };
         format!("capw1 {} {} {} {} {} {:08x} {}", clean.sequence, clean.boot, clean.item, clean.state, clean.code, clean.sum(), clean.message)
+    }
+
+    /// True when the guest has given up: an item used up its attempts, or the plan its restarts or minutes. Nothing goes on by itself.
+    pub fn is_final_failure(&self) -> bool {
+        self.state == state::FAILED
+    }
+
+    /// The item that the line is about, and what it says. A line about the failed plan names the item before a colon.
+    pub fn subject(&self) -> (&str, &str) {
+        let named = || {
+            let (item, rest) = self.message.split_once(": ")?;
+            word(item).map(|_| (item, rest))
+        };
+        let of_plan = self.item == REPORT_PLAN && self.is_final_failure();
+        of_plan.then(named).flatten().unwrap_or((&self.item, &self.message))
     }
 
     fn sum(&self) -> u32 {
@@ -186,6 +213,26 @@ mod tests {
         assert_eq!(GuestReport::parse(&report.line()), Some(report.clone()));
         assert_eq!(GuestReport::parse(&report.line().replace("refused", "accepted")), None);
         assert_eq!(GuestReport::parse("capw1 1 1"), None);
+    }
+
+    #[test]
+    fn a_line_about_the_failed_plan_is_about_its_item() {
+        let report = |item: &str, state: &str, message: &str| GuestReport {
+            sequence: 1,
+            boot: 1,
+            item: item.into(),
+            state: state.into(),
+            code: 71,
+            message: message.into(),
+        };
+        for (item, state, message, subject) in [
+            ("join", "failed", "exit: 1", ("join", "exit: 1")),
+            ("plan", "failed", "join: exit: 1", ("join", "exit: 1")),
+            ("plan", "failed", "no drive in it: none", ("plan", "no drive in it: none")),
+            ("plan", "finished", "25 items: true", ("plan", "25 items: true")),
+        ] {
+            assert_eq!(report(item, state, message).subject(), subject, "{item} {state} {message}");
+        }
     }
 
     proptest! {

@@ -55,6 +55,15 @@ pub mod reason {
     pub const JOINING: &str = "Joining";
     pub const NOT_STARTED: &str = "NotStarted";
     pub const NODE_NEVER_JOINED: &str = "NodeNeverJoined";
+    pub const BOOTSTRAP_INPUT_INVALID: &str = "BootstrapInputInvalid";
+    pub const WINDOWS_SETUP_FAILED: &str = "WindowsSetupFailed";
+    pub const NODE_NETWORK_FAILED: &str = "NodeNetworkFailed";
+    pub const PROGRAMS_UNAVAILABLE: &str = "ProgramsUnavailable";
+    pub const CONTAINER_RUNTIME_FAILED: &str = "ContainerRuntimeFailed";
+    pub const POD_NETWORK_FAILED: &str = "PodNetworkFailed";
+    pub const JOIN_FAILED: &str = "JoinFailed";
+    pub const SERVICE_NETWORK_FAILED: &str = "ServiceNetworkFailed";
+    pub const ADD_ON_FAILED: &str = "AddOnFailed";
     pub const GUEST_FAILED: &str = "GuestFailed";
     pub const TOKEN_VALID: &str = "TokenValid";
     pub const TOKEN_EXPIRED: &str = "TokenExpired";
@@ -91,6 +100,15 @@ pub fn is_problem(reason: &str) -> bool {
         VIRTUAL_MACHINE_REMOVED,
         VIRTUAL_MACHINE_OFF,
         NODE_NEVER_JOINED,
+        BOOTSTRAP_INPUT_INVALID,
+        WINDOWS_SETUP_FAILED,
+        NODE_NETWORK_FAILED,
+        PROGRAMS_UNAVAILABLE,
+        CONTAINER_RUNTIME_FAILED,
+        POD_NETWORK_FAILED,
+        JOIN_FAILED,
+        SERVICE_NETWORK_FAILED,
+        ADD_ON_FAILED,
         GUEST_FAILED,
         TOKEN_EXPIRED,
         WORKLOAD_UNREACHABLE,

@@ -53,7 +53,28 @@ pub const FINALIZER: &str = "windowsmachine.infrastructure.cluster.x-k8s.io";
     printcolumn(name = "IP", type_ = "string", json_path = ".status.addresses[?(@.type==\"InternalIP\")].address", priority = 1),
     printcolumn(name = "ProviderID", type_ = "string", json_path = ".spec.providerID", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
-    printcolumn(name = "NodeMessage", type_ = "string", json_path = ".status.conditions[?(@.type==\"NodeJoined\")].message", priority = 1)
+    printcolumn(name = "NodeMessage", type_ = "string", json_path = ".status.conditions[?(@.type==\"NodeJoined\")].message", priority = 1),
+    printcolumn(
+        name = "Step",
+        type_ = "string",
+        json_path = ".status.bootstrap.item",
+        description = "The step of the bootstrap that the guest spoke of last",
+        priority = 1
+    ),
+    printcolumn(
+        name = "StepState",
+        type_ = "string",
+        json_path = ".status.bootstrap.state",
+        description = "How that step is: started, done, retry, reboot, failed or finished",
+        priority = 1
+    ),
+    printcolumn(
+        name = "StepMessage",
+        type_ = "string",
+        json_path = ".status.bootstrap.message",
+        description = "What the guest said about it",
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)").message("providerID: cannot change once it is set; delete the Machine to get another VM"))]
@@ -216,11 +237,42 @@ pub struct WindowsMachineStatus {
     /// When the VM was first seen running; the join deadline counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub powered_on_at: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    /// How far the guest is with its bootstrap: the newest word of it that was read. Absent until it has said one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<BootstrapProgress>,
     /// Ready, VirtualMachineReady, NodeJoined, Deleting and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]
     pub conditions: Vec<Condition>,
+}
+
+/// What a guest said last about its bootstrap. It comes from inside the VM: good for people, decided on is only `failed`.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapProgress {
+    /// Id of the item of the node plan, as `capw render --explain` lists them; `plan` for the plan as a whole.
+    #[schemars(length(min = 1, max = 64))]
+    pub item: String,
+    /// `started`, `done`, `retry`, `reboot`, `failed` or `finished`. After `failed` and `finished` the guest does nothing more by itself.
+    #[schemars(length(min = 1, max = 64))]
+    pub state: String,
+    /// Failure code of the item; 0 when nothing failed.
+    #[schemars(range(min = 0, max = 4_294_967_295_i64))]
+    pub code: i64,
+    /// What the guest said, printable ASCII.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 240))]
+    pub message: String,
+    /// Which attempt at the item it is, if the guest said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4_294_967_295_i64))]
+    pub attempt: Option<i64>,
+    /// Which start of Windows it is, counted from 1.
+    #[schemars(range(min = 0, max = 4_294_967_295_i64))]
+    pub boot: i64,
+    /// When the controller read it.
+    pub time: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time,
 }
 
 /// Milestones that Cluster API waits for.

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::vm::{REPORT_PLAN, state};
+
 /// Version of the plan's form; a runner refuses a newer one.
 pub const PLAN_VERSION: u32 = 1;
 
@@ -183,18 +185,6 @@ pub enum Check {
     Url(String),
     /// The registry value is this text, upper or lower case.
     Registry { key: String, name: String, equals: String },
-}
-
-/// Item name of the lines that report on the whole plan.
-pub const REPORT_PLAN: &str = "plan";
-/// States in a report line: of an item, and `finished` and `failed` of the plan.
-pub mod state {
-    pub const STARTED: &str = "started";
-    pub const DONE: &str = "done";
-    pub const RETRY: &str = "retry";
-    pub const REBOOT: &str = "reboot";
-    pub const FAILED: &str = "failed";
-    pub const FINISHED: &str = "finished";
 }
 
 impl Plan {

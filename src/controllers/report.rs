@@ -95,6 +95,16 @@ fn has_exact_twin(reason: &str) -> bool {
         PERMISSIONS_MISSING,
         KUBECONFIG_INVALID,
         WORKLOAD_KUBECONFIG_MISSING,
+        BOOTSTRAP_INPUT_INVALID,
+        WINDOWS_SETUP_FAILED,
+        NODE_NETWORK_FAILED,
+        PROGRAMS_UNAVAILABLE,
+        CONTAINER_RUNTIME_FAILED,
+        POD_NETWORK_FAILED,
+        JOIN_FAILED,
+        SERVICE_NETWORK_FAILED,
+        ADD_ON_FAILED,
+        GUEST_FAILED,
     ]
     .contains(&reason)
 }

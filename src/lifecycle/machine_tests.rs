@@ -272,17 +272,47 @@ fn a_network_cut_does_not_make_a_good_machine_unready() {
     assert_eq!((w.reason("Ready").as_str(), w.reason("VirtualMachineReady").as_str()), (reason::PROVISIONED, reason::HYPERVISOR_UNREACHABLE));
 }
 
+fn said(item: &str, state: &str, code: u32, message: &str) -> Option<GuestReport> {
+    Some(GuestReport { sequence: 9, boot: 1, item: item.into(), state: state.into(), code, message: message.into() })
+}
+
 #[test]
 fn a_guest_that_never_joins_is_reported_with_its_last_word() {
     let mut w = World::new();
     w.object.as_mut().unwrap().spec.join_deadline_seconds = 60;
     w.settle();
-    w.vm.as_mut().unwrap().report =
-        Some(GuestReport { sequence: 9, boot: 1, item: "join".into(), state: "failed".into(), code: 71, message: "token refused".into() });
+    w.vm.as_mut().unwrap().report = said("join", "retry", 71, "no route");
     w.settle();
-    assert_eq!(w.reason("NodeJoined"), reason::NODE_NEVER_JOINED);
+    assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::NODE_NEVER_JOINED, reason::PROVISIONED));
     let status = w.object.as_ref().unwrap().status.clone().unwrap();
-    assert!(condition::find(&status.conditions, "NodeJoined").unwrap().message.contains("token refused"));
+    assert!(condition::find(&status.conditions, "NodeJoined").unwrap().message.contains("no route"));
+    assert_eq!(status.bootstrap.unwrap().message, "no route");
+}
+
+/// A MachineHealthCheck sees conditions of the Machine only, and core copies Ready of the infrastructure machine there.
+#[test]
+fn a_guest_that_has_given_up_makes_its_machine_unready_until_it_goes_on() {
+    let mut w = World::new();
+    w.settle();
+    w.vm.as_mut().unwrap().report = said("plan", "failed", 21, "containers-feature: the source files could not be found");
+    w.settle();
+    assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::WINDOWS_SETUP_FAILED, reason::WINDOWS_SETUP_FAILED));
+    let status = w.object.as_ref().unwrap().status.clone().unwrap();
+    let ready = condition::find(&status.conditions, "Ready").unwrap();
+    for part in ["containers-feature", "code 21", "source files could not be found", "Install the feature Containers in the image"] {
+        assert!(ready.message.contains(part), "{part}: {}", ready.message);
+    }
+    let progress = status.bootstrap.unwrap();
+    assert_eq!((progress.item.as_str(), progress.state.as_str(), progress.code), ("containers-feature", "failed", 21));
+    assert!(condition::is_true(&status.conditions, "VirtualMachineReady") && is_provisioned(w.object.as_ref().unwrap()));
+    // Somebody restarts it, and the plan goes on; then it joins after all.
+    w.vm.as_mut().unwrap().report = said("settle", "started", 0, "");
+    w.settle();
+    assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::JOINING, reason::PROVISIONED));
+    w.vm.as_mut().unwrap().report = said("no-secrets", "failed", 15, "access denied");
+    w.owner = machine_of_core(true, Some("win-1"));
+    w.settle();
+    assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::JOINED, reason::PROVISIONED));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod bootstrap;
 pub mod control_plane;
 pub mod csr;
+pub mod guest;
 pub mod machine;
 pub mod report;
 pub mod vm;

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::guest::{self, Progress};
 use super::machine::{chosen, host_name};
 use super::paused_condition;
 use crate::api::bootstrap_config::{BootstrapInitialization, WindowsBootstrapConfig, WindowsBootstrapConfigStatus};
@@ -58,6 +59,10 @@ pub fn machine(
         }
         status.host_name = host;
         status.powered_on_at.get_or_insert(Time(whole_second(now)));
+        let news = vm.report.as_ref().map(|said| guest::progress(status.bootstrap.as_ref(), said, now));
+        if let Some(Progress::News(news)) = news {
+            status.bootstrap = Some(*news);
+        }
     }
     status
 }
@@ -106,7 +111,7 @@ pub fn control_plane(object: &ExternalControlPlane, said: &[Desired], answer: Op
 }
 
 /// The API server stores whole seconds: anything finer would differ from what it gives back, and be written again.
-fn whole_second(time: Timestamp) -> Timestamp {
+pub(super) fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::guest::{self, Progress};
 use super::machine::{Goal, Target, is_provisioned, provider_id};
 use super::{Decision, Owner, quiet_left, seconds};
 use crate::api::condition::{self, Desired, reason};
@@ -67,10 +68,12 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
         if provider_id(s.object).is_none() {
             return Decision::new(Step::SetProviderId(id));
         }
-        let decision = Decision::new(Step::Report(Box::new(vm.clone())))
-            .say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED))
-            .say(Desired::yes(condition::READY, reason::PROVISIONED));
-        return joined(s, vm, decision, now);
+        let decision = Decision::new(Step::Report(Box::new(vm.clone()))).say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED));
+        let decision = joined(s, vm, decision, now);
+        return match news_in(s.object, vm, now) {
+            Some(after) => Decision { look_again: Some(decision.look_again.map_or(after, |look| look.min(after))), ..decision },
+            None => decision,
+        };
     }
     if provisioned {
         let message = format!(
@@ -92,33 +95,43 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
     }
 }
 
-/// How far the join is. It never changes Ready: MachineHealthCheck counts from the last change of that.
+/// When the guest's newest word may be written, if that is not now.
+fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Duration> {
+    let known = object.status.as_ref().and_then(|s| s.bootstrap.as_ref());
+    match guest::progress(known, vm.report.as_ref()?, now) {
+        Progress::Later(left) => Some(left),
+        Progress::Known | Progress::News(_) => None,
+    }
+}
+
+/// How far the join is. Ready stays true while there is hope, since MachineHealthCheck counts from the last change of it. A guest
+/// that has given up makes it false: that is what a MachineHealthCheck can see (`InfrastructureReady` of the Machine).
 fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timestamp) -> Decision<Step> {
     let condition = |reason, message: String| Desired::no(condition::NODE_JOINED, reason, message);
-    if let Some(node) = s.owner.machine().and_then(|m| m.status.as_ref()).and_then(|s| s.node_ref.as_ref()).filter(|n| !n.name.is_empty()) {
+    let node = s.owner.machine().and_then(|m| m.status.as_ref()).and_then(|s| s.node_ref.as_ref()).filter(|n| !n.name.is_empty());
+    let given_up = vm.report.as_ref().filter(|report| report.is_final_failure());
+    if let (None, Some(report)) = (node, given_up) {
+        let (why, message) = guest::failure(report);
+        return decision.say(condition(why, message.clone())).say(Desired::no(condition::READY, why, message));
+    }
+    let decision = decision.say(Desired::yes(condition::READY, reason::PROVISIONED));
+    if let Some(node) = node {
         return decision.say(Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {}", node.name)));
     }
-    let said = vm.report.as_ref().map(|r| format!("; the guest's last word: {} {} ({}): {}", r.item, r.state, r.code, r.message)).unwrap_or_default();
+    let joining = condition(reason::JOINING, "the VM runs; its Node has not appeared yet".into());
     let Some(since) = s.object.status.as_ref().and_then(|s| s.powered_on_at.as_ref()) else {
-        return decision
-            .say(condition(reason::JOINING, "the VM runs; its Node has not appeared yet".into()))
-            .look_again(Duration::from_secs(s.object.spec.join_deadline_seconds.unsigned_abs()));
+        return decision.say(joining).look_again(Duration::from_secs(s.object.spec.join_deadline_seconds.unsigned_abs()));
     };
     let left = s.object.spec.join_deadline_seconds - seconds(since.0, now);
-    if left <= 0 {
-        let message = format!(
-            "no Node has appeared {} s after power on{said}. Look at the VM's console and at C:\\ProgramData\\capw\\log; a MachineHealthCheck replaces such machines",
-            s.object.spec.join_deadline_seconds
-        );
-        return decision.say(condition(reason::NODE_NEVER_JOINED, message));
+    if left > 0 {
+        return decision.say(joining).look_again(Duration::from_secs(left.unsigned_abs()));
     }
-    let failed = vm.report.as_ref().is_some_and(|r| r.state == "failed");
-    let (why, message) = if failed {
-        (reason::GUEST_FAILED, format!("the node does not get on{said}"))
-    } else {
-        (reason::JOINING, "the VM runs; its Node has not appeared yet".into())
-    };
-    decision.say(condition(why, message)).look_again(Duration::from_secs(left.unsigned_abs()))
+    let said = vm.report.as_ref().map(|r| format!("; the guest's last word: {} {} ({}): {}", r.item, r.state, r.code, r.message)).unwrap_or_default();
+    let message = format!(
+        "no Node has appeared {} s after power on{said}. Look at the VM's console and at C:\\ProgramData\\capw\\bootstrap.log; a MachineHealthCheck replaces such machines",
+        s.object.spec.join_deadline_seconds
+    );
+    decision.say(condition(reason::NODE_NEVER_JOINED, message))
 }
 
 /// Whether the next word is that no Node will come: the guest's last word goes with it, so it must not be an old one.
