@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,12 @@ pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 /// Label that marks a Machine of a control plane.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+/// Label on the machines of a MachinePool: its name, see [`label_value`].
+pub const POOL_NAME_LABEL: &str = "cluster.x-k8s.io/pool-name";
+/// Annotation (any value) on a Machine that goes first when there are too many.
+pub const DELETE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
+/// Annotation on a MachinePool whose number of machines its infrastructure decides (any value but `false`).
+pub const REPLICAS_MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/replicas-managed-by";
 /// Label selected by `--watch-filter`.
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Type of the Secrets that Cluster API and its providers exchange.
@@ -113,6 +121,8 @@ pub struct MachineSpec {
     pub failure_domain: Option<String>,
     #[serde(default, rename = "providerID")]
     pub provider_id: Option<String>,
+    #[serde(default)]
+    pub min_ready_seconds: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -131,12 +141,53 @@ pub struct MachineStatus {
     pub node_ref: Option<NodeRef>,
     #[serde(default)]
     pub phase: Option<String>,
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+    #[serde(default)]
+    pub node_info: Option<NodeInfo>,
+}
+
+/// The part of a Node's `status.nodeInfo` that we read.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeInfo {
+    /// Of Windows: its build, e.g. `10.0.20348.2700`.
+    #[serde(default)]
+    pub kernel_version: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct NodeRef {
     #[serde(default)]
     pub name: String,
+}
+
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]
+#[kube(group = "cluster.x-k8s.io", version = "v1beta2", kind = "MachinePool", namespaced, schema = "disabled", status = "MachinePoolStatus")]
+#[serde(rename_all = "camelCase")]
+pub struct MachinePoolSpec {
+    #[serde(default)]
+    pub cluster_name: String,
+    #[serde(default)]
+    pub replicas: Option<i32>,
+    #[serde(default)]
+    pub template: MachineTemplate,
+    #[serde(default)]
+    pub failure_domains: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineTemplate {
+    #[serde(default)]
+    pub spec: MachineSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachinePoolStatus {
+    #[serde(default)]
+    pub phase: Option<String>,
 }
 
 impl Cluster {
@@ -168,12 +219,48 @@ impl Machine {
     }
 }
 
+impl MachinePool {
+    /// Whether the infrastructure decides how many machines there are, and the MachinePool only says so (`capi-contract.md` §4.4).
+    pub fn is_scaled_by_infrastructure(&self) -> bool {
+        self.metadata.annotations.as_ref().and_then(|a| a.get(REPLICAS_MANAGED_BY_ANNOTATION)).is_some_and(|value| value != "false")
+    }
+}
+
 /// The owner that is a Machine of core, whatever version its reference names (`capi-contract.md` §1.8).
 pub fn machine_owner(owners: Option<&Vec<OwnerReference>>) -> Option<&OwnerReference> {
-    owners?.iter().find(|o| o.kind == "Machine" && o.api_version.split('/').next() == Some(GROUP))
+    owner(owners, GROUP, "Machine")
+}
+
+/// The owner of that group and kind, whatever version its reference names.
+pub fn owner<'a>(owners: Option<&'a Vec<OwnerReference>>, group: &str, kind: &str) -> Option<&'a OwnerReference> {
+    owners?.iter().find(|o| o.kind == kind && o.api_version.split('/').next() == Some(group))
+}
+
+/// A name as the value of a label: itself, or a hash if it is too long, as core writes it (`format.MustFormatValue`, `capi-contract.md` §4.3).
+pub fn label_value(name: &str) -> String {
+    // Names of objects are lower case letters, digits, - and ., and begin and end with a letter or digit: only the length can be wrong.
+    if name.len() <= 63 {
+        return name.to_owned();
+    }
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("hash_{}_z", URL_SAFE_NO_PAD.encode(hash.to_be_bytes()))
 }
 
 /// The name of the Cluster that an object belongs to, from its label.
 pub fn cluster_name(labels: Option<&BTreeMap<String, String>>) -> Option<&str> {
     labels?.get(CLUSTER_NAME_LABEL).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expected values are what Go's `format.MustFormatValue` of Cluster API 1.14.2 prints for these names.
+    #[test]
+    fn rule_4_3_a_long_name_becomes_the_label_value_that_core_computes() {
+        assert_eq!(label_value("windows"), "windows");
+        assert_eq!(label_value(&"a".repeat(63)), "a".repeat(63));
+        assert_eq!(label_value(&"a".repeat(64)), "hash_2W8PhQ_z");
+        assert_eq!(label_value(&format!("{}.example", "windows-pool-".repeat(6))), "hash_w7efsw_z");
+    }
 }

@@ -21,6 +21,8 @@ pub const DATA_SECRET_AVAILABLE: &str = "DataSecretAvailable";
 pub const JOIN_CREDENTIAL_VALID: &str = "JoinCredentialValid";
 /// ExternalControlPlane: the API server answers and the credentials may do what is needed.
 pub const AVAILABLE: &str = "Available";
+/// WindowsNodePool: every machine was made from the template as it is now.
+pub const MACHINES_UP_TO_DATE: &str = "MachinesUpToDate";
 /// WindowsHypervisor: the endpoint answers and accepts the credentials.
 pub const REACHABLE: &str = "Reachable";
 
@@ -78,6 +80,14 @@ pub mod reason {
     pub const SECRET_MISSING: &str = "SecretMissing";
     pub const SECRET_CONFLICT: &str = "SecretConflict";
     pub const REACHABLE: &str = "Reachable";
+    pub const SCALING_UP: &str = "ScalingUp";
+    pub const SCALING_DOWN: &str = "ScalingDown";
+    pub const REPLACING: &str = "ReplacingUnhealthy";
+    pub const TOO_MANY_UNHEALTHY: &str = "TooManyUnhealthy";
+    pub const UP_TO_DATE: &str = "UpToDate";
+    pub const ROLLING_OUT: &str = "RollingOut";
+    pub const ROLLOUT_STOPPED: &str = "RolloutStopped";
+    pub const TEMPLATE_MISSING: &str = "TemplateMissing";
     pub const INTERNAL_ERROR: &str = "InternalError";
 }
 
@@ -120,6 +130,9 @@ pub fn is_problem(reason: &str) -> bool {
         PERMISSIONS_MISSING,
         SECRET_MISSING,
         SECRET_CONFLICT,
+        TOO_MANY_UNHEALTHY,
+        ROLLOUT_STOPPED,
+        TEMPLATE_MISSING,
         INTERNAL_ERROR,
     ]
     .contains(&reason)

@@ -10,6 +10,7 @@ pub mod control_plane;
 pub mod hypervisor;
 pub mod machine;
 pub mod name;
+pub mod pool;
 
 #[cfg(test)]
 mod explained;
@@ -27,6 +28,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         hypervisor::WindowsHypervisor::crd(),
         machine::WindowsMachine::crd(),
         machine::WindowsMachineTemplate::crd(),
+        pool::WindowsNodePool::crd(),
         bootstrap_config::WindowsBootstrapConfig::crd(),
         bootstrap_config::WindowsBootstrapConfigTemplate::crd(),
         control_plane::ExternalControlPlane::crd(),

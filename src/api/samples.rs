@@ -13,6 +13,7 @@ use super::cluster::{WindowsCluster, WindowsClusterTemplate};
 use super::control_plane::{ExternalControlPlane, ExternalControlPlaneTemplate};
 use super::hypervisor::WindowsHypervisor;
 use super::machine::{WindowsMachine, WindowsMachineTemplate};
+use super::pool::WindowsNodePool;
 
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
 
@@ -84,11 +85,12 @@ fn check(object: &Value, file: &str) {
         ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsHypervisor") => strict::<WindowsHypervisor>(object, &place),
         ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsMachine") => strict::<WindowsMachine>(object, &place),
         ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsMachineTemplate") => strict::<WindowsMachineTemplate>(object, &place),
+        ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsNodePool") => strict::<WindowsNodePool>(object, &place),
         ("bootstrap.cluster.x-k8s.io/v1alpha1", "WindowsBootstrapConfig") => strict::<WindowsBootstrapConfig>(object, &place),
         ("bootstrap.cluster.x-k8s.io/v1alpha1", "WindowsBootstrapConfigTemplate") => strict::<WindowsBootstrapConfigTemplate>(object, &place),
         ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlane") => strict::<ExternalControlPlane>(object, &place),
         ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlaneTemplate") => strict::<ExternalControlPlaneTemplate>(object, &place),
-        (CORE, "Cluster" | "ClusterClass" | "MachineDeployment" | "MachineHealthCheck") => {}
+        (CORE, "Cluster" | "ClusterClass" | "MachineDeployment" | "MachineHealthCheck" | "MachinePool") => {}
         _ => panic!("{place}: {version} {kind} is no kind that a sample should hold"),
     }
 }

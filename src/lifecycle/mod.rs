@@ -5,6 +5,7 @@ pub mod control_plane;
 pub mod csr;
 pub mod guest;
 pub mod machine;
+pub mod pool;
 pub mod report;
 pub mod vm;
 

@@ -1,0 +1,193 @@
+//! `WindowsNodePool`: N machines of one template (InfraMachinePool contract v1beta2 with MachinePool Machines, `capi-contract.md` §4).
+
+mod strategy;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use super::bootstrap_config::WindowsBootstrapConfigSpec;
+use super::machine::{LocalReference, MachineInitialization, TemplateMetadata, TemplateNodeInfo, WindowsMachineSpec};
+
+pub use strategy::*;
+
+/// Kept on a WindowsNodePool until none of its machines is left.
+pub const FINALIZER: &str = "windowsnodepool.infrastructure.cluster.x-k8s.io";
+/// Label on the WindowsMachines of a pool: its name, or a hash of a name that is too long.
+pub const POOL_LABEL: &str = "infrastructure.cluster.x-k8s.io/windows-node-pool";
+/// Label on the WindowsMachines of a pool: what they were made from. Another value than the pool's own means outdated.
+pub const TEMPLATE_LABEL: &str = "infrastructure.cluster.x-k8s.io/template-hash";
+
+/// N machines of one template.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[kube(
+    group = "infrastructure.cluster.x-k8s.io",
+    version = "v1alpha1",
+    kind = "WindowsNodePool",
+    plural = "windowsnodepools",
+    namespaced,
+    shortname = "wnp",
+    category = "cluster-api",
+    status = "WindowsNodePoolStatus",
+    derive = "PartialEq",
+    scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas", label_selector_path = ".status.selector"),
+    doc = "Windows nodes of one template: makes, replaces and removes WindowsMachines until there are as many as asked for. A Cluster API MachinePool may own it.",
+    printcolumn(
+        name = "Cluster",
+        type_ = "string",
+        json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name",
+        description = "The Cluster it belongs to"
+    ),
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desiredReplicas", description = "Machines that are asked for"),
+    printcolumn(name = "Current", type_ = "integer", json_path = ".status.replicas", description = "Machines that are there"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas", description = "Machines whose Node is Ready"),
+    printcolumn(
+        name = "Available",
+        type_ = "integer",
+        json_path = ".status.availableReplicas",
+        description = "Machines whose Node is Ready for minReadySeconds"
+    ),
+    printcolumn(
+        name = "Up-to-date",
+        type_ = "integer",
+        json_path = ".status.upToDateReplicas",
+        description = "Machines of the template as it is now"
+    ),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", description = "What it waits for"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
+    printcolumn(name = "Rollout", type_ = "string", json_path = ".status.conditions[?(@.type==\"MachinesUpToDate\")].message", priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsNodePoolSpec {
+    /// Machines that are asked for, 0 to 10000. A MachinePool that owns the pool says it in its place.
+    #[serde(default = "one_machine")]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub replicas: i32,
+    /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations, node labels and taints change in place.
+    pub template: PoolTemplate,
+    /// Version of Kubernetes on the nodes, e.g. `v1.36.3`. A MachinePool that owns the pool says it in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^v?[0-9]+[.][0-9]+[.][0-9]+([-+][-+.0-9A-Za-z]+)?$')").message("must be a version of Kubernetes, e.g. v1.36.3"))]
+    pub version: Option<String>,
+    /// How outdated machines are replaced.
+    #[serde(default)]
+    pub strategy: Strategy,
+    /// Seconds that a Node must be Ready until its machine counts as available, 0 to 86400.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub min_ready_seconds: i64,
+    /// Which machines go when there are too many.
+    #[serde(default)]
+    pub delete_policy: DeletePolicy,
+    /// WindowsHypervisors that the machines are spread over evenly. Default: those of the MachinePool that owns the pool; else what the template says. At most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub failure_domains: Vec<String>,
+    /// Stops everything: no machine is made, replaced or removed.
+    #[serde(default)]
+    pub paused: bool,
+    /// When a machine is taken for failed, and how many are replaced by themselves.
+    #[serde(default)]
+    pub health: Health,
+    /// Bounds for cluster-autoscaler. Without them it leaves the pool alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscaling: Option<Autoscaling>,
+    /// Provider IDs of the machines, sorted, written by the controller for Cluster API. Leave it out.
+    #[serde(default, rename = "providerIDList", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10_000), inner(length(min = 1, max = 512)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub provider_id_list: Vec<String>,
+}
+
+fn one_machine() -> i32 {
+    1
+}
+
+/// What the machines of a pool are made from.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.machine) != has(self.machineTemplateRef)").message("give exactly one of machine and machineTemplateRef"))]
+#[x_kube(validation = Rule::new("!has(self.bootstrap) || !has(self.bootstrapTemplateRef)").message("give bootstrap or bootstrapTemplateRef, not both"))]
+#[x_kube(validation = Rule::new("!has(self.machine) || !has(self.machine.providerID)").message("machine.providerID: belongs to one machine, leave it out"))]
+pub struct PoolTemplate {
+    /// Labels and annotations of the WindowsMachines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TemplateMetadata>,
+    /// The machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<WindowsMachineSpec>,
+    /// A WindowsMachineTemplate with the machines; a change in it is rolled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_template_ref: Option<LocalReference>,
+    /// How the nodes are made. Default: as the WindowsBootstrapConfig that the MachinePool names, or with every default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<WindowsBootstrapConfigSpec>,
+    /// A WindowsBootstrapConfigTemplate that says how the nodes are made; a change in it is rolled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap_template_ref: Option<LocalReference>,
+}
+
+/// What the controller reports.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowsNodePoolStatus {
+    /// Read by Cluster API; set once and never taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialization: Option<MachineInitialization>,
+    /// The same, for versions of Cluster API that read it from here (`capi-contract.md` §4.2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// Kind of the machines, so that Cluster API makes a Machine for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infrastructure_machine_kind: Option<String>,
+    /// Machines that are asked for: by the MachinePool that owns the pool, else by `spec.replicas`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_replicas: Option<i32>,
+    /// Machines that are there and not being removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Those of them whose Node is Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_replicas: Option<i32>,
+    /// Those of them whose Node is Ready for at least `minReadySeconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available_replicas: Option<i32>,
+    /// Those of them that were made from the template as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_to_date_replicas: Option<i32>,
+    /// Selects the WindowsMachines of the pool, for the scale subresource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// Hash of the template as it is now, as in the label of the machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_hash: Option<String>,
+    /// Machines of that template that failed and were replaced since one became Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<i32>,
+    /// When the last of them was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure_at: Option<Time>,
+    /// Version of Kubernetes that new machines get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// `cpu` and `memory` of a machine, as quantities, for cluster-autoscaler.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub capacity: BTreeMap<String, String>,
+    /// Operating system and architecture of the machines, for cluster-autoscaler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_info: Option<TemplateNodeInfo>,
+    /// The generation of the spec that all of this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready, MachinesUpToDate, Deleting and Paused.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(length(max = 32))]
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,162 @@
+//! How a pool replaces, removes and judges its machines.
+
+use std::borrow::Cow;
+
+use kube::KubeSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// A number of machines, e.g. `2`, or a share of those that are asked for, e.g. `25%`.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(untagged)]
+pub enum Amount {
+    Count(i32),
+    Share(String),
+}
+
+impl Amount {
+    /// Machines of `total`, a share rounded up.
+    pub fn up(&self, total: usize) -> usize {
+        self.hundredths(total).div_ceil(100)
+    }
+
+    /// Machines of `total`, a share rounded down.
+    pub fn down(&self, total: usize) -> usize {
+        self.hundredths(total) / 100
+    }
+
+    /// The schema admits no negative number and no share above 100%; what it does not admit counts as none.
+    fn hundredths(&self, total: usize) -> usize {
+        match self {
+            Self::Count(count) => usize::try_from(*count).unwrap_or_default().saturating_mul(100),
+            Self::Share(share) => share.strip_suffix('%').and_then(|s| s.parse::<usize>().ok()).unwrap_or_default().min(100) * total,
+        }
+    }
+}
+
+impl JsonSchema for Amount {
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "x-kubernetes-int-or-string": true, "minimum": 0, "maximum": 10000, "maxLength": 4, "pattern": "^(100|[1-9]?[0-9])%$" })
+    }
+}
+
+/// How outdated machines are replaced: new ones are made and old ones removed, a batch at a time, within both bounds.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!(self.maxSurge in [0, '0%'] && self.maxUnavailable in [0, '0%'])").message("maxSurge and maxUnavailable are both 0, so no machine could ever be replaced: set maxSurge to 1 to make the new one first, or maxUnavailable to 1 to remove the old one first"))]
+pub struct Strategy {
+    /// Machines above `replicas` during a replacement, as a number or a share that is rounded up. A machine counts until its VM is gone. Default: 1.
+    #[serde(default = "one")]
+    pub max_surge: Amount,
+    /// Machines below `replicas` that may be missing during a replacement, as a number or a share that is rounded down. Default: 0.
+    #[serde(default = "none")]
+    pub max_unavailable: Amount,
+    /// Which outdated machines go first. Those that are not available always may go at once.
+    #[serde(default)]
+    pub order: Order,
+}
+
+impl Default for Strategy {
+    fn default() -> Self {
+        Self { max_surge: one(), max_unavailable: none(), order: Order::default() }
+    }
+}
+
+fn one() -> Amount {
+    Amount::Count(1)
+}
+
+fn none() -> Amount {
+    Amount::Count(0)
+}
+
+/// Which outdated machines are replaced first.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Order {
+    /// Those that were made first.
+    #[default]
+    Oldest,
+    /// Those whose Node is not Ready, then the oldest.
+    NotReady,
+    /// Those with the lowest Windows build, then the oldest.
+    Build,
+}
+
+/// Which machines go when there are too many. Machines with the annotation `cluster.x-k8s.io/delete-machine` always go first, then
+/// outdated ones, then those that failed or are not ready.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum DeletePolicy {
+    /// Those that were made last.
+    #[default]
+    Newest,
+    /// Those that were made first.
+    Oldest,
+}
+
+/// When a machine is taken for failed, and how many are replaced by themselves.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// Machines that may be unhealthy at once, as a number or a share that is rounded up. While there are more, none is replaced: the cause is then elsewhere. `0` switches replacement off. Default: 40%.
+    #[serde(default = "forty_percent")]
+    pub max_unhealthy: Amount,
+    /// Seconds that the Node of a machine may be not Ready until the machine is replaced, 30 to 86400. Default: 600. Only in a pool without Cluster API; with it, a MachineHealthCheck says so.
+    #[serde(default = "ten_minutes")]
+    #[schemars(range(min = 30, max = 86_400))]
+    pub node_unready_seconds: i64,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { max_unhealthy: forty_percent(), node_unready_seconds: ten_minutes() }
+    }
+}
+
+fn forty_percent() -> Amount {
+    Amount::Share("40%".into())
+}
+
+fn ten_minutes() -> i64 {
+    600
+}
+
+/// Bounds for cluster-autoscaler.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.minReplicas <= self.maxReplicas").message("minReplicas must not be more than maxReplicas"))]
+pub struct Autoscaling {
+    /// Machines that are always there, 0 to 10000.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub min_replicas: i32,
+    /// Most machines, 1 to 10000.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_replicas: i32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_in_favour_of_the_user() {
+        let share = |text: &str| Amount::Share(text.into());
+        for (amount, total, up, down) in [
+            (Amount::Count(2), 10, 2, 2),
+            (Amount::Count(-1), 10, 0, 0),
+            (share("25%"), 10, 3, 2),
+            (share("100%"), 3, 3, 3),
+            (share("0%"), 3, 0, 0),
+            (share("1%"), 0, 0, 0),
+            (share("x"), 3, 0, 0),
+        ] {
+            assert_eq!((amount.up(total), amount.down(total)), (up, down), "{amount:?} of {total}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The one batch that is done next: some machines removed, or some made, or nothing.
+//!
+//! In this order: what is too much, what failed, what is outdated; then what is missing. Each pass sees what the last one did.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::words;
+use super::{Failures, Member, Replace, Situation, State};
+use crate::api::pool::{DeletePolicy, Order};
+use crate::lifecycle::Decision;
+
+/// Machines without a VM at one time, for each hypervisor: those above it would only wait in the hypervisor's queue.
+pub const MAKING: usize = 32;
+/// Failed machines of one template that are replaced in a row; then it is the template.
+pub const TRIES: usize = 2;
+
+/// At most one batch of effects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Wait,
+    /// One machine for each entry, on the hypervisor that it names, or where the template says.
+    Make(Vec<Option<String>>),
+    /// These machines, in the order of their ranks.
+    Remove {
+        names: Vec<String>,
+        why: Why,
+    },
+}
+
+/// Why machines are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    TooMany,
+    Failed,
+    Outdated,
+}
+
+/// The situation, sorted.
+pub(super) struct View<'a> {
+    pub s: &'a Situation<'a>,
+    pub now: Timestamp,
+    /// Machines that are not leaving, those of the template first.
+    pub fresh: Vec<&'a Member>,
+    pub old: Vec<&'a Member>,
+    /// Outdated machines that are leaving and still take room.
+    pub clearing: usize,
+    pub leaving: usize,
+    pub available: usize,
+    /// Machines of the template never came up, and none that was made later became Ready.
+    pub stopped: bool,
+}
+
+impl<'a> View<'a> {
+    pub fn of(s: &'a Situation<'a>, now: Timestamp) -> Self {
+        let (leaving, live): (Vec<_>, Vec<_>) = s.members.iter().partition(|m| m.is_leaving());
+        let clearing = leaving.iter().filter(|m| !m.up_to_date && m.state == State::Leaving { lost: false }).count();
+        let available = live.iter().filter(|m| m.is_available(s.goal.min_ready, now)).count();
+        let (fresh, old): (Vec<_>, Vec<_>) = live.into_iter().partition(|m| m.up_to_date);
+        let failed = fresh.iter().any(|m| m.failed_to_start());
+        let stopped = failed && !is_proven(&fresh, s.failures) && (!old.is_empty() || s.failures.count >= TRIES);
+        Self { s, now, fresh, old, clearing, leaving: leaving.len(), available, stopped }
+    }
+
+    pub fn live(&self) -> impl Iterator<Item = &'a Member> + '_ {
+        self.fresh.iter().chain(&self.old).copied()
+    }
+
+    pub fn count(&self) -> usize {
+        self.fresh.len() + self.old.len()
+    }
+
+    pub fn rolling(&self) -> bool {
+        !self.old.is_empty() || self.clearing > 0
+    }
+
+    /// Machines that must stay available while others are replaced.
+    fn floor(&self) -> usize {
+        self.s.goal.replicas.saturating_sub(self.s.goal.unavailable)
+    }
+
+    /// Machines that may be there.
+    fn ceiling(&self) -> usize {
+        self.s.goal.replicas + if self.rolling() { self.s.goal.surge } else { 0 }
+    }
+
+    fn is_available(&self, member: &Member) -> bool {
+        member.is_available(self.s.goal.min_ready, self.now)
+    }
+
+    /// Unhealthy machines: failed, or not Ready any more.
+    pub fn unhealthy(&self) -> usize {
+        self.live().filter(|m| m.failed.is_some() || m.state == State::NotReady).count()
+    }
+
+    pub fn too_many_unhealthy(&self) -> bool {
+        self.unhealthy() > self.s.goal.max_unhealthy
+    }
+}
+
+/// Whether the template has made a Ready machine since the last failure that was replaced.
+fn is_proven(fresh: &[&Member], failures: Failures) -> bool {
+    fresh.iter().any(|m| m.is_ready() && failures.last.is_none_or(|last| m.created > last))
+}
+
+pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
+    let view = View::of(s, now);
+    let removal = [(too_many(&view), Why::TooMany), (failed(&view), Why::Failed), (outdated(&view), Why::Outdated)];
+    let step = match removal.into_iter().find(|(names, _)| !names.is_empty()) {
+        Some((names, why)) => Step::Remove { names, why },
+        None => match missing(&view) {
+            places if places.is_empty() => Step::Wait,
+            places => Step::Make(places),
+        },
+    };
+    let mut decision = Decision::new(step);
+    decision.conditions = words::conditions(&view, &decision.step);
+    decision.look_again = next_look(&view);
+    decision
+}
+
+/// Until the next machine becomes available without any event.
+fn next_look(view: &View<'_>) -> Option<Duration> {
+    view.live().filter_map(|m| m.until_available(view.s.goal.min_ready, view.now).flatten()).min()
+}
+
+/// Machines above the ceiling, by [`rank`]. While outdated ones are replaced, as many stay available as were promised.
+fn too_many(view: &View<'_>) -> Vec<String> {
+    let excess = view.count().saturating_sub(view.ceiling());
+    let mut spare = if view.rolling() { view.available.saturating_sub(view.floor()) } else { view.available };
+    let mut candidates: Vec<&Member> = view.live().collect();
+    candidates.sort_by_cached_key(|m| rank(view, m));
+    let affordable = candidates.into_iter().filter(|m| !view.is_available(m) || take(&mut spare));
+    affordable.take(excess).map(|m| m.name.clone()).collect()
+}
+
+/// Which machines go first when there are too many: marked, outdated, failed, not available; then as the policy says.
+fn rank(view: &View<'_>, member: &Member) -> impl Ord + use<> {
+    let age = match view.s.goal.delete_policy {
+        DeletePolicy::Oldest => (Some(member.created), Reverse(None)),
+        DeletePolicy::Newest => (None, Reverse(Some(member.created))),
+    };
+    (!member.marked, member.up_to_date, member.failed.is_none(), view.is_available(member), age, member.name.clone())
+}
+
+/// Failed machines of the template, as long as there are not too many; not while the template is in doubt. Outdated ones go with
+/// the others of their kind.
+fn failed(view: &View<'_>) -> Vec<String> {
+    if view.stopped {
+        return Vec::new();
+    }
+    let mut budget = if view.too_many_unhealthy() { 0 } else { view.s.goal.max_unhealthy.saturating_sub(view.leaving) };
+    let mut candidates: Vec<&Member> = view.fresh.iter().filter(|m| m.failed.is_some()).copied().collect();
+    candidates.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    let allowed = candidates.into_iter().filter(|m| match m.failed.as_ref().map(|f| f.replace) {
+        Some(Replace::AtOnce) => true,
+        Some(Replace::InBudget) => take(&mut budget),
+        Some(Replace::NotHere) | None => false,
+    });
+    allowed.map(|m| m.name.clone()).collect()
+}
+
+/// Outdated machines. One that is available goes when there is one more than promised; others go at once, unless so many Nodes
+/// are not Ready that the cause is elsewhere.
+fn outdated(view: &View<'_>) -> Vec<String> {
+    if view.stopped {
+        return Vec::new();
+    }
+    let mut spare = view.available.saturating_sub(view.floor());
+    let outage = view.live().filter(|m| m.state == State::NotReady && m.failed.is_none()).count() > view.s.goal.max_unhealthy.max(1);
+    let mut candidates = view.old.clone();
+    candidates.sort_by_cached_key(|m| turn(view, m));
+    let allowed = candidates.into_iter().filter(|m| match m.state {
+        State::NotReady if m.failed.is_none() => !outage,
+        _ => !view.is_available(m) || take(&mut spare),
+    });
+    allowed.map(|m| m.name.clone()).collect()
+}
+
+/// Which outdated machines are replaced first.
+fn turn(view: &View<'_>, member: &Member) -> impl Ord + use<> {
+    let first = match view.s.goal.order {
+        Order::Oldest => (false, None),
+        Order::NotReady => (member.is_ready(), None),
+        // Without a build it has no Node, and nothing is lost with it.
+        Order::Build => (false, member.build.clone()),
+    };
+    (!member.marked, first, member.created, member.name.clone())
+}
+
+/// Where machines are made, one entry each.
+fn missing(view: &View<'_>) -> Vec<Option<String>> {
+    if view.stopped {
+        return Vec::new();
+    }
+    let wanted = view.s.goal.replicas.saturating_sub(view.fresh.len());
+    let room = view.ceiling().saturating_sub(view.count() + view.clearing);
+    let mut load = Load::of(view);
+    std::iter::repeat_with(|| load.next()).take(wanted.min(room)).map_while(|place| place).collect()
+}
+
+/// Machines of each hypervisor that may take another one.
+struct Load<'a> {
+    /// By hypervisor: machines of the template, all machines, and those without a VM.
+    domains: BTreeMap<Option<&'a str>, (usize, usize, usize)>,
+}
+
+impl<'a> Load<'a> {
+    fn of(view: &View<'a>) -> Self {
+        // Where the template says, every machine counts for one and the same place.
+        let anywhere = view.s.domains.is_empty();
+        let place = |m: &'a Member| if anywhere { None } else { m.domain.as_deref() };
+        let mut domains: BTreeMap<Option<&str>, (usize, usize, usize)> = BTreeMap::new();
+        if anywhere {
+            domains.insert(None, (0, 0, 0));
+        } else {
+            domains.extend(view.s.domains.iter().map(|d| (Some(d.as_str()), (0, 0, 0))));
+        }
+        for member in view.live() {
+            if let Some((fresh, all, making)) = domains.get_mut(&place(member)) {
+                *fresh += usize::from(member.up_to_date);
+                *all += 1;
+                *making += usize::from(matches!(member.state, State::Making { .. }));
+            }
+        }
+        let full = view.live().filter(|m| m.state == State::Making { full: true });
+        for member in full {
+            domains.remove(&place(member));
+        }
+        Self { domains }
+    }
+
+    /// The hypervisor with the fewest machines, `None` when none takes another one.
+    fn next(&mut self) -> Option<Option<String>> {
+        let free = self.domains.iter_mut().filter(|(_, (.., making))| *making < MAKING);
+        let (domain, (fresh, all, making)) = free.min_by_key(|(_, (fresh, all, _))| (*fresh, *all))?;
+        *fresh += 1;
+        *all += 1;
+        *making += 1;
+        Some(domain.map(str::to_owned))
+    }
+}
+
+/// Takes one, if there is one.
+fn take(budget: &mut usize) -> bool {
+    let some = *budget > 0;
+    *budget = budget.saturating_sub(1);
+    some
+}

@@ -1,0 +1,19 @@
+//! WindowsNodePool: how many machines are made, which ones go, and when (`capi-contract.md` §4).
+//!
+//! [`situation`] says what is known of a machine, [`decide`] what is done next, [`template`] what makes a machine outdated.
+
+pub mod decide;
+pub mod report;
+pub mod situation;
+pub mod template;
+mod words;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+pub use decide::{Step, Why, decide};
+pub use situation::{Failure, Failures, Goal, Member, Replace, Situation, State};

@@ -1,0 +1,191 @@
+//! What a pool does, case by case.
+
+use super::model::{World, goal};
+use super::situation::{Failure, Replace, State};
+use super::{Situation, Step, Why, decide};
+use crate::api::condition::{Desired, READY, reason};
+use crate::api::pool::{DeletePolicy, Order};
+
+fn said(world: &World, type_: &str) -> Desired {
+    let members = world.seen();
+    let s = Situation { goal: &world.goal, members: &members, domains: &world.domains, failures: world.failures };
+    decide(&s, world.now).conditions.into_iter().find(|c| c.type_ == type_).unwrap()
+}
+
+fn removed(step: &Step) -> Vec<&str> {
+    match step {
+        Step::Remove { names, .. } => names.iter().map(String::as_str).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn fail(world: &mut World, name: &str, replace: Replace) {
+    world.member(name).failed = Some(Failure { why: "VirtualMachineRemoved".into(), replace });
+    world.member(name).state = State::NotReady;
+}
+
+#[test]
+fn machines_are_made_until_there_are_as_many_as_asked_for() {
+    let mut world = World::new(goal(3, 1, 0));
+    assert_eq!(world.pass(), Step::Make(vec![None, None, None]));
+    assert_eq!(world.pass(), Step::Wait);
+    assert_eq!(said(&world, READY).reason, reason::SCALING_UP);
+    world.run(|_| true);
+    assert_eq!((world.available(), said(&world, READY).status), (3, Some(true)));
+}
+
+#[test]
+fn machines_are_spread_and_no_hypervisor_is_flooded() {
+    let mut world = World { domains: vec!["a".into(), "b".into()], ..World::new(goal(100, 1, 0)) };
+    let Step::Make(places) = world.pass() else { panic!("nothing is made") };
+    let on = |name: &str| places.iter().filter(|p| p.as_deref() == Some(name)).count();
+    assert_eq!((on("a"), on("b")), (super::decide::MAKING, super::decide::MAKING));
+    // Those of b got their VMs; a has no room.
+    for (_, m) in &mut world.members {
+        m.state = if m.domain.as_deref() == Some("b") { State::Starting } else { State::Making { full: true } };
+    }
+    let Step::Make(places) = world.pass() else { panic!("nothing is made") };
+    assert!(places.iter().all(|p| p.as_deref() == Some("b")), "{places:?}");
+    assert_eq!(said(&world, READY).reason, reason::NO_CAPACITY);
+}
+
+#[test]
+fn the_policy_names_who_goes_after_those_that_are_marked_outdated_or_not_available() {
+    for (policy, gone) in [(DeletePolicy::Newest, ["m1", "m3", "m5", "m4"]), (DeletePolicy::Oldest, ["m1", "m3", "m0", "m2"])] {
+        let mut world = World::settled(goal(6, 1, 0));
+        for (second, name) in ["m0", "m1", "m2", "m3", "m4", "m5"].into_iter().enumerate() {
+            world.member(name).created = jiff::Timestamp::from_second(second as i64).unwrap();
+        }
+        world.member("m1").marked = true;
+        world.member("m3").state = State::NotReady;
+        world.goal = super::Goal { delete_policy: policy, ..goal(2, 1, 0) };
+        let step = world.pass();
+        assert!(matches!(step, Step::Remove { why: Why::TooMany, .. }));
+        assert_eq!(removed(&step), gone, "{policy:?}");
+    }
+}
+
+#[test]
+fn new_first_within_the_surge() {
+    let mut world = World::settled(goal(3, 1, 0));
+    world.template = 1;
+    assert_eq!(world.pass(), Step::Make(vec![None]));
+    assert_eq!(world.pass(), Step::Wait);
+    world.advance(&|_| true);
+    world.advance(&|_| true);
+    assert_eq!(removed(&world.pass()), ["m0"]);
+    // Its VM still takes room.
+    assert_eq!(world.pass(), Step::Wait);
+    world.run(|_| true);
+    assert_eq!(world.names(), ["m3", "m4", "m5"]);
+}
+
+#[test]
+fn old_first_when_nothing_may_be_above() {
+    let mut world = World::settled(goal(3, 0, 1));
+    world.template = 1;
+    assert_eq!(removed(&world.pass()), ["m0"]);
+    assert_eq!(world.pass(), Step::Wait, "the machine that goes still takes the room");
+    world.advance(&|_| true);
+    assert_eq!(world.pass(), Step::Make(vec![None]));
+    world.run(|_| true);
+    assert_eq!(world.names(), ["m3", "m4", "m5"]);
+}
+
+#[test]
+fn the_order_names_who_is_replaced_first() {
+    for (order, first) in [(Order::Oldest, "m0"), (Order::NotReady, "m0"), (Order::Build, "m2")] {
+        let mut world = World::settled(super::Goal { order, ..goal(3, 0, 1) });
+        for (name, build) in [("m0", 26100), ("m1", 20348), ("m2", 17763)] {
+            world.member(name).build = Some(vec![10, 0, build]);
+        }
+        world.template = 1;
+        assert_eq!(removed(&world.pass()), [first], "{order:?}");
+    }
+}
+
+#[test]
+fn a_broken_template_stops_after_the_first_batch_and_setting_it_back_keeps_the_machines() {
+    let mut world = World::settled(goal(10, 2, 0));
+    let before = world.names();
+    world.template = 1;
+    world.run(|template| template == 0);
+    assert_eq!((world.members.len(), world.available()), (12, 10), "two of the new template, and no more");
+    assert_eq!(said(&world, READY).status, Some(true), "all that were promised are there");
+    let stopped = said(&world, crate::api::condition::MACHINES_UP_TO_DATE);
+    assert_eq!(stopped.reason, reason::ROLLOUT_STOPPED);
+    assert!(stopped.message.contains("m10 (NodeNeverJoined)") && stopped.message.contains("set it back"), "{}", stopped.message);
+    world.template = 0;
+    world.run(|template| template == 0);
+    assert_eq!(world.names(), before);
+}
+
+#[test]
+fn a_mended_template_goes_on() {
+    let mut world = World::settled(goal(4, 1, 0));
+    world.template = 1;
+    world.run(|template| template == 0);
+    world.template = 2;
+    world.run(|template| template != 1);
+    assert!(world.members.iter().all(|(template, _)| *template == 2) && world.available() == 4);
+}
+
+#[test]
+fn a_template_that_never_works_is_not_tried_for_ever() {
+    let mut world = World::new(goal(1, 1, 0));
+    world.run(|_| false);
+    assert_eq!((world.members.len(), world.failures.count), (1, super::decide::TRIES));
+    assert_eq!(said(&world, READY).reason, reason::ROLLOUT_STOPPED);
+}
+
+#[test]
+fn failed_machines_are_replaced_within_the_budget() {
+    let mut world = World::settled(goal(10, 1, 0));
+    ["m0", "m1", "m2", "m3"].iter().for_each(|name| fail(&mut world, name, Replace::InBudget));
+    let step = world.pass();
+    assert_eq!((removed(&step), matches!(step, Step::Remove { why: Why::Failed, .. })), (vec!["m0", "m1", "m2", "m3"], true));
+    fail(&mut world, "m4", Replace::InBudget);
+    assert!(matches!(world.pass(), Step::Make(places) if places.len() == 4), "four are on their way out: the fifth waits");
+    world.run(|_| true);
+    assert_eq!(world.available(), 10);
+}
+
+#[test]
+fn more_failures_than_the_budget_are_left_alone() {
+    let mut world = World::settled(goal(10, 1, 0));
+    ["m0", "m1", "m2", "m3", "m4"].iter().for_each(|name| fail(&mut world, name, Replace::InBudget));
+    assert_eq!(world.pass(), Step::Wait);
+    let told = said(&world, READY);
+    assert_eq!((told.status, told.reason), (Some(false), reason::TOO_MANY_UNHEALTHY));
+    assert!(told.message.contains("m0 (VirtualMachineRemoved)") && told.message.contains("and 2 more"), "{}", told.message);
+    // A MachineHealthCheck has its own budget.
+    fail(&mut world, "m0", Replace::AtOnce);
+    assert_eq!(removed(&world.pass()), ["m0"]);
+}
+
+#[test]
+fn what_somebody_else_watches_over_is_not_replaced_here() {
+    let mut world = World::settled(goal(3, 1, 0));
+    fail(&mut world, "m1", Replace::NotHere);
+    assert_eq!(world.pass(), Step::Wait);
+}
+
+#[test]
+fn an_outage_is_no_reason_to_remove_outdated_machines() {
+    let mut world = World::settled(goal(10, 1, 0));
+    world.template = 1;
+    for name in world.names() {
+        world.member(&name).state = State::NotReady;
+    }
+    assert!(matches!(world.pass(), Step::Make(_)));
+    assert_eq!(world.pass(), Step::Wait);
+}
+
+#[test]
+fn a_machine_that_cannot_be_removed_does_not_keep_the_pool_small() {
+    let mut world = World::settled(goal(3, 1, 0));
+    for name in world.names() {
+        world.member(&name).state = State::Leaving { lost: true };
+    }
+    assert_eq!(world.pass(), Step::Make(vec![None, None, None]));
+}
