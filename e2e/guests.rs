@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capw::api::bootstrap_config::Channel;
 use capw::api::hypervisor::{Simulated, SimulatedDelays, WindowsHypervisor, WindowsHypervisorSpec};
 use capw::api::name::{HostName, ProviderId, VmUuid};
-use capw::bootstrap::config_drive::{Instance, build};
 use capw::bootstrap::facts::KubernetesVersion;
+use capw::bootstrap::seed::{Instance, build};
 use capw::bootstrap::{BootstrapFacts, ca_hash, render};
 use capw::hypervisor::Step;
 use capw::hypervisor::drivers::{DriverSettings, Drivers};
-use capw::vm::{ConfigDrive, GuestReport, Journal, MachineKey, Observed, StopMode, VmSpec};
+use capw::vm::{GuestReport, Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{self, ControlPlane, Kind, Options, text, wait_for};
@@ -43,7 +44,7 @@ impl Operator {
     async fn advance(&self, machine: &Machine) {
         let driver = self.driver();
         wait_for("the VM runs", Duration::from_secs(20), || async {
-            match driver.advance(&machine.key, &machine.spec, &machine.drive, &Journal::new(), &Observed::Absent).await {
+            match driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &Observed::Absent).await {
                 Ok(Step::Done) => Ok(()),
                 other => Err(format!("{other:?}")),
             }
@@ -93,7 +94,7 @@ impl Operator {
 struct Machine {
     key: MachineKey,
     spec: VmSpec,
-    drive: ConfigDrive,
+    seed: Seed,
 }
 
 impl Machine {
@@ -131,7 +132,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
     facts.spec.kubelet.node_labels.insert("example.com/rack".to_owned(), "r1".to_owned());
     change(&mut facts);
     let user_data = render(&facts).expect("a rendering").user_data;
-    let drive = build(&Instance { instance_id: name, host_name: Some(&host_name), user_data: user_data.as_bytes() });
+    let seed = build(Channel::ConfigDrive, &Instance { vm, host_name: Some(&host_name), user_data: user_data.as_bytes() });
     let spec = VmSpec {
         image: "windows-server-2022".to_owned(),
         cpus: 4,
@@ -145,7 +146,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
         nested_virtualization: false,
         host_name,
     };
-    Machine { key: MachineKey { vm, cluster: "default/one".to_owned(), name: name.to_owned() }, spec, drive }
+    Machine { key: MachineKey { vm, cluster: "default/one".to_owned(), name: name.to_owned() }, spec, seed }
 }
 
 /// A CA, but not that of the cluster.
@@ -229,7 +230,7 @@ fn a_guest_says_why_it_does_not_join() {
             assert_eq!(report.code, 71);
             world::step(&report.message);
         }
-        let damaged = Machine { drive: ConfigDrive(vec![0; 40_960]), ..machine(&cp, token, "win-drive", |_| ()) };
+        let damaged = Machine { seed: Seed::Drive(vec![0; 40_960]), ..machine(&cp, token, "win-drive", |_| ()) };
         operator.advance(&damaged).await;
         let report = operator.report(&damaged, "a drive that is none", |report| report.state == "failed").await;
         assert!(report.message.contains("config drive"), "{report:?}");

@@ -28,6 +28,7 @@ mod secrets;
 mod stuck;
 mod three_nodes;
 mod two_of_everything;
+mod ways_in;
 mod workers;
 mod world;
 mod wrong_input;

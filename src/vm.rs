@@ -50,20 +50,28 @@ pub struct VmDisk {
 /// What a driver reserved or started (ids, tasks). Stored in the machine's status before the driver acts on it.
 pub type Journal = BTreeMap<String, String>;
 
-/// The image of the config drive, ISO 9660 with Joliet, label `config-2`. It holds the join token: never logged.
+/// What a VM is given with its first start. It holds the join token: never logged.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ConfigDrive(pub Vec<u8>);
+pub enum Seed {
+    /// An image to attach as a CD: ISO 9660 with Joliet, its label says for whom it is.
+    Drive(Vec<u8>),
+    /// VMware's extra configuration: values by key, e.g. `guestinfo.userdata`.
+    GuestInfo(BTreeMap<String, String>),
+}
 
-impl fmt::Debug for ConfigDrive {
+impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConfigDrive({} bytes)", self.0.len())
+        match self {
+            Self::Drive(image) => write!(f, "Drive({} bytes)", image.len()),
+            Self::GuestInfo(values) => f.debug_tuple("GuestInfo").field(&values.keys()).finish(),
+        }
     }
 }
 
 /// What is there, as one read shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
-    /// Neither VM nor disk nor config drive of it exists.
+    /// Neither VM nor disk nor seed of it exists.
     Absent,
     /// Something with this name or identity exists that does not carry our owner mark. Never touched.
     Foreign {
@@ -76,9 +84,9 @@ pub enum Observed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
     pub power: Power,
-    /// The config drive is attached.
+    /// Its seed is attached.
     pub seeded: bool,
-    /// False when only leftovers (disk, config drive) exist without a VM.
+    /// False when only leftovers (disk, seed) exist without a VM.
     pub vm: bool,
     pub addresses: Vec<String>,
     /// The newest line that the guest reported, if there is one.

@@ -32,6 +32,7 @@
 mod audit;
 mod capw;
 mod client;
+mod cloudbase;
 mod clusterctl;
 mod control_plane;
 mod core;
@@ -49,6 +50,7 @@ mod wait;
 pub use self::audit::{AuditEvent, AuditMark};
 pub use self::capw::Capw;
 pub use self::client::{Kind, condition, text};
+pub use self::cloudbase::CloudbaseInit;
 pub use self::control_plane::{ControlPlane, Options};
 pub use self::process::Process;
 pub use self::tools::Tools;

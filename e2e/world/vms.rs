@@ -22,7 +22,7 @@ pub struct SimulatedVm {
     pub image: String,
     /// Virtual processors.
     pub cpus: u64,
-    /// Whether its config drive is attached.
+    /// Whether its seed is attached.
     pub seeded: bool,
     /// `Off`, `On` or `Stopping`, as it was switched last.
     pub power: String,
@@ -50,7 +50,7 @@ pub fn simulated_vms(state: &Path) -> Vec<SimulatedVm> {
                 cluster: text(&record, "/cluster").to_owned(),
                 image: text(&record, "/image").to_owned(),
                 cpus: record["cpus"].as_u64().unwrap_or_default(),
-                seeded: home.join("config-drive.iso").exists(),
+                seeded: ["config-drive.iso", "guestinfo.json"].iter().any(|name| home.join(name).exists()),
                 power: text(&record, "/power").to_owned(),
             });
         }

@@ -1,4 +1,5 @@
-//! User data for cloudbase-init: a small loader with the payload inside. Its limits are in `windows-bootstrap.md` §1.2.
+//! User data: a small loader with the payload inside, which cloudbase-init runs with PowerShell. The limits of the channels are in
+//! `windows-bootstrap.md` §1.2.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,12 +21,13 @@ const PLACE: &str = "@ARCHIVE@";
 const LOADER: &str = include_str!("runner/loader.ps1");
 /// Characters of base64 per line.
 const LINE: usize = 120;
-/// A Secret may hold 1 MiB in all its values; 64 bytes are for the value `format`.
-pub const SECRET_LIMIT: usize = (1 << 20) - 64;
-/// `GUESTMSG_MAX_IN_SIZE` of VMware.
-pub const GUESTINFO_LIMIT: usize = 64 << 10;
+/// A Secret may hold 1 MiB in all its values; the rest is for the small ones beside the data.
+const SECRET_LIMIT: usize = (1 << 20) - 16 * 1024;
+/// `GUESTMSG_MAX_IN_SIZE` of VMware, for one value.
+const GUESTINFO_LIMIT: usize = 64 << 10;
 
-/// The script. It holds the join token: never shown.
+/// What the bootstrap Secret holds: the script, gzipped for a channel that is short of room; cloudbase-init sees that by itself. It
+/// holds the join token: never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserData(Vec<u8>);
 
@@ -44,38 +46,40 @@ impl fmt::Debug for UserData {
     }
 }
 
+/// How much of its channel the data takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes as the channel counts them.
+    pub size: usize,
+    pub limit: usize,
+    /// Whose limit it is.
+    pub name: &'static str,
+}
+
+impl Room {
+    pub fn of(channel: Channel, data: &UserData) -> Self {
+        let size = data.0.len();
+        match channel {
+            Channel::ConfigDrive | Channel::NoCloud => Self { size, limit: SECRET_LIMIT, name: "Kubernetes Secret, 1 MiB in all its values" },
+            // VMware counts what is set: base64.
+            Channel::GuestInfo => Self { size: size.div_ceil(3) * 4, limit: GUESTINFO_LIMIT, name: "VMware guestinfo value, 64 KiB" },
+        }
+    }
+}
+
 /// Loader and payload, checked against the limit of the channel.
 pub(super) fn user_data(files: &BTreeMap<String, Vec<u8>>, channel: Channel) -> Result<UserData, RenderError> {
     let encoded = STANDARD.encode(archive::pack(files));
     let lines: Vec<&str> = encoded.as_bytes().chunks(LINE).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    let data = UserData(LOADER.replacen(PLACE, &lines.join("\n"), 1).into_bytes());
-    let remedy = "make spec.files smaller, or put large files into the image";
-    match channel {
-        Channel::ConfigDrive => {
-            let size = data.0.len();
-            (size <= SECRET_LIMIT).then_some(()).ok_or(RenderError::TooLarge {
-                channel: "ConfigDrive",
-                limit_name: "Kubernetes Secret, 1 MiB",
-                limit: SECRET_LIMIT,
-                size,
-                remedy,
-            })?;
-        }
-        Channel::GuestInfo => {
-            let size = guestinfo_value(&data).len();
-            (size <= GUESTINFO_LIMIT).then_some(()).ok_or(RenderError::TooLarge {
-                channel: "GuestInfo",
-                limit_name: "VMware guestinfo value, 64 KiB",
-                limit: GUESTINFO_LIMIT,
-                size,
-                remedy,
-            })?;
-        }
+    let script = LOADER.replacen(PLACE, &lines.join("\n"), 1).into_bytes();
+    let data = UserData(if channel == Channel::GuestInfo { archive::gzip(&script) } else { script });
+    let room = Room::of(channel, &data);
+    if room.size > room.limit {
+        let remedy = match channel {
+            Channel::GuestInfo => "make spec.files smaller, put large files into the image, or use the channel ConfigDrive or NoCloud",
+            Channel::ConfigDrive | Channel::NoCloud => "make spec.files smaller, or put large files into the image",
+        };
+        return Err(RenderError::TooLarge { channel, room, remedy });
     }
     Ok(data)
-}
-
-/// The value of `guestinfo.userdata` with encoding `gzip+base64`.
-pub fn guestinfo_value(data: &UserData) -> String {
-    STANDARD.encode(archive::gzip(&data.0))
 }

@@ -2,7 +2,9 @@
 
 use thiserror::Error;
 
+use super::cloudbase::Room;
 use super::facts::CaError;
+use crate::api::bootstrap_config::Channel;
 
 /// Names the field, the value and the remedy. Never holds a secret.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -14,8 +16,8 @@ pub enum RenderError {
     #[error("certificate authority: {0}")]
     Ca(#[from] CaError),
     /// The data does not fit into its channel. Sizes in bytes.
-    #[error("spec.channel: {channel}: the bootstrap data has {size} bytes, the limit is {limit} ({limit_name}): {remedy}")]
-    TooLarge { channel: &'static str, limit_name: &'static str, limit: usize, size: usize, remedy: &'static str },
+    #[error("spec.channel: {channel}: the bootstrap data has {} bytes, the limit is {} ({}): {remedy}", room.size, room.limit, room.name)]
+    TooLarge { channel: Channel, room: Room, remedy: &'static str },
     /// A defect of ours: a configuration that cannot be written down.
     #[error("{what} cannot be written: {reason}; please report this")]
     Serialize { what: &'static str, reason: String },
@@ -38,4 +40,8 @@ pub enum ReadError {
     Plan(String),
     #[error("config drive: {0}")]
     Image(String),
+    #[error("metadata: {0}")]
+    MetaData(String),
+    #[error("guestinfo: {0}")]
+    GuestInfo(String),
 }

@@ -1,12 +1,11 @@
 //! FACTS → BYTES (pure): everything that a Windows machine is given to become a node.
 //!
-//! [`render`] turns [`facts::BootstrapFacts`] into a plan and into user data that carries it; [`config_drive::build`] makes the image that
-//! cloudbase-init looks for; [`read`] takes the bytes apart again, as a guest does. No clock, no randomness, no network: the
+//! [`render`] turns [`facts::BootstrapFacts`] into a plan and into user data that carries it; [`seed::build`] makes what a
+//! machine gets by its channel; [`read`] takes the bytes apart again, as a guest does. No clock, no randomness, no network: the
 //! same facts give the same bytes.
 
 mod archive;
 mod cloudbase;
-pub mod config_drive;
 mod containerd;
 mod error;
 mod explain;
@@ -21,6 +20,7 @@ pub mod read;
 pub mod reserve;
 mod runner;
 mod secrets;
+pub mod seed;
 mod valid;
 mod yaml;
 
@@ -29,7 +29,7 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-pub use cloudbase::{GUESTINFO_LIMIT, SECRET_LIMIT, UserData, guestinfo_value};
+pub use cloudbase::{Room, UserData};
 pub use error::RenderError;
 pub use explain::explain;
 pub use facts::{BootstrapFacts, ca_hash};

@@ -18,6 +18,8 @@ use crate::lifecycle::report::Token;
 
 /// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
 const FORMAT: &str = "cloud-config";
+/// Name of the channel by which the data is to reach the machine.
+pub const CHANNEL_KEY: &str = "channel";
 /// The join token, so that one which expired can be made again for a guest that already has it.
 const TOKEN_KEY: &str = "token";
 
@@ -64,7 +66,12 @@ impl<T> ByUid<T> {
 /// Makes the Secret if it is not there, and returns its name.
 pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &str, user_data: &[u8], token: &SecretString) -> Result<String, Error> {
     let name = object.name_any();
-    let data = [("value", user_data), ("format", FORMAT.as_bytes()), (TOKEN_KEY, token.expose_secret().as_bytes())];
+    let data = [
+        ("value", user_data),
+        ("format", FORMAT.as_bytes()),
+        (CHANNEL_KEY, object.spec.channel.name().as_bytes()),
+        (TOKEN_KEY, token.expose_secret().as_bytes()),
+    ];
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.clone()),

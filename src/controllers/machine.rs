@@ -154,7 +154,7 @@ async fn advance(
     observed: &Observed,
 ) -> Result<Done, Failure> {
     let Goal::Run { spec, secret } = &target.goal else { return Ok(Done::Done) };
-    let seed = match seed::config_drive(ctx, object, target, &spec.host_name, secret).await.map_err(Failure::Reconcile)? {
+    let seed = match seed::of_secret(ctx, object, target, &spec.host_name, secret).await.map_err(Failure::Reconcile)? {
         Ok(seed) => seed,
         Err(message) => return Err(Failure::NoSecret(message)),
     };

@@ -1,4 +1,4 @@
-//! The config drive of a machine: read from the bootstrap Secret once, kept in memory while the VM is being made.
+//! What a machine is given with its first start: read from the bootstrap Secret once, kept in memory while the VM is being made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,39 +7,41 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
 use super::Context;
+use super::data_secret::CHANNEL_KEY;
 use super::shell::ReconcileError;
+use crate::api::bootstrap_config::Channel;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::{HostName, VmUuid};
-use crate::bootstrap::config_drive::{self, Instance};
+use crate::bootstrap::seed::{self, Instance};
 use crate::lifecycle::machine::Target;
-use crate::vm::ConfigDrive;
+use crate::vm::Seed;
 
-/// Config drives of machines in the making, by VM.
+/// Those of machines in the making, by VM.
 #[derive(Default)]
 pub struct Seeds {
-    by_vm: Mutex<HashMap<VmUuid, Arc<ConfigDrive>>>,
+    by_vm: Mutex<HashMap<VmUuid, Arc<Seed>>>,
 }
 
 impl Seeds {
     pub fn forget(&self, vm: VmUuid) {
         self.by_vm.lock().unwrap_or_else(PoisonError::into_inner).remove(&vm);
     }
-    fn get(&self, vm: VmUuid) -> Option<Arc<ConfigDrive>> {
+    fn get(&self, vm: VmUuid) -> Option<Arc<Seed>> {
         self.by_vm.lock().unwrap_or_else(PoisonError::into_inner).get(&vm).cloned()
     }
-    fn keep(&self, vm: VmUuid, seed: Arc<ConfigDrive>) {
+    fn keep(&self, vm: VmUuid, seed: Arc<Seed>) {
         self.by_vm.lock().unwrap_or_else(PoisonError::into_inner).insert(vm, seed);
     }
 }
 
-/// The config drive with the data of that Secret. The inner error is a sentence for the condition: the Secret is missing or empty.
-pub async fn config_drive(
+/// The seed with the data of that Secret. The inner error is a sentence for the condition: what is wrong with the Secret.
+pub async fn of_secret(
     ctx: &Context,
     object: &WindowsMachine,
     target: &Target,
     host_name: &HostName,
     secret: &str,
-) -> Result<Result<Arc<ConfigDrive>, String>, ReconcileError> {
+) -> Result<Result<Arc<Seed>, String>, ReconcileError> {
     if let Some(seed) = ctx.seeds.get(target.key.vm) {
         return Ok(Ok(seed));
     }
@@ -49,11 +51,24 @@ pub async fn config_drive(
             "Secret {namespace}/{secret}, named by the Machine's spec.bootstrap.dataSecretName, does not exist: delete the Machine, or create the Secret"
         )));
     };
-    let Some(value) = found.data.as_ref().and_then(|d| d.get("value")).filter(|v| !v.0.is_empty()) else {
+    let value = |key: &str| found.data.as_ref().and_then(|data| data.get(key)).map(|value| value.0.as_slice()).filter(|value| !value.is_empty());
+    let Some(user_data) = value("value") else {
         return Ok(Err(format!("Secret {namespace}/{secret} has no data under the key \"value\": it must hold the bootstrap data")));
     };
-    let instance = Instance { instance_id: &target.key.vm.to_string(), host_name: Some(host_name), user_data: &value.0 };
-    let seed = Arc::new(config_drive::build(&instance));
+    // A Secret of another bootstrap provider, or of a user, names no channel.
+    let channel = match value(CHANNEL_KEY).map(String::from_utf8_lossy) {
+        None => Channel::default(),
+        Some(name) => match Channel::parse(&name) {
+            Some(channel) => channel,
+            None => {
+                let known = Channel::ALL.map(Channel::name).join(", ");
+                return Ok(Err(format!(
+                    "Secret {namespace}/{secret} names the channel {name:?} under the key {CHANNEL_KEY:?}: expected one of {known}"
+                )));
+            }
+        },
+    };
+    let seed = Arc::new(seed::build(channel, &Instance { vm: target.key.vm, host_name: Some(host_name), user_data }));
     ctx.seeds.keep(target.key.vm, seed.clone());
     Ok(Ok(seed))
 }

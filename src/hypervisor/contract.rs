@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::{Driver, DriverError, Step};
 use crate::api::name::{HostName, VmUuid};
-use crate::vm::{ConfigDrive, Journal, MachineKey, Observed, Power, Present, StopMode, VmSpec};
+use crate::vm::{Journal, MachineKey, Observed, Power, Present, Seed, StopMode, VmSpec};
 
 /// An endpoint for tests, with what only the driver's own test knows how to do to it.
 #[async_trait]
@@ -56,8 +56,12 @@ pub fn spec() -> VmSpec {
     }
 }
 
-fn seed() -> ConfigDrive {
-    ConfigDrive((0..70_000u32).map(|n| (n % 251) as u8).collect())
+fn image() -> Vec<u8> {
+    (0..70_000u32).map(|n| (n % 251) as u8).collect()
+}
+
+fn seed() -> Seed {
+    Seed::Drive(image())
 }
 
 async fn see(driver: &dyn Driver, key: &MachineKey) -> Observed {
@@ -278,12 +282,12 @@ async fn owned_lists_exactly_ours(bench: &dyn Bench) {
 async fn the_guest_finds_the_very_bytes(bench: &dyn Bench) {
     let (driver, key) = (bench.driver(), key("bytes"));
     assert!(create(&*driver, &key, MANY).await);
-    assert!(bench.config_drive(&key).await == Some(seed().0));
+    assert!(bench.config_drive(&key).await == Some(image()));
 }
 
 async fn a_new_config_drive_replaces_one_that_nobody_read(bench: &dyn Bench) {
     let (driver, key) = (bench.driver(), key("reseed"));
-    let old = ConfigDrive(b"expired".to_vec());
+    let old = Seed::Drive(b"expired".to_vec());
     for _ in 0..MANY {
         let step = driver.advance(&key, &spec(), &old, &Journal::new(), &see(&*driver, &key).await).await.unwrap();
         if let Step::Wait { after } = step {
@@ -296,11 +300,11 @@ async fn a_new_config_drive_replaces_one_that_nobody_read(bench: &dyn Bench) {
     }
     if present(&*driver, &key).await.power != Power::On {
         assert!(create(&*driver, &key, MANY).await);
-        assert!(bench.config_drive(&key).await == Some(seed().0));
+        assert!(bench.config_drive(&key).await == Some(image()));
     }
     // Once it ran, the drive is history: the guest has read it.
     assert_eq!(driver.advance(&key, &spec(), &old, &Journal::new(), &see(&*driver, &key).await).await, Ok(Step::Done));
-    assert!(bench.config_drive(&key).await == Some(seed().0));
+    assert!(bench.config_drive(&key).await == Some(image()));
 }
 
 async fn four_workers_make_one_vm(bench: &dyn Bench) {

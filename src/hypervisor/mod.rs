@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use thiserror::Error;
 
-use crate::vm::{ConfigDrive, Journal, MachineKey, Observed, Power, StopMode, VmSpec};
+use crate::vm::{Journal, MachineKey, Observed, Power, Seed, StopMode, VmSpec};
 
 /// One connection to one endpoint, shared by all machines on it.
 #[async_trait]
@@ -36,8 +36,7 @@ pub trait Driver: Send + Sync {
     async fn plan(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError>;
 
     /// At most one mutating call towards "runs with this config drive".
-    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &ConfigDrive, journal: &Journal, observed: &Observed)
-    -> Result<Step, DriverError>;
+    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<Step, DriverError>;
 
     /// At most one mutating call towards "nothing left". Re-reads the owner mark before it destroys.
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<Step, DriverError>;

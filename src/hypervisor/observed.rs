@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug_span};
 
 use super::{Driver, DriverError, Endpoint, OwnedVm, Step};
-use crate::vm::{ConfigDrive, Journal, MachineKey, Observed, StopMode, VmSpec};
+use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
 
 /// One finished call to a hypervisor.
 #[derive(Clone, Copy, Debug)]
@@ -105,14 +105,7 @@ impl Driver for ObservedDriver {
         self.read("plan", self.inner.plan(key, spec, journal)).await
     }
 
-    async fn advance(
-        &self,
-        key: &MachineKey,
-        spec: &VmSpec,
-        seed: &ConfigDrive,
-        journal: &Journal,
-        observed: &Observed,
-    ) -> Result<Step, DriverError> {
+    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<Step, DriverError> {
         self.change("advance", self.inner.advance(key, spec, seed, journal, observed)).await
     }
 
@@ -158,7 +151,7 @@ mod tests {
         async fn plan(&self, _: &MachineKey, _: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
             Ok(journal.clone())
         }
-        async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &ConfigDrive, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
+        async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &Seed, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
             Ok(Step::Done)
         }
         async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<Step, DriverError> {

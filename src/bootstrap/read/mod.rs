@@ -1,6 +1,7 @@
 //! What a guest does with the bytes that it is given. Used by the simulated guest and by tests; strict, because what a real
 //! loader would refuse must not pass here. Shares no code with the writer of the image.
 
+mod delivered;
 pub mod iso;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use super::cloudbase::{ARCHIVE_END, ARCHIVE_START, FIRST_LINE};
 pub use super::error::ReadError;
 use super::facts::sha256;
 use super::plan::{Kind, PLAN_VERSION, Plan};
+pub use delivered::Delivered;
 
 /// What the loader unpacks.
 #[derive(Clone)]

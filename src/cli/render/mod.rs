@@ -10,12 +10,13 @@ use clap::Args;
 use secrecy::SecretString;
 
 use self::manifests::{Machine, Manifests};
-use crate::api::bootstrap_config::{Channel, SecretUse};
+use crate::api::bootstrap_config::SecretUse;
 use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
-use crate::bootstrap::config_drive::{self, Instance};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::read::Payload;
-use crate::bootstrap::{self, Bootstrap, BootstrapFacts, GUESTINFO_LIMIT, SECRET_LIMIT, Secrets, ca_hash, guestinfo_value, reserve};
+use crate::bootstrap::seed::{self, Instance};
+use crate::bootstrap::{self, Bootstrap, BootstrapFacts, Room, Secrets, ca_hash, reserve};
+use crate::vm::Seed;
 
 /// A token that no cluster has.
 const PLACEHOLDER_TOKEN: &str = "000000.placeholdertoken";
@@ -140,25 +141,22 @@ fn listing(rendered: &Bootstrap) -> Result<String, String> {
 
 /// Writes everything below `directory`; says where, and how much of its channel it takes.
 fn write(directory: &Path, facts: &BootstrapFacts, rendered: &Bootstrap) -> Result<String, String> {
-    let drive = config_drive::build(&Instance {
-        instance_id: &facts.machine_uid,
-        host_name: facts.host_name.as_ref(),
-        user_data: rendered.user_data.as_bytes(),
-    });
+    let channel = facts.spec.channel;
+    let instance = Instance { vm: VmUuid::of(&facts.machine_uid), host_name: facts.host_name.as_ref(), user_data: rendered.user_data.as_bytes() };
     let mut files = payload(rendered)?.files;
     files.insert("user_data".into(), rendered.user_data.as_bytes().to_vec());
-    files.insert("config-drive.iso".into(), drive.0);
+    match seed::build(channel, &instance) {
+        Seed::Drive(image) => files.insert("config-drive.iso".into(), image),
+        Seed::GuestInfo(values) => files.insert("guestinfo.json".into(), serde_json::to_vec_pretty(&values).map_err(|e| e.to_string())?),
+    };
     for (name, bytes) in &files {
         let path = directory.join(name);
         let parent = path.parent().unwrap_or(directory);
         fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
         fs::write(&path, bytes).map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    let (size, limit, name) = match facts.spec.channel {
-        Channel::ConfigDrive => (rendered.user_data.as_bytes().len(), SECRET_LIMIT, "Kubernetes Secret"),
-        Channel::GuestInfo => (guestinfo_value(&rendered.user_data).len(), GUESTINFO_LIMIT, "VMware guestinfo value"),
-    };
-    Ok(format!("{}: {} files, {size} of {limit} bytes ({name})\n", directory.display(), files.len()))
+    let Room { size, limit, name } = Room::of(channel, &rendered.user_data);
+    Ok(format!("{}: {} files, {size} of {limit} bytes ({channel}: {name})\n", directory.display(), files.len()))
 }
 
 #[cfg(test)]

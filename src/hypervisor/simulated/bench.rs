@@ -17,7 +17,7 @@ use crate::api::name::VmUuid;
 use crate::hypervisor::contract::{self, Bench};
 use crate::hypervisor::observed::ObservedDriver;
 use crate::hypervisor::{Driver, DriverError, Step};
-use crate::vm::{ConfigDrive, Journal, MachineKey, Observed, Power, StopMode};
+use crate::vm::{Journal, MachineKey, Observed, Power, Seed, StopMode};
 
 struct Files {
     state: TempDir,
@@ -101,7 +101,7 @@ fn key(name: &str) -> MachineKey {
 }
 
 async fn step(driver: &dyn Driver, key: &MachineKey) -> Result<Step, DriverError> {
-    driver.advance(key, &contract::spec(), &ConfigDrive(vec![1]), &Journal::new(), &Observed::Absent).await
+    driver.advance(key, &contract::spec(), &Seed::Drive(vec![1]), &Journal::new(), &Observed::Absent).await
 }
 
 async fn run(driver: &dyn Driver, key: &MachineKey) {

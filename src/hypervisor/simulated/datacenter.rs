@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::fault::{CREATE_FAILURES, Ledger};
-use super::record::{Home, Record, RecordedPower, lock_file, remove_all, replace};
+use super::record::{Home, Record, RecordedPower, lock_file, remove_all};
 use crate::api::hypervisor::{Fault, Simulated};
 use crate::api::name::{base36, mebibytes};
 use crate::hypervisor::{DriverError, Endpoint, OwnedVm, Step};
-use crate::vm::{ConfigDrive, MachineKey, Observed, Power, Present, StopMode, VmSpec};
+use crate::vm::{MachineKey, Observed, Power, Present, Seed, StopMode, VmSpec};
 
 /// Longest name of a data centre's directory; a longer one ends in a hash.
 const NAME_LENGTH: usize = 120;
@@ -80,7 +80,7 @@ impl Datacenter {
             }
             return Ok(Observed::Present(Present {
                 power: record.power(now),
-                seeded: vm.config_drive().exists(),
+                seeded: vm.seeded(),
                 vm: true,
                 addresses: record.addresses(now),
                 report: vm.report().map_err(|error| self.failed("reading", &vm.console(), &error))?,
@@ -90,11 +90,11 @@ impl Datacenter {
         if left.is_empty() {
             return Ok(Observed::Absent);
         }
-        let seeded = left.iter().any(|home| home.config_drive().exists());
+        let seeded = left.iter().any(Home::seeded);
         Ok(Observed::Present(Present { power: Power::Off, seeded, vm: false, addresses: Vec::new(), report: None }))
     }
 
-    pub fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &ConfigDrive, now: Timestamp) -> Result<Step, DriverError> {
+    pub fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, now: Timestamp) -> Result<Step, DriverError> {
         let _lock = self.lock()?;
         let vm = self.vm(key.vm.0);
         let Some(mut record) = self.own_record(&vm, key)? else { return self.create(key, spec, now) };
@@ -103,7 +103,7 @@ impl Datacenter {
             Power::Stopping => Ok(wait(now, record.stops_at())),
             Power::On => Ok(Step::Done),
             Power::Off if record.power_ons == 0 && !self.seeded(&vm, seed)? => {
-                replace(&vm.config_drive(), &seed.0).map_err(|error| self.failed("writing", &vm.config_drive(), &error))?;
+                vm.attach(seed).map_err(|error| self.failed("writing", &vm.0, &error))?;
                 Ok(Step::Changed)
             }
             Power::Off => {
@@ -233,13 +233,10 @@ impl Datacenter {
         )))
     }
 
-    /// Is this very config drive attached?
-    fn seeded(&self, vm: &Home, seed: &ConfigDrive) -> Result<bool, DriverError> {
-        match fs::read(vm.config_drive()) {
-            Ok(bytes) => Ok(bytes == seed.0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(self.failed("reading", &vm.config_drive(), &error)),
-        }
+    /// Is this very seed attached?
+    fn seeded(&self, vm: &Home, seed: &Seed) -> Result<bool, DriverError> {
+        let attached = vm.seed().map_err(|error| self.failed("reading", &vm.0, &error))?;
+        Ok(attached.is_some_and(|attached| attached == *seed))
     }
 
     fn switch(&self, vm: &Home, mut record: Record, power: RecordedPower, now: Timestamp) -> Result<Record, DriverError> {

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use self::datacenter::Datacenter;
 use super::{Driver, DriverError, Endpoint, OwnedVm, Step};
 use crate::api::hypervisor::Simulated;
-use crate::vm::{ConfigDrive, Journal, MachineKey, Observed, StopMode, VmSpec};
+use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
 
 /// The clock of the process; tests hand in their own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -79,14 +79,7 @@ impl Driver for SimulatedDriver {
         Ok(journal.clone())
     }
 
-    async fn advance(
-        &self,
-        key: &MachineKey,
-        spec: &VmSpec,
-        seed: &ConfigDrive,
-        _journal: &Journal,
-        _observed: &Observed,
-    ) -> Result<Step, DriverError> {
+    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, _journal: &Journal, _observed: &Observed) -> Result<Step, DriverError> {
         let (key, spec, seed) = (key.clone(), spec.clone(), seed.clone());
         self.call(move |datacenter, now| datacenter.advance(&key, &spec, &seed, now)).await
     }

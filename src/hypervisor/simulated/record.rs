@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::api::hypervisor::Fault;
 use crate::api::name::VmUuid;
-use crate::vm::{GuestReport, MachineKey, Power, VmSpec};
+use crate::vm::{GuestReport, MachineKey, Power, Seed, VmSpec};
 
 /// `vm.json`: what a VM is and what its power does.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
@@ -137,6 +137,38 @@ impl Home {
         self.0.join("config-drive.iso")
     }
 
+    /// VMware's extra configuration.
+    pub fn guest_info(&self) -> PathBuf {
+        self.0.join("guestinfo.json")
+    }
+
+    pub fn seeded(&self) -> bool {
+        self.config_drive().exists() || self.guest_info().exists()
+    }
+
+    /// What is attached.
+    pub fn seed(&self) -> io::Result<Option<Seed>> {
+        if let Some(image) = found(fs::read(self.config_drive()))? {
+            return Ok(Some(Seed::Drive(image)));
+        }
+        let values = found(fs::read(self.guest_info()))?.map(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::other));
+        Ok(values.transpose()?.map(Seed::GuestInfo))
+    }
+
+    /// Attaches a seed in place of another one.
+    pub fn attach(&self, seed: &Seed) -> io::Result<()> {
+        match seed {
+            Seed::Drive(image) => {
+                found(fs::remove_file(self.guest_info()))?;
+                replace(&self.config_drive(), image)
+            }
+            Seed::GuestInfo(values) => {
+                found(fs::remove_file(self.config_drive()))?;
+                replace(&self.guest_info(), &serde_json::to_vec_pretty(values)?)
+            }
+        }
+    }
+
     pub fn console(&self) -> PathBuf {
         self.0.join("console.log")
     }
@@ -177,6 +209,15 @@ impl Home {
         let mut tail = Vec::new();
         file.take(TAIL).read_to_end(&mut tail)?;
         Ok(String::from_utf8_lossy(&tail).lines().rev().find_map(GuestReport::parse))
+    }
+}
+
+/// What is not there is no error.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

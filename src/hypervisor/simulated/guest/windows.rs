@@ -18,9 +18,8 @@ use super::node::Kubelet;
 use super::server::Server;
 use super::{Guest, JoinError, join};
 use crate::api::hypervisor::Fault;
-use crate::bootstrap::config_drive::{META_DATA, USER_DATA};
 use crate::bootstrap::plan::{Item, Kind, REPORT_PLAN, state};
-use crate::bootstrap::read::{Payload, iso::Image};
+use crate::bootstrap::read::{Delivered, Payload};
 use crate::hypervisor::simulated::record::{Home, replace};
 use crate::vm::GuestReport;
 
@@ -94,7 +93,7 @@ impl Guest {
         if ended && disk.as_ref().is_some_and(|disk| disk.power_ons == self.record.power_ons) {
             return Ok(());
         }
-        let payload = self.files(|home| Ok(read_drive(home))).await?;
+        let payload = self.files(|home| Ok(read_seed(home))).await?;
         let name = payload.as_ref().map(|(_, name)| name.clone()).unwrap_or_default();
         let mut disk = disk.unwrap_or_else(|| Disk::of_image(&name));
         if disk.power_ons != self.record.power_ons {
@@ -249,14 +248,11 @@ fn text(home: &Home, name: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// What cloudbase-init finds in the drive: the payload, and the name that it gives to Windows.
-fn read_drive(home: &Home) -> Result<(Payload, String), JoinError> {
-    let wrong = |error: &dyn std::fmt::Display| JoinError(format!("the config drive cannot be used: {error}"));
-    let bytes = fs::read(home.config_drive()).map_err(|error| wrong(&error))?;
-    let image = Image::open(&bytes).map_err(|error| wrong(&error))?;
-    let meta: serde_json::Value = serde_json::from_slice(image.read(META_DATA).map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+/// What Windows finds at its first start: the payload, and the name that it is given.
+fn read_seed(home: &Home) -> Result<(Payload, String), JoinError> {
+    let seed = home.seed().map_err(|error| JoinError(format!("what the machine was given cannot be read: {error}")))?;
+    let seed = seed.ok_or_else(|| JoinError("the machine was given neither a config drive nor guestinfo".into()))?;
+    let delivered = Delivered::of(&seed).map_err(|error| JoinError(format!("what the machine was given cannot be used: {error}")))?;
     // What Windows calls itself when nobody gives it a name.
-    let name = meta.get("hostname").and_then(serde_json::Value::as_str).unwrap_or("win-simulated");
-    let payload = Payload::from_user_data(image.read(USER_DATA).map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
-    Ok((payload, name.to_owned()))
+    Ok((delivered.payload, delivered.host_name.unwrap_or_else(|| "win-simulated".into())))
 }

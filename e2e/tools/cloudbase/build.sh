@@ -1,0 +1,20 @@
+#!/bin/bash
+# Puts cloudbase-init's Python package, as pinned in requirements.txt, into $CAPW_CACHE (default: .cache at the top of the
+# checkout)/tools/cloudbase-init-VERSION/. What is there already is left alone. Needs Python 3.9 or newer with venv and pip, and a
+# package index the first time.
+# Usage: build.sh          Prints where the Python program is. Two at once are safe: the second waits for the first.
+set -euo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+CACHE=${CAPW_CACHE:-$HERE/../../../.cache}
+mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
+VERSION=$(sed -n 's/^cloudbase-init==//p' "$HERE/requirements.txt")
+TO=$CACHE/cloudbase-init-$VERSION
+command -v python3 > /dev/null || { echo "the program python3 is missing: install Python 3.9 or newer" >&2; exit 1; }
+if command -v flock > /dev/null; then exec 9> "$CACHE/cloudbase-init.lock"; flock 9; fi
+if ! cmp -s "$HERE/requirements.txt" "$TO/requirements.txt"; then
+    rm -rf "$TO"
+    python3 -m venv "$TO" >&2
+    "$TO/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$HERE/requirements.txt" >&2
+    cp "$HERE/requirements.txt" "$TO/requirements.txt"         # last: what was cut short is made again
+fi
+echo "$TO/bin/python"

@@ -1,0 +1,166 @@
+//! Story *ways in*: what a machine is given reaches Windows by each channel. cloudbase-init's own code says what it reads there and
+//! what it makes of each exit code of ours; guests that get their data by each channel join the cluster.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use capw::api::bootstrap_config::{Channel, WindowsBootstrapConfigSpec};
+use capw::api::name::{HostName, VmUuid};
+use capw::bootstrap::facts::KubernetesVersion;
+use capw::bootstrap::seed::{Instance, build};
+use capw::bootstrap::{BootstrapFacts, ca_hash, render};
+use capw::vm::Seed;
+use serde_json::{Value, json};
+
+use crate::world::{CloudbaseInit, text};
+
+const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/image").join(name)
+}
+
+fn facts(channel: Channel) -> BootstrapFacts {
+    BootstrapFacts {
+        machine_uid: "5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".to_owned(),
+        machine_name: "workers-7k2fq".to_owned(),
+        generation: 1,
+        // Digits and an e: a number to a careless reader of YAML.
+        host_name: Some(HostName::parse("123e4").expect("a host name")),
+        provider_id: None,
+        kubernetes: KubernetesVersion::parse("v1.36.3").expect("a version"),
+        endpoint: "api.example.com:6443".to_owned(),
+        ca_pem: CA.to_owned(),
+        ca_hash: ca_hash(CA).expect("a CA"),
+        token: "abcdef.0123456789abcdef".to_owned().into(),
+        cpus: None,
+        memory_mib: None,
+        cluster_dns: Vec::new(),
+        cluster_domain: String::new(),
+        pod_networks: Vec::new(),
+        service_networks: Vec::new(),
+        system_disk_gib: None,
+        secrets: Default::default(),
+        spec: WindowsBootstrapConfigSpec { channel, ..Default::default() },
+    }
+}
+
+/// What one machine gets, as files for the judge.
+struct Given {
+    arguments: Vec<Vec<String>>,
+    instance_id: String,
+    /// The Secret's value.
+    user_data: Vec<u8>,
+}
+
+fn given(channel: Channel, directory: &Path) -> Given {
+    let facts = facts(channel);
+    let user_data = render(&facts).expect("a rendering").user_data.into_bytes();
+    let instance = Instance { vm: VmUuid::of("u"), host_name: facts.host_name.as_ref(), user_data: &user_data };
+    let instance_id = instance.id().to_string();
+    let path = directory.join(channel.name());
+    let with = |flag: &str| vec![flag.to_owned(), path.to_str().expect("a path").to_owned()];
+    let arguments = match build(channel, &instance) {
+        Seed::Drive(image) => {
+            std::fs::write(&path, image).expect("an image");
+            // On a raw disk nobody looks at the label.
+            if channel == Channel::ConfigDrive { vec![with("--cdrom"), with("--disk")] } else { vec![with("--cdrom")] }
+        }
+        Seed::GuestInfo(values) => {
+            std::fs::write(&path, json!(values).to_string()).expect("values");
+            vec![with("--guestinfo")]
+        }
+    };
+    Given { arguments, instance_id, user_data }
+}
+
+fn bytes(value: &Value, pointer: &str) -> Vec<u8> {
+    STANDARD.decode(text(value, pointer)).expect("base64")
+}
+
+/// The service that reads each channel, with the host name, the instance and every byte of the script; and that the script is run
+/// with 64-bit PowerShell and leaves nothing in the directory for temporary files.
+#[test]
+fn cloudbase_init_reads_every_channel() {
+    let Some(cloudbase) = CloudbaseInit::ensure() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = given(Channel::ConfigDrive, directory.path()).user_data;
+    for (channel, service) in [
+        (Channel::ConfigDrive, "ConfigDriveService"),
+        (Channel::NoCloud, "NoCloudConfigDriveService"),
+        (Channel::GuestInfo, "VMwareGuestInfoService"),
+    ] {
+        let given = given(channel, directory.path());
+        for arguments in &given.arguments {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let said = cloudbase.judge(&sample("cloudbase-init.conf"), &arguments);
+            let place = format!("{channel} {}", arguments[0]);
+            assert_eq!(text(&said, "/service"), service, "{place}");
+            assert_eq!(text(&said, "/instance_id"), given.instance_id, "{place}");
+            assert_eq!(text(&said, "/host_name"), "123e4", "{place}");
+            assert!(bytes(&said, "/user_data") == script, "{place}: it reads another user data");
+            assert_eq!(said["scripts"].as_array().map(Vec::len), Some(1), "{place}");
+            assert!(bytes(&said, "/scripts/0/bytes") == script, "{place}: it runs another script");
+            assert_eq!((&said["scripts"][0]["sysnative"], text(&said, "/scripts/0/extension")), (&json!(true), ".ps1"), "{place}");
+            // Nobody but us gives accounts, keys and addresses to this machine.
+            assert_eq!((&said["password"], &said["keys"], text(&said, "/network")), (&Value::Null, &json!([]), "None"), "{place}");
+            assert_eq!(said["left"], json!([]), "{place}");
+        }
+    }
+}
+
+/// What our exit codes make cloudbase-init do, start by start: `(scripts run, restart)`. The first start gives Windows its name.
+#[test]
+fn cloudbase_init_does_what_our_exit_codes_ask() {
+    let Some(cloudbase) = CloudbaseInit::ensure() else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let given = given(Channel::NoCloud, directory.path());
+    for (codes, expected) in [
+        // Done, or failed and reported: never again.
+        (&[0][..], &[(0, true), (1, false)][..]),
+        // A restart that the plan asks for, and the plan goes on.
+        (&[1003, 0], &[(0, true), (1, true), (1, false)]),
+        (&[1003, 1003, 0], &[(0, true), (1, true), (1, true), (1, false)]),
+        // The payload could not be unpacked: again at the next start, whenever that is.
+        (&[1002, 0], &[(0, true), (1, false), (1, false)]),
+        // Codes that we never give: any failure counts as done, and 1001 forgets the rest of the plan.
+        (&[1], &[(0, true), (1, false)]),
+        (&[1001], &[(0, true), (1, true), (0, false)]),
+    ] {
+        let codes: Vec<String> = codes.iter().flat_map(|code| ["--exit".to_owned(), code.to_string()]).collect();
+        let arguments: Vec<&str> = given.arguments[0].iter().chain(&codes).map(String::as_str).collect();
+        let said = cloudbase.judge(&sample("cloudbase-init.conf"), &arguments);
+        let starts: Vec<(u64, bool)> = said["starts"]
+            .as_array()
+            .expect("starts")
+            .iter()
+            .map(|start| (start["scripts"].as_u64().unwrap_or_default(), start["reboot"] == json!(true)))
+            .collect();
+        assert_eq!(starts, expected, "{codes:?}");
+        assert_eq!(text(&said, "/starts/1/name"), "123e4");
+    }
+}
+
+/// The configurations that docs/windows-image.md tells builders of images to take.
+#[test]
+fn cloudbase_init_knows_every_option_of_the_samples() {
+    let Some(cloudbase) = CloudbaseInit::ensure() else { return };
+    for name in ["cloudbase-init.conf", "cloudbase-init-unattend.conf"] {
+        let said = cloudbase.judge(&sample(name), &["--options"]);
+        assert_eq!((&said["unknown"], &said["missing"]), (&json!([]), &json!([])), "{name}");
+        let values = &said["values"];
+        // Nothing of ours goes into a log, onto a serial port or into a file of theirs; the port is ours.
+        assert_eq!((&values["debug"], &values["userdata_save_path"]), (&json!(false), &Value::Null), "{name}");
+        assert_eq!(values["logging_serial_port_settings"], Value::Null, "{name}");
+        // The name comes before the data, which waits for it.
+        let plugins: Vec<&str> = values["plugins"].as_array().expect("plug-ins").iter().filter_map(Value::as_str).collect();
+        let place = |end: &str| plugins.iter().position(|plugin| plugin.ends_with(end));
+        assert!(place("SetHostNamePlugin").is_some(), "{name}");
+        if name == "cloudbase-init.conf" {
+            assert!(place("SetHostNamePlugin") < place("UserDataPlugin") && values["allow_reboot"] == json!(true), "{name}");
+        } else {
+            assert!(place("UserDataPlugin").is_none() && values["allow_reboot"] == json!(false), "{name}");
+        }
+    }
+}

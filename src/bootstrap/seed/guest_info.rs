@@ -1,0 +1,21 @@
+//! What cloudbase-init's VMwareGuestInfoService asks for: keys of the VM's extra configuration.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::Instance;
+
+pub const META_DATA: &str = "guestinfo.metadata";
+pub const USER_DATA: &str = "guestinfo.userdata";
+
+/// The user data of this channel is gzipped already, whoever delivers it ([`crate::bootstrap::UserData`]): base64 is all that is
+/// added.
+pub(super) fn values(instance: &Instance) -> BTreeMap<String, String> {
+    let encoded = [(META_DATA, instance.meta_data().to_string().into_bytes()), (USER_DATA, instance.user_data.to_vec())];
+    encoded
+        .into_iter()
+        .flat_map(|(key, bytes)| [(key.to_owned(), STANDARD.encode(bytes)), (format!("{key}.encoding"), "base64".to_owned())])
+        .collect()
+}

@@ -1,0 +1,16 @@
+//! What cloudbase-init's NoCloudConfigDriveService looks for. `meta-data` is JSON, which is YAML too: a host name of digits stays
+//! a text.
+
+use std::collections::BTreeMap;
+
+use super::Instance;
+
+/// Volume label that cloudbase-init searches for.
+pub const LABEL: &str = "cidata";
+pub const META_DATA: &str = "meta-data";
+pub const USER_DATA: &str = "user-data";
+
+pub(super) fn files(instance: &Instance) -> BTreeMap<String, Vec<u8>> {
+    let meta = instance.meta_data().to_string();
+    BTreeMap::from([(META_DATA.to_owned(), meta.into_bytes()), (USER_DATA.to_owned(), instance.user_data.to_vec())])
+}
