@@ -131,6 +131,8 @@ pub mod state {
     pub const DONE: &str = "done";
     pub const RETRY: &str = "retry";
     pub const REBOOT: &str = "reboot";
+    /// An optional item failed; the plan goes on.
+    pub const WARNED: &str = "warned";
     pub const FAILED: &str = "failed";
     pub const FINISHED: &str = "finished";
 }

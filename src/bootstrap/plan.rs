@@ -1,9 +1,12 @@
 //! The node plan: an ordered list of items that a small interpreter makes true (`node-plan.md`). Words only; what they are for
 //! one machine is in [`super::procedure`].
 
+mod script;
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::vm::{REPORT_PLAN, state};
+pub use script::Script;
 
 /// Version of the plan's form; a runner refuses a newer one.
 pub const PLAN_VERSION: u32 = 1;
@@ -59,9 +62,17 @@ pub struct Item {
     /// The item counts as done when this holds, e.g. a secret that was used and removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unless: Option<Check>,
+    /// A failure is told as a warning, and the plan goes on.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub optional: bool,
     /// For people; not on the node.
     #[serde(skip)]
     pub why: Why,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// Why an item is there, for `--explain`.
@@ -81,14 +92,34 @@ pub enum Kind {
     Directory { paths: Vec<String>, access: Access },
     /// The file has these bytes, taken from `source` in the payload.
     File { path: String, source: String, sha256: String, access: Access },
-    /// The value has that type and data.
-    Registry { key: String, name: String, data: RegistryData },
+    /// The value has that type and data. An empty `name` is the key's default value.
+    Registry {
+        key: String,
+        name: String,
+        data: RegistryData,
+        /// Windows reads it when it starts: a restart is asked for.
+        #[serde(default, skip_serializing_if = "is_false")]
+        restart: bool,
+    },
+    /// The service starts with these variables beside those of the machine.
+    ServiceEnvironment { service: String, variables: Variables },
     /// The variable has that value, for the machine.
     Environment { name: String, value: String },
-    /// The Windows features are installed.
-    Feature { names: Vec<String> },
-    /// An inbound rule of our group allows the port.
-    Firewall { name: String, protocol: Protocol, port: u16 },
+    /// The optional features of Windows are in that state.
+    Feature { names: Vec<String>, state: FeatureState },
+    /// A rule of our group, for every profile: virtual adapters are often in the public one.
+    Firewall {
+        name: String,
+        direction: Direction,
+        action: Action,
+        protocol: Protocol,
+        /// `10250` or `30000-32767`: local ports of an inbound rule, remote ports of an outbound one. None: all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ports: Vec<String>,
+        /// Addresses or networks at the other end. None: all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        remote: Vec<String>,
+    },
     /// The service manager knows the service with that configuration.
     Service {
         name: String,
@@ -109,15 +140,20 @@ pub enum Kind {
     },
     /// A scheduled task runs the program at every start of the machine, as SYSTEM.
     Task { name: String, argv: Vec<String> },
-    /// The check holds; if not, the program is run in that directory.
+    /// The check holds; if not, the program is run in that directory. Without a check it is run once.
     Command {
         argv: Vec<String>,
         directory: String,
-        check: Check,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<Check>,
+        #[serde(default, skip_serializing_if = "ExitCodes::is_usual")]
+        exit_codes: ExitCodes,
         /// Run before another try.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         undo: Vec<String>,
     },
+    /// What the named static script of the runner tests.
+    Script(Script),
     /// The check holds within `seconds`.
     Wait { check: Check },
     /// The machine was restarted if something asked for it.
@@ -148,7 +184,67 @@ pub enum Access {
 #[serde(rename_all = "camelCase")]
 pub enum RegistryData {
     String(String),
+    /// With names of variables in it, e.g. `%SystemRoot%`.
+    ExpandString(String),
     Dword(u32),
+    MultiString(Vec<String>),
+}
+
+/// `NAME=value`, in order.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Variables {
+    Plain(Vec<String>),
+    /// They hold a secret: lines of a file in the payload, with the digest of the lines joined by `\n`. Only administrators may
+    /// read them in the service's configuration.
+    Secret {
+        source: String,
+        sha256: String,
+    },
+}
+
+/// What the exit code of a program means. Every other code is a failure.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ExitCodes {
+    /// It worked.
+    pub success: Vec<i32>,
+    /// It worked, and Windows must be restarted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restart: Vec<i32>,
+}
+
+impl Default for ExitCodes {
+    fn default() -> Self {
+        Self { success: vec![0], restart: Vec::new() }
+    }
+}
+
+impl ExitCodes {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum FeatureState {
+    Enabled,
+    Disabled,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Direction {
+    Inbound,
+    Outbound,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    Allow,
+    Block,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
@@ -156,6 +252,8 @@ pub enum RegistryData {
 pub enum Protocol {
     Tcp,
     Udp,
+    /// Of a firewall rule only, and without ports.
+    Any,
 }
 
 /// How the service manager starts a service.
@@ -183,8 +281,21 @@ pub enum Check {
     Pipe(String),
     /// A GET answers with 200.
     Url(String),
-    /// The registry value is this text, upper or lower case.
-    Registry { key: String, name: String, equals: String },
+    /// The registry value is this text or number, upper or lower case; of several texts, joined by blanks.
+    Registry {
+        key: String,
+        name: String,
+        equals: String,
+    },
+    /// The registry key exists.
+    RegistryKey(String),
+    /// Something listens on this TCP port of the machine.
+    Port(u16),
+    /// The service runs.
+    Service(String),
+    Not(Box<Check>),
+    /// All of them hold.
+    All(Vec<Check>),
 }
 
 impl Plan {

@@ -3,7 +3,7 @@
 use super::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, Procedure, RESET_SECONDS, item, owned, why};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
-use crate::bootstrap::plan::{Access, Check, Item, Kind, Protocol, Start};
+use crate::bootstrap::plan::{Access, Action, Check, Direction, Item, Kind, Protocol, Start};
 use crate::bootstrap::{join, kubelet, paths};
 
 /// Configuration, service, join.
@@ -14,7 +14,14 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
 
 /// What the kubelet and kubeadm read.
 fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
-    let kind = Kind::Firewall { name: "capw-kubelet".into(), protocol: Protocol::Tcp, port: 10_250 };
+    let kind = Kind::Firewall {
+        name: "capw-kubelet".into(),
+        direction: Direction::Inbound,
+        action: Action::Allow,
+        protocol: Protocol::Tcp,
+        ports: owned(&["10250"]),
+        remote: Vec::new(),
+    };
     all.add(item(
         "kubelet-port",
         34,
@@ -84,7 +91,8 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> 
         argv: owned(&[paths::KUBEADM, "join", "--config", paths::JOIN_CONFIG, "--v=2"]),
         // kubeadm writes to \var\lib\kubelet of the current drive.
         directory: r"C:\".into(),
-        check: joined,
+        check: Some(joined),
+        exit_codes: Default::default(),
         undo: owned(&[paths::KUBEADM, "reset", "--force", "--cri-socket", paths::CRI_SOCKET]),
     };
     let remedy = "Check from the node that the API server's address answers, that the clock is right, and that the token has not expired.";

@@ -30,7 +30,7 @@ const CLOUDBASE_DOCS: &str = "https://cloudbase-init.readthedocs.io/en/latest/pl
 const CONTRACT_DOCS: &str = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/bootstrap-config";
 
 fn item(id: &str, code: u32, seconds: u32, kind: Kind, why: Why) -> Item {
-    Item { id: id.into(), kind, code, seconds, attempts: 3, unless: None, why }
+    Item { id: id.into(), kind, code, seconds, attempts: 3, unless: None, optional: false, why }
 }
 
 fn why(reason: &'static str, link: &'static str, remedy: &'static str) -> Why {

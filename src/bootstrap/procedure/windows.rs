@@ -3,7 +3,7 @@
 use super::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, Procedure, item, owned, why};
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{Access, Check, Item, Kind, When};
+use crate::bootstrap::plan::{Access, Check, FeatureState, Item, Kind, When};
 
 /// What must be true before anything is installed.
 pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
@@ -42,7 +42,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
         "containers-feature",
         21,
         900,
-        Kind::Feature { names: owned(&["Containers"]) },
+        Kind::Feature { names: owned(&["Containers"]), state: FeatureState::Enabled },
         why(
             "Windows runs containers only with this feature.",
             NODE_DOCS,

@@ -35,24 +35,59 @@ function Set-FileItem($Item) {
     Set-Access $Item.path $Item.access $false
 }
 
-# --- registry: key, name, data {string | dword}
+# --- registry: key, name, data {string | expandString | dword | multiString}, restart
 function Get-RegistryData($Item) {
-    $text = Get-Field $Item.data 'string' $null
-    if ($null -ne $text) { return @{ Type = 'String'; Value = $text } }
-    return @{ Type = 'DWord'; Value = $Item.data.dword }
+    foreach ($type in @('string', 'expandString', 'multiString')) {
+        $value = Get-Field $Item.data $type $null
+        if ($null -ne $value -and $type -eq 'multiString') { return @{ Type = $type; Value = [string[]] @($value) } }
+        if ($null -ne $value) { return @{ Type = $type; Value = $value } }
+    }
+    # The registry knows no sign.
+    return @{ Type = 'dword'; Value = [System.BitConverter]::ToInt32([System.BitConverter]::GetBytes([uint32] $Item.data.dword), 0) }
 }
 
 function Test-RegistryItem($Item) {
     $wanted = Get-RegistryData $Item
     $found = Get-RegistryValue $Item.key $Item.name
     if ($null -eq $found) { return $false }
-    return (Get-Item -LiteralPath $Item.key).GetValueKind($Item.name).ToString() -eq $wanted.Type -and $found -ceq $wanted.Value
+    return (Get-Item -LiteralPath $Item.key).GetValueKind($Item.name).ToString() -ieq $wanted.Type -and
+        [string]::Join("`n", @($found)) -ceq [string]::Join("`n", @($wanted.Value))
 }
 
 function Set-RegistryItem($Item) {
     $wanted = Get-RegistryData $Item
+    $name = $Item.name
+    if ($name -eq '') { $name = '(default)' }
     if (-not (Test-Path -LiteralPath $Item.key)) { $null = New-Item -Path $Item.key -Force }
-    $null = New-ItemProperty -LiteralPath $Item.key -Name $Item.name -PropertyType $wanted.Type -Value $wanted.Value -Force
+    $null = New-ItemProperty -LiteralPath $Item.key -Name $name -PropertyType $wanted.Type -Value $wanted.Value -Force
+    if (Get-Field $Item 'restart' $false) { Set-RestartWanted }
+}
+
+# --- serviceEnvironment: service, variables {plain | secret {source, sha256}}
+function Test-ServiceEnvironmentItem($Item) {
+    $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Item.service)"
+    $found = [string]::Join("`n", @(Get-RegistryValue $key 'Environment'))
+    $secret = Get-Field $Item.variables 'secret' $null
+    if ($null -eq $secret) { return $found -ceq [string]::Join("`n", @($Item.variables.plain)) }
+    $access = (Get-Item -LiteralPath $key).GetAccessControl([System.Security.AccessControl.AccessControlSections]::Access)
+    $rules = Get-Rules $access.GetSecurityDescriptorSddlForm([System.Security.AccessControl.AccessControlSections]::Access)
+    return (Get-TextDigest $found) -ceq $secret.sha256 -and $rules -ceq (Get-Rules $SecretKeyAccess)
+}
+
+# Full control of a registry key for SYSTEM and administrators.
+$SecretKeyAccess = 'D:P(A;CI;KA;;;SY)(A;CI;KA;;;BA)'
+
+function Set-ServiceEnvironmentItem($Item) {
+    $path = "SYSTEM\CurrentControlSet\Services\$($Item.service)"
+    $lines = @(Get-Field $Item.variables 'plain' @())
+    $secret = Get-Field $Item.variables 'secret' $null
+    if ($null -ne $secret) {
+        $lines = [System.IO.File]::ReadAllText("$Payload\$($secret.source.Replace('/', '\'))").Split("`n")
+        $security = New-Object System.Security.AccessControl.RegistrySecurity
+        $security.SetSecurityDescriptorSddlForm($SecretKeyAccess, [System.Security.AccessControl.AccessControlSections]::Access)
+        Set-KeySecurity $path 'ChangePermissions' $security
+    }
+    $null = New-ItemProperty -LiteralPath "HKLM:\$path" -Name 'Environment' -PropertyType MultiString -Value ([string[]] $lines) -Force
 }
 
 # --- environment: name, value (of the machine)
@@ -64,35 +99,49 @@ function Set-EnvironmentItem($Item) {
     [System.Environment]::SetEnvironmentVariable($Item.name, $Item.value, 'Machine')
 }
 
-# --- feature: names. A feature that waits for a restart counts; the item of kind reboot settles it.
+# --- feature: names, state. One that waits for a restart counts; the item of kind reboot settles it.
 function Test-FeatureItem($Item) {
+    $good = @{ enabled = @('Enabled', 'EnablePending'); disabled = @('Disabled', 'DisablePending', 'DisabledWithPayloadRemoved') }[$Item.state]
     foreach ($name in @($Item.names)) {
         $feature = Get-WindowsOptionalFeature -Online -FeatureName $name
-        if ($null -eq $feature) { throw "Windows does not know the feature $name" }
-        if (@('Enabled', 'EnablePending') -notcontains [string] $feature.State) { return $false }
+        if ($null -eq $feature) {
+            if ($Item.state -eq 'enabled') { throw "Windows does not know the feature $name" }
+        } elseif ($good -notcontains [string] $feature.State) {
+            return $false
+        }
     }
     return $true
 }
 
 function Set-FeatureItem($Item) {
     foreach ($name in @($Item.names)) {
-        Invoke-Program @('dism.exe', '/Online', '/Enable-Feature', "/FeatureName:$name", '/All', '/NoRestart', '/Quiet') $env:SystemRoot $Item.seconds @(0, 3010)
+        $options = @('/Disable-Feature')
+        if ($Item.state -eq 'enabled') { $options = @('/Enable-Feature', '/All') }
+        Invoke-Program (@('dism.exe', '/Online') + $options + @("/FeatureName:$name", '/NoRestart', '/Quiet')) $env:SystemRoot $Item.seconds @(0, 3010)
         if ($script:ExitCode -eq 3010) { Set-RestartWanted }
     }
 }
 
-# --- firewall: name, protocol, port (inbound, allowed for every profile: virtual adapters are often in the public one)
+# --- firewall: name, direction, action, protocol, ports, remote; for every profile. Windows writes ports and networks in its own
+# way, so the rule carries the digest of what was asked for.
 function Test-FirewallItem($Item) {
     $rule = Get-NetFirewallRule -Name $Item.name -ErrorAction SilentlyContinue
     if ($null -eq $rule) { return $false }
-    $filter = Get-NetFirewallPortFilter -AssociatedNetFirewallRule $rule
-    return [string] $rule.Enabled -eq 'True' -and [string] $rule.Direction -eq 'Inbound' -and [string] $rule.Action -eq 'Allow' -and
-        [string] $rule.Profile -eq 'Any' -and $filter.Protocol -eq $Item.protocol -and [string] $filter.LocalPort -eq [string] $Item.port
+    return [string] $rule.Enabled -eq 'True' -and [string] $rule.Direction -eq $Item.direction -and [string] $rule.Action -eq $Item.action -and
+        [string] $rule.Profile -eq 'Any' -and [string] $rule.Description -ceq (Get-ItemDigest $Item)
 }
 
 function Set-FirewallItem($Item) {
     Remove-NetFirewallRule -Name $Item.name -ErrorAction SilentlyContinue
-    $null = New-NetFirewallRule -Name $Item.name -DisplayName $Item.name -Group 'capw' -Direction Inbound -Action Allow -Profile Any -Protocol $Item.protocol -LocalPort $Item.port
+    $rule = @{
+        Name = $Item.name; DisplayName = $Item.name; Group = 'capw'; Description = Get-ItemDigest $Item
+        Direction = $Item.direction; Action = $Item.action; Profile = 'Any'; Protocol = $Item.protocol
+    }
+    $ports = [string[]] @(Get-Field $Item 'ports' @())
+    $remote = [string[]] @(Get-Field $Item 'remote' @())
+    if ($ports.Count -gt 0) { $rule[@{ inbound = 'LocalPort'; outbound = 'RemotePort' }[$Item.direction]] = $ports }
+    if ($remote.Count -gt 0) { $rule.RemoteAddress = $remote }
+    $null = New-NetFirewallRule @rule
 }
 
 # --- service: name, commandLine, start, dependsOn (none: as it is), resetSeconds, restartDelays
@@ -182,13 +231,39 @@ function Set-TaskItem($Item) {
     $null = Register-ScheduledTask @definition
 }
 
-# --- command: argv, directory, check
+# --- command: argv, directory, check, exitCodes {success, restart}. Without a check it is run once: a note says so.
 function Test-CommandItem($Item) {
-    return Test-Check $Item.check
+    $check = Get-Field $Item 'check' $null
+    if ($null -ne $check) { return Test-Check $check }
+    $note = "$MarkerDirectory\$($Item.id).ran"
+    return [System.IO.File]::Exists($note) -and [System.IO.File]::ReadAllText($note) -ceq (Get-ItemDigest $Item)
 }
 
 function Set-CommandItem($Item) {
-    Invoke-Program @($Item.argv) $Item.directory $Item.seconds
+    $success = @(0)
+    $restart = @()
+    $codes = Get-Field $Item 'exitCodes' $null
+    if ($null -ne $codes) {
+        $success = @($codes.success)
+        $restart = @(Get-Field $codes 'restart' @())
+    }
+    Invoke-Program @($Item.argv) $Item.directory $Item.seconds ($success + $restart)
+    if ($restart -contains $script:ExitCode) { Set-RestartWanted }
+    if ($null -eq (Get-Field $Item 'check' $null)) { Write-Whole "$MarkerDirectory\$($Item.id).ran" (Get-ItemDigest $Item) }
+}
+
+# --- script: the name of one in scripts.ps1, and its parameters
+function Test-ScriptItem($Item) {
+    return & "Test-$(Get-ScriptName $Item)Script" $Item
+}
+
+function Set-ScriptItem($Item) {
+    $null = & "Set-$(Get-ScriptName $Item)Script" $Item
+}
+
+function Get-ScriptName($Item) {
+    if ($Scripts -notcontains $Item.script) { throw "this runner does not know the script '$($Item.script)'" }
+    return $Item.script
 }
 
 # --- wait: check

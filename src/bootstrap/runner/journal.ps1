@@ -7,7 +7,7 @@ $FinishedFile = "$StateDirectory\finished"
 $LogFile = "$Root\bootstrap.log"
 $ReportFile = "$Root\report.log"
 # Bytes after which a file becomes `.1`.
-$LogLimit = 5MB
+$LogLimit = 5242880
 $State = $null
 $Plan = $null
 
@@ -22,6 +22,10 @@ function Get-TextDigest([string] $Text) {
     $algorithm = [System.Security.Cryptography.SHA256]::Create()
     $bytes = $algorithm.ComputeHash([System.Text.Encoding]::UTF8.GetBytes($Text))
     return [System.BitConverter]::ToString($bytes).Replace('-', '').ToLowerInvariant()
+}
+
+function Get-ItemDigest($Item) {
+    return Get-TextDigest (ConvertTo-Json -InputObject $Item -Depth 12 -Compress)
 }
 
 # Writes a file so that a kill leaves the old or the new one.

@@ -10,9 +10,15 @@ $Root = Split-Path -Parent $Payload
 . "$PSScriptRoot\journal.ps1"
 . "$PSScriptRoot\windows.ps1"
 . "$PSScriptRoot\items.ps1"
+. "$PSScriptRoot\scripts.ps1"
 
 $PlanVersion = 1
-$Kinds = @('directory', 'file', 'registry', 'environment', 'feature', 'firewall', 'service', 'running', 'task', 'command', 'wait', 'reboot', 'absent')
+$Kinds = @(
+    'directory', 'file', 'registry', 'serviceEnvironment', 'environment', 'feature', 'firewall', 'service', 'running', 'task', 'command', 'script', 'wait', 'reboot', 'absent'
+)
+$Scripts = @(
+    'identity', 'freeSpace', 'clock', 'winHttpProxy', 'hypervisor', 'defenderExclusions', 'firewallOn', 'dynamicPorts', 'reservedPorts', 'domainJoin', 'credentialPlugin'
+)
 
 # The item is true, or it is reported and thrown as failed. Returns 'done' or 'reboot'.
 function Invoke-PlanItem($Item) {
@@ -20,7 +26,7 @@ function Invoke-PlanItem($Item) {
     if ($null -ne $unless -and (Test-Check $unless)) { return 'done' }
     $test = "Test-$($Item.kind)Item"
     $act = "Set-$($Item.kind)Item"
-    $digest = Get-TextDigest (ConvertTo-Json -InputObject $Item -Depth 8 -Compress)
+    $digest = Get-ItemDigest $Item
     $marker = Get-Marker $Item.id
     if (Test-PlanItem $test $Item) {
         if ($null -eq $marker -or $marker.digest -cne $digest) {
@@ -89,6 +95,10 @@ function Invoke-Plan {
             $outcome = Invoke-PlanItem $item
         } catch {
             Write-Log "$($item.id): $($_.Exception.Message) $($_.ScriptStackTrace)"
+            if (Get-Field $item 'optional' $false) {
+                Send-Report $item.id 'warned' $item.code $_.Exception.Message
+                continue
+            }
             Send-Report $item.id 'failed' $item.code $_.Exception.Message
             Send-Report 'plan' 'failed' $item.code "$($item.id): $($_.Exception.Message)"
             return 0

@@ -68,7 +68,7 @@ function Get-Tail([string] $Path, [int] $Characters) {
 }
 
 # Runs a program to its end or its time limit. Throws when it does not end with one of the codes that mean success.
-# Returns nothing; the code is in $script:ExitCode.
+# Returns nothing; its code is in $script:ExitCode, what it wrote in $script:Output.
 function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [int[]] $Success = @(0)) {
     $output = "$StateDirectory\program.out"
     $errors = "$StateDirectory\program.err"
@@ -86,6 +86,7 @@ function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [
             throw "$($Argv[0]) did not end within $Seconds seconds"
         }
         $script:ExitCode = $process.ExitCode
+        $script:Output = [System.IO.File]::ReadAllText($output)
         Write-Log "$($Argv[0]) ended with $($process.ExitCode)`r`n$(Get-Tail $output 8000)`r`n$(Get-Tail $errors 8000)"
         if ($Success -notcontains $process.ExitCode) {
             $said = Get-Tail $errors 160
@@ -99,10 +100,18 @@ function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [
     }
 }
 
-# A registry value, or $null.
+# A registry value as it is stored, or $null. No name: the default value of the key.
 function Get-RegistryValue([string] $Key, [string] $Name) {
     if (-not (Test-Path -LiteralPath $Key)) { return $null }
-    return Get-Field (Get-ItemProperty -LiteralPath $Key) $Name $null
+    return (Get-Item -LiteralPath $Key).GetValue($Name, $null, [Microsoft.Win32.RegistryValueOptions]::DoNotExpandEnvironmentNames)
+}
+
+# Gives a key below HKEY_LOCAL_MACHINE, opened with that right only, the parts of the descriptor that were set.
+function Set-KeySecurity([string] $Path, [string] $Right, $Security) {
+    $mode = [Microsoft.Win32.RegistryKeyPermissionCheck]::ReadWriteSubTree
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($Path, $mode, [System.Security.AccessControl.RegistryRights] $Right)
+    if ($null -eq $key) { throw "the registry key $Path does not exist" }
+    try { $key.SetAccessControl($Security) } finally { $key.Dispose() }
 }
 
 # Does something hold that can be seen without changing anything?
@@ -114,8 +123,24 @@ function Test-Check($Check) {
     if ($null -ne $pipe) { return @([System.IO.Directory]::GetFiles('\\.\pipe\', "$pipe*") | Where-Object { $_.EndsWith("\$pipe") }).Count -gt 0 }
     $registry = Get-Field $Check 'registry' $null
     if ($null -ne $registry) { return [string] (Get-RegistryValue $registry.key $registry.name) -ieq $registry.equals }
+    $key = Get-Field $Check 'registryKey' $null
+    if ($null -ne $key) { return Test-Path -LiteralPath $key }
     $url = Get-Field $Check 'url' $null
     if ($null -ne $url) { return Test-Url $url }
+    $port = Get-Field $Check 'port' $null
+    if ($null -ne $port) {
+        $listeners = [System.Net.NetworkInformation.IPGlobalProperties]::GetIPGlobalProperties().GetActiveTcpListeners()
+        return @($listeners | Where-Object { $_.Port -eq $port }).Count -gt 0
+    }
+    $name = Get-Field $Check 'service' $null
+    if ($null -ne $name) {
+        $service = Get-Service -Name $name -ErrorAction SilentlyContinue
+        return $null -ne $service -and [string] $service.Status -eq 'Running'
+    }
+    $not = Get-Field $Check 'not' $null
+    if ($null -ne $not) { return -not (Test-Check $not) }
+    $all = Get-Field $Check 'all' $null
+    if ($null -ne $all) { return @(@($all) | Where-Object { -not (Test-Check $_) }).Count -eq 0 }
     throw 'this runner does not know that check'
 }
 
@@ -123,7 +148,9 @@ function Test-Check($Check) {
 function Get-Finding($Check) {
     $registry = Get-Field $Check 'registry' $null
     if ($null -ne $registry) { return "expected $($registry.name) $($registry.equals), found '$(Get-RegistryValue $registry.key $registry.name)'" }
-    foreach ($name in @('file', 'pipe', 'url')) {
+    $all = Get-Field $Check 'all' $null
+    if ($null -ne $all) { return Get-Finding @(@($all) | Where-Object { -not (Test-Check $_) })[0] }
+    foreach ($name in @('file', 'pipe', 'url', 'registryKey', 'port', 'service')) {
         $value = Get-Field $Check $name $null
         if ($null -ne $value) { return "expected $name $value, found none" }
     }

@@ -7,9 +7,11 @@ use sha2::{Digest, Sha256};
 
 use super::discovery::hexadecimal;
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{Check, Item, Kind, RegistryData, Start};
+use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, RegistryData, Script, Start, Variables};
 
 const COMPUTER_NAME: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName\ActiveComputerName", "ComputerName");
+
+const BUILD: (&str, &str) = (r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion", "CurrentBuildNumber");
 
 /// Everything that survives a restart of the machine, and of the operator.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
@@ -29,9 +31,14 @@ pub struct Disk {
     files: BTreeMap<String, String>,
     registry: BTreeMap<String, String>,
     features: BTreeSet<String>,
-    firewall: BTreeSet<String>,
+    /// Rules by name, as they were asked for.
+    firewall: BTreeMap<String, Kind>,
     services: BTreeMap<String, Service>,
     tasks: BTreeSet<String>,
+    /// What the static scripts made true.
+    scripts: BTreeSet<String>,
+    /// How often each item ran its program.
+    runs: BTreeMap<String, u32>,
     restart_pending: bool,
 }
 
@@ -41,6 +48,7 @@ struct Service {
     command_line: String,
     automatic: bool,
     running: bool,
+    environment: Option<Variables>,
 }
 
 /// What the caller has to do about an item.
@@ -57,13 +65,14 @@ pub enum Act<'a> {
 }
 
 impl Disk {
-    /// A machine as its image is, after cloudbase-init gave it its name.
-    pub fn of_image(computer_name: &str) -> Self {
+    /// A machine as its image is, after cloudbase-init gave it its name. `build` is that of Windows, e.g. 20348.
+    pub fn of_image(computer_name: &str, build: u32) -> Self {
         let mut disk = Self::default();
         for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER] {
             disk.files.insert(lower(program), String::new());
         }
         disk.registry.insert(value_name(COMPUTER_NAME.0, COMPUTER_NAME.1), computer_name.to_uppercase());
+        disk.registry.insert(value_name(BUILD.0, BUILD.1), build.to_string());
         disk
     }
 
@@ -120,23 +129,32 @@ impl Disk {
             Kind::File { path, sha256, .. } => {
                 self.files.insert(lower(path), sha256.clone());
             }
-            Kind::Registry { key, name, data } => {
+            Kind::Registry { key, name, data, restart } => {
                 let text = match data {
-                    RegistryData::String(text) => text.clone(),
+                    RegistryData::String(text) | RegistryData::ExpandString(text) => text.clone(),
                     RegistryData::Dword(number) => number.to_string(),
+                    RegistryData::MultiString(texts) => texts.join(" "),
                 };
-                self.registry.insert(value_name(key, name), text);
+                let before = self.registry.insert(value_name(key, name), text.clone());
+                self.restart_pending |= *restart && before != Some(text);
             }
+            Kind::ServiceEnvironment { service, variables } => match self.services.get_mut(service) {
+                Some(found) => found.environment = Some(variables.clone()),
+                None => return Act::Never(format!("the service {service} does not exist")),
+            },
             Kind::Environment { name, value } => {
                 self.registry.insert(value_name("environment", name), value.clone());
             }
-            Kind::Feature { names } => {
+            Kind::Feature { names, state } => {
                 for name in names {
-                    self.restart_pending |= self.features.insert(name.clone());
+                    self.restart_pending |= match state {
+                        FeatureState::Enabled => self.features.insert(name.clone()),
+                        FeatureState::Disabled => self.features.remove(name),
+                    };
                 }
             }
             Kind::Firewall { name, .. } => {
-                self.firewall.insert(name.clone());
+                self.firewall.insert(name.clone(), item.kind.clone());
             }
             Kind::Service { name, command_line, start, depends_on, .. } => {
                 if let Some(missing) = depends_on.iter().find(|needed| !self.services.contains_key(*needed)) {
@@ -153,12 +171,14 @@ impl Disk {
             Kind::Task { name, .. } => {
                 self.tasks.insert(name.clone());
             }
-            Kind::Command { argv, check, .. } => {
-                if self.holds(check) {
+            Kind::Command { argv, check, exit_codes, .. } => {
+                if check.as_ref().is_some_and(|check| self.holds(check)) {
                     return Act::Done;
                 }
-                return self.command(argv, check);
+                *self.runs.entry(item.id.clone()).or_default() += 1;
+                return self.command(argv, check.as_ref(), exit_codes);
             }
+            Kind::Script(script) => return self.script(script),
             Kind::Wait { check } => {
                 if !self.holds(check) {
                     return Act::Never(format!("it never came: {check:?}"));
@@ -180,7 +200,7 @@ impl Disk {
         Act::Done
     }
 
-    fn command<'a>(&mut self, argv: &'a [String], check: &Check) -> Act<'a> {
+    fn command<'a>(&mut self, argv: &'a [String], check: Option<&Check>, codes: &ExitCodes) -> Act<'a> {
         let Some((program, arguments)) = argv.split_first() else { return Act::Never("the command is empty".into()) };
         if !self.has_file(program) && program.contains(':') {
             return Act::Never(format!("{program} does not exist"));
@@ -193,12 +213,56 @@ impl Disk {
                 None => Act::Never("kubeadm join has no --config".into()),
             };
         }
-        // Any other program does what it is for.
+        // Any other program does what it is for, and asks for a restart if it may.
+        self.restart_pending |= !codes.restart.is_empty();
+        match check.map(|check| self.come_true(check)) {
+            Some(false) => Act::Never(format!("{program} ended and it did not come: {check:?}")),
+            _ => Act::Done,
+        }
+    }
+
+    /// Makes the check hold; false when no program can do that here.
+    fn come_true(&mut self, check: &Check) -> bool {
         match check {
-            Check::File(path) => self.files.insert(lower(path), String::new()),
-            Check::Registry { key, name, equals } => self.registry.insert(value_name(key, name), equals.clone()),
-            Check::Pipe(_) | Check::Url(_) => return Act::Never(format!("{program} ended and it did not come: {check:?}")),
-        };
+            Check::File(path) => {
+                self.files.insert(lower(path), String::new());
+            }
+            Check::Registry { key, name, equals } => {
+                self.registry.insert(value_name(key, name), equals.clone());
+            }
+            Check::RegistryKey(key) => {
+                self.registry.insert(value_name(key, ""), String::new());
+            }
+            Check::Not(check) => match &**check {
+                Check::File(path) => {
+                    self.files.remove(&lower(path));
+                }
+                Check::RegistryKey(key) => {
+                    let key = value_name(key, "");
+                    self.registry.retain(|name, _| !name.starts_with(&key));
+                }
+                _ => return self.holds(&Check::Not(check.clone())),
+            },
+            Check::All(checks) => return checks.iter().all(|check| self.come_true(check)),
+            Check::Pipe(_) | Check::Url(_) | Check::Port(_) | Check::Service(_) => return self.holds(check),
+        }
+        true
+    }
+
+    fn script(&mut self, script: &Script) -> Act<'static> {
+        match script {
+            Script::Identity { build } => {
+                let found = self.registry.get(&value_name(BUILD.0, BUILD.1)).map(String::as_str).unwrap_or_default();
+                if found != build.to_string() {
+                    return Act::Never(format!("expected Windows Server of build {build}, found Server {found}"));
+                }
+                return Act::Done;
+            }
+            Script::DomainJoin { blob, .. } if !self.has_file(blob) => return Act::Never(format!("{blob} does not exist")),
+            _ => {}
+        }
+        let news = self.scripts.insert(format!("{script:?}"));
+        self.restart_pending |= news && matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
         Act::Done
     }
 
@@ -211,6 +275,11 @@ impl Disk {
             Check::Registry { key, name, equals } => {
                 self.registry.get(&value_name(key, name)).is_some_and(|found| found.eq_ignore_ascii_case(equals))
             }
+            Check::RegistryKey(key) => self.registry.keys().any(|name| name.starts_with(&value_name(key, ""))),
+            Check::Port(port) => *port == 10_250 && running("kubelet") && self.has_file(paths::KUBELET_CONFIG),
+            Check::Service(name) => running(name),
+            Check::Not(check) => !self.holds(check),
+            Check::All(checks) => checks.iter().all(|check| self.holds(check)),
         }
     }
 }
@@ -229,121 +298,5 @@ fn digest(item: &Item) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
-    use crate::api::name::HostName;
-    use crate::bootstrap::facts::KubernetesVersion;
-    use crate::bootstrap::plan::{Plan, When};
-    use crate::bootstrap::{BootstrapFacts, ca_hash, render};
-
-    fn plan() -> Plan {
-        let ca_pem = include_str!("../../../bootstrap/sample-ca.pem").to_owned();
-        let facts = BootstrapFacts {
-            machine_uid: "u".into(),
-            machine_name: "win-1".into(),
-            generation: 1,
-            host_name: Some(HostName::parse("win-1").unwrap()),
-            provider_id: None,
-            kubernetes: KubernetesVersion::parse("v1.36.3").unwrap(),
-            endpoint: "127.0.0.1:6443".into(),
-            ca_hash: ca_hash(&ca_pem).unwrap(),
-            ca_pem,
-            token: "abcdef.0123456789abcdef".to_owned().into(),
-            cpus: Some(4),
-            memory_mib: Some(8192),
-            system_disk_gib: None,
-            cluster_dns: Vec::new(),
-            cluster_domain: String::new(),
-            pod_networks: Vec::new(),
-            service_networks: Vec::new(),
-            secrets: Default::default(),
-            spec: WindowsBootstrapConfigSpec::default(),
-        };
-        render(&facts).unwrap().plan
-    }
-
-    /// Carries out the rest of a plan, at most `limit` acts; true when the plan is done.
-    fn carry_out(disk: &mut Disk, plan: &Plan, mut limit: usize) -> bool {
-        for item in &plan.items {
-            while !disk.finished(item) {
-                if limit == 0 {
-                    return false;
-                }
-                limit -= 1;
-                match disk.act(item) {
-                    Act::Done => disk.finish(item),
-                    Act::Restart => disk.start(),
-                    Act::Join { configuration } => {
-                        assert_eq!(configuration, paths::JOIN_CONFIG);
-                        assert!(disk.holds(&Check::Pipe(paths::CRI_PIPE.into())), "the kubelet needs containerd");
-                        assert!(disk.has_file(paths::KUBELET_PATCH));
-                        disk.joined();
-                    }
-                    Act::Never(reason) => panic!("{}: {reason}", item.id),
-                }
-            }
-        }
-        true
-    }
-
-    fn machine() -> Disk {
-        let mut disk = Disk::of_image("win-1");
-        disk.start();
-        disk
-    }
-
-    #[test]
-    fn the_rendered_plan_makes_a_node_and_leaves_no_secret() {
-        let (plan, mut disk) = (plan(), machine());
-        assert!(carry_out(&mut disk, &plan, 1000));
-        assert_eq!(disk.boot, 2, "one restart, for the feature");
-        assert!(disk.has_file(paths::SENTINEL) && disk.has_file(paths::KUBELET_KUBECONFIG));
-        assert!(!disk.has_file(paths::JOIN_CONFIG) && !disk.has_file(paths::BOOTSTRAP_KUBECONFIG));
-        assert_eq!(disk.flag("kubelet", "hostname-override"), Some("win-1"));
-        disk.start();
-        assert!(disk.holds(&Check::Url("http://127.0.0.1:10248/healthz".into())), "the kubelet starts with Windows");
-        assert!(plan.items.iter().all(|item| disk.finished(item)), "nothing is done twice");
-    }
-
-    #[test]
-    fn a_kill_after_any_step_leads_to_the_same_end() {
-        let plan = plan();
-        let mut whole = machine();
-        assert!(carry_out(&mut whole, &plan, 1000));
-        for steps in 0.. {
-            let mut disk = machine();
-            let done = carry_out(&mut disk, &plan, steps);
-            let mut disk: Disk = serde_json::from_slice(&serde_json::to_vec(&disk).unwrap()).unwrap();
-            assert!(carry_out(&mut disk, &plan, 1000), "after {steps} steps");
-            assert_eq!(disk, whole, "after {steps} steps");
-            if done {
-                break;
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let item = |kind| Item { id: "x".into(), kind, code: 1, seconds: 1, attempts: 1, unless: None, why: Default::default() };
-        let mut disk = machine();
-        for (kind, named) in [
-            (Kind::Running { name: "containerd".into(), after: vec![] }, "containerd"),
-            (Kind::Wait { check: Check::File(r"C:\none.exe".into()) }, "none.exe"),
-            (
-                Kind::Command {
-                    argv: vec![paths::KUBEADM.into(), "join".into(), "--config".into(), r"C:\none.yaml".into()],
-                    directory: String::new(),
-                    check: Check::File(paths::KUBELET_KUBECONFIG.into()),
-                    undo: vec![],
-                },
-                "none.yaml",
-            ),
-        ] {
-            let item = item(kind);
-            assert!(matches!(disk.act(&item), Act::Never(reason) if reason.contains(named)), "{named}");
-        }
-        assert_eq!(disk.act(&item(Kind::Reboot { when: When::Pending })), Act::Done, "nothing asks for a restart");
-        assert_eq!(disk.computer_name(), "win-1");
-    }
-}
+#[path = "disk_tests.rs"]
+mod tests;

@@ -43,6 +43,11 @@ fn release(image: &str) -> (&'static str, &'static str) {
     }
 }
 
+/// Build of Windows in an image, by its name.
+pub fn build(image: &str) -> u32 {
+    release(image).1.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
 /// The Node with its status, as it is registered at `now`.
 pub fn node(kubelet: &Kubelet, hardware: &Hardware<'_>, now: Timestamp) -> Node {
     let (product, build) = release(hardware.image);

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::disk::{Act, Disk};
 use super::kubelet::Running;
-use super::node::Kubelet;
+use super::node::{Kubelet, build};
 use super::server::Server;
 use super::{Guest, JoinError, join};
 use crate::api::hypervisor::Fault;
@@ -95,7 +95,7 @@ impl Guest {
         }
         let payload = self.files(|home| Ok(read_seed(home))).await?;
         let name = payload.as_ref().map(|(_, name)| name.clone()).unwrap_or_default();
-        let mut disk = disk.unwrap_or_else(|| Disk::of_image(&name));
+        let mut disk = disk.unwrap_or_else(|| Disk::of_image(&name, build(&self.record.image)));
         if disk.power_ons != self.record.power_ons {
             disk.power_ons = self.record.power_ons;
             disk.start();
@@ -126,6 +126,7 @@ impl Guest {
                     console.line(state::DONE, "").await;
                     self.save(disk, console).await?;
                 }
+                Err(error) if item.optional => console.line(state::WARNED, &error.to_string()).await,
                 Err(error) => {
                     console.line(state::FAILED, &error.to_string()).await;
                     disk.end = Some(state::FAILED.into());

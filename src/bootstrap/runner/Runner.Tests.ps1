@@ -1,0 +1,113 @@
+# Tests of the runner's own logic for Pester 5 (and 3.4, as far as it goes): what needs no Windows service is real, the rest is
+# mocked. Run in Windows PowerShell 5.1 or PowerShell 7 on Windows: Invoke-Pester -Path src\bootstrap\runner
+BeforeAll {
+    Set-StrictMode -Version 2.0
+    $Root = "$([System.IO.Path]::GetTempPath())capw-$([System.Guid]::NewGuid())"
+    $Payload = "$Root\payload"
+    . "$PSScriptRoot\journal.ps1"
+    . "$PSScriptRoot\windows.ps1"
+    . "$PSScriptRoot\items.ps1"
+    . "$PSScriptRoot\scripts.ps1"
+    [void] [System.IO.Directory]::CreateDirectory($MarkerDirectory)
+    [void] [System.IO.Directory]::CreateDirectory($Payload)
+}
+
+Describe 'arguments' {
+    It 'come back as the C runtime reads them' {
+        ConvertTo-Argument 'plain' | Should -Be 'plain'
+        ConvertTo-Argument '' | Should -Be '""'
+        ConvertTo-Argument 'a b' | Should -Be '"a b"'
+        ConvertTo-Argument 'say "x"' | Should -Be '"say \"x\""'
+        ConvertTo-Argument 'C:\a b\' | Should -Be '"C:\a b\\"'
+    }
+}
+
+Describe 'reports' {
+    It 'have the check sum of RFC 1950' {
+        Get-Adler32 'Wikipedia' | Should -Be '11e60398'
+    }
+    It 'are one line of printable characters' {
+        Get-ReportLine 7 1 'join' 'failed' 71 "a`r`nb" | Should -Match '^capw1 7 1 join failed 71 [0-9a-f]{8} a\?\?b$'
+    }
+}
+
+Describe 'access' {
+    It 'does not depend on the order of its rules' {
+        Get-Rules 'D:P(A;;FA;;;SY)(A;;FA;;;BA)' | Should -Be (Get-Rules 'D:P(A;;FA;;;BA)(A;;FA;;;SY)')
+    }
+    It 'is refused when nobody knows it' {
+        { Get-Sddl 'everybody' $true } | Should -Throw
+    }
+}
+
+Describe 'checks' {
+    It 'see files' {
+        Test-Check (ConvertFrom-Json -InputObject '{"file": "Z:\\none"}') | Should -Be $false
+        Test-Check (ConvertFrom-Json -InputObject '{"not": {"file": "Z:\\none"}}') | Should -Be $true
+    }
+    It 'hold only together' {
+        Test-Check (ConvertFrom-Json -InputObject '{"all": [{"not": {"file": "Z:\\none"}}, {"file": "Z:\\none"}]}') | Should -Be $false
+    }
+    It 'are refused when the runner does not know them' {
+        { Test-Check (ConvertFrom-Json -InputObject '{"moon": "full"}') } | Should -Throw
+    }
+}
+
+Describe 'a command without a check' {
+    It 'is run once' {
+        Mock Invoke-Program { $script:ExitCode = 0 }
+        $item = ConvertFrom-Json -InputObject '{"id": "user-a", "kind": "command", "argv": ["a.exe"], "directory": "C:\\", "seconds": 5}'
+        Test-CommandItem $item | Should -Be $false
+        Set-CommandItem $item
+        Test-CommandItem $item | Should -Be $true
+    }
+    It 'asks for a restart when its exit code says so' {
+        Mock Invoke-Program { $script:ExitCode = 3010 }
+        Mock Get-BootId { '7' }
+        Mock Test-Path { $false }
+        $codes = '{"success": [0], "restart": [3010]}'
+        $item = ConvertFrom-Json -InputObject "{`"id`": `"user-b`", `"argv`": [`"b.exe`"], `"directory`": `"C:\\`", `"seconds`": 5, `"exitCodes`": $codes}"
+        Set-CommandItem $item
+        Test-RestartWanted | Should -Be $true
+    }
+}
+
+Describe 'registry data' {
+    It 'has the type that the plan names' {
+        $item = ConvertFrom-Json -InputObject '{"data": {"multiString": ["a", "b"]}}'
+        (Get-RegistryData $item).Type | Should -Be 'multiString'
+        @((Get-RegistryData $item).Value).Count | Should -Be 2
+    }
+    It 'holds numbers above two thousand millions' {
+        (Get-RegistryData (ConvertFrom-Json -InputObject '{"data": {"dword": 4294967295}}')).Value | Should -Be -1
+    }
+}
+
+Describe 'port ranges' {
+    It 'are read from what netsh says in any language' {
+        Mock Invoke-Program { $script:Output = "Protokoll tcp`r`n----`r`nStartport      : 33000`r`nAnzahl von Ports: 32536`r`n" }
+        $item = ConvertFrom-Json -InputObject '{"protocol": "TCP", "start": 33000, "count": 32536}'
+        Test-DynamicPortsScript $item | Should -Be $true
+        $item.start = 49152
+        Test-DynamicPortsScript $item | Should -Be $false
+    }
+    It 'may lie within a larger one' {
+        Mock Invoke-Program { $script:Output = "Start Port    End Port`r`n----------    --------`r`n     30000       32767     *`r`n" }
+        Test-ReservedPortsScript (ConvertFrom-Json -InputObject '{"protocol": "TCP", "start": 30000, "count": 2768}') | Should -Be $true
+        Test-ReservedPortsScript (ConvertFrom-Json -InputObject '{"protocol": "TCP", "start": 30000, "count": 2769}') | Should -Be $false
+    }
+}
+
+Describe 'the clock' {
+    It 'is held against the header Date' {
+        Mock Invoke-Program { $script:Output = "HTTP/1.1 401 Unauthorized`r`nDate: $([System.DateTime]::UtcNow.AddSeconds(-90).ToString('r'))`r`n" }
+        $item = ConvertFrom-Json -InputObject '{"url": "https://api.example.com:6443/healthz", "within": 30}'
+        Test-ClockScript $item | Should -Be $false
+        $item.within = 120
+        Test-ClockScript $item | Should -Be $true
+    }
+    It 'is not good when nobody says the time' {
+        Mock Invoke-Program { $script:Output = 'HTTP/1.0 400 Bad Request' }
+        { Get-ClockDifference 'https://api.example.com:6443/healthz' } | Should -Throw
+    }
+}
