@@ -25,6 +25,8 @@ mod valid;
 mod yaml;
 
 #[cfg(test)]
+mod node_tests;
+#[cfg(test)]
 mod sample;
 #[cfg(test)]
 mod tests;
