@@ -132,7 +132,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
     facts.spec.kubelet.node_labels.insert("example.com/rack".to_owned(), "r1".to_owned());
     change(&mut facts);
     let user_data = render(&facts).expect("a rendering").user_data;
-    let seed = build(Channel::ConfigDrive, &Instance { vm, host_name: Some(&host_name), user_data: user_data.as_bytes() });
+    let seed = build(Channel::ConfigDrive, &Instance { vm, host_name: Some(&host_name), user_data: user_data.as_bytes(), answer: &[] });
     let spec = VmSpec {
         image: "windows-server-2022".to_owned(),
         cpus: 4,

@@ -57,7 +57,7 @@ struct Given {
 fn given(channel: Channel, directory: &Path) -> Given {
     let facts = facts(channel);
     let user_data = render(&facts).expect("a rendering").user_data.into_bytes();
-    let instance = Instance { vm: VmUuid::of("u"), host_name: facts.host_name.as_ref(), user_data: &user_data };
+    let instance = Instance { vm: VmUuid::of("u"), host_name: facts.host_name.as_ref(), user_data: &user_data, answer: &[] };
     let instance_id = instance.id().to_string();
     let path = directory.join(channel.name());
     let with = |flag: &str| vec![flag.to_owned(), path.to_str().expect("a path").to_owned()];

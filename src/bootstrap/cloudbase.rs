@@ -60,7 +60,9 @@ impl Room {
     pub fn of(channel: Channel, data: &UserData) -> Self {
         let size = data.0.len();
         match channel {
-            Channel::ConfigDrive | Channel::NoCloud => Self { size, limit: SECRET_LIMIT, name: "Kubernetes Secret, 1 MiB in all its values" },
+            Channel::ConfigDrive | Channel::NoCloud | Channel::Unattend => {
+                Self { size, limit: SECRET_LIMIT, name: "Kubernetes Secret, 1 MiB in all its values" }
+            }
             // VMware counts what is set: base64.
             Channel::GuestInfo => Self { size: size.div_ceil(3) * 4, limit: GUESTINFO_LIMIT, name: "VMware guestinfo value, 64 KiB" },
         }
@@ -77,7 +79,7 @@ pub(super) fn user_data(files: &BTreeMap<String, Vec<u8>>, channel: Channel) -> 
     if room.size > room.limit {
         let remedy = match channel {
             Channel::GuestInfo => "make spec.files smaller, put large files into the image, or use the channel ConfigDrive or NoCloud",
-            Channel::ConfigDrive | Channel::NoCloud => "make spec.files smaller, or put large files into the image",
+            Channel::ConfigDrive | Channel::NoCloud | Channel::Unattend => "make spec.files smaller, or put large files into the image",
         };
         return Err(RenderError::TooLarge { channel, room, remedy });
     }

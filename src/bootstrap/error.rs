@@ -42,6 +42,8 @@ pub enum ReadError {
     Image(String),
     #[error("metadata: {0}")]
     MetaData(String),
+    #[error("unattend.xml: {0}")]
+    Answer(String),
     #[error("guestinfo: {0}")]
     GuestInfo(String),
 }

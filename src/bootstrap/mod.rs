@@ -21,6 +21,7 @@ pub mod reserve;
 mod runner;
 mod secrets;
 pub mod seed;
+pub mod unattend;
 mod valid;
 mod yaml;
 
@@ -46,6 +47,8 @@ pub struct Bootstrap {
     pub plan: Plan,
     /// What the bootstrap Secret holds, format `cloudbase-init`.
     pub user_data: UserData,
+    /// What Windows Setup is told, in the channel `Unattend`.
+    pub answer: Option<unattend::AnswerFile>,
     /// What the node keeps back, and why so much.
     pub reserves: Reserves,
 }
@@ -61,5 +64,6 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
         files.insert(format!("runner/{name}"), script.as_bytes().to_vec());
     }
     let user_data = cloudbase::user_data(&files, facts.spec.channel)?;
-    Ok(Bootstrap { plan, user_data, reserves: reserve::reserves(facts)? })
+    let answer = unattend::answer(facts)?;
+    Ok(Bootstrap { plan, user_data, answer, reserves: reserve::reserves(facts)? })
 }

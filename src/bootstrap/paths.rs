@@ -49,3 +49,6 @@ pub const CRI_SOCKET: &str = "npipe:////./pipe/containerd-containerd";
 /// Cluster API's mark of success.
 pub const SENTINEL_DIR: &str = r"C:\run\cluster-api";
 pub const SENTINEL: &str = r"C:\run\cluster-api\bootstrap-success.complete";
+
+/// Where Windows Setup keeps copies of the answer file that it was given; with the password of Administrator.
+pub const SETUP_ANSWERS: [&str; 2] = [r"C:\Windows\Panther\unattend.xml", r"C:\Windows\Panther\Unattend\unattend.xml"];

@@ -24,7 +24,6 @@ impl Secrets {
     }
 
     /// The same as text, without white space around it: Secrets made from files end with a line end.
-    #[allow(dead_code, reason = "the fields that need it come one by one")]
     pub(super) fn text(&self, field: &str, reference: &SecretKeyRef) -> Result<&str, RenderError> {
         let text = std::str::from_utf8(self.bytes(field, reference)?);
         text.map(str::trim).map_err(|_| RenderError::invalid(field, shown(reference), "the value is not text in UTF-8: correct the Secret"))

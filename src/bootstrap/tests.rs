@@ -201,8 +201,8 @@ fn noise(length: usize) -> String {
 fn what_is_too_large_is_refused_with_its_exact_size() {
     // Bytes of noise between which the limit lies, and how close the search gets: large ones take long.
     for (channel, range, close, name) in [
-        (Channel::ConfigDrive, 820_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
-        (Channel::NoCloud, 820_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
+        (Channel::ConfigDrive, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
+        (Channel::NoCloud, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
         (Channel::GuestInfo, 10_000..60_000, 1, "VMware guestinfo value, 64 KiB"),
     ] {
         let with = |length: usize| {

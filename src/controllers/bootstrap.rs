@@ -211,7 +211,7 @@ async fn make(
     ctx.known_tokens.keep(object.uid().unwrap_or_default(), token.uid);
     let whole = SecretString::from(format!("{}.{}", token.id, token.secret.expose_secret()));
     let data = render(whole.clone()).map_err(Failure::Render)?;
-    let secret = data_secret::ensure(ctx, object, cluster, data.user_data.as_bytes(), &whole).await.map_err(|e| match e {
+    let secret = data_secret::ensure(ctx, object, cluster, &data, &whole).await.map_err(|e| match e {
         data_secret::Error::Foreign(message) => Failure::Conflict(message),
         data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
     })?;

@@ -13,11 +13,14 @@ use super::Context;
 use super::shell::ReconcileError;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{CLUSTER_NAME_LABEL, SECRET_TYPE};
+use crate::bootstrap::Bootstrap;
 use crate::cluster::{ApiError, Creation};
 use crate::lifecycle::report::Token;
 
 /// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
 const FORMAT: &str = "cloud-config";
+/// The answer file for Windows Setup; only in the channel `Unattend`.
+pub const ANSWER_KEY: &str = "unattend.xml";
 /// Name of the channel by which the data is to reach the machine.
 pub const CHANNEL_KEY: &str = "channel";
 /// The join token, so that one which expired can be made again for a guest that already has it.
@@ -64,14 +67,15 @@ impl<T> ByUid<T> {
 }
 
 /// Makes the Secret if it is not there, and returns its name.
-pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &str, user_data: &[u8], token: &SecretString) -> Result<String, Error> {
+pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &str, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
     let name = object.name_any();
-    let data = [
-        ("value", user_data),
+    let mut data = vec![
+        ("value", made.user_data.as_bytes()),
         ("format", FORMAT.as_bytes()),
         (CHANNEL_KEY, object.spec.channel.name().as_bytes()),
         (TOKEN_KEY, token.expose_secret().as_bytes()),
     ];
+    data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.clone()),

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
 use super::Context;
-use super::data_secret::CHANNEL_KEY;
+use super::data_secret::{ANSWER_KEY, CHANNEL_KEY};
 use super::shell::ReconcileError;
 use crate::api::bootstrap_config::Channel;
 use crate::api::machine::WindowsMachine;
@@ -68,7 +68,11 @@ pub async fn of_secret(
             }
         },
     };
-    let seed = Arc::new(seed::build(channel, &Instance { vm: target.key.vm, host_name: Some(host_name), user_data }));
+    let answer = value(ANSWER_KEY).unwrap_or_default();
+    if channel == Channel::Unattend && answer.is_empty() {
+        return Ok(Err(format!("Secret {namespace}/{secret} has no answer file under the key {ANSWER_KEY:?}, which its channel {channel} needs")));
+    }
+    let seed = Arc::new(seed::build(channel, &Instance { vm: target.key.vm, host_name: Some(host_name), user_data, answer }));
     ctx.seeds.keep(target.key.vm, seed.clone());
     Ok(Ok(seed))
 }

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::ValueSource;
 
 /// The channel that carries the data into Windows, and with it the program there that picks it up (`windows-bootstrap.md` §1.2).
 /// The data is the same in all of them.
@@ -17,10 +20,12 @@ pub enum Channel {
     NoCloud,
     /// cloudbase-init reads VMware's guestinfo (its VMwareGuestInfoService). At most 64 KiB, gzip and base64 included.
     GuestInfo,
+    /// Windows Setup reads an answer file on a drive with the label `unattendCD`: for images without cloudbase-init. At most 1 MiB.
+    Unattend,
 }
 
 impl Channel {
-    pub const ALL: [Self; 3] = [Self::ConfigDrive, Self::NoCloud, Self::GuestInfo];
+    pub const ALL: [Self; 4] = [Self::ConfigDrive, Self::NoCloud, Self::GuestInfo, Self::Unattend];
 
     /// As it is written in manifests and in the bootstrap Secret.
     pub fn name(self) -> &'static str {
@@ -28,6 +33,7 @@ impl Channel {
             Self::ConfigDrive => "ConfigDrive",
             Self::NoCloud => "NoCloud",
             Self::GuestInfo => "GuestInfo",
+            Self::Unattend => "Unattend",
         }
     }
 
@@ -40,6 +46,42 @@ impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// What Windows Setup is told beside the name of the machine.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Unattend {
+    /// Language of keyboard, formats and texts, which the image must have. Default: `en-US`.
+    #[serde(default = "english")]
+    #[schemars(length(min = 2, max = 32))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){1,3}$')").message("must be the name of a language with its country, e.g. en-US"))]
+    pub locale: String,
+    /// Time zone, by the name that Windows has for it (`tzutil /l`). Default: `UTC`.
+    #[serde(default = "utc")]
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-+A-Za-z0-9. ()]*$')").message("must be the name of a time zone in Windows, e.g. W. Europe Standard Time"))]
+    pub time_zone: String,
+    /// Password of the built-in account Administrator. Default: a random one that nobody is told, and the account is disabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub administrator_password_from: Option<ValueSource>,
+    /// Product key. Default: that of the image, and Windows does not activate itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product_key_from: Option<ValueSource>,
+}
+
+impl Default for Unattend {
+    fn default() -> Self {
+        Self { locale: english(), time_zone: utc(), administrator_password_from: None, product_key_from: None }
+    }
+}
+
+fn english() -> String {
+    "en-US".into()
+}
+
+fn utc() -> String {
+    "UTC".into()
 }
 
 #[cfg(test)]

@@ -62,6 +62,7 @@ pub const JOIN_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.unattend) || self.channel == 'Unattend'").message("unattend is what Windows Setup is told, which reads nothing in other channels: set channel to Unattend, or remove unattend"))]
 pub struct WindowsBootstrapConfigSpec {
     /// The Windows Server release in the image; it decides the pause image and what the node is told. Default: 2022.
     #[serde(default)]
@@ -87,6 +88,9 @@ pub struct WindowsBootstrapConfigSpec {
     /// The channel that carries the data to the guest; its size limit is checked before a VM is made.
     #[serde(default)]
     pub channel: Channel,
+    /// What Windows Setup is told; only with the channel `Unattend`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unattend: Option<Unattend>,
 }
 
 /// What the controller reports.

@@ -45,6 +45,14 @@ impl WindowsBootstrapConfigSpec {
                 uses.push(SecretUse { field: format!("spec.files[{index}].contentFrom.secretKeyRef"), reference: &from.secret_key_ref });
             }
         }
+        if let Some(unattend) = &self.unattend {
+            for (field, from) in
+                [("administratorPasswordFrom", &unattend.administrator_password_from), ("productKeyFrom", &unattend.product_key_from)]
+            {
+                let reference = from.as_ref().map(|from| &from.secret_key_ref);
+                uses.extend(reference.map(|reference| SecretUse { field: format!("spec.unattend.{field}.secretKeyRef"), reference }));
+            }
+        }
         uses
     }
 }

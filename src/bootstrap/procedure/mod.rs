@@ -69,7 +69,7 @@ pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec
     runtime::stage(&mut all, facts)?;
     steps::files(&mut all, facts)?;
     kubelet::stage(&mut all, facts)?;
-    finish::stage(&mut all);
+    finish::stage(&mut all, facts);
     let plan = Plan {
         plan_version: PLAN_VERSION,
         machine: PlanMachine { uid: facts.machine_uid.clone(), name: facts.machine_name.clone(), generation: facts.generation },

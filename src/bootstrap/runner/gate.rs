@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tree_sitter::{Node, Parser, Tree};
 
 use super::SCRIPTS;
+use crate::bootstrap::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 
 const LOADER: &str = include_str!("loader.ps1");
 /// Extract of PSScriptAnalyzer's list: the commands that the scripts use, with their parameters.
@@ -18,7 +19,7 @@ const PESTER: [&str; 7] = ["Describe", "Context", "It", "Mock", "Should", "Befor
 const NEWER: [&str; 8] = ["&&", "||", "??", "??=", "?.", "?[", "?", "clean"];
 
 pub(super) fn scripts() -> Vec<(&'static str, &'static str)> {
-    SCRIPTS.into_iter().chain([("loader.ps1", LOADER)]).collect()
+    SCRIPTS.into_iter().chain([("loader.ps1", LOADER), (FIRST_BOOT_NAME, FIRST_BOOT)]).collect()
 }
 
 fn parse(text: &str) -> Tree {

@@ -1,7 +1,8 @@
 #ps1_sysnative
 # Unpacks the archive below into a directory that only administrators can read, and starts the runner in it.
-# cloudbase-init may start this any number of times: what is unpacked is not unpacked again, what is finished is left alone.
+# It may be started any number of times: what is unpacked is not unpacked again, what is finished is left alone.
 # Exit codes for cloudbase-init: 0 done, 1002 try again at the next start, 1003 restart and try again.
+param([ValidateSet('cloudbase', 'task')][string] $Source = 'cloudbase')
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
@@ -58,5 +59,7 @@ try {
     exit 1002
 }
 
-& "$payload\runner\run.ps1" -Source cloudbase
+# cloudbase-init runs a copy of this file, and removes it only if nothing kills it before.
+if ($Source -eq 'cloudbase') { try { [System.IO.File]::WriteAllText($PSCommandPath, '') } catch { $null = $_ } }
+& "$payload\runner\run.ps1" -Source $Source
 exit $LASTEXITCODE

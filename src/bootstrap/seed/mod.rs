@@ -3,6 +3,7 @@
 pub mod config_drive;
 pub mod guest_info;
 pub mod no_cloud;
+pub mod windows_setup;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,8 @@ pub struct Instance<'a> {
     pub host_name: Option<&'a HostName>,
     /// The value of the bootstrap Secret.
     pub user_data: &'a [u8],
+    /// The answer file for Windows Setup; left out in other channels than `Unattend`.
+    pub answer: &'a [u8],
 }
 
 impl Instance<'_> {
@@ -46,6 +49,7 @@ pub fn build(channel: Channel, instance: &Instance) -> Seed {
         Channel::ConfigDrive => drive(config_drive::LABEL, config_drive::files(instance)),
         Channel::NoCloud => drive(no_cloud::LABEL, no_cloud::files(instance)),
         Channel::GuestInfo => Seed::GuestInfo(guest_info::values(instance)),
+        Channel::Unattend => drive(windows_setup::LABEL, windows_setup::files(instance)),
     }
 }
 

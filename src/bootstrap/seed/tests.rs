@@ -6,38 +6,47 @@ use std::process::Command;
 use super::*;
 use crate::bootstrap::read::{Delivered, iso::Image};
 use crate::bootstrap::sample::facts;
-use crate::bootstrap::{BootstrapFacts, render};
+use crate::bootstrap::{Bootstrap, BootstrapFacts, render};
 
-fn machine(channel: Channel) -> (BootstrapFacts, Vec<u8>) {
-    let mut facts = facts();
-    facts.spec.channel = channel;
-    let user_data = render(&facts).unwrap().user_data.into_bytes();
-    (facts, user_data)
+/// Facts, and what the bootstrap Secret holds.
+struct Machine {
+    facts: BootstrapFacts,
+    made: Bootstrap,
 }
 
-fn instance<'a>(facts: &'a BootstrapFacts, user_data: &'a [u8]) -> Instance<'a> {
-    Instance { vm: VmUuid::of("u"), host_name: facts.host_name.as_ref(), user_data }
+fn machine(channel: Channel) -> Machine {
+    let mut facts = facts();
+    facts.spec.channel = channel;
+    Machine { made: render(&facts).unwrap(), facts }
+}
+
+impl Machine {
+    fn instance(&self) -> Instance<'_> {
+        let answer = self.made.answer.as_ref().map(|answer| answer.as_bytes()).unwrap_or_default();
+        Instance { vm: VmUuid::of("u"), host_name: self.facts.host_name.as_ref(), user_data: self.made.user_data.as_bytes(), answer }
+    }
 }
 
 #[test]
 fn a_guest_reads_from_every_channel_what_was_rendered() {
     for channel in Channel::ALL {
-        let (facts, user_data) = machine(channel);
-        let instance = instance(&facts, &user_data);
+        let machine = machine(channel);
+        let instance = machine.instance();
         let delivered = Delivered::of(&build(channel, &instance)).unwrap();
         assert_eq!(delivered.channel, channel);
         assert_eq!(delivered.instance_id, instance.id().to_string());
         assert_eq!(delivered.host_name.as_deref(), Some("win-7k2fq"));
-        assert_eq!(delivered.payload.plan.machine.name, facts.machine_name);
+        assert_eq!(delivered.payload.plan.machine.name, machine.facts.machine_name);
         // Under another infrastructure provider the name is not ours.
-        let nameless = Instance { host_name: None, ..instance };
+        let nameless = Machine { made: render(&BootstrapFacts { host_name: None, ..machine.facts.clone() }).unwrap(), ..machine };
+        let nameless = Instance { host_name: None, ..nameless.instance() };
         assert_eq!(Delivered::of(&build(channel, &nameless)).unwrap().host_name, None);
     }
 }
 
 #[test]
 fn another_machine_or_other_data_is_another_instance() {
-    let id = |uid: &str, user_data: &[u8]| Instance { vm: VmUuid::of(uid), host_name: None, user_data }.id();
+    let id = |uid: &str, user_data: &[u8]| Instance { vm: VmUuid::of(uid), host_name: None, user_data, answer: &[] }.id();
     assert_eq!(id("a", b"1"), id("a", b"1"));
     assert_ne!(id("a", b"1"), id("a", b"2"));
     assert_ne!(id("a", b"1"), id("b", b"1"));
@@ -45,8 +54,8 @@ fn another_machine_or_other_data_is_another_instance() {
 
 #[test]
 fn a_seed_that_nobody_in_windows_would_read_is_refused() {
-    let (facts, user_data) = machine(Channel::ConfigDrive);
-    let instance = instance(&facts, &user_data);
+    let machine = machine(Channel::ConfigDrive);
+    let instance = machine.instance();
     let Seed::GuestInfo(values) = build(Channel::GuestInfo, &instance) else { panic!("guestinfo is no drive") };
     let with = |key: &str, value: Option<&str>| {
         let mut values = values.clone();
@@ -61,6 +70,7 @@ fn a_seed_that_nobody_in_windows_would_read_is_refused() {
         (with("guestinfo.metadata", Some("e30=")), "no instance-id"),
         (Delivered::of(&drive("cidata ", config_drive::files(&instance))).unwrap_err().to_string(), "no meta-data"),
         (Delivered::of(&drive("config2", config_drive::files(&instance))).unwrap_err().to_string(), "nobody looks"),
+        (Delivered::of(&build(Channel::Unattend, &Instance { answer: b"<unattend/>", ..instance })).unwrap_err().to_string(), "nothing of ours"),
     ] {
         assert!(error.contains(why), "{error} lacks {why}");
     }
@@ -72,9 +82,8 @@ fn other_programs_read_the_drives() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("drive.iso");
     let mut missing = Vec::new();
-    for channel in [Channel::ConfigDrive, Channel::NoCloud] {
-        let (facts, user_data) = machine(channel);
-        let Seed::Drive(bytes) = build(channel, &instance(&facts, &user_data)) else { panic!("{channel} is a drive") };
+    for channel in Channel::ALL {
+        let Seed::Drive(bytes) = build(channel, &machine(channel).instance()) else { continue };
         std::fs::write(&path, &bytes).unwrap();
         let image = Image::open(&bytes).unwrap();
         for file in image.files().unwrap() {

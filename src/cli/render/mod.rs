@@ -142,9 +142,14 @@ fn listing(rendered: &Bootstrap) -> Result<String, String> {
 /// Writes everything below `directory`; says where, and how much of its channel it takes.
 fn write(directory: &Path, facts: &BootstrapFacts, rendered: &Bootstrap) -> Result<String, String> {
     let channel = facts.spec.channel;
-    let instance = Instance { vm: VmUuid::of(&facts.machine_uid), host_name: facts.host_name.as_ref(), user_data: rendered.user_data.as_bytes() };
+    let answer = rendered.answer.as_ref().map(|answer| answer.as_bytes()).unwrap_or_default();
+    let user_data = rendered.user_data.as_bytes();
+    let instance = Instance { vm: VmUuid::of(&facts.machine_uid), host_name: facts.host_name.as_ref(), user_data, answer };
     let mut files = payload(rendered)?.files;
-    files.insert("user_data".into(), rendered.user_data.as_bytes().to_vec());
+    files.insert("user_data".into(), user_data.to_vec());
+    if rendered.answer.is_some() {
+        files.insert("unattend.xml".into(), answer.to_vec());
+    }
     match seed::build(channel, &instance) {
         Seed::Drive(image) => files.insert("config-drive.iso".into(), image),
         Seed::GuestInfo(values) => files.insert("guestinfo.json".into(), serde_json::to_vec_pretty(&values).map_err(|e| e.to_string())?),
