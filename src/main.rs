@@ -6,7 +6,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     match capw::cli::main(capw::cli::Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Standard error may be closed; there is nobody left to tell then.
             let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("capw: {error}\n"));

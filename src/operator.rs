@@ -237,6 +237,12 @@ fn stop_on_signals() -> Result<CancellationToken, OperatorError> {
     Ok(stop)
 }
 
+/// The time now, for commands that look once.
+#[allow(clippy::disallowed_methods)]
+pub fn now() -> Timestamp {
+    Timestamp::now()
+}
+
 type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 #[allow(clippy::disallowed_methods)]

@@ -45,7 +45,7 @@ struct NodeRegistration<'a> {
 
 #[derive(Serialize)]
 struct Argument {
-    name: String,
+    name: &'static str,
     value: String,
 }
 

@@ -26,8 +26,6 @@ mod valid;
 mod yaml;
 
 #[cfg(test)]
-mod node_tests;
-#[cfg(test)]
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -66,4 +64,10 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
     let user_data = cloudbase::user_data(&files, facts.spec.channel)?;
     let answer = unattend::answer(facts)?;
     Ok(Bootstrap { plan, user_data, answer, reserves: reserve::reserves(facts)? })
+}
+
+/// The plan of an ordinary machine, for tests of what reads plans.
+#[cfg(test)]
+pub(crate) fn sample_plan() -> Plan {
+    render(&sample::facts()).map(|bootstrap| bootstrap.plan).unwrap()
 }

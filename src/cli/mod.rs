@@ -1,8 +1,11 @@
-//! `capw run | guests | crds | render`: one file per subcommand, with its flags.
+//! `capw run | guests | crds | render | diagnose`: one file per subcommand, with its flags.
 
 mod crds;
+mod diagnose;
 mod render;
 mod run;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -24,14 +27,18 @@ enum Command {
     Crds(crds::Crds),
     /// Write what a machine would get, without any cluster.
     Render(render::Render),
+    /// Say why a machine does not become a node, and what to do.
+    Diagnose(diagnose::Diagnose),
 }
 
 /// Runs the subcommand. The error is one line for the person at the terminal.
-pub fn main(arguments: Arguments) -> Result<(), String> {
-    match arguments.command {
+pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
+    let done = match arguments.command {
         Command::Run(run) => run.main(),
         Command::Guests(guests) => guests.main(),
         Command::Crds(crds) => crds.main(),
         Command::Render(render) => render.main(),
-    }
+        Command::Diagnose(diagnose) => return diagnose.main(),
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ pub mod join_rights;
 pub mod lease;
 #[cfg(test)]
 pub(crate) mod mock;
+pub mod survey;
 pub mod token;
 pub mod workload;
 

@@ -45,8 +45,15 @@ pub struct Seen {
     #[serde(default, rename = "in")]
     pub sources: Vec<Source>,
     pub like: String,
+    /// How many signs must match, for what a healthy machine says now and then too.
+    #[serde(default = "one")]
+    pub at_least: usize,
     #[serde(skip)]
     pub pattern: Option<Regex>,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// A line for the tests, and where it was recorded.

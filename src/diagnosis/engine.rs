@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::book::{Book, Certainty, book};
+use super::book::{Book, Certainty, Rule, book};
 use super::sign::Sign;
 use crate::api::condition;
 
@@ -42,44 +42,51 @@ pub struct Evidence {
 /// rule knows is found by its code.
 pub fn diagnose(signs: &[Sign]) -> Vec<Finding> {
     let Ok(book) = book() else { return Vec::new() };
-    let mut found: BTreeMap<usize, Vec<&Sign>> = BTreeMap::new();
+    // By rule and pattern, so that what must be seen often is counted by itself.
+    let mut found: BTreeMap<(usize, usize), Vec<&Sign>> = BTreeMap::new();
     let mut unknown = Vec::new();
     for sign in signs {
-        let rules = matching(book, sign);
-        if rules.is_empty() && sign.code.is_some() {
+        let matching = matching(book, sign);
+        if matching.is_empty() && sign.code.is_some() {
             unknown.push(sign);
         }
-        for rule in rules {
-            found.entry(rule).or_default().push(sign);
+        for place in matching {
+            found.entry(place).or_default().push(sign);
         }
     }
-    let by_rule = found.into_iter().filter_map(|(rule, signs)| {
-        let rule = book.rules.get(rule)?;
-        let finding = Finding {
-            id: rule.id.clone(),
-            title: rule.title.clone(),
-            certainty: rule.certainty,
-            cause: rule.cause.clone(),
-            remedy: rule.remedy.clone(),
-            links: rule.links.clone(),
-            evidence: evidence(&signs),
-            seen: signs.len(),
-        };
-        Some(finding)
-    });
-    let mut findings: Vec<Finding> = by_rule.collect();
+    let mut by_rule: BTreeMap<usize, Vec<&Sign>> = BTreeMap::new();
+    for ((rule, seen), signs) in found {
+        let at_least = book.rules.get(rule).and_then(|rule| rule.seen.get(seen)).map_or(1, |seen| seen.at_least);
+        if signs.len() >= at_least {
+            by_rule.entry(rule).or_default().extend(signs);
+        }
+    }
+    let known = by_rule.into_iter().filter_map(|(rule, signs)| Some(by_rule_of(book.rules.get(rule)?, &signs)));
+    let mut findings: Vec<Finding> = known.collect();
     findings.extend(unknown.into_iter().filter_map(|sign| by_code(book, sign)));
     findings.sort_by_key(|finding| finding.certainty);
     findings
 }
 
-/// Indices of the rules that a sign speaks for.
-fn matching(book: &Book, sign: &Sign) -> Vec<usize> {
-    let speaks = |(index, rule): (usize, &super::Rule)| {
-        let mut seen = rule.seen.iter().filter(|seen| sign.source.is_one_of(&seen.sources));
-        seen.any(|seen| seen.pattern.as_ref().is_some_and(|pattern| pattern.is_match(&sign.text))).then_some(index)
-    };
-    book.rules.iter().enumerate().filter_map(speaks).collect()
+/// Rules, and patterns of them, that a sign speaks for.
+fn matching(book: &Book, sign: &Sign) -> Vec<(usize, usize)> {
+    let patterns =
+        book.rules.iter().enumerate().flat_map(|(rule, known)| known.seen.iter().enumerate().map(move |(seen, known)| ((rule, seen), known)));
+    let speaks = patterns.filter(|(_, seen)| sign.source.is_one_of(&seen.sources) && seen.pattern.as_ref().is_some_and(|p| p.is_match(&sign.text)));
+    speaks.map(|(place, _)| place).collect()
+}
+
+fn by_rule_of(rule: &Rule, signs: &[&Sign]) -> Finding {
+    Finding {
+        id: rule.id.clone(),
+        title: rule.title.clone(),
+        certainty: rule.certainty,
+        cause: rule.cause.clone(),
+        remedy: rule.remedy.clone(),
+        links: rule.links.clone(),
+        evidence: evidence(signs),
+        seen: signs.len(),
+    }
 }
 
 fn by_code(book: &Book, sign: &Sign) -> Option<Finding> {

@@ -2,14 +2,19 @@
 //!
 //! What is known is data: [`rules.toml`](rules.toml), one rule per failure mode (`windows-bootstrap.md` §5), and
 //! [`codes.toml`](codes.toml), one entry per failure code of the node plan (§1.14). A rule is a few regular expressions and where
-//! each counts; objects of the cluster become lines first, so that one mechanism reads everything.
+//! each counts; objects of the cluster become lines first ([`objects`]), so that one mechanism reads everything.
 //!
 //! The engine is used for the condition of a machine whose guest has given up, and by `capw diagnose`.
 
 mod book;
 mod engine;
+pub mod logs;
+pub mod objects;
 mod sign;
 
 pub use book::{Book, Certainty, Code, Rule, book};
 pub use engine::{Evidence, Finding, diagnose, reason};
 pub use sign::{Sign, Source};
+
+#[cfg(test)]
+mod tests;

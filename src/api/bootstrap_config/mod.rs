@@ -6,7 +6,6 @@ mod delivery;
 mod file;
 mod join;
 mod kubelet;
-mod registry;
 mod secret;
 mod windows;
 
@@ -22,7 +21,6 @@ pub use delivery::*;
 pub use file::*;
 pub use join::*;
 pub use kubelet::*;
-pub use registry::*;
 pub use secret::*;
 pub use windows::*;
 

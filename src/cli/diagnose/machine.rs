@@ -1,0 +1,209 @@
+//! `capw diagnose machine NAME`: reads, then lets the doctor judge.
+
+use clap::Args;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Node};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::ResourceExt;
+
+use super::{Answer, reasons};
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::{self, Machine};
+use crate::api::condition;
+use crate::api::hypervisor::WindowsHypervisor;
+use crate::api::machine::WindowsMachine;
+use crate::cluster::Cluster;
+use crate::cluster::workload::{Workload, Workloads};
+use crate::diagnosis::{Certainty, Sign, diagnose, objects};
+use crate::operator;
+
+#[derive(Args, Debug)]
+pub(super) struct Of {
+    /// Name of the WindowsMachine, or of its Machine.
+    name: String,
+    /// Namespace [default: that of the kubeconfig's context].
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+}
+
+impl Of {
+    pub(super) fn look(&self) -> Result<Answer, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
+        runtime.block_on(async {
+            let config = kube::Config::infer().await.map_err(|e| format!("kubeconfig: {e}"))?;
+            let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+            let cluster = Cluster::new(kube::Client::try_from(config).map_err(|e| format!("kubeconfig: {e}"))?);
+            let look = Look { cluster, namespace, now: operator::now(), signs: Vec::new(), problems: Vec::new(), not_looked_at: Vec::new() };
+            look.at(&self.name).await
+        })
+    }
+}
+
+/// A look at one machine: what was seen so far.
+struct Look {
+    cluster: Cluster,
+    namespace: String,
+    now: Timestamp,
+    signs: Vec<Sign>,
+    /// Conditions that report a problem, with their reasons.
+    problems: Vec<(Sign, String)>,
+    not_looked_at: Vec<String>,
+}
+
+impl Look {
+    async fn at(mut self, name: &str) -> Result<Answer, String> {
+        let machine = self.machine(name).await?;
+        let owner = capi::machine_owner(machine.metadata.owner_references.as_ref()).map(|owner| owner.name.clone());
+        self.signs.extend(objects::of_machine(&machine, self.now));
+        self.problems("WindowsMachine", &machine.metadata, machine.status.as_ref().map(|s| s.conditions.as_slice()));
+        let hypervisor = machine.status.as_ref().and_then(|s| s.failure_domain.clone());
+        self.hypervisor(hypervisor.as_deref()).await;
+        let mut node = None;
+        if let Some(owner) = &owner {
+            node = self.owner(owner).await;
+        }
+        let names: Vec<String> = [Some(machine.name_any()), owner].into_iter().flatten().collect();
+        self.events(&names).await;
+        self.workload(&machine, node.as_deref()).await;
+        Ok(self.answer(&machine))
+    }
+
+    /// The WindowsMachine of that name, or of the Machine of that name.
+    async fn machine(&self, name: &str) -> Result<WindowsMachine, String> {
+        let found = self.cluster.get::<WindowsMachine>(&self.namespace, name).await.map_err(|e| e.to_string())?;
+        if let Some(machine) = found {
+            return Ok(machine);
+        }
+        let missing = || format!("there is no WindowsMachine {name} in namespace {} (another one? -n NAME)", self.namespace);
+        let owner = self.cluster.get::<Machine>(&self.namespace, name).await.map_err(|_| missing())?.ok_or_else(missing)?;
+        let name = &owner.spec.infrastructure_ref.name;
+        self.cluster.get::<WindowsMachine>(&self.namespace, name).await.map_err(|e| e.to_string())?.ok_or_else(missing)
+    }
+
+    fn problems(&mut self, kind: &str, meta: &ObjectMeta, conditions: Option<&[Condition]>) {
+        self.problems.extend(objects::problems(kind, meta, conditions.unwrap_or_default()));
+    }
+
+    fn skipped(&mut self, what: &str, error: &dyn std::fmt::Display) {
+        self.not_looked_at.push(format!("{what}: {error}"));
+    }
+
+    async fn hypervisor(&mut self, name: Option<&str>) {
+        let Some(name) = name else { return };
+        match self.cluster.get::<WindowsHypervisor>(&self.namespace, name).await {
+            Ok(Some(found)) => self.problems("WindowsHypervisor", &found.metadata, found.status.as_ref().map(|s| s.conditions.as_slice())),
+            Ok(None) => {}
+            Err(error) => self.skipped("the WindowsHypervisor", &error),
+        }
+    }
+
+    /// The Machine and its bootstrap configuration; gives the name of the Node that it found.
+    async fn owner(&mut self, name: &str) -> Option<String> {
+        let machine = match self.cluster.get::<Machine>(&self.namespace, name).await {
+            Ok(found) => found?,
+            Err(error) => {
+                self.skipped("the Machine", &error);
+                return None;
+            }
+        };
+        if let Some(config) = machine.spec.bootstrap.config_ref.as_ref().filter(|config| config.kind == "WindowsBootstrapConfig") {
+            match self.cluster.get::<WindowsBootstrapConfig>(&self.namespace, &config.name).await {
+                Ok(Some(found)) => self.problems("WindowsBootstrapConfig", &found.metadata, found.status.as_ref().map(|s| s.conditions.as_slice())),
+                Ok(None) => {}
+                Err(error) => self.skipped("the WindowsBootstrapConfig", &error),
+            }
+        }
+        machine.status.and_then(|status| status.node_ref).map(|node| node.name).filter(|name| !name.is_empty())
+    }
+
+    /// Warnings of others than us: ours repeat conditions.
+    async fn events(&mut self, names: &[String]) {
+        let about = |event: &Event| event.involved_object.name.as_ref().is_some_and(|name| names.contains(name));
+        let ours = |event: &Event| event.reason.as_deref().is_some_and(condition::is_problem);
+        match self.cluster.list::<Event>(&self.namespace, None).await {
+            Ok(events) => self.signs.extend(events.iter().filter(|event| about(event) && !ours(event)).filter_map(objects::of_event)),
+            Err(error) => self.skipped("events", &error),
+        }
+    }
+
+    async fn workload(&mut self, machine: &WindowsMachine, node: Option<&str>) {
+        let Some(cluster) = capi::cluster_name(machine.metadata.labels.as_ref()).map(str::to_owned) else { return };
+        let workload = match Workloads::new(self.cluster.clone()).get(&self.namespace, &cluster).await {
+            Ok(workload) => workload,
+            Err(error) => return self.skipped("the workload cluster", &error),
+        };
+        let nodes = match nodes(&workload, machine, node).await {
+            Ok(nodes) => nodes,
+            Err(error) => return self.skipped("the Node", &error),
+        };
+        self.signs.extend(objects::of_twins(&nodes));
+        let host = machine.status.as_ref().and_then(|s| s.host_name.clone());
+        let name = nodes.first().map(ResourceExt::name_any).or(host);
+        if let Some(node) = nodes.first() {
+            self.signs.extend(objects::of_node(node, machine, self.now));
+        }
+        let Some(name) = name else { return };
+        match workload.requests_of(&name).await {
+            Ok(requests) => self.signs.extend(requests.iter().filter_map(|request| objects::of_request(request, self.now))),
+            Err(error) => self.skipped("certificate requests", &error),
+        }
+        let mut names = vec![name.clone()];
+        match workload.pods_on(&name).await {
+            Ok(pods) => {
+                names.extend(pods.iter().map(ResourceExt::name_any));
+                self.signs.extend(pods.iter().filter_map(objects::of_pod));
+            }
+            Err(error) => self.skipped("pods on the Node", &error),
+        }
+        match workload.warnings_about(&names).await {
+            Ok(events) => self.signs.extend(events.iter().filter_map(objects::of_event)),
+            Err(error) => self.skipped("events of the workload cluster", &error),
+        }
+    }
+
+    fn answer(self, machine: &WindowsMachine) -> Answer {
+        let mut signs = self.signs;
+        signs.extend(self.problems.iter().filter(|(_, reason)| !reasons::repeats_the_guest(reason)).map(|(sign, _)| sign.clone()));
+        let mut findings = diagnose(&signs);
+        let mut told: Vec<&str> = Vec::new();
+        for (sign, reason) in &self.problems {
+            let known = reasons::repeats_the_guest(reason) || !diagnose(std::slice::from_ref(sign)).is_empty();
+            if !known && !told.contains(&reason.as_str()) {
+                told.push(reason);
+                let after = findings.iter().take_while(|finding| finding.certainty == Certainty::Certain).count();
+                findings.insert(after, reasons::finding(sign, reason));
+            }
+        }
+        Answer { subject: subject(machine, self.now), findings, not_looked_at: self.not_looked_at }
+    }
+}
+
+/// The Node that Cluster API found, else the one with the host name of the machine, first; then others with its provider ID.
+async fn nodes(workload: &Workload, machine: &WindowsMachine, known: Option<&str>) -> Result<Vec<Node>, crate::cluster::workload::WorkloadError> {
+    let host = machine.status.as_ref().and_then(|s| s.host_name.clone());
+    let mut nodes = match known.map(str::to_owned).or(host) {
+        Some(name) => workload.node(&name).await?.into_iter().collect(),
+        None => Vec::new(),
+    };
+    if let Some(id) = &machine.spec.provider_id {
+        let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
+        nodes.extend(workload.nodes_of(id).await?.into_iter().filter(|node| !names.contains(&node.name_any())));
+    }
+    Ok(nodes)
+}
+
+/// How the machine is, in one line.
+fn subject(machine: &WindowsMachine, now: Timestamp) -> String {
+    let mut text = format!("WindowsMachine {}/{}", machine.namespace().unwrap_or_default(), machine.name_any());
+    let Some(status) = &machine.status else { return text + ": nothing is known of it yet" };
+    for type_ in [condition::READY, condition::NODE_JOINED] {
+        if let Some(found) = condition::find(&status.conditions, type_) {
+            text.push_str(&format!(", {type_}={} ({})", found.status, found.reason));
+        }
+    }
+    if let Some(said) = &status.bootstrap {
+        let ago = now.duration_since(said.time.0).as_secs().max(0);
+        text.push_str(&format!(", step {} {} (start {} of Windows, {ago} s ago)", said.item, said.state, said.boot));
+    }
+    text
+}

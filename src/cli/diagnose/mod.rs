@@ -1,0 +1,73 @@
+//! `capw diagnose`: why a machine does not become a node. What is seen → cause → remedy, for people as text, for programs as JSON.
+
+mod logs;
+mod machine;
+mod reasons;
+mod show;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::diagnosis::{self, Finding};
+
+/// Exit code when something was found; 1 is an error, 2 a wrong command line.
+const FOUND: u8 = 3;
+
+/// Flags of `capw diagnose`. The exit code is 0 when nothing is found, 3 when something is, 1 when it could not look.
+#[derive(Args, Debug)]
+pub struct Diagnose {
+    #[command(subcommand)]
+    what: What,
+    /// How the answer is printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", global = true)]
+    output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Look at a WindowsMachine, what belongs to it, and its Node, with the rights of the current kubeconfig.
+    Machine(machine::Of),
+    /// Look for known failures in log files that were collected on a machine.
+    Logs(logs::Files),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    /// What was looked at, and how it is, in one line.
+    subject: String,
+    /// Surest first.
+    findings: Vec<Finding>,
+    /// What could not be looked at, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_looked_at: Vec<String>,
+}
+
+impl Diagnose {
+    pub fn main(self) -> Result<ExitCode, String> {
+        diagnosis::book().map_err(str::to_owned)?;
+        let answer = match self.what {
+            What::Machine(of) => of.look()?,
+            What::Logs(files) => files.look()?,
+        };
+        let text = match self.output {
+            Format::Text => show::text(&answer),
+            Format::Json => serde_json::to_string_pretty(&answer).map_err(|e| e.to_string())? + "\n",
+        };
+        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))?;
+        Ok(if answer.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

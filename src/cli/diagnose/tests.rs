@@ -1,0 +1,191 @@
+use std::fs;
+
+use clap::Parser;
+use serde_json::json;
+
+use super::*;
+use crate::api::condition::reason;
+use crate::bootstrap;
+use crate::diagnosis::{Sign, Source, objects};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    diagnose: Diagnose,
+}
+
+/// The answer for files in a directory.
+fn logs(files: &[(&str, &[u8])], arguments: &[&str]) -> Result<Answer, String> {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        fs::write(directory.path().join(name), bytes).unwrap();
+    }
+    let paths = arguments.iter().map(|argument| match argument.split_once('=') {
+        Some((kind, name)) => format!("{kind}={}", directory.path().join(name).display()),
+        None => directory.path().join(argument).display().to_string(),
+    });
+    let arguments = ["capw", "logs"].map(str::to_owned).into_iter().chain(paths);
+    match Cli::try_parse_from(arguments).unwrap().diagnose.what {
+        What::Logs(files) => files.look(),
+        What::Machine(_) => unreachable!(),
+    }
+}
+
+const TOKEN: &str = "discovery: could not find a JWS signature in the cluster-info ConfigMap for token ID \"abcdef\" (abcdef.0123456789abcdef)";
+
+#[test]
+fn a_known_line_is_told_with_its_place_cause_and_remedy_and_without_secrets() {
+    let text = format!("fine\n{TOKEN}\n{TOKEN}\n");
+    let answer = logs(&[("kubeadm.log", text.as_bytes())], &["kubeadm.log"]).unwrap();
+    assert_eq!(answer.findings.iter().map(|f| f.id.as_str()).collect::<Vec<_>>(), ["F45"]);
+    let shown = show::text(&answer);
+    for part in [
+        "1. F45 The bootstrap token",
+        "(certain)",
+        "seen    kubeadm.log:2: discovery:",
+        "cause   The token",
+        "remedy  Look at JoinCredentialValid",
+        "see     https://",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    let json = serde_json::to_string(&answer).unwrap();
+    for text in [shown, json] {
+        assert!(!text.contains("0123456789abcdef"), "{text}");
+    }
+}
+
+#[test]
+fn the_kind_of_a_file_can_be_said_and_utf_16_is_read() {
+    let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain(TOKEN.encode_utf16().flat_map(u16::to_le_bytes)).collect();
+    let files = [("join.txt", TOKEN.as_bytes()), ("wide.txt", utf16.as_slice())];
+    for arguments in [["join.txt"], ["wide.txt"], ["kubeadm=join.txt"]] {
+        assert_eq!(logs(&files, &arguments).unwrap().findings.len(), 1, "{arguments:?}");
+    }
+    assert_eq!(logs(&files, &["windows=join.txt"]).unwrap().findings, []);
+    let error = logs(&files, &["linux=join.txt"]).unwrap_err();
+    assert!(error.contains("\"linux\" is no kind of log") && error.contains("kubelet"), "{error}");
+    assert!(logs(&files, &["none.log"]).unwrap_err().contains("none.log"));
+}
+
+#[test]
+fn nothing_found_says_so() {
+    let answer = logs(&[("kubelet.log", b"I0101 all is well\n")], &["kubelet.log"]).unwrap();
+    assert!(show::text(&answer).contains("Nothing known to be wrong was found."));
+}
+
+#[test]
+fn every_problem_has_a_meaning_and_a_remedy_from_the_page() {
+    let (_, reasons) = include_str!("../../api/condition.rs").split_once("pub mod reason {").unwrap();
+    let names = reasons.split_once("\n}\n").unwrap().0.lines().filter_map(|line| line.split_once("= \"")?.1.strip_suffix("\";"));
+    let problems: Vec<&str> = names.filter(|name| crate::api::condition::is_problem(name)).collect();
+    assert!(problems.len() > 20);
+    for name in problems {
+        let sign = Sign::new(Source::Machine, "x", &format!("WindowsMachine Ready=False {name}: it is so"));
+        let finding = reasons::finding(&sign, name);
+        assert!(finding.title.len() > 5 && finding.remedy.len() > 5, "{name}: docs/conditions.md does not say what to do");
+        assert_eq!(finding.cause, "it is so");
+        assert!(!finding.remedy.contains('`') && !finding.remedy.contains('|'), "{}", finding.remedy);
+    }
+}
+
+#[test]
+fn every_code_of_every_plan_has_a_reason_and_a_remedy() {
+    let plan = bootstrap::sample_plan();
+    assert!(plan.items.len() > 20);
+    for item in &plan.items {
+        let why = diagnosis::reason(item.code);
+        assert_ne!(why, reason::GUEST_FAILED, "{}: code {} is in no group of windows-bootstrap.md §1.14", item.id, item.code);
+        let found = diagnosis::diagnose(&[Sign::step(&item.id, "failed", Some(item.code), "it is not so")]);
+        assert_eq!(found.len(), 1, "{}", item.id);
+        assert!(found[0].remedy.len() > 20 && !found[0].cause.is_empty(), "{}", item.id);
+        // What a person reads in the plan says it for exactly this item.
+        assert!(!item.why.remedy.is_empty(), "{}: no remedy", item.id);
+    }
+}
+
+#[test]
+fn what_a_node_says_becomes_facts_that_the_rules_know() {
+    let now = "2026-11-21T12:00:00Z".parse().unwrap();
+    let machine = serde_json::from_value(json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine", "metadata": {"name": "win-1", "namespace": "lab"},
+        "spec": {"image": "x"},
+        "status": {
+            "hostName": "win-1", "addresses": [{"type": "InternalIP", "address": "10.0.0.5"}], "poweredOnAt": "2026-11-21T11:00:00Z",
+            "bootstrap": {"item": "settle", "state": "reboot", "code": 0, "boot": 9, "time": "2026-11-21T11:30:00Z"},
+            "conditions": [{"type": "NodeJoined", "status": "False", "reason": "NodeNeverJoined", "message": "", "lastTransitionTime": "2026-11-21T11:45:00Z"}],
+        },
+    }))
+    .unwrap();
+    let node = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "WIN-2", "creationTimestamp": "2026-11-21T11:00:00Z"},
+        "spec": {"taints": [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "172.28.0.1"}],
+            "conditions": [
+                {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"},
+                {"type": "DiskPressure", "status": "True", "reason": "KubeletHasDiskPressure", "message": "kubelet has disk pressure"},
+                {"type": "MemoryPressure", "status": "True", "reason": "KubeletHasInsufficientMemory", "message": ""},
+            ],
+            "nodeInfo": {"kernelVersion": "10.0.20348.2582", "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kubeProxyVersion": "",
+                "kubeletVersion": "", "machineID": "", "operatingSystem": "windows", "osImage": "", "systemUUID": ""},
+        },
+    }))
+    .unwrap();
+    let request = serde_json::from_value(json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": "csr-1", "creationTimestamp": "2026-11-21T11:00:00Z"},
+        "spec": {"request": "", "signerName": "kubernetes.io/kubelet-serving", "username": "system:node:win-1"}, "status": {},
+    }))
+    .unwrap();
+    let pod = |selector: serde_json::Value| {
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "dns", "namespace": "kube-system", "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "dns", "uid": "u"}]},
+            "spec": {"containers": [], "nodeSelector": selector},
+            "status": {"containerStatuses": [{"name": "x", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
+        }))
+        .unwrap()
+    };
+    let mut signs = objects::of_machine(&machine, now);
+    signs.extend(objects::of_node(&node, &machine, now));
+    signs.extend(objects::of_twins(&[node.clone(), node]));
+    signs.extend(objects::of_request(&request, now));
+    signs.extend(objects::of_pod(&pod(json!({}))));
+    signs.extend(objects::of_pod(&pod(json!({"kubernetes.io/os": "windows"}))));
+    let mut found: Vec<String> = diagnosis::diagnose(&signs).into_iter().map(|finding| finding.id).collect();
+    found.sort();
+    assert_eq!(found, ["F02", "F03", "F07", "F09", "F26", "F46", "F47", "F48", "F50", "F53", "F60", "F65", "F73"], "{signs:#?}");
+}
+
+/// Every table row of the page is a rule, in order; its commands are run by the story `doctor`.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test that can write what it checks, when asked to")]
+fn the_page_lists_the_rules() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/troubleshooting.md")).unwrap();
+    let mut rules: Vec<_> = diagnosis::book().unwrap().rules.iter().collect();
+    rules.sort_by(|a, b| a.id.cmp(&b.id));
+    let rows: String = rules.iter().map(|rule| format!("| {} | {} | {}. {} |\n", rule.id, rule.title, rule.cause, rule.remedy)).collect();
+    let escaped = rows.lines().map(|row| escape(row) + "\n").collect::<String>();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let (before, rest) = page.split_once("<!-- rules -->\n").unwrap();
+        let (_, after) = rest.split_once("<!-- end of rules -->").unwrap();
+        let table = format!("| Rule | What is wrong | Cause and remedy |\n|---|---|---|\n{escaped}");
+        fs::write(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/docs/troubleshooting.md"),
+            format!("{before}<!-- rules -->\n{table}<!-- end of rules -->{after}"),
+        )
+        .unwrap();
+        return;
+    }
+    assert!(
+        page.contains(&escaped),
+        "docs/troubleshooting.md: its table is not that of src/diagnosis/rules.toml; write it with UPDATE_DOCS=1 cargo test the_page_lists_the_rules"
+    );
+}
+
+/// Backslashes and pipes as Markdown wants them; the bars between the three cells stay.
+fn escape(row: &str) -> String {
+    let cells: Vec<String> = row.trim_start_matches("| ").trim_end_matches(" |").splitn(3, " | ").map(|cell| cell.replace('|', "\\|")).collect();
+    format!("| {} |", cells.join(" | "))
+}

@@ -1,0 +1,41 @@
+//! Reading a node of a workload cluster for a diagnosis: the Node, what runs on it, its certificate requests, its events. Reads only.
+
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use kube::api::{Api, ListParams};
+
+use super::workload::{Workload, WorkloadError};
+
+/// Objects of one request; a node has fewer pods and events than that, and a diagnosis needs no more.
+const LIMIT: u32 = 500;
+
+impl Workload {
+    /// The Nodes with that provider ID.
+    pub async fn nodes_of(&self, provider_id: &str) -> Result<Vec<Node>, WorkloadError> {
+        let all = self.call("list nodes", Api::<Node>::all(self.client.clone()).list(&ListParams::default())).await?;
+        Ok(all.items.into_iter().filter(|node| node.spec.as_ref().and_then(|s| s.provider_id.as_deref()) == Some(provider_id)).collect())
+    }
+
+    /// The Pods on a Node.
+    pub async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, WorkloadError> {
+        let parameters = ListParams::default().fields(&format!("spec.nodeName={node}")).limit(LIMIT);
+        Ok(self.call("list pods", Api::<Pod>::all(self.client.clone()).list(&parameters)).await?.items)
+    }
+
+    /// Warnings about any of these objects.
+    pub async fn warnings_about(&self, names: &[String]) -> Result<Vec<Event>, WorkloadError> {
+        let parameters = ListParams::default().fields("type=Warning").limit(LIMIT);
+        let all = self.call("list events", Api::<Event>::all(self.client.clone()).list(&parameters)).await?;
+        let about = |event: &Event| event.involved_object.name.as_ref().is_some_and(|name| names.contains(name));
+        Ok(all.items.into_iter().filter(about).collect())
+    }
+
+    /// Certificate requests by or for a node, whatever the signer.
+    pub async fn requests_of(&self, node: &str) -> Result<Vec<CertificateSigningRequest>, WorkloadError> {
+        let all = self
+            .call("list certificatesigningrequests", Api::<CertificateSigningRequest>::all(self.client.clone()).list(&ListParams::default()))
+            .await?;
+        let user = format!("system:node:{node}");
+        Ok(all.items.into_iter().filter(|request| request.spec.username.as_deref() == Some(&user)).collect())
+    }
+}

@@ -1,0 +1,176 @@
+//! Objects of the management and the workload cluster → signs. What an object says becomes one line per fact, in fixed forms that the
+//! rules know.
+
+use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+
+use super::sign::{Sign, Source};
+use crate::api::condition::{self, reason};
+use crate::api::machine::{MachineAddressType, WindowsMachine, WindowsMachineStatus};
+use crate::vm::state;
+
+/// A guest that has not said a word for so many seconds does not read its data.
+const SILENT: i64 = 900;
+/// A restart takes less, in seconds.
+const RESTART: i64 = 900;
+/// Starts of Windows before the join that are more than a plan asks for.
+const STARTS: i64 = 6;
+/// A request of a kubelet is approved sooner, in seconds.
+const APPROVAL: i64 = 60;
+
+fn seconds(since: Option<&Time>, now: Timestamp) -> i64 {
+    since.map_or(0, |since| now.duration_since(since.0).as_secs().max(0))
+}
+
+fn name(meta: &ObjectMeta) -> String {
+    let name = meta.name.clone().unwrap_or_default();
+    meta.namespace.as_ref().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// Conditions that report a problem: `<kind> <type>=<status> <reason>: <message>`, with the reason.
+pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Sign, String)> {
+    let wrong = conditions.iter().filter(|c| c.status != "True" && condition::is_problem(&c.reason));
+    let line = |c: &Condition| format!("{kind} {}={} {}: {}", c.type_, c.status, c.reason, c.message);
+    wrong.map(|c| (Sign::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), c.reason.clone())).collect()
+}
+
+/// What a WindowsMachine says of its guest.
+pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Sign> {
+    let Some(status) = &object.status else { return Vec::new() };
+    if condition::is_true(&status.conditions, condition::NODE_JOINED) {
+        return Vec::new();
+    }
+    let at = format!("WindowsMachine {}", name(&object.metadata));
+    let mut signs: Vec<Sign> = status
+        .bootstrap
+        .iter()
+        .map(|said| {
+            let code = (said.state == state::FAILED).then(|| u32::try_from(said.code).unwrap_or_default());
+            Sign { at: format!("{at} status.bootstrap"), ..Sign::step(&said.item, &said.state, code, &said.message) }
+        })
+        .collect();
+    signs.extend(waits(status, now).iter().map(|fact| Sign::new(Source::Machine, at.clone(), fact)));
+    signs
+}
+
+/// What has lasted too long.
+fn waits(status: &WindowsMachineStatus, now: Timestamp) -> Vec<String> {
+    let mut facts = Vec::new();
+    let Some(on) = &status.powered_on_at else { return facts };
+    let on = seconds(Some(on), now);
+    let over = condition::find(&status.conditions, condition::NODE_JOINED).is_some_and(|c| c.reason == reason::NODE_NEVER_JOINED);
+    match &status.bootstrap {
+        None if over || on >= SILENT => facts.push(format!("the guest has said nothing for {on} s since power on, and there is no Node")),
+        None => {}
+        Some(said) => {
+            let ago = seconds(Some(&said.time), now);
+            if over && said.state != state::FAILED {
+                facts.push(format!("no Node {on} s after power on, and the guest spoke of {} ({}) last, {ago} s ago", said.item, said.state));
+            }
+            if said.state == state::REBOOT && ago >= RESTART {
+                facts.push(format!("the guest asked for a restart {ago} s ago and has not come back"));
+            }
+            if said.boot >= STARTS {
+                facts.push(format!("Windows has started {} times and there is no Node", said.boot));
+            }
+        }
+    }
+    facts
+}
+
+/// What a Node says of itself. `machine` is the WindowsMachine that it belongs to.
+pub fn of_node(node: &Node, machine: &WindowsMachine, now: Timestamp) -> Vec<Sign> {
+    let mut facts = Vec::new();
+    let status = node.status.clone().unwrap_or_default();
+    for c in status.conditions.iter().flatten() {
+        let good = if c.type_ == "Ready" { "True" } else { "False" };
+        if c.status != good {
+            let (reason, message) = (c.reason.as_deref().unwrap_or_default(), c.message.as_deref().unwrap_or_default());
+            facts.push(format!("{}={} {reason}: {message}", c.type_, c.status));
+        }
+    }
+    for taint in node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()) {
+        let since = taint.time_added.as_ref().or(node.metadata.creation_timestamp.as_ref());
+        let value = taint.value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
+        facts.push(format!("taint {}{value}:{} for {} s", taint.key, taint.effect, seconds(since, now)));
+    }
+    let of_machine = machine.status.clone().unwrap_or_default();
+    let known: Vec<String> = of_machine.addresses.iter().filter(|a| a.type_ == MachineAddressType::InternalIp).map(|a| a.address.clone()).collect();
+    for address in status.addresses.iter().flatten().filter(|a| a.type_ == "InternalIP") {
+        if address.address.starts_with("169.254.") {
+            facts.push(format!("InternalIP {}", address.address));
+        } else if !known.is_empty() && !known.contains(&address.address) {
+            facts.push(format!("InternalIP {} is none of the addresses of the VM: {}", address.address, known.join(", ")));
+        }
+    }
+    let own = node.metadata.name.clone().unwrap_or_default();
+    if let Some(host) = of_machine.host_name.filter(|host| *host != own) {
+        facts.push(format!("named {own}, but the host name of its machine is {host}"));
+    }
+    facts.extend(status.node_info.map(|info| format!("kernel {}", info.kernel_version)));
+    let at = format!("Node {own}");
+    facts.iter().map(|fact| Sign::new(Source::Node, at.clone(), fact)).collect()
+}
+
+/// The Nodes that claim the provider ID of one machine, if they are more than one.
+pub fn of_twins(nodes: &[Node]) -> Vec<Sign> {
+    let twins = nodes.iter().skip(1).map(|node| node.metadata.name.clone().unwrap_or_default());
+    twins.map(|twin| Sign::new(Source::Node, format!("Node {twin}"), "another Node has the same providerID")).collect()
+}
+
+/// A request of the node's kubelet that nobody approved, or that was refused.
+pub fn of_request(request: &CertificateSigningRequest, now: Timestamp) -> Option<Sign> {
+    let user = request.spec.username.clone().unwrap_or_default();
+    let conditions = request.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
+    let age = seconds(request.metadata.creation_timestamp.as_ref(), now);
+    let how = match conditions.iter().find(|c| c.type_ != "Approved") {
+        Some(c) => format!("{}: {}", c.type_.to_lowercase(), c.message.as_deref().unwrap_or_default()),
+        None if conditions.is_empty() && age >= APPROVAL => format!("pending for {age} s"),
+        None => return None,
+    };
+    let at = format!("CertificateSigningRequest {}", name(&request.metadata));
+    Some(Sign::new(Source::Request, at, &format!("{} of {user} {how}", request.spec.signer_name)))
+}
+
+/// A Pod on the Windows node that waits: for Linux, or for something that its own events say.
+pub fn of_pod(pod: &Pod) -> Option<Sign> {
+    let statuses = pod.status.as_ref();
+    let containers = statuses.into_iter().flat_map(|s| s.container_statuses.iter().flatten().chain(s.init_container_statuses.iter().flatten()));
+    let waiting = containers.filter_map(|c| c.state.as_ref()?.waiting.as_ref()?.reason.clone()).next()?;
+    let daemon = pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet");
+    let at = format!("Pod {}", name(&pod.metadata));
+    let line = if daemon && !asks_for_windows(pod) {
+        format!("of a DaemonSet that does not ask for Windows: {}, {waiting}", name(&pod.metadata))
+    } else {
+        format!("waiting: {waiting}")
+    };
+    Some(Sign::new(Source::Pod, at, &line))
+}
+
+fn asks_for_windows(pod: &Pod) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let selected = spec.node_selector.as_ref().is_some_and(|s| s.iter().any(|(key, value)| key.ends_with("kubernetes.io/os") && value == "windows"));
+    let declared = spec.os.as_ref().is_some_and(|os| os.name == "windows");
+    // DaemonSet pods always have an affinity to their node; one that names the operating system counts.
+    let affine =
+        spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()).is_some_and(
+            |required| {
+                let terms = required.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
+                terms.into_iter().any(|e| e.key.ends_with("kubernetes.io/os") && e.values.iter().flatten().any(|value| value == "windows"))
+            },
+        );
+    selected || declared || affine
+}
+
+/// A warning.
+pub fn of_event(event: &Event) -> Option<Sign> {
+    if event.type_.as_deref() != Some("Warning") {
+        return None;
+    }
+    let about = &event.involved_object;
+    let at = format!("event of {} {}", about.kind.as_deref().unwrap_or_default(), about.name.as_deref().unwrap_or_default());
+    let line = format!("{}: {}", event.reason.as_deref().unwrap_or_default(), event.message.as_deref().unwrap_or_default());
+    Some(Sign::new(Source::Event, at, &line))
+}
