@@ -49,7 +49,7 @@ impl JsonSchema for Amount {
 /// How outdated machines are replaced: new ones are made and old ones removed, a batch at a time, within both bounds.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("!(self.maxSurge in [0, '0%'] && self.maxUnavailable in [0, '0%'])").message("maxSurge and maxUnavailable are both 0, so no machine could ever be replaced: set maxSurge to 1 to make the new one first, or maxUnavailable to 1 to remove the old one first"))]
+#[x_kube(validation = Rule::new("!((self.maxSurge == 0 || self.maxSurge == '0%') && (self.maxUnavailable == 0 || self.maxUnavailable == '0%'))").message("maxSurge and maxUnavailable are both 0, so no machine could ever be replaced: set maxSurge to 1 to make the new one first, or maxUnavailable to 1 to remove the old one first"))]
 pub struct Strategy {
     /// Machines above `replicas` during a replacement, as a number or a share that is rounded up. A machine counts until its VM is gone. Default: 1.
     #[serde(default = "one")]
