@@ -53,7 +53,11 @@ async fn apply_one(client: &Client, object: Value) {
     let mut done = api.patch(name, &how, &Patch::Apply(&object)).await;
     // Applying cannot take away what another owner has put there, such as the Service of a webhook; merging a null can.
     if matches!(&done, Err(kube::Error::Api(status)) if status.code == 422) {
-        done = api.patch(name, &PatchParams::default(), &Patch::Merge(&object)).await;
+        // What does not exist yet was refused for what it says.
+        match api.patch(name, &PatchParams::default(), &Patch::Merge(&object)).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            merged => done = merged,
+        }
     }
     if let Err(error) = done {
         panic!("{} {name}: {error}", types.kind);

@@ -45,7 +45,7 @@ struct NodeRegistration<'a> {
 
 #[derive(Serialize)]
 struct Argument {
-    name: &'static str,
+    name: String,
     value: String,
 }
 

@@ -26,6 +26,8 @@ mod valid;
 mod yaml;
 
 #[cfg(test)]
+mod node_tests;
+#[cfg(test)]
 mod sample;
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,10 @@ pub const KUBELET_PATCH: &str = r"C:\etc\kubernetes\patches\kubeletconfiguration
 pub const KUBELET_ROOT: &str = r"C:\var\lib\kubelet";
 /// The KubeletConfiguration that kubeadm writes: the cluster's, with our patch.
 pub const KUBELET_CONFIG: &str = r"C:\var\lib\kubelet\config.yaml";
+/// Files `*.conf` with more fields of the KubeletConfiguration; they win over [`KUBELET_CONFIG`], the last one over all.
+pub const KUBELET_DROP_INS: &str = r"C:\etc\kubernetes\kubelet.conf.d";
+/// The users' own fields. Other files of the directory are theirs altogether.
+pub const KUBELET_DROP_IN: &str = r"C:\etc\kubernetes\kubelet.conf.d\50-user.conf";
 pub const KUBELET_PKI: &str = r"C:\var\lib\kubelet\pki";
 pub const KUBELET_LOG: &str = r"C:\var\log\kubelet";
 

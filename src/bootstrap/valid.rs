@@ -17,6 +17,8 @@ pub(super) fn check(facts: &BootstrapFacts) -> Result<(), RenderError> {
     network(facts)?;
     versions(facts)?;
     labels(facts)?;
+    kubelet(facts)?;
+    registries(facts)?;
     files(facts)
 }
 
@@ -112,8 +114,62 @@ fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
+/// Certificates that containerd could not read would make it leave the whole list of mirrors out.
+fn registries(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    for registry in &facts.spec.containerd.registries {
+        for mirror in &registry.mirrors {
+            let Some(pem) = &mirror.ca_certificates else { continue };
+            let wrong = |remedy: String| {
+                let field = format!("spec.containerd.registries[{}].mirrors[{}].caCertificates", registry.host, mirror.url);
+                Err(RenderError::invalid(field, "(not shown)", remedy))
+            };
+            let mut found = 0;
+            for block in x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes()) {
+                match block {
+                    Ok(block) if block.label == "CERTIFICATE" && block.parse_x509().is_ok() => found += 1,
+                    Ok(block) => return wrong(format!("expected certificates in PEM form only, found a block {:?} that is none", block.label)),
+                    Err(error) => return wrong(format!("expected certificates in PEM form: {error}")),
+                }
+            }
+            if found == 0 {
+                return wrong("expected a certificate in PEM form, starting with -----BEGIN CERTIFICATE-----".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Most bytes of the users' own fields; the schema cannot count them.
+const EXTRA_CONFIG: usize = 16 << 10;
+
+fn kubelet(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let spec = &facts.spec.kubelet;
+    let addresses: Vec<Option<IpAddr>> = spec.node_ips.iter().map(|address| address.parse().ok()).collect();
+    let families = addresses.iter().flatten().map(IpAddr::is_ipv4).collect::<BTreeSet<bool>>().len();
+    if addresses.len() > 2 || addresses.contains(&None) || families < addresses.len() {
+        let remedy = "expected one IP address, or one of IPv4 and one of IPv6, e.g. 10.0.0.21";
+        return Err(RenderError::invalid("spec.kubelet.nodeIPs", spec.node_ips.join(","), remedy));
+    }
+    let size = serde_json::to_string(&spec.extra_config).map_or(usize::MAX, |text| text.len());
+    if size > EXTRA_CONFIG {
+        return Err(RenderError::invalid("spec.kubelet.extraConfig", format!("{size} bytes"), format!("give at most {EXTRA_CONFIG} bytes")));
+    }
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    for argument in &spec.extra_args {
+        if argument.name.is_empty() || argument.name.starts_with('-') || !argument.name.chars().all(plain) {
+            let remedy = "expected the name of a flag in lower case without --, e.g. node-status-max-images";
+            return Err(RenderError::invalid("spec.kubelet.extraArgs", &argument.name, remedy));
+        }
+        if argument.value.is_empty() || argument.value.chars().any(|c| c != ' ' && !c.is_ascii_graphic()) {
+            let remedy = "expected printable ASCII characters, and at least one: empty values get lost in the command line of a service";
+            return Err(RenderError::invalid(format!("spec.kubelet.extraArgs[{}]", argument.name), &argument.value, remedy));
+        }
+    }
+    Ok(())
+}
+
 fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
-    const OURS: [&str; 4] = [paths::JOIN_CONFIG, paths::KUBELET_PATCH, paths::CONTAINERD_CONFIG, paths::SENTINEL];
+    const OURS: [&str; 5] = [paths::JOIN_CONFIG, paths::KUBELET_PATCH, paths::KUBELET_DROP_IN, paths::CONTAINERD_CONFIG, paths::SENTINEL];
     let mut seen = BTreeSet::new();
     for (index, file) in facts.spec.files.iter().enumerate() {
         let wrong = |remedy: &str| Err(RenderError::invalid(format!("spec.files[{index}].path"), &file.path, remedy));

@@ -4,6 +4,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Registry;
+
 /// What containerd is told.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -16,6 +18,32 @@ pub struct Containerd {
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._:/@]*$') && !self.contains('://')").message("must be an image reference without scheme and blanks, e.g. registry.k8s.io/pause:3.10.1"))]
     pub sandbox_image: Option<String>,
+    /// Where images come from instead of, or before, their own registries. At most 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["host".into()]))]
+    pub registries: Vec<Registry>,
+    /// Directory of images, layers and containers, e.g. `D:\containerd`: on a drive with 100 GB and more. Default: `C:\ProgramData\containerd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 4, max = 100))]
+    #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[-A-Za-z0-9._ ]*[-A-Za-z0-9_])+$')"#).message("must be an absolute Windows path of plain characters, e.g. D:\\containerd"))]
+    pub directory: Option<String>,
+    /// How long the pull of an image may make no progress, in minutes, 1 to 240. Default: 30, because layers of Windows have gigabytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 240))]
+    pub pull_progress_timeout_minutes: Option<i32>,
+    /// Size of the writable layer of a container, in GiB, 1 to 1024. Default: 20, which is Windows' own.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "scratchSizeGiB")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub scratch_size_gib: Option<i32>,
+    /// Size of the virtual machine of a pod with Hyper-V isolation. Pods choose that isolation with a RuntimeClass whose handler is `runhcs-wcow-hypervisor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hyper_v: Option<UtilityVm>,
+    /// `address:port` on which containerd serves metrics for Prometheus, e.g. `127.0.0.1:1338`. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9.]+|\\\\[[0-9a-fA-F:]+\\\\]):[1-9][0-9]{0,4}$')").message("must be an IP address and a port, IPv6 in brackets, e.g. 127.0.0.1:1338"))]
+    pub metrics_address: Option<String>,
 }
 
 /// A release line of containerd.
@@ -28,4 +56,18 @@ pub enum ContainerdLine {
     #[default]
     #[serde(rename = "2")]
     V2,
+}
+
+/// The virtual machine that Windows makes for a pod with Hyper-V isolation; annotations of a pod win.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct UtilityVm {
+    /// Processors, 1 to 64. Default: 2, or less where the machine has less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub processors: Option<i32>,
+    /// Memory in MiB, 512 to 1048576. Default: 1024.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "memoryMiB")]
+    #[schemars(range(min = 512, max = 1_048_576))]
+    pub memory_mib: Option<i32>,
 }

@@ -47,6 +47,66 @@ pub struct Kubelet {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(a, isIP(a))").message("must be IP addresses, e.g. 10.96.0.10"))]
     pub cluster_dns: Vec<String>,
+    /// Addresses of the node, one, or one of each family; `0.0.0.0` or `::` for the default one of that family. Needed on machines with more than one network: the kubelet may choose a wrong one. Default: the kubelet chooses.
+    #[serde(default, rename = "nodeIPs", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2), inner(length(min = 2, max = 45)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(validation = Rule::new("self.all(a, isIP(a)) && (size(self) < 2 || ip(self[0]).family() != ip(self[1]).family())").message("must be one IP address, or one of IPv4 and one of IPv6, e.g. 10.0.0.21"))]
+    pub node_ips: Vec<String>,
+    /// `External`: a cloud controller manager completes the Node; until then it has the taint `node.cloudprovider.kubernetes.io/uninitialized`. Default: nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud_provider: Option<CloudProvider>,
+    /// The certificate that the kubelet serves with. Default: `SelfSigned`.
+    #[serde(default)]
+    pub serving_certificate: ServingCertificate,
+    /// Whether `kubectl get --raw /api/v1/nodes/NAME/proxy/logs/?query=kubelet` answers, for those who may read `nodes/proxy`. Default: true from Kubernetes 1.36, where it is stable, else false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_query: Option<bool>,
+    /// More fields of the KubeletConfiguration (kubelet.config.k8s.io/v1beta1), e.g. `imageMaximumGCAge: 168h`: they win over CAPW's own defaults and are checked against the version of Kubernetes. At most 64 fields and 16 KiB.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "any_fields")]
+    pub extra_config: BTreeMap<String, serde_json::Value>,
+    /// More flags of the kubelet, without `--`; checked against the version of Kubernetes. Most settings are fields: see `extraConfig`. At most 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub extra_args: Vec<Argument>,
+}
+
+/// An object with any fields, which another program defines.
+fn any_fields(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "maxProperties": 64})
+}
+
+/// A flag of a program.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Argument {
+    /// Name without `--`, e.g. `node-status-max-images`.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("must be the name of a flag in lower case without --, e.g. node-status-max-images"))]
+    pub name: String,
+    /// Value; not empty, because empty values get lost in the command line of a service.
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = Rule::new("self.matches('^[ -~]+$')").message("must be printable ASCII characters"))]
+    pub value: String,
+}
+
+/// Who completes the Node.
+#[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub enum CloudProvider {
+    /// A cloud controller manager in the cluster.
+    External,
+}
+
+/// The certificate that a kubelet serves with.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum ServingCertificate {
+    /// The kubelet makes it itself; nobody can check it.
+    #[default]
+    SelfSigned,
+    /// The cluster's CA signs it. Something of yours has to approve the requests (signer `kubernetes.io/kubelet-serving`): without it logs, exec and metrics of the node fail.
+    ClusterSigned,
 }
 
 /// An amount of resources; fields not given are computed.

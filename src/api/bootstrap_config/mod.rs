@@ -6,6 +6,7 @@ mod delivery;
 mod file;
 mod join;
 mod kubelet;
+mod registry;
 mod secret;
 mod windows;
 
@@ -21,6 +22,7 @@ pub use delivery::*;
 pub use file::*;
 pub use join::*;
 pub use kubelet::*;
+pub use registry::*;
 pub use secret::*;
 pub use windows::*;
 

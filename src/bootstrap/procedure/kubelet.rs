@@ -6,6 +6,8 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Action, Check, Direction, Item, Kind, Protocol, Start};
 use crate::bootstrap::{join, kubelet, paths};
 
+const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
+
 /// Configuration, service, join.
 pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
     node_files(all, facts)?;
@@ -45,6 +47,20 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderE
             "Check the free space and the health of drive C:.",
         ),
     ));
+    if let Some(text) = kubelet::drop_in(facts)? {
+        let kind = all.file("files/kubelet-user.yaml", paths::KUBELET_DROP_IN, Access::Admins, text);
+        all.add(item(
+            "kubelet-drop-in",
+            72,
+            60,
+            kind,
+            why(
+                "You asked for these fields in spec.kubelet.extraConfig; the kubelet lays them over its configuration at each start.",
+                DROP_IN_DOCS,
+                "Check the free space and the health of drive C:.",
+            ),
+        ));
+    }
     Ok(())
 }
 

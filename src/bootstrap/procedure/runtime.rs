@@ -6,6 +6,8 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Check, Kind, Start};
 use crate::bootstrap::{containerd, paths};
 
+const MIRROR_DOCS: &str = "https://github.com/containerd/containerd/blob/main/docs/hosts.md";
+
 /// Configuration and service.
 pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let broken = "Read C:\\var\\log\\containerd\\containerd.log.";
@@ -21,6 +23,20 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
             "Check the free space and the health of drive C:.",
         ),
     ));
+    for (number, file) in containerd::registry_files(&facts.spec.containerd.registries)?.into_iter().enumerate() {
+        let kind = all.file(&format!("files/registry-{number:02}"), &file.path, Access::Readable, file.text);
+        all.add(item(
+            &format!("registry-{number:02}"),
+            50,
+            60,
+            kind,
+            why(
+                "Where images of this registry come from; containerd reads it at each pull.",
+                MIRROR_DOCS,
+                "Check the free space and the health of drive C:.",
+            ),
+        ));
+    }
     let kind = Kind::Service {
         name: "containerd".into(),
         command_line: containerd::command_line(),

@@ -86,7 +86,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
         (
             "directories-private",
             Access::Admins,
-            &[paths::SECRET, paths::KUBERNETES, paths::PATCHES, paths::KUBELET_PKI][..],
+            &[paths::SECRET, paths::KUBERNETES, paths::PATCHES, paths::KUBELET_DROP_INS, paths::KUBELET_PKI][..],
             "Keys and tokens are for administrators only.",
         ),
     ] {

@@ -1,8 +1,12 @@
-//! What the kubelet is told: our fields of the KubeletConfiguration, its flags, its service.
+//! What the kubelet is told: our fields of the KubeletConfiguration, the users' own, its flags, its service
+//! (`windows-bootstrap.md` §1.8, §2).
 //!
 //! kubeadm downloads the cluster's configuration, which is made for Linux, and lays our patch over it: our fields win, the
-//! cluster's own choices stay. Flags are kept to what has no field. Nothing on Windows reads kubeadm-flags.env, so the service's
-//! command line carries the flags itself (`windows-bootstrap.md` §1.8, §2).
+//! cluster's own choices stay. The kubelet itself lays the users' own fields over that, from its drop-in directory.
+
+mod flags;
+
+pub(super) use flags::{command_line, flags};
 
 use std::collections::BTreeMap;
 
@@ -12,17 +16,20 @@ use super::error::RenderError;
 use super::facts::BootstrapFacts;
 use super::reserve::{Amount, reserves};
 use super::{paths, yaml};
-use crate::api::bootstrap_config::{PriorityClass, Taint, TaintEffect};
+use crate::api::bootstrap_config::{ServingCertificate, Taint, TaintEffect};
 
 /// Cluster API removes it once it has set the labels of the Machine on the Node.
 pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
-/// Longest command line that cmd.exe can carry; tools that show or edit a service use it.
-const COMMAND_LINE: usize = 8191;
+
+/// Minor from which NodeLogQuery is stable.
+const LOG_QUERY_STABLE: u32 = 36;
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
 
 /// The fields that we set, and no others.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct KubeletConfiguration {
+pub(super) struct KubeletConfiguration {
     api_version: &'static str,
     kind: &'static str,
     #[serde(rename = "cgroupsPerQOS")]
@@ -42,6 +49,16 @@ struct KubeletConfiguration {
     kube_reserved: BTreeMap<&'static str, String>,
     eviction_hard: BTreeMap<&'static str, String>,
     rotate_certificates: bool,
+    #[serde(rename = "serverTLSBootstrap", skip_serializing_if = "std::ops::Not::not")]
+    server_tls_bootstrap: bool,
+    #[serde(rename = "imageGCHighThresholdPercent")]
+    image_gc_high_threshold_percent: u32,
+    #[serde(rename = "imageGCLowThresholdPercent")]
+    image_gc_low_threshold_percent: u32,
+    enable_system_log_handler: bool,
+    enable_system_log_query: bool,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    feature_gates: BTreeMap<&'static str, bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shutdown_grace_period: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,12 +67,37 @@ struct KubeletConfiguration {
 
 /// `kubeletconfiguration+strategic.yaml`.
 pub(super) fn patch(facts: &BootstrapFacts) -> Result<String, RenderError> {
+    yaml::document("the kubelet's configuration", &configuration(facts)?)
+}
+
+/// The users' own fields: a file of the drop-in directory. `None`: there are none.
+pub(super) fn drop_in(facts: &BootstrapFacts) -> Result<Option<String>, RenderError> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct DropIn<'a> {
+        api_version: &'static str,
+        kind: &'static str,
+        #[serde(flatten)]
+        fields: &'a BTreeMap<String, serde_json::Value>,
+    }
+    let fields = &facts.spec.kubelet.extra_config;
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    yaml::document("the kubelet's drop-in", &DropIn { api_version: API_VERSION, kind: KIND, fields }).map(Some)
+}
+
+pub(super) fn configuration(facts: &BootstrapFacts) -> Result<KubeletConfiguration, RenderError> {
     let reserves = reserves(facts)?;
+    let (minor, spec) = (facts.kubernetes.minor, &facts.spec.kubelet);
     // On by default and effective for native services from 1.34 (WindowsGracefulNodeShutdown).
-    let graceful = facts.kubernetes.minor >= 34;
-    let configuration = KubeletConfiguration {
-        api_version: "kubelet.config.k8s.io/v1beta1",
-        kind: "KubeletConfiguration",
+    let graceful = minor >= 34;
+    let log_query = spec.log_query.unwrap_or(minor >= LOG_QUERY_STABLE);
+    // The field has no effect before the gate is on, and the gate is locked once it is stable.
+    let gates = (log_query && minor < LOG_QUERY_STABLE).then_some(("NodeLogQuery", true));
+    Ok(KubeletConfiguration {
+        api_version: API_VERSION,
+        kind: KIND,
         cgroups_per_qos: false,
         // An empty list would be dropped when kubeadm writes the file again.
         enforce_node_allocatable: ["none"],
@@ -70,10 +112,16 @@ pub(super) fn patch(facts: &BootstrapFacts) -> Result<String, RenderError> {
         kube_reserved: resources(reserves.kube),
         eviction_hard: reserves.eviction_hard,
         rotate_certificates: true,
+        server_tls_bootstrap: spec.serving_certificate == ServingCertificate::ClusterSigned,
+        // Lower than the kubelet's own 85 and 80: a layer of Windows takes its size twice while it is unpacked.
+        image_gc_high_threshold_percent: 75,
+        image_gc_low_threshold_percent: 65,
+        enable_system_log_handler: true,
+        enable_system_log_query: log_query,
+        feature_gates: gates.into_iter().collect(),
         shutdown_grace_period: graceful.then_some("60s"),
         shutdown_grace_period_critical_pods: graceful.then_some("20s"),
-    };
-    yaml::document("the kubelet's configuration", &configuration)
+    })
 }
 
 fn resources(amount: Amount) -> BTreeMap<&'static str, String> {
@@ -91,50 +139,4 @@ pub(super) fn taints(facts: &BootstrapFacts) -> Vec<Taint> {
     taints.retain(|taint| taint.key != UNINITIALIZED_TAINT);
     taints.push(Taint { key: UNINITIALIZED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
     taints
-}
-
-/// Flags that have no field in the configuration: name and value, for kubeadm and for the service.
-pub(super) fn flags(facts: &BootstrapFacts) -> Vec<(&'static str, String)> {
-    let mut flags = Vec::new();
-    if let Some(name) = &facts.host_name {
-        flags.push(("hostname-override", name.to_string()));
-    }
-    let labels: Vec<String> = facts.spec.kubelet.node_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    if !labels.is_empty() {
-        flags.push(("node-labels", labels.join(",")));
-    }
-    let class = match facts.spec.kubelet.priority_class.unwrap_or(PriorityClass::AboveNormal) {
-        PriorityClass::Normal => "NORMAL_PRIORITY_CLASS",
-        PriorityClass::AboveNormal => "ABOVE_NORMAL_PRIORITY_CLASS",
-        PriorityClass::High => "HIGH_PRIORITY_CLASS",
-    };
-    flags.push(("windows-priorityclass", class.to_owned()));
-    flags
-}
-
-/// Command line of the service. The kubelet writes to its standard error only, which a service has not: kube-log-runner gives
-/// it a file.
-pub(super) fn command_line(facts: &BootstrapFacts) -> Result<String, RenderError> {
-    let mut parts = vec![
-        paths::LOG_RUNNER.to_owned(),
-        format!(r"--log-file={}\kubelet.log", paths::KUBELET_LOG),
-        paths::KUBELET.to_owned(),
-        "--windows-service".to_owned(),
-        format!("--config={}", paths::KUBELET_CONFIG),
-        // With the drive: without it the certificate's path is read as relative to that of kubelet.conf.
-        format!("--cert-dir={}", paths::KUBELET_PKI),
-        format!("--bootstrap-kubeconfig={}", paths::BOOTSTRAP_KUBECONFIG),
-        format!("--kubeconfig={}", paths::KUBELET_KUBECONFIG),
-        "--v=2".to_owned(),
-    ];
-    parts.extend(flags(facts).into_iter().map(|(name, value)| format!("--{name}={value}")));
-    let line = parts.join(" ");
-    if line.len() > COMMAND_LINE {
-        let remedy = format!(
-            "the kubelet's command line has {} characters, Windows allows {COMMAND_LINE}: set fewer labels here and the rest on the Machine",
-            line.len()
-        );
-        return Err(RenderError::invalid("spec.kubelet.nodeLabels", format!("{} labels", facts.spec.kubelet.node_labels.len()), remedy));
-    }
-    Ok(line)
 }

@@ -1,0 +1,70 @@
+//! Registries of images and their mirrors.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where the images of one registry come from: containerd's `hosts.toml`.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.fallback != 'None' || (has(self.mirrors) && size(self.mirrors) > 0)").message("fallback None needs a mirror: name one, or leave fallback out"))]
+pub struct Registry {
+    /// The registry in the names of the images, with its port if they have one, e.g. `docker.io`, `registry.example.com:5000`; `*` for every registry that is not listed.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self == '*' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[1-9][0-9]{0,4})?$')").message("must be the host of a registry in lower case, with its port if images name it, without scheme and path, e.g. registry.example.com:5000; or *"))]
+    pub host: String,
+    /// Asked in this order, before the registry itself. A registry that needs a CA of its own is listed here with its own URL. At most 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["url".into()]))]
+    pub mirrors: Vec<Mirror>,
+    /// Who is asked when no mirror has the image. Default: the registry itself.
+    #[serde(default)]
+    pub fallback: Fallback,
+}
+
+/// Who is asked when no mirror has the image.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Fallback {
+    /// The registry itself.
+    #[default]
+    Registry,
+    /// Nobody: the node has no way to the registry.
+    None,
+}
+
+/// A server that has images of a registry.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Mirror {
+    /// Address, e.g. `https://mirror.example.com` or `https://mirror.example.com/v2/docker-hub`.
+    #[schemars(length(min = 9, max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://[a-zA-Z0-9.\\\\[\\\\]:-]+(/[-A-Za-z0-9._~/]*)?$')").message("must be an http or https address without user, query and blanks, e.g. https://mirror.example.com/v2/docker-hub"))]
+    pub url: String,
+    /// What the mirror is asked for. Default: both.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub capabilities: Vec<Capability>,
+    /// The path of `url` is the whole root of the API: no `/v2` is added to it. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub override_path: bool,
+    /// Take any certificate of the server. For tests only. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skip_verify: bool,
+    /// Certificates of CAs that the server's certificate is checked against, PEM. Default: those that Windows trusts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16_384))]
+    #[x_kube(validation = Rule::new("self.contains('-----BEGIN CERTIFICATE-----')").message("must be certificates in PEM form, with -----BEGIN CERTIFICATE-----"))]
+    pub ca_certificates: Option<String>,
+}
+
+/// What a server is asked for.
+#[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+pub enum Capability {
+    /// Layers and manifests by digest.
+    Pull,
+    /// The digest behind a tag.
+    Resolve,
+}
