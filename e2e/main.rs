@@ -10,6 +10,7 @@
     reason = "test code: it fails by panicking and lives by the clock"
 )]
 
+mod autoscaler;
 mod bad_input;
 mod bad_manifests;
 mod clusterctl;
