@@ -75,7 +75,7 @@ pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec
         machine: PlanMachine { uid: facts.machine_uid.clone(), name: facts.machine_name.clone(), generation: facts.generation },
         kubernetes: facts.kubernetes.to_string(),
         limits: Limits { reboots: 3, minutes: 45 },
-        report: owned(&["serial:COM1", "file"]),
+        report: owned(&["serial:COM1", "guestinfo", "kvp", "file"]),
         redact: owned(&[TOKEN_FORM]),
         items: all.items,
     };

@@ -111,3 +111,16 @@ Describe 'the clock' {
         { Get-ClockDifference 'https://api.example.com:6443/healthz' } | Should -Throw
     }
 }
+
+Describe 'a report' {
+    It 'is said when nothing else is known' {
+        $State = $null
+        Mock Send-Serial { $script:said = $Line }
+        Mock Send-GuestInfo { throw 'the tools are busy' }
+        Mock Send-KeyValue { $null }
+        Send-Report 'plan' 'failed' 11 'no disk'
+        $script:said | Should -Match '^capw1 1 0 plan failed 11 [0-9a-f]{8} no disk$'
+        [System.IO.File]::ReadAllText($ReportFile).Trim() | Should -Be $script:said
+        [System.IO.File]::ReadAllText($LogFile) | Should -Match 'report to guestinfo: the tools are busy'
+    }
+}

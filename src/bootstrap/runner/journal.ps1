@@ -8,6 +8,8 @@ $LogFile = "$Root\bootstrap.log"
 $ReportFile = "$Root\report.log"
 # Bytes after which a file becomes `.1`.
 $LogLimit = 5242880
+# A guest agent reads the reports as a whole.
+$ReportLimit = 32768
 $State = $null
 $Plan = $null
 
@@ -46,7 +48,12 @@ function Move-Over([string] $From, [string] $To) {
 # A number that is another one after each start of Windows. Not the time of the start: that moves with the clock.
 function Get-BootId {
     $key = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
-    return [string] (Get-ItemProperty -LiteralPath $key).BootId
+    if (Test-Path -LiteralPath $key) {
+        $number = Get-Field (Get-ItemProperty -LiteralPath $key) 'BootId' $null
+        if ($null -ne $number) { return [string] $number }
+    }
+    # When the first process started, as it was noted then.
+    return [string] @(Get-CimInstance -ClassName Win32_Process -Filter "Name='smss.exe'")[0].CreationDate.Ticks
 }
 
 # Reads what is remembered of this plan; another plan starts anew, the sequence of its reports goes on.
@@ -94,9 +101,9 @@ function Hide-Secret([string] $Text) {
     return $Text
 }
 
-function Add-Line([string] $Path, [string] $Line) {
+function Add-Line([string] $Path, [string] $Line, [int64] $Limit) {
     $file = New-Object System.IO.FileInfo($Path)
-    if ($file.Exists -and $file.Length -gt $LogLimit) {
+    if ($file.Exists -and $file.Length -gt $Limit) {
         if ([System.IO.File]::Exists("$Path.1")) { [System.IO.File]::Delete("$Path.1") }
         [System.IO.File]::Move($Path, "$Path.1")
     }
@@ -104,7 +111,7 @@ function Add-Line([string] $Path, [string] $Line) {
 }
 
 function Write-Log([string] $Text) {
-    Add-Line $LogFile "$([System.DateTime]::UtcNow.ToString('o')) $(Hide-Secret $Text)"
+    Add-Line $LogFile "$([System.DateTime]::UtcNow.ToString('o')) $(Hide-Secret $Text)" $LogLimit
 }
 
 # RFC 1950, as eight hexadecimal digits.
@@ -126,22 +133,56 @@ function Get-ReportLine([int64] $Sequence, [int] $Boot, [string] $Item, [string]
     return "capw1 $Sequence $Boot $Item $What $Code $sum $clean"
 }
 
-# Tells how an item is. A channel that fails is left out: the plan matters more than its report.
+# Tells how an item is, on every channel that is there. One that fails is left out: the plan matters more than its report.
 function Send-Report([string] $Item, [string] $What, [int64] $Code, [string] $Message) {
-    $State.sequence = [int64] $State.sequence + 1
-    Save-State
-    $line = Get-ReportLine $State.sequence $State.boots $Item $What $Code (Hide-Secret $Message)
+    # Without a state the disk or the plan is what fails; that is said all the same.
+    $sequence = [int64] 1
+    $boots = 0
+    if ($null -ne $State) {
+        $State.sequence = [int64] $State.sequence + 1
+        Save-State
+        $sequence = $State.sequence
+        $boots = $State.boots
+    }
+    $line = Get-ReportLine $sequence $boots $Item $What $Code (Hide-Secret $Message)
     Write-Log $line
-    $channels = @('serial:COM1', 'file')
+    $channels = @('serial:COM1', 'guestinfo', 'kvp', 'file')
     if ($null -ne $Plan) { $channels = @($Plan.report) }
     foreach ($channel in $channels) {
         try {
-            if ($channel -eq 'file') { Add-Line $ReportFile $line }
+            if ($channel -eq 'file') { Add-Line $ReportFile $line $ReportLimit }
+            if ($channel -eq 'guestinfo') { Send-GuestInfo $line }
+            if ($channel -eq 'kvp') { Send-KeyValue $line }
             if ($channel -like 'serial:*') { Send-Serial $channel.Substring(7) $line }
         } catch {
             Write-Log "report to ${channel}: $($_.Exception.Message)"
         }
     }
+}
+
+# VMware's tools hand the value to the host, which reads it as guestinfo.capw.report.
+function Send-GuestInfo([string] $Line) {
+    $request = ConvertTo-Argument "info-set guestinfo.capw.report $Line"
+    foreach ($tool in @(@('rpctool.exe', $request), @('vmtoolsd.exe', "--cmd $request"))) {
+        $path = "$env:ProgramFiles\VMware\VMware Tools\$($tool[0])"
+        if (-not [System.IO.File]::Exists($path)) { continue }
+        $process = Start-Process -FilePath $path -ArgumentList $tool[1] -WindowStyle Hidden -PassThru
+        # Without its handle the exit code is lost when the program ends.
+        $null = $process.Handle
+        if (-not $process.WaitForExit(5000)) {
+            $process.Kill()
+            throw "$($tool[0]) did not end within 5 seconds"
+        }
+        if ($process.ExitCode -ne 0) { throw "$($tool[0]) ended with $($process.ExitCode)" }
+        return
+    }
+}
+
+# Hyper-V's exchange service makes the key Parameters, and hands the values beside it to the host.
+function Send-KeyValue([string] $Line) {
+    $guest = 'HKLM:\SOFTWARE\Microsoft\Virtual Machine\Guest'
+    if (-not (Test-Path -LiteralPath "$guest\Parameters")) { return }
+    $null = New-ItemProperty -LiteralPath $guest -Name 'capw.report' -PropertyType String -Value $Line -Force
 }
 
 function Send-Serial([string] $Port, [string] $Line) {

@@ -54,8 +54,21 @@ try {
         [System.IO.File]::WriteAllText($stamp, $digest)
     }
 } catch {
-    $text = "$([System.DateTime]::UtcNow.ToString('o')) the payload cannot be unpacked: $($_.Exception.Message)`r`n"
-    try { [System.IO.File]::AppendAllText("$env:SystemRoot\Temp\capw-loader.log", $text) } catch { $null = $_ }
+    $text = "the payload cannot be unpacked: $($_.Exception.Message)" -creplace '[^ -~]', '?'
+    if ($text.Length -gt 240) { $text = $text.Substring(0, 240) }
+    # A report as the runner writes them (Get-ReportLine), in a log and on the first serial port.
+    $a = 1
+    $b = 0
+    foreach ($byte in [System.Text.Encoding]::ASCII.GetBytes("1 0 plan failed 11 $text")) { $a = ($a + $byte) % 65521; $b = ($b + $a) % 65521 }
+    $line = "capw1 1 0 plan failed 11 $('{0:x8}' -f ([int64] $b * 65536 + $a)) $text`r`n"
+    try { [System.IO.File]::AppendAllText("$env:SystemRoot\Temp\capw-loader.log", $line) } catch { $null = $_ }
+    try {
+        $serial = New-Object System.IO.Ports.SerialPort('COM1', 115200)
+        $serial.WriteTimeout = 2000
+        $serial.Open()
+        $serial.Write($line)
+        $serial.Dispose()
+    } catch { $null = $_ }
     exit 1002
 }
 

@@ -153,5 +153,8 @@ fn the_runner_sums_its_reports_as_the_reader_does() {
     let journal = SCRIPTS.iter().find(|(name, _)| *name == "journal.ps1").unwrap().1;
     assert!(journal.contains(r#"Get-Adler32 "$Sequence $Boot $Item $What $Code $clean""#));
     assert!(journal.contains(r#""capw1 $Sequence $Boot $Item $What $Code $sum $clean""#));
+    // The loader has no journal yet.
+    assert!(LOADER.contains(r#"GetBytes("1 0 plan failed 11 $text")"#) && LOADER.contains("% 65521"));
+    assert!(LOADER.contains(r#""capw1 1 0 plan failed 11 $('{0:x8}' -f ([int64] $b * 65536 + $a)) $text"#));
     assert!(journal.contains("% 65521") && journal.contains("'{0:x8}' -f ($b * 65536 + $a)"));
 }

@@ -208,7 +208,7 @@ impl Home {
         file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
         let mut tail = Vec::new();
         file.take(TAIL).read_to_end(&mut tail)?;
-        Ok(String::from_utf8_lossy(&tail).lines().rev().find_map(GuestReport::parse))
+        Ok(GuestReport::newest([tail.as_slice()]))
     }
 }
 
