@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hypervisor", &["api", "vm", "hypervisor", "bootstrap"]),
     ("cluster", &["api", "cluster"]),
     ("telemetry", &["telemetry"]),
+    ("autoscaler", &["api", "vm", "bootstrap", "lifecycle", "cluster", "telemetry", "autoscaler"]),
     ("controllers", &["api", "vm", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers"]),
     ("operator", &["api", "vm", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers", "operator"]),
     ("cli", &["api", "bootstrap", "operator", "cli", "cluster", "diagnosis", "hypervisor", "telemetry", "vm"]),

@@ -16,6 +16,7 @@
 //! The test below reads the `use crate::` lines and enforces the arrows.
 
 pub mod api;
+pub mod autoscaler;
 pub mod bootstrap;
 pub mod cli;
 pub mod cluster;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
-use crate::api::bootstrap_config::{Reserve, ReserveProfile};
+use crate::api::bootstrap_config::{Reserve, ReserveProfile, WindowsBootstrapConfigSpec};
 use crate::api::name::mebibytes;
 
 /// Pods on a node that says nothing, and on one with at most [`SMALL_MIB`] of memory: there, the shims of 110 pods would take a fifth.
@@ -131,8 +131,22 @@ impl Sheet {
     }
 }
 
-/// Computed from processors, memory, system disk and pods; each field that the user gives wins.
+/// What the reserves depend on.
+#[derive(Clone, Copy)]
+pub struct Machine<'a> {
+    pub spec: &'a WindowsBootstrapConfigSpec,
+    pub cpus: Option<u32>,
+    pub memory_mib: Option<u64>,
+    pub system_disk_gib: Option<u64>,
+}
+
+/// Of a machine whose bytes are rendered.
 pub fn reserves(facts: &BootstrapFacts) -> Result<Reserves, RenderError> {
+    reserves_of(Machine { spec: &facts.spec, cpus: facts.cpus, memory_mib: facts.memory_mib, system_disk_gib: facts.system_disk_gib })
+}
+
+/// Computed from processors, memory, system disk and pods; each field that the user gives wins.
+pub fn reserves_of(facts: Machine<'_>) -> Result<Reserves, RenderError> {
     let spec = &facts.spec.kubelet;
     let mut sheet = Sheet::default();
     // A machine that is not known counts as a small one.
@@ -179,7 +193,7 @@ fn pods(memory: Option<u64>) -> Computed {
 }
 
 /// A quarter of the memory: enough for a kernel dump and for commit that is promised and never used; a larger one only hides that memory is short.
-fn page_file(facts: &BootstrapFacts, memory: u64, sheet: &mut Sheet) -> Result<u64, RenderError> {
+fn page_file(facts: Machine<'_>, memory: u64, sheet: &mut Sheet) -> Result<u64, RenderError> {
     let quarter = memory / 4;
     let wanted = quarter.clamp(4 << 10, 16 << 10);
     let mut how = format!("{memory}Mi / 4 = {quarter}Mi, at least 4096Mi, at most 16384Mi");
@@ -253,7 +267,7 @@ fn eviction(profile: ReserveProfile, memory: u64, page_file: u64) -> Computed {
 }
 
 /// A kubelet whose reserves are larger than the machine does not start. Notes what is left; gives a warning if that is little.
-fn fits(facts: &BootstrapFacts, reserves: &Reserves, sheet: &mut Sheet) -> Result<Option<String>, RenderError> {
+fn fits(facts: Machine<'_>, reserves: &Reserves, sheet: &mut Sheet) -> Result<Option<String>, RenderError> {
     let (system, kube) = (reserves.system, reserves.kube);
     let kept = system.memory_mib.saturating_add(kube.memory_mib).saturating_add(reserves.eviction_mib);
     if let Some(memory) = facts.memory_mib.filter(|memory| kept >= *memory) {

@@ -53,6 +53,17 @@ struct RequestTime {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Call {
+    call: &'static str,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct CallTime {
+    call: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct Kind {
     kind: String,
 }
@@ -81,6 +92,8 @@ struct All {
     watch_errors: Family<Kind, Counter>,
     malformed: Family<Kind, Counter>,
     events: Family<Outcome, Counter>,
+    autoscaler_calls: Family<Call, Counter>,
+    autoscaler_times: Times<CallTime>,
     leader: Gauge,
 }
 
@@ -103,6 +116,8 @@ impl Default for Metrics {
             watch_errors: Family::default(),
             malformed: Family::default(),
             events: Family::default(),
+            autoscaler_calls: Family::default(),
+            autoscaler_times: Family::new_with_constructor(times),
             leader: Gauge::default(),
         };
         let registry = all.registry.sub_registry_with_prefix("capw");
@@ -117,6 +132,8 @@ impl Default for Metrics {
         registry.register("watch_errors", "Errors of watches; each is tried again by itself", all.watch_errors.clone());
         registry.register("malformed_objects", "Objects that do not have the shape of their kind and are skipped", all.malformed.clone());
         registry.register("events", "Events by outcome", all.events.clone());
+        registry.register("autoscaler_calls", "Calls of cluster-autoscaler by name and gRPC code", all.autoscaler_calls.clone());
+        registry.register("autoscaler_call_seconds", "Time of a call of cluster-autoscaler", all.autoscaler_times.clone());
         registry.register("leader", "1 while this process holds the lease", all.leader.clone());
         all.registry.register_collector(Box::new(Process));
         Self(Arc::new(all))
@@ -160,6 +177,12 @@ impl Metrics {
 
     pub fn event(&self, outcome: &'static str) {
         self.0.events.get_or_create(&Outcome { outcome }).inc();
+    }
+
+    /// `call` is the name in the service, `code` that of gRPC in lower case.
+    pub fn autoscaler_call(&self, call: &'static str, code: &'static str, took: Duration) {
+        self.0.autoscaler_calls.get_or_create(&Call { call, code }).inc();
+        self.0.autoscaler_times.get_or_create(&CallTime { call }).observe(took.as_secs_f64());
     }
 
     pub fn leader(&self, leads: bool) {

@@ -2,7 +2,7 @@
 
 mod strategy;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -190,4 +190,16 @@ pub struct WindowsNodePoolStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]
     pub conditions: Vec<Condition>,
+}
+
+/// Annotation on a WindowsNodePool: names of its machines that are to be removed, whatever the number says, with commas between
+/// them. Written together with the lower number, so that these machines go and no others.
+pub const REMOVE_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/remove-machines";
+
+impl WindowsNodePool {
+    /// Machines that are to be removed, by name; see [`REMOVE_ANNOTATION`].
+    pub fn named_for_removal(&self) -> BTreeSet<String> {
+        let listed = self.metadata.annotations.as_ref().and_then(|a| a.get(REMOVE_ANNOTATION)).map(String::as_str).unwrap_or_default();
+        listed.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
 }

@@ -16,7 +16,7 @@ use super::error::RenderError;
 use super::facts::BootstrapFacts;
 use super::reserve::{Amount, reserves};
 use super::{paths, yaml};
-use crate::api::bootstrap_config::{ServingCertificate, Taint, TaintEffect};
+use crate::api::bootstrap_config::{ServingCertificate, Taint, TaintEffect, WindowsBootstrapConfigSpec};
 
 /// Cluster API removes it once it has set the labels of the Machine on the Node.
 pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
@@ -134,9 +134,15 @@ fn resources(amount: Amount) -> BTreeMap<&'static str, String> {
 
 /// What the Node registers with: the user's or the community's `os=windows`, and Cluster API's own.
 pub(super) fn taints(facts: &BootstrapFacts) -> Vec<Taint> {
-    let windows = || vec![Taint { key: "os".into(), value: Some("windows".into()), effect: TaintEffect::NoSchedule }];
-    let mut taints = facts.spec.kubelet.taints.clone().unwrap_or_else(windows);
-    taints.retain(|taint| taint.key != UNINITIALIZED_TAINT);
+    let mut taints = lasting_taints(&facts.spec);
     taints.push(Taint { key: UNINITIALIZED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
+    taints
+}
+
+/// Those that stay.
+pub fn lasting_taints(spec: &WindowsBootstrapConfigSpec) -> Vec<Taint> {
+    let windows = || vec![Taint { key: "os".into(), value: Some("windows".into()), effect: TaintEffect::NoSchedule }];
+    let mut taints = spec.kubelet.taints.clone().unwrap_or_else(windows);
+    taints.retain(|taint| taint.key != UNINITIALIZED_TAINT);
     taints
 }

@@ -1,0 +1,144 @@
+//! The listener: TLS with client certificates, or plain text on a loopback address.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures::Stream;
+use futures::channel::mpsc;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+use super::service::{Service, Slot};
+use super::tls::{Identity, TlsError};
+use super::wire::cloud_provider_server::CloudProviderServer;
+use crate::telemetry::Metrics;
+
+/// A client that does not finish its handshake is dropped.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Time between two looks at the certificates.
+const RELOAD: Duration = Duration::from_secs(10);
+/// A peer that is gone is noticed.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// The autoscaler calls one after the other.
+const CALLS_AT_ONCE: u32 = 64;
+
+/// Where calls are taken, and from whom.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub address: SocketAddr,
+    pub security: Security,
+}
+
+/// Who may call.
+#[derive(Clone, Debug)]
+pub enum Security {
+    /// Whoever has a certificate of `ca.crt`; the directory has `tls.crt` and `tls.key` too.
+    Tls(PathBuf),
+    /// Every program of this machine.
+    Loopback,
+}
+
+/// Why it cannot be served.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    #[error("--autoscaler-address={address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("--autoscaler-plaintext: whoever reaches {0} could scale the cluster: use a loopback address, e.g. 127.0.0.1:8086, or --autoscaler-tls")]
+    NotLoopback(SocketAddr),
+    #[error("--autoscaler-tls: {0}")]
+    Tls(#[from] TlsError),
+}
+
+/// A listener that is bound.
+pub struct Bound {
+    listener: TcpListener,
+    identity: Option<Identity>,
+    reload: Duration,
+}
+
+impl Bound {
+    /// Binds the address and reads the certificates.
+    pub async fn new(settings: &Settings) -> Result<Self, ServeError> {
+        let identity = match &settings.security {
+            Security::Tls(directory) => Some(Identity::read(directory)?),
+            Security::Loopback if settings.address.ip().is_loopback() => None,
+            Security::Loopback => return Err(ServeError::NotLoopback(settings.address)),
+        };
+        let address = settings.address;
+        let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+        Ok(Self { listener, identity, reload: RELOAD })
+    }
+
+    /// For tests, which do not wait that long.
+    pub fn reload_every(self, reload: Duration) -> Self {
+        Self { reload, ..self }
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers calls until the end.
+    pub async fn serve(self, slot: Slot, metrics: Metrics, end: CancellationToken) {
+        let service = CloudProviderServer::new(Service::new(slot, metrics));
+        let mut server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).max_concurrent_streams(CALLS_AT_ONCE);
+        let router = server.add_service(service);
+        let done = end.clone().cancelled_owned();
+        let result = match self.identity {
+            Some(identity) => {
+                tokio::spawn(identity.clone().follow(self.reload, end.clone()));
+                router.serve_with_incoming_shutdown(handshakes(self.listener, identity, end), done).await
+            }
+            None => router.serve_with_incoming_shutdown(plain(self.listener, end), done).await,
+        };
+        if let Err(error) = result {
+            tracing::error!(%error, "cluster-autoscaler is not served any more");
+        }
+    }
+}
+
+/// Connections whose client has shown its certificate. Each handshake runs for itself: a slow one holds up nobody.
+fn handshakes(listener: TcpListener, identity: Identity, end: CancellationToken) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
+    let (sender, receiver) = mpsc::unbounded();
+    tokio::spawn(accept(listener, end, move |stream, peer| {
+        let (acceptor, sender) = (TlsAcceptor::from(identity.current()), sender.clone());
+        tokio::spawn(async move {
+            match timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => drop(sender.unbounded_send(Ok(stream))),
+                Ok(Err(error)) => tracing::warn!(%peer, %error, "a caller of the autoscaler's service is turned away"),
+                Err(_) => tracing::warn!(%peer, "a caller of the autoscaler's service did not finish its handshake"),
+            }
+        });
+    }));
+    receiver
+}
+
+fn plain(listener: TcpListener, end: CancellationToken) -> impl Stream<Item = io::Result<TcpStream>> {
+    let (sender, receiver) = mpsc::unbounded();
+    tokio::spawn(accept(listener, end, move |stream, _| drop(sender.unbounded_send(Ok(stream)))));
+    receiver
+}
+
+async fn accept(listener: TcpListener, end: CancellationToken, mut take: impl FnMut(TcpStream, SocketAddr) + Send) {
+    while let Some(accepted) = end.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((stream, peer)) => {
+                // Answers are small and awaited.
+                let _ = stream.set_nodelay(true);
+                take(stream, peer);
+            }
+            // Too many open files, most likely: that passes, and must not become a hot loop.
+            Err(error) => {
+                tracing::warn!(%error, "a connection of the autoscaler's service could not be accepted");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The calls: look into the caches, decide, write once, remember what was told.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use kube::ResourceExt;
+use prost::Message;
+use tonic::{Code, Request, Response, Status};
+
+use super::change::{self, Change, Refusal};
+use super::group::{self, Group};
+use super::template;
+use super::wire::{self, cloud_provider_server::CloudProvider};
+use crate::api::machine::WindowsMachine;
+use crate::api::pool::WindowsNodePool;
+use crate::cluster::{ApiError, Cluster};
+use crate::lifecycle::pool::template::Template;
+use crate::telemetry::Metrics;
+
+/// A write that lost against another one is tried again so often.
+const TRIES: usize = 5;
+/// The autoscaler waits for 5 s.
+const LIMIT: Duration = Duration::from_secs(4);
+/// No machine of ours has a GPU that pods can ask for.
+const GPU_LABEL: &str = "infrastructure.cluster.x-k8s.io/gpu";
+
+/// What the watches know.
+pub trait Book: Send + Sync + 'static {
+    fn pools(&self) -> Vec<Arc<WindowsNodePool>>;
+    fn pool(&self, namespace: &str, name: &str) -> Option<Arc<WindowsNodePool>>;
+    /// The machines of a pool.
+    fn machines(&self, pool: &WindowsNodePool) -> Vec<Arc<WindowsMachine>>;
+    /// What its machines are made from, or why that is not known.
+    fn template(&self, pool: &WindowsNodePool) -> Result<Template, String>;
+}
+
+/// Filled while this process leads and its caches are complete. Clones share it.
+#[derive(Clone, Default)]
+pub struct Slot(Arc<RwLock<Option<Arc<Desk>>>>);
+
+impl Slot {
+    /// From now on calls are answered.
+    pub fn open(&self, book: Arc<dyn Book>, cluster: Cluster) {
+        let desk = Desk { book, cluster, told: Mutex::default(), written: Mutex::default(), writing: tokio::sync::Mutex::default() };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(desk));
+    }
+
+    /// From now on calls are told to come again.
+    pub fn close(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn desk(&self) -> Result<Arc<Desk>, Status> {
+        let desk = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        desk.ok_or_else(|| Status::unavailable("this process does not lead, or has just begun: ask again"))
+    }
+}
+
+/// What calls share.
+struct Desk {
+    book: Arc<dyn Book>,
+    cluster: Cluster,
+    /// By group: the number that the autoscaler was told last.
+    told: Mutex<HashMap<String, i32>>,
+    /// Pools as they were written here, until the watch shows them so.
+    written: Mutex<HashMap<String, WindowsNodePool>>,
+    writing: tokio::sync::Mutex<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    /// Pools that are served.
+    fn groups(&self) -> Vec<Group> {
+        let mut pools: Vec<WindowsNodePool> = self.book.pools().iter().map(|pool| self.newest(pool)).collect();
+        pools.retain(|pool| group::bounds(pool).is_some());
+        pools.sort_by_key(group::id);
+        pools.into_iter().map(|pool| self.group(pool)).collect()
+    }
+
+    fn named(&self, id: &str) -> Result<Group, Status> {
+        let (namespace, name) = id.split_once('/').ok_or_else(|| Status::invalid_argument(format!("id: {id:?}: expected NAMESPACE/NAME")))?;
+        let pool = self.book.pool(namespace, name).map(|pool| self.newest(&pool)).filter(|pool| group::bounds(pool).is_some());
+        Ok(self.group(pool.ok_or_else(|| Status::not_found(format!("{id}: is no WindowsNodePool that may be scaled")))?))
+    }
+
+    fn group(&self, pool: WindowsNodePool) -> Group {
+        let mut machines = self.book.machines(&pool);
+        machines.sort_by_key(|m| m.name_any());
+        Group { pool, machines }
+    }
+
+    /// The watch may be behind what was written here.
+    fn newest(&self, cached: &WindowsNodePool) -> WindowsNodePool {
+        let mut written = lock(&self.written);
+        let id = group::id(cached);
+        match written.get(&id) {
+            Some(own) if own.uid() == cached.uid() && own.metadata.generation > cached.metadata.generation => own.clone(),
+            Some(_) => {
+                written.remove(&id);
+                cached.clone()
+            }
+            None => cached.clone(),
+        }
+    }
+
+    fn template(&self, id: &str) -> Result<(Group, Template), Status> {
+        let group = self.named(id)?;
+        let template = self.book.template(&group.pool).map_err(|why| Status::failed_precondition(format!("{id}: {why}")))?;
+        Ok((group, template))
+    }
+
+    /// Reads the pool itself, decides and writes, until nobody was faster.
+    async fn change(&self, id: &str, decide: impl Fn(&Group, Option<i32>) -> Result<Option<Change>, Refusal>) -> Result<(), Status> {
+        let cached = self.named(id)?.pool;
+        let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
+        let _one_at_a_time = self.writing.lock().await;
+        for _ in 0..TRIES {
+            let pool: Option<WindowsNodePool> = self.cluster.get(&namespace, &name).await.map_err(|e| failed(&e))?;
+            let pool = pool.filter(|p| p.uid() == cached.uid()).ok_or_else(|| Status::not_found(format!("{id}: is gone")))?;
+            let group = self.group(pool);
+            let told = lock(&self.told).get(id).copied();
+            let Some(change) = decide(&group, told).map_err(refused)? else { return Ok(()) };
+            if let Some(base) = change.base {
+                lock(&self.told).insert(id.to_owned(), base);
+            }
+            match self.cluster.merge(&group.pool, change.patch(group.pool.resource_version().as_deref())).await {
+                Ok(pool) => {
+                    tracing::info!(pool = id, from = group.pool.spec.replicas, to = change.replicas, remove = ?change.named, "scaled by cluster-autoscaler");
+                    lock(&self.written).insert(id.to_owned(), pool);
+                    return Ok(());
+                }
+                Err(ApiError::Conflict(_)) => {}
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        Err(Status::aborted(format!("{id}: somebody else writes this pool all the time: ask again")))
+    }
+}
+
+fn refused(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::Invalid(why) => Status::invalid_argument(why),
+        Refusal::NotFound(why) => Status::not_found(why),
+        Refusal::Bounds(why) => Status::failed_precondition(why),
+    }
+}
+
+fn failed(error: &ApiError) -> Status {
+    match error {
+        ApiError::NotFound(_) => Status::not_found(error.to_string()),
+        ApiError::Forbidden(_) | ApiError::Unauthorized(_) => Status::permission_denied(error.to_string()),
+        ApiError::Invalid(_) => Status::failed_precondition(error.to_string()),
+        _ => Status::unavailable(error.to_string()),
+    }
+}
+
+/// The service, for one client or several.
+pub struct Service {
+    slot: Slot,
+    metrics: Metrics,
+}
+
+impl Service {
+    pub fn new(slot: Slot, metrics: Metrics) -> Self {
+        Self { slot, metrics }
+    }
+
+    /// One call: counted, timed, bounded.
+    async fn call<T>(&self, name: &'static str, work: impl AsyncFnOnce(Arc<Desk>) -> Result<T, Status>) -> Result<Response<T>, Status> {
+        let start = Instant::now();
+        let result = match self.slot.desk() {
+            Ok(desk) => {
+                tokio::time::timeout(LIMIT, work(desk)).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("the API server does not answer")))
+            }
+            Err(status) => Err(status),
+        };
+        let code = result.as_ref().err().map_or(Code::Ok, Status::code);
+        self.metrics.autoscaler_call(name, code_name(code), start.elapsed());
+        if let Err(status) = &result {
+            tracing::warn!(call = name, code = code_name(code), why = status.message(), "a call of cluster-autoscaler is refused");
+        }
+        result.map(Response::new)
+    }
+
+    fn not_offered<T>(&self, name: &'static str) -> Result<Response<T>, Status> {
+        self.metrics.autoscaler_call(name, code_name(Code::Unimplemented), Duration::ZERO);
+        Err(Status::unimplemented("machines have no price"))
+    }
+}
+
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "ok",
+        Code::InvalidArgument => "invalid_argument",
+        Code::NotFound => "not_found",
+        Code::FailedPrecondition => "failed_precondition",
+        Code::Aborted => "aborted",
+        Code::Unavailable => "unavailable",
+        Code::DeadlineExceeded => "deadline_exceeded",
+        Code::PermissionDenied => "permission_denied",
+        Code::Unimplemented => "unimplemented",
+        _ => "other",
+    }
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[async_trait]
+impl CloudProvider for Service {
+    async fn node_groups(&self, _: Request<wire::NodeGroupsRequest>) -> Answer<wire::NodeGroupsResponse> {
+        self.call("NodeGroups", async |desk| {
+            let node_groups = desk.groups().iter().filter_map(|group| group::listed(&group.pool)).collect();
+            Ok(wire::NodeGroupsResponse { node_groups })
+        })
+        .await
+    }
+
+    async fn node_group_for_node(&self, request: Request<wire::NodeGroupForNodeRequest>) -> Answer<wire::NodeGroupForNodeResponse> {
+        let node = request.into_inner().node.unwrap_or_default();
+        self.call("NodeGroupForNode", async |desk| {
+            let found = desk.groups().into_iter().find(|group| group.machine(&node.provider_id).is_some());
+            Ok(wire::NodeGroupForNodeResponse { node_group: Some(found.and_then(|group| group::listed(&group.pool)).unwrap_or_default()) })
+        })
+        .await
+    }
+
+    async fn pricing_node_price(&self, _: Request<wire::PricingNodePriceRequest>) -> Answer<wire::PricingNodePriceResponse> {
+        self.not_offered("PricingNodePrice")
+    }
+
+    async fn pricing_pod_price(&self, _: Request<wire::PricingPodPriceRequest>) -> Answer<wire::PricingPodPriceResponse> {
+        self.not_offered("PricingPodPrice")
+    }
+
+    async fn gpu_label(&self, _: Request<wire::GpuLabelRequest>) -> Answer<wire::GpuLabelResponse> {
+        self.call("GPULabel", async |_| Ok(wire::GpuLabelResponse { label: GPU_LABEL.into() })).await
+    }
+
+    async fn get_available_gpu_types(&self, _: Request<wire::GetAvailableGpuTypesRequest>) -> Answer<wire::GetAvailableGpuTypesResponse> {
+        self.call("GetAvailableGPUTypes", async |_| Ok(wire::GetAvailableGpuTypesResponse::default())).await
+    }
+
+    async fn cleanup(&self, _: Request<wire::CleanupRequest>) -> Answer<wire::CleanupResponse> {
+        // Nothing is kept for a client.
+        self.call("Cleanup", async |_| Ok(wire::CleanupResponse {})).await
+    }
+
+    async fn refresh(&self, _: Request<wire::RefreshRequest>) -> Answer<wire::RefreshResponse> {
+        // Caches follow the watches by themselves. Who does not lead says so here, before anything is planned.
+        self.call("Refresh", async |_| Ok(wire::RefreshResponse {})).await
+    }
+
+    async fn node_group_target_size(&self, request: Request<wire::NodeGroupTargetSizeRequest>) -> Answer<wire::NodeGroupTargetSizeResponse> {
+        let id = request.into_inner().id;
+        self.call("NodeGroupTargetSize", async |desk| {
+            let target_size = desk.named(&id)?.pool.spec.replicas;
+            lock(&desk.told).insert(id, target_size);
+            Ok(wire::NodeGroupTargetSizeResponse { target_size })
+        })
+        .await
+    }
+
+    async fn node_group_increase_size(&self, request: Request<wire::NodeGroupIncreaseSizeRequest>) -> Answer<wire::NodeGroupIncreaseSizeResponse> {
+        let wire::NodeGroupIncreaseSizeRequest { id, delta } = request.into_inner();
+        self.call("NodeGroupIncreaseSize", async |desk| {
+            desk.change(&id, |group, told| change::increase(group, told, delta)).await?;
+            Ok(wire::NodeGroupIncreaseSizeResponse {})
+        })
+        .await
+    }
+
+    async fn node_group_delete_nodes(&self, request: Request<wire::NodeGroupDeleteNodesRequest>) -> Answer<wire::NodeGroupDeleteNodesResponse> {
+        let wire::NodeGroupDeleteNodesRequest { id, nodes } = request.into_inner();
+        self.call("NodeGroupDeleteNodes", async |desk| {
+            let ids: Vec<&str> = nodes.iter().map(|node| node.provider_id.as_str()).collect();
+            desk.change(&id, |group, _| change::delete(group, &ids)).await?;
+            Ok(wire::NodeGroupDeleteNodesResponse {})
+        })
+        .await
+    }
+
+    async fn node_group_decrease_target_size(
+        &self,
+        request: Request<wire::NodeGroupDecreaseTargetSizeRequest>,
+    ) -> Answer<wire::NodeGroupDecreaseTargetSizeResponse> {
+        let wire::NodeGroupDecreaseTargetSizeRequest { id, delta } = request.into_inner();
+        self.call("NodeGroupDecreaseTargetSize", async |desk| {
+            desk.change(&id, |group, told| change::decrease(group, told, delta)).await?;
+            Ok(wire::NodeGroupDecreaseTargetSizeResponse {})
+        })
+        .await
+    }
+
+    async fn node_group_nodes(&self, request: Request<wire::NodeGroupNodesRequest>) -> Answer<wire::NodeGroupNodesResponse> {
+        let id = request.into_inner().id;
+        self.call("NodeGroupNodes", async |desk| Ok(wire::NodeGroupNodesResponse { instances: desk.named(&id)?.instances() })).await
+    }
+
+    async fn node_group_template_node_info(
+        &self,
+        request: Request<wire::NodeGroupTemplateNodeInfoRequest>,
+    ) -> Answer<wire::NodeGroupTemplateNodeInfoResponse> {
+        let id = request.into_inner().id;
+        self.call("NodeGroupTemplateNodeInfo", async |desk| {
+            let (group, template) = desk.template(&id)?;
+            let name = format!("template-of-{}", group.pool.name_any());
+            let node = template::node(&name, &template).map_err(|why| Status::failed_precondition(format!("{id}: {why}")))?;
+            Ok(wire::NodeGroupTemplateNodeInfoResponse { node_bytes: node.encode_to_vec() })
+        })
+        .await
+    }
+
+    async fn node_group_get_options(
+        &self,
+        request: Request<wire::NodeGroupAutoscalingOptionsRequest>,
+    ) -> Answer<wire::NodeGroupAutoscalingOptionsResponse> {
+        let wire::NodeGroupAutoscalingOptionsRequest { id, defaults } = request.into_inner();
+        self.call("NodeGroupGetOptions", async |desk| {
+            let (_, template) = desk.template(&id)?;
+            let node_group_autoscaling_options = template::options(&template, &defaults.unwrap_or_default());
+            Ok(wire::NodeGroupAutoscalingOptionsResponse { node_group_autoscaling_options })
+        })
+        .await
+    }
+}

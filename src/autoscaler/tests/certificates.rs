@@ -1,0 +1,71 @@
+//! Who gets in, and what happens when certificates change.
+
+use std::time::Duration;
+
+use super::world::{Authority, Running, Shared, served};
+use crate::autoscaler::server::{Bound, Security, ServeError, Settings};
+use crate::autoscaler::wire::RefreshRequest;
+
+/// Whether this client gets an answer of any kind. TLS 1.3 tells a client that it is unwanted only when it reads.
+async fn gets_in(running: &Running, servers: &Authority, clients: &Authority) -> bool {
+    match running.connect(servers, clients).await {
+        Ok(mut client) => client.refresh(RefreshRequest {}).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+#[tokio::test]
+async fn only_certificates_of_the_authority_get_in() {
+    let shared = Shared::new(0);
+    let (running, _client) = served(&shared).await;
+    let stranger = Authority::new();
+    assert!(!gets_in(&running, &stranger, &stranger).await, "a client that trusts another authority");
+    let pem = std::fs::read_to_string(running.directory.path().join("ca.crt")).unwrap();
+    let tls = tonic::transport::ClientTlsConfig::new().ca_certificate(tonic::transport::Certificate::from_pem(pem)).domain_name("127.0.0.1");
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("https://{}", running.address)).unwrap().tls_config(tls).unwrap();
+    let nobody = match endpoint.connect().await {
+        Ok(channel) => crate::autoscaler::wire::cloud_provider_client::CloudProviderClient::new(channel).refresh(RefreshRequest {}).await.is_ok(),
+        Err(_) => false,
+    };
+    assert!(!nobody, "a client without a certificate");
+}
+
+#[tokio::test]
+async fn new_certificates_are_used_without_a_restart_and_broken_ones_are_not() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let shared = Shared::new(0);
+    let running = Running::start(&old).await;
+    super::world::successor(&running, &shared);
+    assert!(gets_in(&running, &old, &old).await);
+    std::fs::write(running.directory.path().join("tls.crt"), "no certificate").unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(gets_in(&running, &old, &old).await, "a broken file ended what worked");
+    new.write(running.directory.path(), &new);
+    let changed = async {
+        while !gets_in(&running, &new, &new).await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), changed).await.expect("the new certificates come into use");
+    assert!(!gets_in(&running, &new, &old).await, "the old authority still gets in");
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_is_said_by_flag_and_file() {
+    let refused = |settings: Settings| async move { Bound::new(&settings).await.err().map(|e: ServeError| e.to_string()).unwrap_or_default() };
+    let any = Settings { address: ([0, 0, 0, 0], 0).into(), security: Security::Loopback };
+    assert!(refused(any).await.contains("--autoscaler-tls"));
+    assert_eq!(refused(Settings { address: ([127, 0, 0, 1], 0).into(), security: Security::Loopback }).await, "");
+    let directory = tempfile::tempdir().unwrap();
+    let tls = || Settings { address: ([127, 0, 0, 1], 0).into(), security: Security::Tls(directory.path().to_owned()) };
+    assert!(refused(tls()).await.contains("tls.crt"), "a missing file");
+    let authority = Authority::new();
+    authority.write(directory.path(), &authority);
+    let (_, other) = authority.sign(rcgen::ExtendedKeyUsagePurpose::ServerAuth);
+    std::fs::write(directory.path().join("tls.key"), &other).unwrap();
+    let said = refused(tls()).await;
+    assert!(said.contains("do not make a server certificate"), "{said}");
+    std::fs::write(directory.path().join("tls.key"), "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n").unwrap();
+    let said = refused(tls()).await;
+    assert!(said.contains("tls.key") && !said.contains("c2VjcmV0"), "{said}");
+}

@@ -1,0 +1,270 @@
+//! One pool in an API server of a few lines, the caches that show it, and a client that speaks to the service.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+
+use crate::api::machine::WindowsMachine;
+use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
+use crate::autoscaler::server::{Bound, Security, Settings};
+use crate::autoscaler::wire::ExternalGrpcNode;
+use crate::autoscaler::wire::cloud_provider_client::CloudProviderClient;
+use crate::autoscaler::{Book, Slot};
+use crate::cluster::Cluster;
+use crate::lifecycle::pool::template::Template;
+use crate::telemetry::Metrics;
+
+pub const POOL: &str = "lab/windows";
+
+/// How the API server fails at a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It writes, and the answer is lost.
+    AnswerLost,
+    /// It is lost before it is written.
+    RequestLost,
+    /// Somebody else writes first, another label.
+    Overtaken,
+}
+
+/// What is true, and what the caches show of it.
+pub struct World {
+    pub pool: Value,
+    pub shown: Value,
+    pub machines: Vec<WindowsMachine>,
+    pub faults: VecDeque<Fault>,
+    pub writes: usize,
+}
+
+#[derive(Clone)]
+pub struct Shared(pub Arc<Mutex<World>>);
+
+impl Shared {
+    /// A pool of 0 to 5 with that many machines, all of them Nodes.
+    pub fn new(machines: usize) -> Self {
+        let pool = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
+            "metadata": {"name": "windows", "namespace": "lab", "uid": "pool", "generation": 1, "resourceVersion": "1"},
+            "spec": {
+                "replicas": machines, "version": "v1.36.3", "autoscaling": {"minReplicas": 0, "maxReplicas": 5},
+                "template": {"machine": {"image": "w", "cpus": 4, "memory": "8Gi"}, "bootstrap": {"kubelet": {"nodeLabels": {"example.com/a": "b"}}}},
+            },
+        });
+        let machines = (0..machines).map(|n| machine(&format!("m{n}"), "NodeJoined", "True", "Joined")).collect();
+        Self(Arc::new(Mutex::new(World { shown: pool.clone(), pool, machines, faults: VecDeque::new(), writes: 0 })))
+    }
+
+    pub fn with<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    pub fn replicas(&self) -> i64 {
+        self.with(|w| w.pool["spec"]["replicas"].as_i64().unwrap())
+    }
+
+    /// Names of the machines that are to be removed, as they are written.
+    pub fn named(&self) -> String {
+        self.with(|w| w.pool["metadata"]["annotations"][REMOVE_ANNOTATION].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// The caches catch up.
+    pub fn show(&self) {
+        self.with(|w| w.shown = w.pool.clone());
+    }
+
+    fn client(&self) -> Client {
+        let shared = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let shared = shared.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let bytes = body.collect_bytes().await.unwrap();
+                assert_eq!(parts.uri.path(), "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsnodepools/windows");
+                match shared.with(|w| w.answer(&parts.method, &serde_json::from_slice(&bytes).unwrap_or_default())) {
+                    Some((code, answer)) => Ok(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap()),
+                    None => Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset)),
+                }
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+impl World {
+    fn answer(&mut self, method: &Method, patch: &Value) -> Option<(u16, Value)> {
+        if method == Method::GET {
+            return Some((200, self.pool.clone()));
+        }
+        assert_eq!(method, Method::PATCH);
+        let fault = self.faults.pop_front();
+        match fault {
+            Some(Fault::RequestLost) => return None,
+            Some(Fault::Overtaken) => self.write(&json!({"metadata": {"labels": {"somebody": "else"}}})),
+            _ => {}
+        }
+        if patch["metadata"]["resourceVersion"] != self.pool["metadata"]["resourceVersion"] {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "message": "changed", "code": 409});
+            return Some((409, status));
+        }
+        self.write(patch);
+        self.writes += 1;
+        (fault != Some(Fault::AnswerLost)).then(|| (200, self.pool.clone()))
+    }
+
+    fn write(&mut self, patch: &Value) {
+        let before = self.pool["spec"].clone();
+        merge(&mut self.pool, patch);
+        let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
+        self.pool["metadata"]["resourceVersion"] = json!((number(&self.pool["metadata"]["resourceVersion"]) + 1).to_string());
+        if self.pool["spec"] != before {
+            self.pool["metadata"]["generation"] = json!(self.pool["metadata"]["generation"].as_i64().unwrap() + 1);
+        }
+    }
+}
+
+/// A JSON merge patch (RFC 7396).
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in fields {
+        match value {
+            Value::Null => drop(target.as_object_mut().unwrap().remove(key)),
+            value => merge(&mut target[key.as_str()], value),
+        }
+    }
+}
+
+impl Book for Shared {
+    fn pools(&self) -> Vec<Arc<WindowsNodePool>> {
+        vec![Arc::new(serde_json::from_value(self.with(|w| w.shown.clone())).unwrap())]
+    }
+    fn pool(&self, namespace: &str, name: &str) -> Option<Arc<WindowsNodePool>> {
+        self.pools().into_iter().find(|_| (namespace, name) == ("lab", "windows"))
+    }
+    fn machines(&self, _: &WindowsNodePool) -> Vec<Arc<WindowsMachine>> {
+        self.with(|w| w.machines.iter().cloned().map(Arc::new).collect())
+    }
+    fn template(&self, pool: &WindowsNodePool) -> Result<Template, String> {
+        let template = &pool.spec.template;
+        let machine = template.machine.clone().ok_or("no machine")?;
+        Ok(Template { machine, bootstrap: template.bootstrap.clone(), version: pool.spec.version.clone() })
+    }
+}
+
+/// A machine of the hypervisor `h` with one condition.
+pub fn machine(name: &str, condition: &str, status: &str, reason: &str) -> WindowsMachine {
+    serde_json::from_value(json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+        "metadata": {"name": name, "namespace": "lab", "uid": format!("uid-{name}")},
+        "spec": {"image": "w", "providerID": format!("windows://h/{}", crate::api::name::VmUuid::of(&format!("uid-{name}")))},
+        "status": {"conditions": [
+            {"type": condition, "status": status, "reason": reason, "message": "said so", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    }))
+    .unwrap()
+}
+
+/// The Node of such a machine.
+pub fn node(name: &str) -> ExternalGrpcNode {
+    let provider_id = machine(name, "NodeJoined", "True", "Joined").spec.provider_id.unwrap();
+    ExternalGrpcNode { provider_id, name: name.to_owned(), ..ExternalGrpcNode::default() }
+}
+
+/// An authority, and what it signs.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Certificate and key.
+    pub fn sign(&self, purpose: ExtendedKeyUsagePurpose) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.extended_key_usages = vec![purpose];
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// The files of a server that takes clients of `clients`.
+    pub fn write(&self, directory: &Path, clients: &Authority) {
+        let (certificate, key) = self.sign(ExtendedKeyUsagePurpose::ServerAuth);
+        for (name, text) in [("tls.crt", certificate), ("tls.key", key), ("ca.crt", clients.pem())] {
+            std::fs::write(directory.join(name), text).unwrap();
+        }
+    }
+}
+
+/// A running service. Dropped, it ends.
+pub struct Running {
+    pub slot: Slot,
+    pub metrics: Metrics,
+    pub directory: tempfile::TempDir,
+    pub address: std::net::SocketAddr,
+    end: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+impl Running {
+    /// Served with certificates of this authority, not open yet.
+    pub async fn start(authority: &Authority) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        authority.write(directory.path(), authority);
+        let settings = Settings { address: ([127, 0, 0, 1], 0).into(), security: Security::Tls(directory.path().to_owned()) };
+        let bound = Bound::new(&settings).await.unwrap().reload_every(Duration::from_millis(20));
+        let address = bound.address().unwrap();
+        let (slot, metrics, end) = (Slot::default(), Metrics::default(), CancellationToken::new());
+        tokio::spawn(bound.serve(slot.clone(), metrics.clone(), end.clone()));
+        Self { slot, metrics, directory, address, end }
+    }
+
+    /// A client with a certificate of `clients` that trusts servers of `servers`.
+    pub async fn connect(&self, servers: &Authority, clients: &Authority) -> Result<CloudProviderClient<Channel>, tonic::transport::Error> {
+        let (certificate, key) = clients.sign(ExtendedKeyUsagePurpose::ClientAuth);
+        let tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(servers.pem()))
+            .identity(tonic::transport::Identity::from_pem(certificate, key))
+            .domain_name("127.0.0.1");
+        let endpoint = Endpoint::from_shared(format!("https://{}", self.address))?.tls_config(tls)?;
+        Ok(CloudProviderClient::new(endpoint.connect().await?))
+    }
+}
+
+/// A service that leads, and a client of it.
+pub async fn served(shared: &Shared) -> (Running, CloudProviderClient<Channel>) {
+    let authority = Authority::new();
+    let running = Running::start(&authority).await;
+    running.slot.open(Arc::new(shared.clone()), Cluster::new(shared.client()));
+    let client = running.connect(&authority, &authority).await.unwrap();
+    (running, client)
+}
+
+/// A new leader with nothing in its memory.
+pub fn successor(running: &Running, shared: &Shared) {
+    running.slot.close();
+    running.slot.open(Arc::new(shared.clone()), Cluster::new(shared.client()));
+}
