@@ -63,7 +63,7 @@ pub const MACHINE: &[Case] = &[
 pub const BOOTSTRAP: &[Case] = &[
     (r#"{"spec": {"windowsRelease": 2022}}"#, &["spec.windowsRelease", "must be of type string"]),
     (r#"{"spec": {"windowsRelease": "2016"}}"#, &["spec.windowsRelease", "supported values: \"2019\", \"2022\", \"2025\""]),
-    (r#"{"spec": {"channel": "Floppy"}}"#, &["spec.channel", "supported values: \"ConfigDrive\", \"GuestInfo\""]),
+    (r#"{"spec": {"channel": "Floppy"}}"#, &["spec.channel", "supported values: \"ConfigDrive\", \"NoCloud\""]),
     (r#"{"spec": {"kubelet": {"nodeLabels": {"node-role.kubernetes.io/worker": ""}}}}"#, &["spec.kubelet.nodeLabels", "NodeRestriction", "Machine's template"]),
     (r#"{"spec": {"kubelet": {"nodeLabels": {"node-restriction.kubernetes.io/pci": "yes"}}}}"#, &["spec.kubelet.nodeLabels", "NodeRestriction"]),
     (r#"{"spec": {"kubelet": {"nodeLabels": {"team.k8s.io/a": "b"}}}}"#, &["spec.kubelet.nodeLabels", "NodeRestriction"]),

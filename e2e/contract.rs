@@ -88,10 +88,10 @@ async fn topology(cp: &ControlPlane) {
     step("the Cluster of a ClusterClass came and went");
 }
 
-/// One machine never joins, its successor's VM is taken away: each is replaced, and nothing of it stays.
+/// One machine never says a word, its successor's VM is taken away: each is replaced, and nothing of it stays.
 async fn health(cp: &ControlPlane, capw: &Capw) {
     let mut workers = Workers { replicas: 1, ..Workers::new("health", cp).await };
-    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoJoin", "count": 1}]});
+    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoBoot", "count": 1}]});
     workers.machine["joinDeadlineSeconds"] = json!(10);
     workers.apply(cp).await;
     let health_check = json!({
