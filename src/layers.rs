@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("api", &["api"]),
     ("vm", &["api"]),
-    ("bootstrap", &["api", "vm", "bootstrap"]),
+    ("compat", &["api", "compat"]),
+    ("bootstrap", &["api", "vm", "compat", "bootstrap"]),
     ("diagnosis", &["api", "vm", "diagnosis"]),
-    ("lifecycle", &["api", "vm", "diagnosis", "lifecycle"]),
+    ("lifecycle", &["api", "vm", "compat", "diagnosis", "lifecycle"]),
     ("hypervisor", &["api", "vm", "hypervisor", "bootstrap"]),
     ("cluster", &["api", "cluster"]),
     ("telemetry", &["telemetry"]),
     ("autoscaler", &["api", "vm", "bootstrap", "lifecycle", "cluster", "telemetry", "autoscaler"]),
     ("controllers", &["api", "vm", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers"]),
     ("operator", &["api", "vm", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers", "operator"]),
-    ("cli", &["api", "bootstrap", "operator", "cli", "cluster", "diagnosis", "hypervisor", "telemetry", "vm"]),
+    ("cli", &["api", "compat", "bootstrap", "operator", "cli", "cluster", "diagnosis", "hypervisor", "telemetry", "vm"]),
 ];
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {

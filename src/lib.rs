@@ -8,7 +8,7 @@
 //!         │                 │               │
 //!         └────► lifecycle  bootstrap       │            pure: no async, no client, no clock, no randomness
 //!                    │ └──────┬─────────────┘
-//!                diagnosis    │                          pure: signs → cause and remedy; its rules are data
+//!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
 //!                    └──── vm, api                       pure words
 //! ```
 //!
@@ -20,6 +20,7 @@ pub mod autoscaler;
 pub mod bootstrap;
 pub mod cli;
 pub mod cluster;
+pub mod compat;
 pub mod controllers;
 pub mod diagnosis;
 pub mod hypervisor;

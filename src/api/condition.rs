@@ -44,6 +44,7 @@ pub mod reason {
     pub const HYPERVISOR_UNREACHABLE: &str = "HypervisorUnreachable";
     pub const HYPERVISOR_NOT_CHECKED: &str = "HypervisorNotCheckedYet";
     pub const INVALID_SPEC: &str = "InvalidSpec";
+    pub const INCOMPATIBLE: &str = "Incompatible";
     pub const HOST_NAME_TOO_LONG: &str = "HostNameTooLong";
     pub const PAYLOAD_TOO_LARGE: &str = "PayloadTooLarge";
     pub const IMAGE_MISSING: &str = "ImageMissing";
@@ -100,6 +101,7 @@ pub fn is_problem(reason: &str) -> bool {
         HYPERVISOR_MISSING,
         HYPERVISOR_UNREACHABLE,
         INVALID_SPEC,
+        INCOMPATIBLE,
         HOST_NAME_TOO_LONG,
         PAYLOAD_TOO_LARGE,
         IMAGE_MISSING,

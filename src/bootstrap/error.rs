@@ -5,6 +5,7 @@ use thiserror::Error;
 use super::cloudbase::Room;
 use super::facts::CaError;
 use crate::api::bootstrap_config::Channel;
+use crate::compat::Incompatible;
 
 /// Names the field, the value and the remedy. Never holds a secret.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -12,6 +13,9 @@ pub enum RenderError {
     /// A value that cannot work on Windows.
     #[error("{field}: {value:?}: {remedy}")]
     Invalid { field: String, value: String, remedy: String },
+    /// Versions that cannot work together.
+    #[error("{0}")]
+    Incompatible(Incompatible),
     /// The CA of the cluster cannot be read.
     #[error("certificate authority: {0}")]
     Ca(#[from] CaError),

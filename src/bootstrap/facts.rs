@@ -76,7 +76,9 @@ pub struct KubernetesVersion {
 pub enum VersionError {
     #[error("version: {value:?} is not a version of Kubernetes: expected e.g. v1.36.3")]
     Form { value: String },
-    #[error("version: {value:?} is older than v1.31, which speaks kubeadm v1beta4: use v1.31 or newer, or an older release of this provider")]
+    #[error(
+        "version: {value:?} is older than v1.31: nodes join with kubeadm v1beta4, which begins there, and 1.30 has had no fixes since June 2025; upgrade the cluster to v1.31 or newer, one minor at a time"
+    )]
     TooOld { value: String },
     #[error("version: {value:?} is newer than v1.37, the newest that this release knows: use an older version, or update this provider")]
     TooNew { value: String },
@@ -163,6 +165,14 @@ mod tests {
         ] {
             let error = KubernetesVersion::parse(text).unwrap_err().to_string();
             assert!(error.contains(why) && error.starts_with("version: "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_data_about_versions_knows_the_same_minors() {
+        for minor in 20..50 {
+            let refused = crate::compat::check(&WindowsBootstrapConfigSpec::default(), &format!("v1.{minor}.4")).is_err();
+            assert_eq!(refused, !MINORS.contains(&minor), "v1.{minor}");
         }
     }
 

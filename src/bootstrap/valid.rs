@@ -8,8 +8,8 @@ use secrecy::ExposeSecret;
 use super::error::RenderError;
 use super::facts::{BootstrapFacts, ca_hash};
 use super::paths;
-use crate::api::bootstrap_config::{ContainerdLine, WindowsRelease};
 use crate::api::name::ProviderId;
+use crate::compat;
 
 /// The first thing that is wrong with the facts.
 pub(super) fn check(facts: &BootstrapFacts) -> Result<(), RenderError> {
@@ -73,16 +73,12 @@ fn host_ok(host: &str) -> bool {
 }
 
 fn versions(facts: &BootstrapFacts) -> Result<(), RenderError> {
-    if facts.spec.windows_release == WindowsRelease::Server2025 && facts.spec.containerd.line == ContainerdLine::V1 {
-        let remedy = "Windows Server 2025 needs containerd 2.0.4 or newer: use an image with containerd 2.x and set spec.containerd.line to \"2\"";
-        return Err(RenderError::invalid("spec.containerd.line", "1.7", remedy));
-    }
     if let Some(image) =
         facts.spec.containerd.sandbox_image.as_deref().filter(|image| image.is_empty() || image.chars().any(|c| !c.is_ascii_graphic()))
     {
         return Err(RenderError::invalid("spec.containerd.sandboxImage", image, "expected an image reference, e.g. registry.k8s.io/pause:3.10.2"));
     }
-    Ok(())
+    compat::check(&facts.spec, &facts.kubernetes.to_string()).map_err(RenderError::Incompatible)
 }
 
 /// Labels and taints go into a command line and a manifest: only what Kubernetes allows gets there.

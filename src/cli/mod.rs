@@ -1,5 +1,6 @@
-//! `capw run | guests | crds | render | diagnose`: one file per subcommand, with its flags.
+//! `capw run | guests | crds | render | diagnose | compat`: one file per subcommand, with its flags.
 
+mod compat;
 mod crds;
 mod diagnose;
 mod render;
@@ -29,6 +30,8 @@ enum Command {
     Render(render::Render),
     /// Say why a machine does not become a node, and what to do.
     Diagnose(diagnose::Diagnose),
+    /// Say whether versions go together on a Windows node, and what to change if not.
+    Compat(compat::Compat),
 }
 
 /// Runs the subcommand. The error is one line for the person at the terminal.
@@ -39,6 +42,7 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Crds(crds) => crds.main(),
         Command::Render(render) => render.main(),
         Command::Diagnose(diagnose) => return diagnose.main(),
+        Command::Compat(compat) => return compat.main(),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -372,6 +372,7 @@ fn owner_of(object: &WindowsBootstrapConfig) -> token::Owner {
 async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &DataError) -> Result<Outcome, ReconcileError> {
     let why = match error {
         DataError::Render(RenderError::TooLarge { .. }) => reason::PAYLOAD_TOO_LARGE,
+        DataError::Render(RenderError::Incompatible(_)) => reason::INCOMPATIBLE,
         _ => reason::INVALID_SPEC,
     };
     let said = Decision::new(()).say(Desired::no(condition::READY, why, error.to_string()));

@@ -13,6 +13,7 @@ use crate::api::capi::{Cluster, Endpoint, Machine};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::base36;
+use crate::compat;
 
 /// The kubelet fetches its certificate with the token, in a watch that it may have to open again: it gets so long for that.
 const FETCH_SECONDS: i64 = 10;
@@ -101,6 +102,10 @@ fn make_data(s: &Situation<'_>, owner: &Machine, ours: bool, now: Timestamp) -> 
             reason::CONTROL_PLANE_MACHINE_REFUSED,
             "Windows cannot run a control plane: use WindowsBootstrapConfigTemplate for workers only",
         ));
+    }
+    // Said at once: no wait makes versions go together.
+    if let Some(Err(wrong)) = owner.spec.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
+        return Decision::new(Step::Wait).say(Desired::no(condition::READY, reason::INCOMPATIBLE, wrong.to_string()));
     }
     if !cluster.infrastructure_provisioned() {
         return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.spec.cluster_name), s, now);

@@ -208,6 +208,23 @@ fn waits_are_named_when_they_last() {
     }
 }
 
+/// Before anything is made and without a wait, whatever the Cluster does; a correction goes on at once.
+#[test]
+fn versions_that_cannot_work_are_said_at_once() {
+    let mut w = World::new();
+    w.cluster = cluster(false, false);
+    w.now = 1;
+    w.owner.spec.version = Some("v1.30.2".into());
+    let told = w.decide().unwrap();
+    let said = told.conditions.first().unwrap();
+    assert_eq!((told.step, said.type_, said.reason), (Step::Wait, condition::READY, reason::INCOMPATIBLE));
+    assert!(said.message.contains("v1.30.2") && said.message.contains("Nearest set that works: Kubernetes v1.36.3"), "{}", said.message);
+    w.cluster = cluster(true, true);
+    assert_eq!(w.decide().unwrap().step, Step::Wait);
+    w.owner.spec.version = Some("v1.36.3".into());
+    assert_eq!(w.decide().unwrap().step, Step::Adopt);
+}
+
 #[test]
 fn after_a_move_nothing_is_made_again() {
     let mut w = World::new();

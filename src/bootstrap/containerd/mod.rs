@@ -7,7 +7,8 @@ use toml::{Table, Value};
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
 use super::paths;
-use crate::api::bootstrap_config::{Containerd, ContainerdLine, WindowsRelease};
+use crate::api::bootstrap_config::{Containerd, ContainerdLine};
+use crate::compat;
 
 pub(super) use registries::files as registry_files;
 
@@ -30,15 +31,14 @@ fn text(what: &'static str, document: &Table) -> Result<String, RenderError> {
     toml::to_string(document).map_err(|e| RenderError::Serialize { what, reason: e.to_string() })
 }
 
-/// The sandbox image that has the Windows build of the node: kubeadm's own for the minor, except that only 3.10.2 has 2025.
-pub(super) fn sandbox_image(facts: &BootstrapFacts) -> String {
-    let tag = match (facts.spec.windows_release, facts.kubernetes.minor) {
-        (WindowsRelease::Server2025, _) => "3.10.2",
-        (_, ..=33) => "3.10",
-        (_, 34..=35) => "3.10.1",
-        _ => "3.10.2",
-    };
-    facts.spec.containerd.sandbox_image.clone().unwrap_or_else(|| format!("registry.k8s.io/pause:{tag}"))
+/// The user's sandbox image, or the one that fits the version and the Windows release.
+pub(super) fn sandbox_image(facts: &BootstrapFacts) -> Result<String, RenderError> {
+    let given = facts.spec.containerd.sandbox_image.clone();
+    let version = facts.kubernetes.to_string();
+    given.or_else(|| compat::pause_image(facts.spec.windows_release, &version)).ok_or_else(|| {
+        let remedy = format!("none is known for Kubernetes {version} on this Windows: give one, e.g. registry.k8s.io/pause:3.10.2");
+        RenderError::invalid("spec.containerd.sandboxImage", "", remedy)
+    })
 }
 
 /// Schema 2 for 1.7, 3 for 2.x: an older one is migrated by containerd, a newer one is fatal.
@@ -53,19 +53,19 @@ pub(super) fn configuration(facts: &BootstrapFacts) -> Result<String, RenderErro
     if let Some(address) = &spec.metrics_address {
         document.insert("metrics".into(), Value::Table(table([("address", address.as_str().into())])));
     }
-    document.insert("plugins".into(), Value::Table(plugins(facts)));
+    document.insert("plugins".into(), Value::Table(plugins(facts)?));
     text("containerd's configuration", &document)
 }
 
 /// The parts of the CRI plug-in: one plug-in in 1.7, two in 2.x.
-fn plugins(facts: &BootstrapFacts) -> Table {
+fn plugins(facts: &BootstrapFacts) -> Result<Table, RenderError> {
     let spec = &facts.spec.containerd;
-    let sandbox = Value::from(sandbox_image(facts));
+    let sandbox = Value::from(sandbox_image(facts)?);
     let timeout = Value::from(format!("{}m", spec.pull_progress_timeout_minutes.unwrap_or(PULL_MINUTES)));
     let registry = Value::Table(table([("config_path", paths::REGISTRIES.into())]));
     let conf_dir = ("conf_dir", Value::from(paths::CNI_CONF));
     let containerd = Value::Table(table([("default_runtime_name", PROCESS.into()), ("runtimes", Value::Table(handlers(spec)))]));
-    match spec.line {
+    Ok(match spec.line {
         ContainerdLine::V1 => {
             let cni = table([("bin_dir", paths::CNI_BIN.into()), conf_dir]);
             let cri = table([
@@ -87,7 +87,7 @@ fn plugins(facts: &BootstrapFacts) -> Table {
             let runtime = table([("cni", Value::Table(cni)), ("containerd", containerd)]);
             table([("io.containerd.cri.v1.images", Value::Table(images)), ("io.containerd.cri.v1.runtime", Value::Table(runtime))])
         }
-    }
+    })
 }
 
 /// Both handlers in full: containerd replaces a handler that is named here, it does not complete it.

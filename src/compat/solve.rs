@@ -1,0 +1,229 @@
+//! From a question to yes, or to the failing edge and the nearest set that is known to work.
+
+use serde::{Serialize, Serializer};
+
+use super::data::{Basis, Choice, Data, Edge, Row, Verdict};
+use super::part::{Component, Part, Question};
+use super::version::Truth;
+
+/// What one edge says about the parts that it is between.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct Finding {
+    pub between: Vec<Component>,
+    #[serde(serialize_with = "texts")]
+    pub parts: Vec<Part>,
+    pub verdict: Verdict,
+    /// One or two sentences; what is missing, where nothing is known.
+    pub why: String,
+    /// The row that decided; `None` where no row is about these parts.
+    pub row: Option<String>,
+    pub source: Option<String>,
+    /// When the source was last read.
+    pub checked: Option<String>,
+    pub basis: Option<Basis>,
+}
+
+/// One part and what to take instead.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct Change {
+    pub component: Component,
+    #[serde(serialize_with = "text")]
+    pub from: Part,
+    #[serde(serialize_with = "text")]
+    pub to: Part,
+}
+
+/// A set that is known to work, with the fewest and cheapest changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nearest {
+    pub set: Question,
+    pub changes: Vec<Change>,
+}
+
+/// What is known about all that was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub question: Question,
+    /// The worst of all findings; `Works` if there is none.
+    pub verdict: Verdict,
+    /// In the order of the data file.
+    pub findings: Vec<Finding>,
+    /// If the answer is not yes, and there is one.
+    pub nearest: Option<Nearest>,
+}
+
+impl Answer {
+    /// Whether it is known to work, be it with a warning.
+    pub fn accepted(&self) -> bool {
+        accepted(self.verdict)
+    }
+}
+
+fn accepted(verdict: Verdict) -> bool {
+    verdict <= Verdict::Warns
+}
+
+fn text<S: Serializer>(part: &Part, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&part.written())
+}
+
+fn texts<S: Serializer>(parts: &[Part], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(parts.iter().map(Part::written))
+}
+
+/// The answer to a question; the same for the same data.
+pub fn answer(data: &Data, question: &Question) -> Answer {
+    let findings = findings(data, question);
+    let verdict = worst(&findings);
+    let nearest = if accepted(verdict) { None } else { nearest(data, question) };
+    Answer { question: question.clone(), verdict, findings, nearest }
+}
+
+/// What each edge says, without looking for a way out.
+pub fn findings(data: &Data, question: &Question) -> Vec<Finding> {
+    data.edges.iter().filter_map(|edge| look(edge, question)).collect()
+}
+
+fn worst(findings: &[Finding]) -> Verdict {
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Works)
+}
+
+/// What an edge says, if all that it is between was asked about.
+fn look(edge: &Edge, question: &Question) -> Option<Finding> {
+    let parts: Vec<Part> = edge.between.iter().map(|component| question.get(*component).cloned()).collect::<Option<_>>()?;
+    let (rows, decided) = decide(edge, question);
+    let verdict = together(&rows, decided);
+    let named: Vec<String> = parts.iter().map(Part::to_string).collect();
+    // What is said is the worst that can be meant.
+    let row = rows.iter().max_by_key(|row| row.verdict).filter(|row| decided || row.verdict >= Verdict::Unknown);
+    let why = match (verdict, row) {
+        (Verdict::Depends, Some(row)) => format!("it depends on the exact version: {}", row.why),
+        (Verdict::Warns, Some(row)) if rows.len() > 1 => format!("for some versions: {}", row.why),
+        (_, Some(row)) => row.why.clone(),
+        (Verdict::Depends, None) => format!("it depends on the exact version: for some of {} nothing is known", named.join(" with ")),
+        (_, None) => format!("nothing is known about {}", named.join(" with ")),
+    };
+    Some(Finding {
+        between: edge.between.clone(),
+        parts,
+        verdict,
+        why,
+        row: row.map(|row| row.id.clone()),
+        source: row.map(|row| row.source.clone()),
+        checked: row.map(|row| row.checked.clone()),
+        basis: row.map(|row| row.basis),
+    })
+}
+
+/// The rows that can be meant, and whether the last of them is for certain: the first that matches decides.
+fn decide<'a>(edge: &'a Edge, question: &Question) -> (Vec<&'a Row>, bool) {
+    let mut rows = Vec::new();
+    for row in &edge.rows {
+        match row.matches(question) {
+            Truth::No => {}
+            Truth::Some => rows.push(row),
+            Truth::Yes => {
+                rows.push(row);
+                return (rows, true);
+            }
+        }
+    }
+    (rows, false)
+}
+
+/// What several rows mean together; where none is for certain, some of what is meant is unknown.
+fn together(rows: &[&Row], decided: bool) -> Verdict {
+    let mut verdicts = rows.iter().map(|row| row.verdict).chain((!decided).then_some(Verdict::Unknown));
+    let Some(first) = verdicts.next() else { return Verdict::Unknown };
+    let rest: Vec<Verdict> = verdicts.collect();
+    if rest.iter().all(|verdict| *verdict == first) {
+        return first;
+    }
+    if rest.iter().chain([&first]).all(|verdict| accepted(*verdict)) { Verdict::Warns } else { Verdict::Depends }
+}
+
+/// How good a set is; less is better. The rest decides between sets that cost the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    cost: u32,
+    warnings: usize,
+    /// Places in the lists of candidates, which are best first.
+    places: Vec<usize>,
+}
+
+struct Search<'a> {
+    data: &'a Data,
+    question: &'a Question,
+    /// What each part may be: cost, place among the candidates, part.
+    domains: Vec<Vec<(u32, usize, Part)>>,
+    best: Option<(Rank, Question)>,
+}
+
+/// Tries every set that costs no more than the best so far.
+fn nearest(data: &Data, question: &Question) -> Option<Nearest> {
+    let domains = question.parts().map(|part| domain(data.choices.get(&part.component), part)).collect();
+    let mut search = Search { data, question, domains, best: None };
+    search.descend(0, Question::default(), 0, Vec::new());
+    let (_, set) = search.best?;
+    let changes = question.parts().filter_map(|from| {
+        let to = set.get(from.component).filter(|to| *to != from)?;
+        Some(Change { component: from.component, from: from.clone(), to: to.clone() })
+    });
+    Some(Nearest { changes: changes.collect(), set })
+}
+
+/// The part itself for nothing, then the candidates with their prices, cheapest first.
+fn domain(choice: Option<&Choice>, part: &Part) -> Vec<(u32, usize, Part)> {
+    let mut all = vec![(0, 0, part.clone())];
+    for (place, candidate) in choice.into_iter().flat_map(|choice| choice.candidates.iter().enumerate()) {
+        let Some(choice) = choice else { continue };
+        let price = match candidate {
+            same if same == part => continue,
+            // To say which one of those that were meant.
+            one if one.refines(part) => 1,
+            near if near.same_line(part) => choice.version,
+            line if line.product == part.product => choice.version.saturating_mul(2),
+            _ => choice.product,
+        };
+        all.push((price, place + 1, candidate.clone()));
+    }
+    all.sort_by_key(|(price, place, _)| (*price, *place));
+    all
+}
+
+impl Search<'_> {
+    fn descend(&mut self, depth: usize, set: Question, cost: u32, places: Vec<usize>) {
+        if self.best.as_ref().is_some_and(|(best, _)| cost > best.cost) {
+            return;
+        }
+        let Some(domain) = self.domains.get(depth).cloned() else {
+            let findings = findings(self.data, &set);
+            if !accepted(worst(&findings)) {
+                return;
+            }
+            let warnings = findings.iter().filter(|finding| finding.verdict == Verdict::Warns).count();
+            let rank = Rank { cost, warnings, places };
+            if self.best.as_ref().is_none_or(|(best, _)| rank < *best) {
+                self.best = Some((rank, set));
+            }
+            return;
+        };
+        for (price, place, part) in domain {
+            let component = part.component;
+            let next = set.clone().with(part);
+            if self.fails(component, &next) {
+                continue;
+            }
+            let mut places = places.clone();
+            places.push(place);
+            self.descend(depth + 1, next, cost.saturating_add(price), places);
+        }
+    }
+
+    /// Whether an edge that the newest part completes says no; edges that look at a part still to come wait for it.
+    fn fails(&self, newest: Component, set: &Question) -> bool {
+        let open = |component: &Component| self.question.get(*component).is_some() && set.get(*component).is_none();
+        let complete = self.data.edges.iter().filter(|edge| edge.between.contains(&newest) && !edge.rows.iter().any(|row| row.when.keys().any(open)));
+        complete.filter_map(|edge| look(edge, set)).any(|finding| !accepted(finding.verdict))
+    }
+}
