@@ -1,0 +1,5 @@
+/* bcryptprimitives.dll for Wine 8, which lacks it: every Go program asks for ProcessPrng. */
+#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID buffer, ULONG length); /* RtlGenRandom */
+
+__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE buffer, SIZE_T length) { return SystemFunction036(buffer, (ULONG)length); }

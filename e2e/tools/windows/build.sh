@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Builds the Windows programs that Wine guests run and that judge what capw renders: kubelet, kubeadm, kube-proxy and
+# kube-log-runner of each Kubernetes minor, containerd of each line, from the Go modules pinned in the folders beside this file,
+# the stand-ins for what Wine lacks, from the C files here, and with them a Wine prefix that guests are made from. Into the same cache
+# as ../build.sh, as $CAPW_CACHE/tools/NAME-windows-VERSION/NAME.exe and $CAPW_CACHE/tools/wine-prefix/. What is there is not built again.
+# Usage: build.sh          the oldest and the newest minor, both containerd lines: 8 min on 2 cores the first time
+#        build.sh all      every folder
+# To move a pin: change the versions in go.mod (the staging modules v0.X.Y go with kubernetes v1.X.Y), then go mod tidy.
+set -euo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+CACHE=${CAPW_CACHE:-$HERE/../../../.cache}
+mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
+command -v go > /dev/null || { echo "build.sh: the program go is missing; install Go 1.26 or later, https://go.dev/doc/install" >&2; exit 1; }
+if command -v flock > /dev/null; then exec 9> "$CACHE/lock-windows"; flock 9; fi
+export CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly
+
+MINGW=${MINGW:-x86_64-w64-mingw32-gcc}
+if ! command -v "$MINGW" > /dev/null; then
+    echo "Windows programs are not built: $MINGW is missing (Debian: gcc-mingw-w64-x86-64). Tests that run them are skipped."
+    exit 0
+fi
+
+# A prefix as a fresh machine: Wine's files, the stand-ins, no drive but C:. Made anew when Wine or a C file changes.
+prefix() {
+    local to=$CACHE/wine-prefix work=$CACHE/wine-prefix.part version windows
+    version="$("$WINE" --version) $(cat "$HERE"/*.c | sha256sum)"
+    if [ "$(cat "$to/capw-version" 2> /dev/null)" = "$version" ]; then return; fi
+    rm -rf "$work"; mkdir -p "$work"
+    windows=$work/drive_c/windows
+    (cd "$work" && export WINEPREFIX=$work WINEDEBUG=-all DISPLAY=
+     "$WINE" wineboot -i && "$WINE" reg add 'HKCU\Software\Wine' /v Version /d win10 /f && "${WINE%/*}/wineserver" -w) > /dev/null 2>&1
+    find "$work/dosdevices" -type l ! -name c: -delete
+    for dll in pdh bcryptprimitives; do "$MINGW" -O1 -Wall -shared -o "$windows/system32/$dll.dll" "$HERE/$dll.c" -ladvapi32; done
+    for exe in console hold service; do "$MINGW" -O1 -Wall -municode -o "$windows/$exe.exe" "$HERE/$exe.c" -ladvapi32; done
+    echo "$version" > "$work/capw-version"
+    rm -rf "$to"; mv "$work" "$to"
+    echo "wine-prefix: $version"
+}
+WINE=/usr/lib/wine/wine64
+[ -x "$WINE" ] || WINE=$(readlink -f "$(command -v wine64 || true)")
+if [ -x "$WINE" ]; then prefix; else echo "Wine guests are not prepared: wine64 is missing (Debian: wine64). Tests that run them are skipped."; fi
+
+# Two calls of Go's standard library that Wine 8 cannot serve: a symbolic link becomes a copy, a listener on a Unix socket one on TCP
+# (the kubelet's certificate store and device plug-ins use them). One overlay for all programs: what they share is compiled once.
+root=$(go env GOROOT) overlay=$CACHE/windows-overlay-$(go env GOVERSION)
+insert() {      # insert FILE AFTER-LINE CODE: a copy of the file with the code after the line, which must be there once
+    local copy
+    copy=$overlay/$(basename "$1")
+    [ "$(grep -cxF "$2" "$root/src/$1")" = 1 ] || { echo "build.sh: $1 of $(go env GOVERSION) does not have this line once: $2" >&2; exit 1; }
+    LINE=$2 CODE=$3 awk '{ print } $0 == ENVIRON["LINE"] { print ENVIRON["CODE"] }' "$root/src/$1" > "$copy"
+}
+if [ ! -e "$overlay/overlay.json" ]; then
+    mkdir -p "$overlay"
+    insert os/file_windows.go 'func Symlink(oldname, newname string) error {' \
+        '	if content, err := ReadFile(oldname); err == nil { return WriteFile(newname, content, 0600) }'
+    insert net/dial.go 'func Listen(network, address string) (Listener, error) {' \
+        '	if network == "unix" { network, address = "tcp", "127.0.0.1:0" }'
+    printf '{"Replace": {"%s": "%s", "%s": "%s"}}\n' "$root/src/os/file_windows.go" "$overlay/file_windows.go" \
+        "$root/src/net/dial.go" "$overlay/dial.go" > "$overlay/overlay.json"
+fi
+
+build() {       # build FOLDER MODULE LDFLAGS PACKAGE...: all packages in one run of the compiler, each into its own folder
+    local from=$SECONDS folder=$1 version flags=$3 package name missing=() work
+    version=$(version "$folder" "$2")
+    shift 3
+    for package; do
+        name=$(basename "$package")
+        [ -x "$CACHE/$name-windows-$version/$name.exe" ] || missing+=("$package")
+    done
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    work=$CACHE/windows-$version.part
+    rm -rf "$work"; mkdir -p "$work"
+    (cd "$HERE/$folder" && GOOS=windows GOARCH=amd64 go build -overlay "$overlay/overlay.json" -buildvcs=false -trimpath \
+        -ldflags "-s -w $flags" -o "$work/" "${missing[@]}")
+    for package in "${missing[@]}"; do
+        name=$(basename "$package")
+        mkdir -p "$CACHE/$name-windows-$version"
+        mv "$work/$name.exe" "$CACHE/$name-windows-$version/"
+    done
+    rmdir "$work"
+    echo "$folder: $version for Windows: $((SECONDS - from)) s"
+}
+
+version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }        # version FOLDER MODULE
+
+containerd() {  # containerd FOLDER MODULE
+    build "$1" "$2" "-X $2/version.Version=v$(version "$1" "$2")" "$2/cmd/containerd"
+}
+
+kubernetes() {  # kubernetes FOLDER
+    local version minor variables=k8s.io/component-base/version
+    version=$(version "$1" k8s.io/kubernetes) minor=${1##*.}
+    build "$1" k8s.io/kubernetes "-X $variables.gitVersion=v$version -X $variables.gitMajor=1 -X $variables.gitMinor=$minor -X $variables.gitTreeState=clean" \
+        k8s.io/kubernetes/cmd/{kubelet,kubeadm,kube-proxy} k8s.io/component-base/logs/kube-log-runner
+}
+
+containerd containerd-2.3 github.com/containerd/containerd/v2
+containerd containerd-1.7 github.com/containerd/containerd
+mapfile -t minors < <(cd "$HERE" && printf '%s\n' kubernetes-* | sort -V)
+if [ "${1:-}" != all ]; then minors=("${minors[0]}" "${minors[-1]}"); fi
+for folder in "${minors[@]}"; do kubernetes "$folder"; done
