@@ -31,6 +31,7 @@ impl Operator {
         let drivers = Arc::new(Drivers::new(DriverSettings {
             simulated_state: state.clone(),
             simulated_guests: true,
+            wine_programs: None,
             deadline: Duration::from_secs(30),
             clock: Arc::new(jiff::Timestamp::now),
             hook: Arc::new(|_| ()),

@@ -23,6 +23,7 @@ mod idle;
 mod installed;
 mod operator;
 mod parts;
+mod real_windows_node;
 mod restart;
 mod rights;
 mod secrets;

@@ -49,6 +49,8 @@ pub struct Settings {
     pub diagnostics_address: SocketAddr,
     pub simulated_state: PathBuf,
     pub simulated_guests: bool,
+    /// Folder of the programs that guests of kind Wine run.
+    pub wine_programs: Option<PathBuf>,
     /// Passes at the same time, for each controller.
     pub concurrency: u16,
     /// Requests per second to the management cluster, 0 for no limit, and how many may come at once.
@@ -150,7 +152,7 @@ async fn lead(
 
 /// Runs drivers and controllers until `stop`, and then at most [`DRAIN`] longer.
 async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: Readiness, stop: CancellationToken) {
-    let drivers = Arc::new(Drivers::new(driver_settings(settings.simulated_state, settings.simulated_guests, &metrics)));
+    let drivers = Arc::new(Drivers::new(driver_settings(settings.simulated_state, settings.simulated_guests, settings.wine_programs, &metrics)));
     let counted = metrics.clone();
     let cluster = Cluster::new(client.clone());
     let workload_metrics = metrics.clone();
@@ -197,17 +199,18 @@ async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: R
 }
 
 /// Hosts the guests of simulated VMs below a directory and does nothing else, until SIGTERM or SIGINT.
-pub async fn host_guests(state: PathBuf) -> Result<(), OperatorError> {
+pub async fn host_guests(state: PathBuf, wine_programs: Option<PathBuf>) -> Result<(), OperatorError> {
     let stop = stop_on_signals()?;
-    Drivers::new(driver_settings(state, true, &Metrics::default())).run(stop).await;
+    Drivers::new(driver_settings(state, true, wine_programs, &Metrics::default())).run(stop).await;
     Ok(())
 }
 
-fn driver_settings(simulated_state: PathBuf, simulated_guests: bool, metrics: &Metrics) -> DriverSettings {
+fn driver_settings(simulated_state: PathBuf, simulated_guests: bool, wine_programs: Option<PathBuf>, metrics: &Metrics) -> DriverSettings {
     let metrics = metrics.clone();
     DriverSettings {
         simulated_state,
         simulated_guests,
+        wine_programs,
         deadline: HYPERVISOR_DEADLINE,
         clock: clock(),
         hook: Arc::new(move |call| metrics.hypervisor_call(call.driver, call.endpoint, call.call, call.outcome, call.took)),

@@ -46,6 +46,7 @@ mod servers;
 mod tools;
 mod vms;
 mod wait;
+pub mod wine;
 
 pub use self::audit::{AuditEvent, AuditMark};
 pub use self::capw::Capw;

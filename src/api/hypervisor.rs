@@ -56,6 +56,9 @@ pub struct Simulated {
     #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub images: Option<Vec<String>>,
+    /// What VMs made from now on run: `Model` is a model of Windows inside the operator, thousands at once; `Wine` runs the Windows programs themselves (kubelet, kubeadm, containerd) under Wine, which needs `--wine-programs`, root and Linux.
+    #[serde(default)]
+    pub guest: GuestKind,
     /// What fits. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<SimulatedCapacity>,
@@ -75,6 +78,16 @@ pub struct Simulated {
 impl Simulated {
     /// The images that exist when none are named.
     pub const DEFAULT_IMAGES: [&str; 3] = ["windows-server-2019", "windows-server-2022", "windows-server-2025"];
+}
+
+/// What the guests of a simulated data centre are.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum GuestKind {
+    /// A model of Windows inside the operator. It joins as kubeadm and the kubelet do.
+    #[default]
+    Model,
+    /// The Windows programs themselves, run by Wine.
+    Wine,
 }
 
 /// Limits of a simulated data centre.

@@ -41,6 +41,9 @@ pub struct Run {
     /// Run the guests of simulated VMs in this process.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
     simulated_guests: bool,
+    /// Folder of the Windows programs and of the prepared Wine prefix for simulated guests of kind Wine; e2e/tools/windows/build.sh fills one.
+    #[arg(long, value_name = "DIR", env = "CAPW_WINE_PROGRAMS")]
+    wine_programs: Option<PathBuf>,
     /// Objects that each controller works on at the same time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     concurrency: u16,
@@ -85,6 +88,9 @@ pub struct Guests {
     /// Where simulated hypervisors keep their VMs.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
     simulated_state: PathBuf,
+    /// Folder of the Windows programs and of the prepared Wine prefix for simulated guests of kind Wine; e2e/tools/windows/build.sh fills one.
+    #[arg(long, value_name = "DIR", env = "CAPW_WINE_PROGRAMS")]
+    wine_programs: Option<PathBuf>,
     #[command(flatten)]
     log: Log,
 }
@@ -122,6 +128,7 @@ impl Run {
             diagnostics_address: self.diagnostics_address,
             simulated_state: self.simulated_state,
             simulated_guests: self.simulated_guests,
+            wine_programs: self.wine_programs,
             concurrency: self.concurrency,
             qps: self.kube_api_qps,
             burst: self.kube_api_burst,
@@ -133,7 +140,7 @@ impl Run {
 impl Guests {
     pub fn main(self) -> Result<(), String> {
         self.log.start()?;
-        block_on(operator::host_guests(self.simulated_state))
+        block_on(operator::host_guests(self.simulated_state, self.wine_programs))
     }
 }
 

@@ -20,6 +20,8 @@ pub struct DriverSettings {
     pub simulated_state: PathBuf,
     /// Does this process run the guests of simulated VMs?
     pub simulated_guests: bool,
+    /// Folder of the programs that guests of kind Wine run; `--wine-programs`.
+    pub wine_programs: Option<PathBuf>,
     /// Time limit of one call.
     pub deadline: Duration,
     pub clock: Clock,
@@ -69,7 +71,8 @@ impl Drivers {
     /// What drivers run beside the calls, until `shutdown`: the guests of simulated VMs. Ends at once when there is nothing to run.
     pub async fn run(&self, shutdown: CancellationToken) {
         if self.settings.simulated_guests {
-            simulated::guest::run(self.settings.simulated_state.clone(), self.settings.clock.clone(), shutdown).await;
+            let DriverSettings { simulated_state, wine_programs, clock, .. } = self.settings.clone();
+            simulated::guest::run(simulated_state, wine_programs, clock, shutdown).await;
         }
     }
 
@@ -95,6 +98,7 @@ mod tests {
         Drivers::new(DriverSettings {
             simulated_state: PathBuf::from("/nonexistent"),
             simulated_guests: false,
+            wine_programs: None,
             deadline: Duration::from_secs(30),
             clock: Arc::new(|| jiff::Timestamp::UNIX_EPOCH),
             hook: Arc::new(|_| ()),

@@ -77,6 +77,9 @@ function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [
         RedirectStandardOutput = $output; RedirectStandardError = $errors
     }
     if ($Argv.Count -gt 1) { $start.ArgumentList = ConvertTo-CommandLine $Argv[1..($Argv.Count - 1)] }
+    # Programs look for those beside them on the PATH, and an image need not have put them there.
+    $beside = [System.IO.Path]::GetDirectoryName($Argv[0])
+    if ($beside -ne '' -and -not ";$env:Path;".Contains(";$beside;")) { $env:Path = "$beside;$env:Path" }
     try {
         $process = Start-Process @start
         # Without its handle the exit code is lost when the program ends.

@@ -12,12 +12,14 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::fault::{CREATE_FAILURES, Ledger};
-use super::record::{Home, Record, RecordedPower, lock_file, remove_all};
-use crate::api::hypervisor::{Fault, Simulated};
+use super::record::{Home, Record, RecordedPower, after, lock_file, remove_all};
+use crate::api::hypervisor::{Fault, GuestKind, Simulated};
 use crate::api::name::{base36, mebibytes};
 use crate::hypervisor::{DriverError, Endpoint, OwnedVm, Step};
 use crate::vm::{MachineKey, Observed, Power, Present, Seed, StopMode, VmSpec};
 
+/// Between two looks at a guest that was switched off and still runs.
+const STOP_MILLISECONDS: i64 = 300;
 /// Longest name of a data centre's directory; a longer one ends in a hash.
 const NAME_LENGTH: usize = 120;
 
@@ -138,6 +140,10 @@ impl Datacenter {
                 Ok(Step::Changed)
             }
             (Some(Power::Stopping), StopMode::Graceful) => Ok(record.map_or(Step::Changed, |record| wait(now, record.stops_at()))),
+            // Its programs write to its disk until the last of them has ended.
+            (Some(Power::Off), _) if record.is_some_and(|record| record.guest == GuestKind::Wine) && runs(&vm) => {
+                Ok(wait(now, after(now, STOP_MILLISECONDS)))
+            }
             (Some(Power::Creating | Power::Off) | None, _) => self.remove(key.vm.0),
         }
     }
@@ -162,7 +168,7 @@ impl Datacenter {
         let faults = self.faults(key)?;
         let (new, vm) = (self.new_vm(key.vm.0), self.vm(key.vm.0));
         let create_milliseconds = self.settings.delays.create_milliseconds;
-        let record = Record::new(key, spec, faults, create_milliseconds, now);
+        let record = Record { guest: self.settings.guest, ..Record::new(key, spec, faults, create_milliseconds, now) };
         let make = || {
             // What an earlier attempt or removal left, whose process is gone: we hold the lock.
             for left in [&new, &self.gone_vm(key.vm.0), &vm] {
@@ -321,6 +327,11 @@ impl Datacenter {
             path.display()
         ))
     }
+}
+
+/// Does a process run the guest of this VM?
+fn runs(vm: &Home) -> bool {
+    lock_file(&vm.guest_lock()).is_ok_and(|lock| lock.try_lock().is_err())
 }
 
 fn directory(name: &str) -> String {

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::api::hypervisor::Fault;
+use crate::api::hypervisor::{Fault, GuestKind};
 use crate::api::name::VmUuid;
 use crate::vm::{GuestReport, MachineKey, Power, Seed, VmSpec};
 
@@ -47,6 +47,8 @@ pub struct Record {
     /// From the stop call until it is off.
     pub stop_milliseconds: i64,
     pub faults: Vec<Fault>,
+    #[serde(default)]
+    pub guest: GuestKind,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
@@ -76,6 +78,7 @@ impl Record {
             join_milliseconds: 0,
             stop_milliseconds: 0,
             faults,
+            guest: GuestKind::Model,
         }
     }
 

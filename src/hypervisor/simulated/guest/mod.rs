@@ -13,6 +13,7 @@ mod kubelet;
 mod node;
 mod server;
 mod windows;
+mod wine;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -33,6 +34,7 @@ use uuid::Uuid;
 
 use super::Clock;
 use super::record::{Home, Record, RecordedPower, lock_file};
+use crate::api::hypervisor::GuestKind;
 
 /// Between two looks at the VMs; longer when a look takes long.
 const LOOK: Duration = Duration::from_millis(300);
@@ -52,9 +54,21 @@ pub(super) struct Guest {
     record: Record,
     clock: Clock,
     requests: Arc<Semaphore>,
+    wine_programs: Option<PathBuf>,
 }
 
 impl Guest {
+    /// From power on until the power goes.
+    async fn run(&self, power: &CancellationToken) {
+        match self.record.guest {
+            GuestKind::Wine => wine::live(self, power).await,
+            GuestKind::Model => tokio::select! {
+                () = power.cancelled() => {}
+                () = self.live() => {}
+            },
+        }
+    }
+
     fn now(&self) -> Timestamp {
         (self.clock)()
     }
@@ -112,10 +126,18 @@ enum Change {
     Seen(PathBuf, Version),
 }
 
+/// What all guests of a process share.
+#[derive(Clone)]
+struct Shared {
+    clock: Clock,
+    requests: Arc<Semaphore>,
+    wine_programs: Option<PathBuf>,
+}
+
 /// Runs the guests of all data centres below `state` until `shutdown`. A cut, not a graceful stop: as the operator dies, so do
-/// they, and go on where they were when one runs again.
-pub async fn run(state: PathBuf, clock: Clock, shutdown: CancellationToken) {
-    let requests = Arc::new(Semaphore::new(REQUESTS));
+/// they, and go on where they were when one runs again. `wine_programs` is the folder of what guests of kind Wine run.
+pub async fn run(state: PathBuf, wine_programs: Option<PathBuf>, clock: Clock, shutdown: CancellationToken) {
+    let shared = Shared { clock: clock.clone(), requests: Arc::new(Semaphore::new(REQUESTS)), wine_programs };
     let mut hosted: HashMap<PathBuf, Hosted> = HashMap::new();
     let mut trouble = None;
     loop {
@@ -126,7 +148,7 @@ pub async fn run(state: PathBuf, clock: Clock, shutdown: CancellationToken) {
         let looked = tokio::task::spawn_blocking(move || look(&looked, &known, now)).await;
         let error = match looked.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(changes) => {
-                changes.into_iter().for_each(|change| apply(change, &mut hosted, &clock, &requests));
+                changes.into_iter().for_each(|change| apply(change, &mut hosted, &shared));
                 None
             }
             Err(error) => Some(error.to_string()),
@@ -141,23 +163,22 @@ pub async fn run(state: PathBuf, clock: Clock, shutdown: CancellationToken) {
             () = sleep(pause) => {}
         }
     }
-    for (_, guest) in hosted {
-        guest.stop.cancel();
+    hosted.values().for_each(|guest| guest.stop.cancel());
+    for (path, guest) in hosted {
+        if let Err(error) = guest.task.await {
+            warn!(%error, vm = %path.display(), "a simulated guest failed");
+        }
     }
 }
 
-fn apply(change: Change, hosted: &mut HashMap<PathBuf, Hosted>, clock: &Clock, requests: &Arc<Semaphore>) {
+fn apply(change: Change, hosted: &mut HashMap<PathBuf, Hosted>, shared: &Shared) {
     match change {
         Change::Start(home, record, lock, version) => {
             let (path, since, stop) = (home.0.clone(), record.since, CancellationToken::new());
-            let guest = Guest { home, record: *record, clock: clock.clone(), requests: requests.clone() };
+            let Shared { clock, requests, wine_programs } = shared.clone();
+            let guest = Guest { home, record: *record, clock, requests, wine_programs };
             let power = stop.clone();
-            let task = tokio::spawn(async move {
-                tokio::select! {
-                    () = power.cancelled() => {}
-                    () = guest.live() => {}
-                }
-            });
+            let task = tokio::spawn(async move { guest.run(&power).await });
             hosted.insert(path, Hosted { since, version, stop, task, _lock: lock });
         }
         Change::Stop(path) => {

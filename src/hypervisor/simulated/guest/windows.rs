@@ -30,7 +30,7 @@ const CA: &str = "ca.crt";
 const KUBELET: &str = "kubelet.json";
 const STATE: &str = "state.json";
 /// Code of reports about the plan as a whole, `windows-bootstrap.md` §1.14: input and integrity.
-const INPUT: u32 = 10;
+pub const INPUT: u32 = 10;
 
 pub fn registered(home: &Home) -> PathBuf {
     home.disk().join("registered")
@@ -45,14 +45,30 @@ pub struct Console<'a> {
     item: (String, u32),
 }
 
-impl Console<'_> {
+impl<'a> Console<'a> {
+    /// `sequence` is the number of the last report.
+    pub fn new(guest: &'a Guest, sequence: u64, boot: u32) -> Self {
+        Self { guest, sequence: AtomicU64::new(sequence), boot, item: (REPORT_PLAN.into(), INPUT) }
+    }
+
+    /// Number of the last report.
+    pub fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed)
+    }
+
     /// The item at hand goes on, but not well.
     pub async fn retry(&self, message: &str) {
         self.line(state::RETRY, message).await;
     }
 
     async fn line(&self, state: &str, message: &str) {
-        let (item, code) = self.item.clone();
+        let (item, code) = &self.item;
+        self.say(item, *code, state, message).await;
+    }
+
+    /// A report about any item.
+    pub async fn say(&self, item: &str, code: u32, state: &str, message: &str) {
+        let item = item.to_owned();
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let report = GuestReport { sequence, boot: self.boot, item, state: state.into(), code, message: message.into() };
         let line = report.line() + "\n";
@@ -102,7 +118,7 @@ impl Guest {
             // After a restart the plan is looked at again, unless it succeeded.
             disk.end = disk.end.filter(|end| end == state::FINISHED);
         }
-        let mut console = Console { guest: self, sequence: AtomicU64::new(disk.sequence), boot: disk.boot, item: (REPORT_PLAN.into(), INPUT) };
+        let mut console = Console::new(self, disk.sequence, disk.boot);
         match payload {
             _ if disk.end.is_some() => {}
             Ok((payload, _)) => self.items(&payload, &mut disk, &mut console).await?,
@@ -180,7 +196,7 @@ impl Guest {
     }
 
     async fn save(&self, disk: &mut Disk, console: &Console<'_>) -> io::Result<()> {
-        disk.sequence = console.sequence.load(Ordering::Relaxed);
+        disk.sequence = console.sequence();
         let bytes = serde_json::to_vec(disk)?;
         self.files(move |home| replace(&home.disk().join(STATE), &bytes)).await
     }
@@ -250,7 +266,7 @@ fn text(home: &Home, name: &str) -> io::Result<Option<String>> {
 }
 
 /// What Windows finds at its first start: the payload, and the name that it is given.
-fn read_seed(home: &Home) -> Result<(Payload, String), JoinError> {
+pub fn read_seed(home: &Home) -> Result<(Payload, String), JoinError> {
     let seed = home.seed().map_err(|error| JoinError(format!("what the machine was given cannot be read: {error}")))?;
     let seed = seed.ok_or_else(|| JoinError("the machine was given neither a config drive nor guestinfo".into()))?;
     let delivered = Delivered::of(&seed).map_err(|error| JoinError(format!("what the machine was given cannot be used: {error}")))?;

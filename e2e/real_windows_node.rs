@@ -1,0 +1,208 @@
+//! Story *real Windows node*: the Windows programs of Kubernetes and containerd, run by Wine, carry out the rendered plan and join.
+//! What the API server then shows was set by the real kubelet; it is compared with what the spec asked for.
+
+use std::time::{Duration, Instant};
+
+use capw::api::name::VmUuid;
+use serde_json::{Value, json};
+
+use crate::workers::{self, Workers};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, SimulatedVm, condition, simulated_vms, step, text, wait_for, wine};
+
+/// For one wait: Wine's first start alone takes a while on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
+/// What is kept back on each node.
+const SYSTEM: (u64, u64) = (300, 1024);
+const KUBE: (u64, u64) = (200, 512);
+const EVICTION_MIB: u64 = 500;
+
+/// A network's configuration: without one containerd calls the node's network not ready.
+const CNI: (&str, &str) = (
+    r"C:\etc\cni\net.d\10-flannel.conf",
+    r#"{"cniVersion": "1.0.0", "name": "flannel.4096", "type": "flannel", "delegate": {"type": "sdnoverlay"}}"#,
+);
+
+#[test]
+fn real_windows_node() {
+    if let Some(lacks) = wine::lacks(&[&wine::kubernetes()]) {
+        return wine::skip("real_windows_node", &lacks);
+    }
+    world::run(async {
+        let from = Instant::now();
+        let cp = ControlPlane::start(Options::default().named("real-windows")).await;
+        let programs = format!("--wine-programs={}", wine::programs().display());
+        let capw = Capw::start(&cp, &[&programs]).await;
+        let workers = Workers {
+            replicas: 2,
+            simulated: json!({"guest": "Wine"}),
+            // What the network's DaemonSet would write on a node that runs containers.
+            bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}], "kubelet": {
+                "nodeLabels": {"example.com/pool": "real"},
+                "taints": [{"key": "os", "value": "windows", "effect": "NoSchedule"}],
+                "priorityClass": "HIGH_PRIORITY_CLASS",
+                "systemReserved": {"cpu": format!("{}m", SYSTEM.0), "memory": format!("{}Mi", SYSTEM.1)},
+                "kubeReserved": {"cpu": format!("{}m", KUBE.0), "memory": format!("{}Mi", KUBE.1)},
+            }}),
+            ..Workers::new("real", &cp).await
+        };
+        let before = cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.len();
+        workers.apply(&cp).await;
+        let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
+        step(format!("2 real Windows nodes are Ready after {:.0} s", from.elapsed().as_secs_f32()));
+        let vms = simulated_vms(capw.state());
+        for machine in &machines {
+            let (vm, node) = (vm_of(&cp, &vms, machine).await, cp.get(Kind::NODE, text(machine, "/status/nodeRef/name")).await.expect("its Node"));
+            look(machine, &vm, &node);
+            inside(&guest(&capw, &vm), &node);
+        }
+        let requests = requests(&cp).await;
+        assert_eq!(requests.len(), before + 2, "one certificate for each node: {requests:?}");
+        step("a restart of the kubelet keeps its certificate");
+        restart_kubelet(&cp, &guest(&capw, &vms[0]), &vms[0]).await;
+        assert_eq!(self::requests(&cp).await, requests);
+
+        let pids: Vec<u32> = vms.iter().filter_map(|vm| guest(&capw, vm).pid()).collect();
+        assert_eq!(pids.len(), 2, "both machines are on");
+        cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
+        workers.wait_gone(&cp, LIMIT).await;
+        // A request for a certificate is the kubelet's own and goes an hour later.
+        wait_for("no Node, VM, process or cable is left", LIMIT, || async {
+            let mut left: Vec<String> = cp.list(Kind::NODE, None).await.iter().map(|node| text(node, "/metadata/name").to_owned()).collect();
+            left.extend(workers::tokens(&cp).await);
+            left.extend(simulated_vms(capw.state()).into_iter().map(|vm| vm.directory));
+            left.extend(pids.iter().map(|pid| format!("/proc/{pid}")).filter(|path| std::path::Path::new(path).exists()));
+            left.extend(vms.iter().map(cable).filter(|path| path.exists()).map(|path| path.display().to_string()));
+            left.extend(processes_of(capw.state()));
+            if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
+        })
+        .await;
+        step(format!("nothing is left, {:.0} s after the start", from.elapsed().as_secs_f32()));
+    });
+}
+
+/// The VM of a Machine.
+async fn vm_of(cp: &ControlPlane, vms: &[SimulatedVm], machine: &Value) -> SimulatedVm {
+    let name = format!("{}/{}", text(machine, "/metadata/namespace"), text(machine, "/spec/infrastructureRef/name"));
+    let own = cp.get(Kind::WINDOWS_MACHINE, &name).await.expect("its WindowsMachine");
+    let id = VmUuid::of(text(&own, "/metadata/uid")).to_string();
+    vms.iter().find(|vm| vm.directory == id).expect("its VM").clone()
+}
+
+fn guest(capw: &Capw, vm: &SimulatedVm) -> wine::WineGuest {
+    wine::WineGuest::of(capw.state(), &vm.datacenter, &vm.directory)
+}
+
+/// What the API server shows.
+fn look(machine: &Value, vm: &SimulatedVm, node: &Value) {
+    let labels = &node["metadata"]["labels"];
+    for (name, value) in [
+        ("kubernetes.io/os", "windows"),
+        ("kubernetes.io/arch", "amd64"),
+        ("node.kubernetes.io/windows-build", "10.0.20348"),
+        ("example.com/pool", "real"),
+        ("kubernetes.io/hostname", text(node, "/metadata/name")),
+    ] {
+        assert_eq!(labels[name], value, "{name} of {labels}");
+    }
+    let taints: Vec<String> = node["spec"]["taints"].as_array().into_iter().flatten().map(|taint| text(taint, "/key").to_owned()).collect();
+    assert_eq!(taints, ["os"], "Cluster API took its own away");
+    assert_eq!(text(node, "/spec/providerID"), text(machine, "/spec/providerID"));
+    assert!(text(node, "/spec/providerID").ends_with(&vm.directory), "{node}");
+
+    let info = &node["status"]["nodeInfo"];
+    assert_eq!(text(info, "/systemUUID").to_lowercase(), vm.directory);
+    assert_eq!(text(info, "/kubeletVersion"), format!("v{}", wine::kubernetes()));
+    assert_eq!(text(info, "/osImage"), "Windows Server 2022 Datacenter");
+    assert!(text(info, "/kernelVersion").starts_with("10.0.20348."), "{info}");
+    assert!(text(info, "/containerRuntimeVersion").starts_with("containerd://"), "{info}");
+
+    let amount = |kind: &str, name: &str| node["status"][kind][name].as_str().unwrap_or_else(|| panic!("{kind}.{name} of {node}")).to_owned();
+    let bytes = |kind: &str| amount(kind, "memory").trim_end_matches("Ki").parse::<u64>().expect("Ki") * 1024;
+    assert_eq!(bytes("capacity") - bytes("allocatable"), (SYSTEM.1 + KUBE.1 + EVICTION_MIB) * 1024 * 1024);
+    assert_eq!(milli(&amount("capacity", "cpu")) - milli(&amount("allocatable", "cpu")), SYSTEM.0 + KUBE.0);
+
+    let handlers = node["status"]["runtimeHandlers"].as_array().into_iter().flatten();
+    let handlers: Vec<&str> = handlers.map(|handler| text(handler, "/name")).collect();
+    assert!(handlers.contains(&"runhcs-wcow-process"), "{handlers:?}");
+
+    let [_, x, y, z] = *uuid::Uuid::parse_str(&vm.directory).expect("a UUID").as_bytes().last_chunk::<4>().expect("16 bytes");
+    let internal = node["status"]["addresses"].as_array().into_iter().flatten().find(|address| address["type"] == "InternalIP");
+    assert_eq!(internal.map(|address| text(address, "/address").to_owned()), Some(format!("10.{x}.{y}.{}", 1 + z % 254)));
+    assert_eq!(condition(node, "Ready").expect("Ready")["status"], "True");
+}
+
+/// A quantity of processors in thousandths.
+fn milli(text: &str) -> u64 {
+    match text.strip_suffix('m') {
+        Some(milli) => milli.parse().expect("a number"),
+        None => text.parse::<u64>().expect("a number") * 1000,
+    }
+}
+
+/// What the guest itself shows.
+fn inside(guest: &wine::WineGuest, node: &Value) {
+    let log = guest.read(r"C:\var\log\kubelet\kubelet.log").expect("the kubelet's log");
+    assert!(log.contains("HIGH_PRIORITY_CLASS") || log.contains("priority=\"128\""), "the kubelet says nothing of its priority class:\n{log}");
+    faultless(&log);
+    let shown = guest.service(&["show", "kubelet"]).expect("the service manager knows the kubelet");
+    assert_eq!(shown[..3], ["running", "auto", "900 5000,10000,60000"], "{shown:?}");
+    assert!(shown[3].starts_with(r"C:\k\kube-log-runner.exe ") && shown[3].contains(text(node, "/metadata/name")), "{shown:?}");
+    assert_eq!(shown[4..], ["containerd"]);
+    for secret in [r"C:\ProgramData\capw\secret", r"C:\etc\kubernetes\bootstrap-kubelet.conf"] {
+        assert!(!guest.path(secret).exists(), "{secret} is still there");
+    }
+    let kubeconfig = guest.read(r"C:\etc\kubernetes\kubelet.conf").expect("kubelet.conf");
+    assert!(kubeconfig.contains(r"C:\var\lib\kubelet\pki\kubelet-client-current.pem"), "{kubeconfig}");
+}
+
+/// What a kubelet of this version must not say about its configuration.
+pub fn faultless(log: &str) {
+    const FAULTS: [&str; 6] = [
+        "Using lenient decoding as strict decoding failed",
+        "unknown flag",
+        "has been deprecated",
+        "not supported on Windows",
+        "Flag --",
+        "unknown field",
+    ];
+    let faults: Vec<&str> = log.lines().filter(|line| FAULTS.iter().any(|fault| line.contains(fault))).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Names of all requests for certificates.
+async fn requests(cp: &ControlPlane) -> Vec<String> {
+    let mut names: Vec<String> =
+        cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.iter().map(|request| text(request, "/metadata/name").to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Stops and starts the service, and waits until the new kubelet has reported to the API server.
+async fn restart_kubelet(cp: &ControlPlane, guest: &wine::WineGuest, vm: &SimulatedVm) {
+    let started = |log: &str| log.matches("\"Kubelet version\"").count();
+    let path = r"C:\var\log\kubelet\kubelet.log";
+    let before = started(&guest.read(path).expect("the kubelet's log"));
+    guest.service(&["stop", "kubelet"]).expect("it stops");
+    guest.service(&["start", "kubelet"]).expect("it starts");
+    wait_for(&format!("the kubelet of {} has started again and uses its certificate", vm.name), LIMIT, || async {
+        let log = guest.read(path)?;
+        let registered = log.rfind("\"Successfully registered node\"") > log.rfind("\"Kubelet version\"")
+            || log.rfind("\"Node was previously registered\"") > log.rfind("\"Kubelet version\"");
+        if started(&log) > before && registered { Ok(()) } else { Err(log.lines().last().unwrap_or_default().to_owned()) }
+    })
+    .await;
+    assert!(cp.list(Kind::NODE, None).await.iter().all(workers::is_ready));
+}
+
+/// This host's end of a machine's cable.
+fn cable(vm: &SimulatedVm) -> std::path::PathBuf {
+    std::path::Path::new("/sys/class/net").join(format!("capw{}", &vm.directory[..8]))
+}
+
+/// Processes whose environment says that they belong to a prefix below a directory.
+fn processes_of(state: &std::path::Path) -> Vec<String> {
+    let wanted = format!("WINEPREFIX={}", state.display());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let of = |process: &std::path::Path| std::fs::read(process.join("environ")).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&wanted));
+    processes.map(|entry| entry.path()).filter(|process| of(process)).map(|process| process.display().to_string()).collect()
+}

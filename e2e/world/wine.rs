@@ -1,0 +1,98 @@
+//! Wine guests and the Windows programs: whether this machine can run them, and a look into a guest that runs. It must not judge.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::tools::{Tools, checkout};
+
+/// What this machine lacks for running Windows programs of these Kubernetes versions (`1.36.3`), in words; `None` when it can.
+pub fn lacks(versions: &[&str]) -> Option<String> {
+    let programs = programs();
+    let mut missing = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        missing.push("root, for namespaces of guests".to_owned());
+    }
+    for (program, argument) in [("unshare", "--version"), ("nsenter", "--version"), ("ip", "-V"), ("hostname", "-V")] {
+        if Command::new(program).arg(argument).output().is_err() {
+            missing.push(format!("the program {program}"));
+        }
+    }
+    let mut folders = vec!["wine-prefix".to_owned()];
+    folders.extend(versions.iter().map(|version| format!("kubelet-windows-{version}")));
+    missing.extend(
+        folders
+            .iter()
+            .map(|name| programs.join(name))
+            .filter(|path| !path.exists())
+            .map(|path| format!("{} (e2e/tools/windows/build.sh)", path.display())),
+    );
+    (!missing.is_empty()).then(|| missing.join(", "))
+}
+
+/// Says that a test does not run, and why.
+pub fn skip(test: &str, lacks: &str) {
+    eprintln!("NOT RUN: {test}: this machine lacks {lacks}");
+}
+
+/// Folder of the Windows programs, for `--wine-programs`.
+pub fn programs() -> PathBuf {
+    let cache = std::env::var_os("CAPW_CACHE").map_or_else(|| checkout().join(".cache"), |dir| checkout().join(dir));
+    cache.join("tools")
+}
+
+/// The disk and the running machine of one Wine guest.
+#[derive(Debug, Clone)]
+pub struct WineGuest {
+    disk: PathBuf,
+}
+
+impl WineGuest {
+    /// The guest of a VM: `directory` as [`super::SimulatedVm`] has it.
+    pub fn of(state: &Path, datacenter: &str, directory: &str) -> Self {
+        Self { disk: state.join(datacenter).join(directory).join("disk") }
+    }
+
+    /// A path of Windows, as this host sees it. Upper and lower case count.
+    pub fn path(&self, windows: &str) -> PathBuf {
+        self.disk.join("wine/drive_c").join(windows.trim_start_matches("C:\\").replace('\\', "/"))
+    }
+
+    /// Text of a file in the guest.
+    pub fn read(&self, windows: &str) -> Result<String, String> {
+        let path = self.path(windows);
+        std::fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// What `service.exe` prints: for `show` state, start type, failure actions, command line, dependencies.
+    pub fn service(&self, words: &[&str]) -> Result<Vec<String>, String> {
+        let argv: Vec<&str> = std::iter::once(r"C:\windows\service.exe").chain(words.iter().copied()).collect();
+        self.windows(&argv)
+    }
+
+    /// Runs a Windows program in the guest: the lines that it prints.
+    pub fn windows(&self, argv: &[&str]) -> Result<Vec<String>, String> {
+        let pid = std::fs::read_to_string(self.disk.join("machine.pid")).map_err(|error| format!("the guest is off: {error}"))?;
+        let wine = if Path::new("/usr/lib/wine/wine64").exists() { "/usr/lib/wine/wine64" } else { "wine64" };
+        let output = Command::new("nsenter")
+            .args(["--target", &pid, "--net", "--uts", "--ipc", "--mount", &format!("--pid=/proc/{pid}/ns/pid_for_children"), "--"])
+            .arg(wine)
+            .args(argv)
+            .env("WINEPREFIX", self.disk.join("wine"))
+            .env("WINEDEBUG", "-all")
+            .env("DISPLAY", "")
+            .output()
+            .map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+        if output.status.success() { Ok(text.lines().map(str::to_owned).collect()) } else { Err(text) }
+    }
+
+    /// Number of the process that holds the machine, while it is on.
+    pub fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(self.disk.join("machine.pid")).ok()?.parse().ok()
+    }
+}
+
+/// Version of the control plane's Kubernetes, without its v.
+pub fn kubernetes() -> String {
+    Tools::ensure().kubernetes_version.trim_start_matches('v').to_owned()
+}

@@ -1,0 +1,286 @@
+//! What each kind of item means under Wine: what tells that it is true, and what makes it so. All kinds are here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep};
+
+use super::super::discovery::hexadecimal;
+use super::machine::Machine;
+use super::prefix::resolve;
+use super::registry::{self, Value};
+use super::services::{CONSOLE, Service, Services};
+use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, RegistryData, Script, Variables};
+use crate::bootstrap::read::Payload;
+use crate::hypervisor::simulated::record::{remove_all, replace};
+
+const WINDOWS: &str = r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion";
+const ENVIRONMENT: &str = r"HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Environment";
+
+/// What Wine has no place for: it is written down, so that it can be looked at.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Recorded {
+    pub features: BTreeSet<String>,
+    pub firewall: BTreeMap<String, Kind>,
+    /// By id of the item.
+    pub scripts: BTreeMap<String, Kind>,
+    /// Commands without a check that ran, by id of the item.
+    pub ran: BTreeMap<String, Kind>,
+    pub tasks: BTreeMap<String, Vec<String>>,
+    pub services: BTreeMap<String, Service>,
+    pub restart_pending: bool,
+}
+
+/// A running Windows, as items see it.
+pub struct Windows<'a> {
+    pub machine: &'a Machine,
+    pub prefix: &'a Path,
+    pub logs: &'a Path,
+    pub payload: &'a Payload,
+    pub services: &'a mut Services,
+    pub recorded: &'a mut Recorded,
+    /// Items that changed something since Windows started, with how many came before; services by when they were started.
+    pub acted: &'a mut BTreeMap<String, usize>,
+}
+
+type Found = Result<bool, String>;
+
+impl Windows<'_> {
+    fn path(&self, windows: &str) -> Result<PathBuf, String> {
+        resolve(self.prefix, windows).map_err(|error| error.0)
+    }
+
+    /// Is it true? Changes nothing.
+    pub async fn is_true(&self, item: &Item) -> Found {
+        match &item.kind {
+            Kind::Directory { paths, .. } => paths.iter().try_fold(true, |all, path| Ok(all && self.path(path)?.is_dir())),
+            Kind::File { path, sha256: wanted, .. } => {
+                Ok(fs::read(self.path(path)?).is_ok_and(|bytes| hexadecimal(&Sha256::digest(bytes)) == *wanted))
+            }
+            Kind::Registry { key, name, data, .. } => self.has_value(key, name, data).await,
+            Kind::ServiceEnvironment { service, variables } => {
+                self.has_value(&service_key(service), "Environment", &RegistryData::MultiString(self.lines(variables)?)).await
+            }
+            Kind::Environment { name, value } => self.has_value(ENVIRONMENT, name, &RegistryData::String(value.clone())).await,
+            Kind::Feature { names, state } => Ok(names.iter().all(|name| self.recorded.features.contains(name) == (*state == FeatureState::Enabled))),
+            Kind::Firewall { name, .. } => Ok(self.recorded.firewall.get(name) == Some(&item.kind)),
+            Kind::Service { name, command_line, start, depends_on, reset_seconds, restart_delays } => {
+                let wanted = Service::new(command_line, *start, depends_on, *reset_seconds, restart_delays);
+                Ok(self.recorded.services.get(name) == Some(&wanted) && self.services.is_set(name, &wanted).await?)
+            }
+            Kind::Running { name, after } => {
+                let started = self.acted.get(&format!("start {name}")).copied().unwrap_or_default();
+                let newer = after.iter().any(|id| self.acted.get(id).is_some_and(|acted| *acted >= started));
+                Ok(!newer && self.services.runs(name).await?)
+            }
+            Kind::Task { name, argv } => Ok(self.recorded.tasks.get(name) == Some(argv)),
+            Kind::Command { check: None, .. } => Ok(self.recorded.ran.get(&item.id) == Some(&item.kind)),
+            Kind::Script(Script::Identity { build }) => {
+                let found = registry::read(self.machine, WINDOWS, "CurrentBuildNumber").await?;
+                Ok(found.is_some_and(|found| found.text() == build.to_string()))
+            }
+            Kind::Script(_) => Ok(self.recorded.scripts.get(&item.id) == Some(&item.kind)),
+            Kind::Command { check: Some(check), .. } | Kind::Wait { check } => self.holds(check).await,
+            Kind::Reboot { .. } => Ok(!self.recorded.restart_pending),
+            Kind::Absent { paths, tasks } => {
+                let gone = paths.iter().try_fold(true, |gone, path| Ok::<_, String>(gone && !self.path(path)?.exists()))?;
+                Ok(gone && tasks.iter().all(|task| !self.recorded.tasks.contains_key(task)))
+            }
+        }
+    }
+
+    /// Makes it true, or tries to.
+    pub async fn act(&mut self, item: &Item) -> Result<(), String> {
+        match &item.kind {
+            Kind::Directory { paths, .. } => {
+                for path in paths {
+                    fs::create_dir_all(self.path(path)?).map_err(said(path))?;
+                }
+            }
+            Kind::File { path, source, .. } => {
+                let bytes = self.payload.files.get(source).ok_or_else(|| format!("the payload has no {source}"))?;
+                let to = self.path(path)?;
+                to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| replace(&to, bytes)).map_err(said(path))?;
+            }
+            Kind::Registry { key, name, data, restart } => {
+                registry::write(self.machine, key, name, data).await?;
+                self.recorded.restart_pending |= *restart;
+            }
+            Kind::ServiceEnvironment { service, variables } => {
+                let lines = RegistryData::MultiString(self.lines(variables)?);
+                registry::write(self.machine, &service_key(service), "Environment", &lines).await?;
+            }
+            Kind::Environment { name, value } => {
+                registry::write(self.machine, ENVIRONMENT, name, &RegistryData::String(value.clone())).await?;
+            }
+            Kind::Feature { names, state } => {
+                for name in names {
+                    self.recorded.restart_pending |= match state {
+                        FeatureState::Enabled => self.recorded.features.insert(name.clone()),
+                        FeatureState::Disabled => self.recorded.features.remove(name),
+                    };
+                }
+            }
+            Kind::Firewall { name, .. } => {
+                self.recorded.firewall.insert(name.clone(), item.kind.clone());
+            }
+            Kind::Script(Script::Identity { build }) => return Err(format!("expected Windows Server of build {build}, found another")),
+            Kind::Script(script) => {
+                self.recorded.restart_pending |= matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
+                self.recorded.scripts.insert(item.id.clone(), item.kind.clone());
+            }
+            Kind::Service { name, command_line, start, depends_on, reset_seconds, restart_delays } => {
+                let wanted = Service::new(command_line, *start, depends_on, *reset_seconds, restart_delays);
+                self.services.set(name, &wanted).await?;
+                self.recorded.services.insert(name.clone(), wanted);
+            }
+            Kind::Running { name, .. } => {
+                self.services.start(name, &self.recorded.services).await?;
+                self.acted.insert(format!("start {name}"), self.acted.len() + 1);
+            }
+            Kind::Task { name, argv } => {
+                self.recorded.tasks.insert(name.clone(), argv.clone());
+            }
+            Kind::Command { argv, directory, exit_codes, .. } => {
+                let code = self.run(&item.id, argv, directory, item.seconds, exit_codes).await?;
+                self.recorded.restart_pending |= exit_codes.restart.contains(&code);
+                self.recorded.ran.insert(item.id.clone(), item.kind.clone());
+            }
+            Kind::Wait { check } => {
+                let end = Instant::now() + Duration::from_secs(u64::from(item.seconds));
+                while !self.holds(check).await? {
+                    if Instant::now() > end {
+                        return Err(format!("expected within {} seconds: {check:?}", item.seconds));
+                    }
+                    sleep(Duration::from_millis(500)).await;
+                }
+            }
+            Kind::Reboot { .. } => return Err("a restart is made by who runs the machine".into()),
+            Kind::Absent { paths, tasks } => {
+                for path in paths {
+                    let at = self.path(path)?;
+                    if at.is_dir() { remove_all(&at) } else { fs::remove_file(&at).or_else(missing) }.map_err(said(path))?;
+                }
+                self.recorded.tasks.retain(|task, _| !tasks.contains(task));
+            }
+        }
+        self.acted.insert(item.id.clone(), self.acted.len() + 1);
+        Ok(())
+    }
+
+    pub async fn holds(&self, check: &Check) -> Found {
+        match check {
+            Check::File(path) => Ok(self.path(path)?.exists()),
+            Check::Pipe(name) => self.services.pipe(name).await,
+            Check::Url(url) => self.machine.answers(url).await.map_err(|error| error.to_string()),
+            Check::Registry { key, name, equals } => {
+                let found = registry::read(self.machine, key, name).await?;
+                Ok(found.is_some_and(|found| found.text().eq_ignore_ascii_case(equals)))
+            }
+            Check::RegistryKey(key) => registry::has_key(self.machine, key).await,
+            Check::Port(port) => self.machine.listens(*port).await.map_err(|error| error.to_string()),
+            Check::Service(name) => self.services.runs(name).await,
+            Check::Not(check) => Ok(!Box::pin(self.holds(check)).await?),
+            Check::All(checks) => {
+                for check in checks {
+                    if !Box::pin(self.holds(check)).await? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    async fn has_value(&self, key: &str, name: &str, data: &RegistryData) -> Found {
+        Ok(registry::read(self.machine, key, name).await? == Some(Value::of(data)))
+    }
+
+    /// The variables of a service, `NAME=value`.
+    fn lines(&self, variables: &Variables) -> Result<Vec<String>, String> {
+        match variables {
+            Variables::Plain(lines) => Ok(lines.clone()),
+            Variables::Secret { source, .. } => {
+                let bytes = self.payload.files.get(source).ok_or_else(|| format!("the payload has no {source}"))?;
+                Ok(String::from_utf8_lossy(bytes).split('\n').map(str::to_owned).collect())
+            }
+        }
+    }
+
+    /// Runs a program to its end. What it prints goes to a file named after the item, its last line into the error.
+    pub async fn run(&self, id: &str, argv: &[String], directory: &str, seconds: u32, codes: &ExitCodes) -> Result<i32, String> {
+        let program = argv.first().map(String::as_str).unwrap_or_default();
+        let log = self.logs.join(format!("{id}.log"));
+        let open = || fs::File::options().create(true).append(true).open(&log);
+        let number = self.logs.join(format!("{id}.number"));
+        let words: Vec<&str> = std::iter::once(CONSOLE).chain(argv.iter().map(String::as_str)).collect();
+        let mut command = self.machine.windows(&self.path(directory)?, Some(&number), &words);
+        // Programs look for those beside them on the PATH: kubeadm asks "kubelet" for its version.
+        command.env("WINEPATH", program.rsplit_once('\\').map_or("", |(beside, _)| beside));
+        command.stdout(open().map_err(said(program))?).stderr(open().map_err(said(program))?).stdin(Stdio::null());
+        let limit = Duration::from_secs(u64::from(seconds));
+        let ended = tokio::time::timeout(limit, command.status()).await;
+        match ended {
+            Ok(Ok(status)) if codes.success.iter().chain(&codes.restart).any(|code| status.code() == Some(code & 0xff)) => {
+                // This host sees the low byte only.
+                let code = codes.success.iter().chain(&codes.restart).find(|code| status.code() == Some(*code & 0xff));
+                Ok(code.copied().unwrap_or_default())
+            }
+            Ok(Ok(status)) => {
+                let text = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+                let said = redacted(last_words(&text), &self.payload.plan.redact);
+                Err(format!("{program} ended with {}: {said}", status.code().unwrap_or(-1)))
+            }
+            Ok(Err(error)) => Err(format!("{program} cannot be run: {error}")),
+            Err(_) => {
+                self.machine.kill(&number).await.map_err(said(program))?;
+                Err(format!("{program} did not end within {seconds} s"))
+            }
+        }
+    }
+}
+
+fn service_key(service: &str) -> String {
+    format!(r"HKLM\SYSTEM\CurrentControlSet\Services\{service}")
+}
+
+fn said(what: &str) -> impl Fn(io::Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+fn missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// What a program said, without what its plan says no log may show.
+fn redacted(text: &str, forms: &[String]) -> String {
+    let forms = forms.iter().filter_map(|form| regex::Regex::new(form).ok());
+    forms.fold(text.to_owned(), |text, form| form.replace_all(&text, "<secret>").into_owned())
+}
+
+/// What a program that failed said last: what it marks as an error, else its last line.
+fn last_words(text: &str) -> &str {
+    let lines = || text.lines().rev().filter(|line| !line.trim().is_empty());
+    let error = lines().take(20).find(|line| line.contains("error: ") || line.contains("[ERROR"));
+    error.or_else(|| lines().next()).unwrap_or("it printed nothing").trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_says_is_cut_and_clean() {
+        let said = "I1 x\n[ERROR Port]: abcdef.0123456789abcdef is used\nerror: it failed\nTo see the stack trace, use --v=5\n";
+        assert_eq!(last_words(said), "error: it failed");
+        assert_eq!(last_words("a\nb\n\n"), "b");
+        assert_eq!(redacted(said.lines().nth(1).unwrap(), &["[a-z0-9]{6}[.][a-z0-9]{16}".into()]), "[ERROR Port]: <secret> is used");
+    }
+}

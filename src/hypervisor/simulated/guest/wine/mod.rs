@@ -1,0 +1,339 @@
+//! Guests of kind `Wine`: the plan is carried out with the Windows programs themselves, run by Wine in namespaces of their own. The
+//! kubelet, kubeadm, containerd and the service manager are real; what Wine lacks (features, firewall, tasks, containers) is written
+//! down. Needs Linux with root, iproute2 and Wine, and the programs that e2e/tools/windows/build.sh makes.
+//!
+//! Nothing is remembered about items but that they were reported: each item's own test says whether it is true, so that a cut at
+//! any moment, which may lose what Wine's registry has not written yet, is seen and made good.
+
+mod items;
+mod machine;
+mod prefix;
+mod registry;
+mod services;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use self::items::{Recorded, Windows};
+use self::machine::Machine;
+use self::services::{CONSOLE, Services};
+use super::kubeadm::JoinConfiguration;
+use super::windows::{Console, INPUT, read_seed};
+use super::{Guest, JoinError};
+use crate::api::hypervisor::Fault;
+use crate::bootstrap::paths;
+use crate::bootstrap::plan::{ExitCodes, Item, Kind, REPORT_PLAN, state};
+use crate::bootstrap::read::Payload;
+use crate::hypervisor::simulated::record::{address, replace};
+
+/// Wine's first start on a busy host.
+const START: Duration = Duration::from_secs(120);
+
+/// What is kept beside the prefix.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Kept {
+    /// Starts of Windows.
+    boot: u32,
+    /// Restarts that the plan asked for.
+    reboots: u32,
+    /// Number of the last report.
+    sequence: u64,
+    /// How the plan ended: a state of a report.
+    end: Option<String>,
+    /// Ids of items that were reported as done.
+    done: BTreeSet<String>,
+    recorded: Recorded,
+}
+
+/// Files of the guest below the VM's `disk/`.
+struct Disk {
+    directory: PathBuf,
+}
+
+impl Disk {
+    fn prefix(&self) -> PathBuf {
+        self.directory.join("wine")
+    }
+
+    /// What programs print.
+    fn logs(&self) -> PathBuf {
+        self.directory.join("logs")
+    }
+
+    /// Number of the process whose namespaces are the machine's, while it is on.
+    fn pid(&self) -> PathBuf {
+        self.directory.join("machine.pid")
+    }
+
+    fn kept(&self) -> PathBuf {
+        self.directory.join("wine.json")
+    }
+
+    fn read(&self) -> io::Result<Kept> {
+        match fs::read(self.kept()) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&self, kept: &Kept) -> io::Result<()> {
+        replace(&self.kept(), &serde_json::to_vec_pretty(kept)?)
+    }
+}
+
+/// From power on until the power goes; when this returns, nothing of the guest runs any more.
+pub async fn live(guest: &Guest, power: &CancellationToken) {
+    if guest.record.has(Fault::NoBoot) {
+        return;
+    }
+    let disk = Disk { directory: guest.home.disk() };
+    let mut on = None;
+    let lived = tokio::select! {
+        () = power.cancelled() => Ok(()),
+        lived = run(guest, &disk, &mut on) => lived,
+    };
+    if let Err(error) = lived {
+        debug!(vm = %guest.record.vm, %error, "a Wine guest stopped");
+    }
+    if let Some(on) = on {
+        on.switch_off().await;
+    }
+    let _ = fs::remove_file(disk.pid());
+}
+
+/// A machine that is on, with its service manager.
+struct On {
+    services: Services,
+    machine: Arc<Machine>,
+}
+
+impl On {
+    async fn switch_off(self) {
+        let Self { services, machine } = self;
+        // Its tasks hold the machine.
+        drop(services);
+        let mut machine = machine;
+        loop {
+            match Arc::try_unwrap(machine) {
+                Ok(machine) => return machine.switch_off().await,
+                Err(shared) => machine = shared,
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> {
+    guest.until(guest.record.boots_at()).await;
+    let mut kept = disk.read()?;
+    fs::create_dir_all(disk.logs())?;
+    let (payload, host_name) = match guest.files(|home| Ok(read_seed(home))).await? {
+        Ok(found) => found,
+        Err(error) => return fail(guest, disk, &mut kept, &error).await,
+    };
+    if let Err(error) = insert_disk(guest, disk, &payload).await {
+        return fail(guest, disk, &mut kept, &error).await;
+    }
+    loop {
+        kept.boot += 1;
+        disk.write(&kept)?;
+        let running = match boot(guest, disk, &payload, &host_name, kept.boot).await {
+            Ok(running) => on.insert(running),
+            Err(error) => return fail(guest, disk, &mut kept, &JoinError(format!("the Wine guest does not start: {error}"))).await,
+        };
+        if let Err(error) = running.services.start_automatic(&kept.recorded.services).await {
+            debug!(vm = %guest.record.vm, error, "a service of a Wine guest does not start");
+        }
+        if kept.end.as_deref() == Some(state::FINISHED) {
+            break;
+        }
+        let restart = carry_out(guest, disk, &payload, &mut kept, running).await?;
+        if !restart {
+            break;
+        }
+        kept.recorded.restart_pending = false;
+        if let Some(on) = on.take() {
+            on.switch_off().await;
+        }
+    }
+    // Windows runs until the power goes.
+    std::future::pending().await
+}
+
+/// The disk with what its image brings, made at the first start.
+async fn insert_disk(guest: &Guest, disk: &Disk, payload: &Payload) -> Result<(), JoinError> {
+    let Some(programs) = guest.wine_programs.clone() else {
+        return Err(JoinError("this process has no Windows programs for guests of kind Wine: start capw with --wine-programs=DIR".into()));
+    };
+    let (prefix, image, kubernetes) = (disk.prefix(), guest.record.image.clone(), payload.plan.kubernetes.clone());
+    let make = move || {
+        if !prefix.exists() {
+            prefix::make(&programs, &prefix)?;
+        }
+        prefix::install(&programs, &prefix, &image, &kubernetes)
+    };
+    tokio::task::spawn_blocking(make).await.unwrap_or_else(|error| Err(JoinError(error.to_string())))
+}
+
+async fn boot(guest: &Guest, disk: &Disk, payload: &Payload, host_name: &str, boot: u32) -> io::Result<On> {
+    let record = &guest.record;
+    let mut machine = Machine::switch_on(&disk.prefix(), host_name, record.vm, address(record.vm)).await?;
+    fs::write(disk.pid(), machine.pid().to_string())?;
+    if let Some(server) = server_of(payload) {
+        machine.forward(server).await?;
+    }
+    let machine = Arc::new(machine);
+    let services = Services::new(machine.clone(), disk.logs());
+    let on = On { services, machine };
+    // Wine's session, which ends with the last ordinary program.
+    let directory = on.machine.drive();
+    let mut session = on.machine.windows(&directory, None, &[CONSOLE, r"C:\windows\hold.exe"]);
+    let mut session = session.kill_on_drop(false).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut line = String::new();
+    if let Some(output) = session.stdout.take() {
+        timeout(START, BufReader::new(output).read_line(&mut line)).await.map_err(io::Error::other)??;
+    }
+    tokio::spawn(async move { session.wait().await });
+    if line.trim() != "holding" {
+        return Err(io::Error::other("Wine does not start: is the package wine64 whole?"));
+    }
+    registry::import(&on.machine, &prefix::description(&record.image, record.vm, boot)).await.map_err(io::Error::other)?;
+    Ok(on)
+}
+
+/// The API server's address if it is this host's own: inside the machine it answers there as well.
+fn server_of(payload: &Payload) -> Option<SocketAddr> {
+    let configuration = JoinConfiguration::read(payload.file(paths::JOIN_CONFIG)?).ok()?;
+    let endpoint = configuration.discovery.bootstrap_token.api_server_endpoint.replace("localhost", "127.0.0.1");
+    endpoint.parse().ok().filter(|address: &SocketAddr| address.ip().is_loopback())
+}
+
+/// Nothing can be done with this machine.
+async fn fail(guest: &Guest, disk: &Disk, kept: &mut Kept, error: &JoinError) -> io::Result<()> {
+    let console = Console::new(guest, kept.sequence, kept.boot);
+    console.say(REPORT_PLAN, INPUT, state::FAILED, &error.to_string()).await;
+    kept.sequence = console.sequence();
+    kept.end = Some(state::FAILED.into());
+    disk.write(kept)
+}
+
+/// The items from the first on. True: Windows is to be restarted.
+async fn carry_out(guest: &Guest, disk: &Disk, payload: &Payload, kept: &mut Kept, on: &mut On) -> io::Result<bool> {
+    let console = Console::new(guest, kept.sequence, kept.boot);
+    let (prefix, logs) = (disk.prefix(), disk.logs());
+    let mut acted = BTreeMap::new();
+    for item in &payload.plan.items {
+        let mut windows = Windows {
+            machine: &on.machine,
+            prefix: &prefix,
+            logs: &logs,
+            payload,
+            services: &mut on.services,
+            recorded: &mut kept.recorded,
+            acted: &mut acted,
+        };
+        let outcome = make_true(&mut windows, item, &console, guest).await;
+        let outcome = match outcome {
+            Ok(Outcome::Restart) if kept.reboots >= payload.plan.limits.reboots => {
+                Err(format!("expected at most {} restarts, and one more is asked for", payload.plan.limits.reboots))
+            }
+            outcome => outcome,
+        };
+        let end = match outcome {
+            Ok(Outcome::True) => {
+                if kept.done.insert(item.id.clone()) {
+                    console.say(&item.id, item.code, state::DONE, "").await;
+                }
+                None
+            }
+            Ok(Outcome::Restart) => {
+                kept.reboots += 1;
+                console.say(&item.id, item.code, state::REBOOT, "").await;
+                Some(true)
+            }
+            Err(error) if item.optional => {
+                console.say(&item.id, item.code, state::WARNED, &error).await;
+                None
+            }
+            Err(error) => {
+                console.say(&item.id, item.code, state::FAILED, &error).await;
+                kept.end = Some(state::FAILED.into());
+                Some(false)
+            }
+        };
+        kept.sequence = console.sequence();
+        disk.write(kept)?;
+        if let Some(restart) = end {
+            return Ok(restart);
+        }
+    }
+    console.say(REPORT_PLAN, 0, state::FINISHED, "").await;
+    kept.sequence = console.sequence();
+    kept.end = Some(state::FINISHED.into());
+    disk.write(kept)?;
+    Ok(false)
+}
+
+enum Outcome {
+    True,
+    Restart,
+}
+
+/// Test, act, test again, as often as the item allows.
+async fn make_true(windows: &mut Windows<'_>, item: &Item, console: &Console<'_>, guest: &Guest) -> Result<Outcome, String> {
+    if let Some(check) = &item.unless
+        && windows.holds(check).await?
+    {
+        return Ok(Outcome::True);
+    }
+    // A test that fails says: not yet.
+    if windows.is_true(item).await.unwrap_or(false) {
+        return Ok(Outcome::True);
+    }
+    if matches!(item.kind, Kind::Reboot { .. }) {
+        return Ok(Outcome::Restart);
+    }
+    let mut attempt = 1;
+    loop {
+        console.say(&item.id, item.code, state::STARTED, &format!("attempt {attempt} of {}", item.attempts)).await;
+        let joins = matches!(&item.kind, Kind::Command { argv, .. } if argv.iter().any(|word| word == "join"));
+        let error = if joins && guest.record.has(Fault::NoJoin) {
+            "the simulated fault NoJoin befalls this VM: it finds its cluster and never joins".into()
+        } else {
+            match windows.act(item).await {
+                Ok(()) => match windows.is_true(item).await {
+                    Ok(true) => return Ok(Outcome::True),
+                    Ok(false) => "it is still not true after it was done".into(),
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            }
+        };
+        if attempt >= item.attempts {
+            return Err(error);
+        }
+        console.say(&item.id, item.code, state::RETRY, &error).await;
+        if let Kind::Command { undo, directory, .. } = &item.kind
+            && !undo.is_empty()
+            && let Err(error) = windows.run(&format!("{}-undo", item.id), undo, directory, item.seconds, &ExitCodes::default()).await
+        {
+            debug!(item = item.id, error, "what undoes an item failed");
+        }
+        sleep(Duration::from_secs(1 << attempt.min(5))).await;
+        attempt += 1;
+    }
+}
