@@ -1,7 +1,7 @@
 # Every target says in its ## comment what it does: `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e lint fmt crds kustomize deny verify demo bench components image
+.PHONY: help build test unit e2e e2e-matrix lint fmt crds kustomize deny verify demo bench components image
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
@@ -22,7 +22,7 @@ endif
 KUSTOMIZATIONS := config/crd config/default config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## Say what each target does
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the program capw
 	cargo build
@@ -34,7 +34,13 @@ unit: ## Run the tests that need nothing but this folder
 
 e2e: ## Run the stories: a real control plane, Cluster API and capw (the first time builds them, about 10 minutes)
 	bash e2e/tools/build.sh
+	bash e2e/tools/windows/build.sh
 	cargo test --test e2e
+
+e2e-matrix: ## Run the stories, and the Windows programs of every Kubernetes minor against everything that is rendered for them
+	bash e2e/tools/build.sh
+	bash e2e/tools/windows/build.sh all
+	CAPW_MATRIX=all cargo test --test e2e
 
 lint: ## Check format and lints
 	cargo fmt --check
