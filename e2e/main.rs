@@ -16,6 +16,7 @@ mod bad_manifests;
 mod clusterctl;
 mod contract;
 mod demo_runs;
+mod doctor;
 mod documents;
 mod effects;
 mod guests;

@@ -147,6 +147,14 @@ pub enum Fault {
     Slow,
     /// The create call fails with a transient error, three times.
     CreateFails,
+    /// The guest cannot install a Windows feature: the image lacks its source.
+    FeatureMissing,
+    /// The guest's disk is full when it writes the first file.
+    DiskFull,
+    /// containerd does not start in the guest.
+    RuntimeBroken,
+    /// The guest's kubeadm is told that its token is unknown.
+    TokenExpired,
 }
 
 /// What the controller saw.

@@ -158,6 +158,25 @@ fn what_a_node_says_becomes_facts_that_the_rules_know() {
     assert_eq!(found, ["F02", "F03", "F07", "F09", "F26", "F46", "F47", "F48", "F50", "F53", "F60", "F65", "F73"], "{signs:#?}");
 }
 
+/// Remedies name fields; a field that is renamed takes its remedies along.
+#[test]
+fn the_fields_that_remedies_name_exist() {
+    let book = diagnosis::book().unwrap();
+    let words = book.rules.iter().map(|rule| format!("{} {}", rule.cause, rule.remedy));
+    let words: String = words.chain(book.codes.iter().map(|code| format!("{} {} ", code.cause, code.remedy))).collect();
+    let schemas: Vec<serde_json::Value> =
+        crate::api::custom_resource_definitions().iter().map(|crd| serde_json::to_value(&crd.spec.versions[0].schema).unwrap()).collect();
+    let mut named = 0;
+    for (at, _) in words.match_indices("spec.") {
+        let path: String = words[at..].chars().take_while(|c| c.is_alphanumeric() || *c == '.').collect();
+        let pointer: String = path.trim_end_matches('.').split('.').map(|part| format!("/properties/{part}")).collect();
+        let known = schemas.iter().any(|schema| schema.pointer(&format!("/openAPIV3Schema{pointer}")).is_some());
+        assert!(known, "{path}: no kind has this field");
+        named += 1;
+    }
+    assert!(named >= 5, "{named}");
+}
+
 /// Every table row of the page is a rule, in order; its commands are run by the story `doctor`.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test that can write what it checks, when asked to")]

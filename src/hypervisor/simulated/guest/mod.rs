@@ -7,6 +7,7 @@
 mod certificate;
 mod discovery;
 mod disk;
+mod failure;
 mod join;
 mod kubeadm;
 mod kubelet;

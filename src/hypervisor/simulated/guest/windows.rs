@@ -16,7 +16,7 @@ use super::disk::{Act, Disk};
 use super::kubelet::Running;
 use super::node::{Kubelet, build};
 use super::server::Server;
-use super::{Guest, JoinError, join};
+use super::{Guest, JoinError, failure, join};
 use crate::api::hypervisor::Fault;
 use crate::bootstrap::plan::{Item, Kind, REPORT_PLAN, state};
 use crate::bootstrap::read::{Delivered, Payload};
@@ -160,7 +160,8 @@ impl Guest {
     async fn item(&self, payload: &Payload, disk: &mut Disk, item: &Item, console: &mut Console<'_>) -> io::Result<Result<(), JoinError>> {
         let mut attempt = 1;
         loop {
-            let error = match disk.act(item) {
+            let broken = failure::words(&self.record.faults, item).map(|words| Act::Never(words.to_owned()));
+            let error = match broken.unwrap_or_else(|| disk.act(item)) {
                 Act::Done => return Ok(Ok(())),
                 Act::Restart => {
                     console.line(state::REBOOT, "").await;

@@ -1,0 +1,216 @@
+//! Story *doctor*: guests that give up. `kubectl get` shows step and message, the conditions the cause and the remedy, `capw diagnose`
+//! agrees and needs no more rights than its kubeconfig has; nothing is written again and again; a MachineHealthCheck replaces such a
+//! machine. The commands are those of docs/troubleshooting.md.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::workers::{self, Workers};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
+
+/// Until a guest has given up and all has told of it: it tries three times.
+const TOLD: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
+const FOUND: i32 = 3;
+
+/// A fault, and what is told of it: reason of the conditions, rule or code, step, words of the guest, words of the remedy.
+struct Case {
+    namespace: &'static str,
+    fault: &'static str,
+    reason: &'static str,
+    finding: &'static str,
+    step: &'static str,
+    says: &'static str,
+    remedy: &'static str,
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        namespace: "feature",
+        fault: "FeatureMissing",
+        reason: "WindowsSetupFailed",
+        finding: "code 21",
+        step: "containers-feature",
+        says: "source files could not be found",
+        remedy: "Install the feature Containers in the image",
+    },
+    Case { namespace: "disk", fault: "DiskFull", reason: "", finding: "F26", step: "", says: "not enough space", remedy: "larger systemDisk" },
+    Case {
+        namespace: "runtime",
+        fault: "RuntimeBroken",
+        reason: "ContainerRuntimeFailed",
+        finding: "code 52",
+        step: "containerd-running",
+        says: "Failed to start service",
+        remedy: "containerd.log",
+    },
+    Case {
+        namespace: "token-unknown",
+        fault: "TokenExpired",
+        reason: "JoinFailed",
+        finding: "F45",
+        step: "join",
+        says: "JWS signature",
+        remedy: "JoinCredentialValid",
+    },
+];
+
+#[test]
+fn the_doctor_says_why_guests_gave_up() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("doctor")).await;
+        let capw = Capw::start(&cp, &[]).await;
+        futures::future::join_all(CASES.iter().map(|case| gave_up(&cp, &capw, case))).await;
+        let healthy = one_machine("healthy", &cp).await;
+        healthy.apply(&cp).await;
+        healthy.wait_settled(&cp, &cp, LIMIT).await;
+        tokio::join!(finished(&cp, &capw), silent_at_rest(&cp), commands_of_the_page(&cp, &capw));
+        replaced(&cp).await;
+        assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
+    });
+}
+
+async fn one_machine(namespace: &str, cp: &ControlPlane) -> Workers {
+    Workers { replicas: 1, ..Workers::new(namespace, cp).await }
+}
+
+async fn only(cp: &ControlPlane, namespace: &str) -> Option<Value> {
+    cp.list(Kind::WINDOWS_MACHINE, Some(namespace)).await.into_iter().next()
+}
+
+/// Condition, column and `capw diagnose` tell the same.
+async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
+    let mut workers = one_machine(case.namespace, cp).await;
+    workers.simulated = json!({"faults": [{"names": "*", "fault": case.fault}]});
+    workers.apply(cp).await;
+    let machine = wait_for(&format!("{}: the guest has given up", case.namespace), TOLD, || async {
+        let machine = only(cp, case.namespace).await.ok_or("no machine")?;
+        let failed = text(&machine, "/status/bootstrap/state") == "failed";
+        if failed { Ok(machine) } else { Err(format!("{:#}", machine["status"])) }
+    })
+    .await;
+    let name = text(&machine, "/metadata/name");
+    let code = machine["status"]["bootstrap"]["code"].as_i64().expect("a code");
+    assert!(text(&machine, "/status/bootstrap/message").contains(case.says), "{:#}", machine["status"]["bootstrap"]);
+    assert!(case.step.is_empty() || text(&machine, "/status/bootstrap/item") == case.step, "{:#}", machine["status"]["bootstrap"]);
+    for kind in ["Ready", "NodeJoined"] {
+        let found = condition(&machine, kind).expect("the condition");
+        assert_eq!(found["status"], "False", "{found:#}");
+        assert!(case.reason.is_empty() || found["reason"] == case.reason, "{found:#}");
+        for part in [case.says, case.remedy, case.finding, &format!("code {code}")] {
+            assert!(text(found, "/message").contains(part), "{part}: {found:#}");
+        }
+    }
+    let table = cp.kubectl(&["-n", case.namespace, "get", "windowsmachines", "-o", "wide"]).await;
+    assert!(table.contains(text(&machine, "/status/bootstrap/item")) && table.contains(case.says), "{table}");
+    // Core hands it on to where a MachineHealthCheck looks.
+    wait_for(&format!("{}: the Machine says it", case.namespace), TOLD, || async {
+        let machines = cp.list(Kind::MACHINE, Some(case.namespace)).await;
+        let told = machines.iter().any(|machine| condition(machine, "InfrastructureReady").is_some_and(|found| found["status"] == "False"));
+        if told { Ok(()) } else { Err(format!("{machines:#?}")) }
+    })
+    .await;
+    let (exit, answer, _) = capw.diagnose(cp, &["machine", name, "-n", case.namespace, "-o", "json"]).await;
+    let answer: Value = serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{e}: {answer}"));
+    assert_eq!((exit, &answer["findings"][0]["id"]), (FOUND, &json!(case.finding)), "{answer:#}");
+    assert!(text(&answer, "/findings/0/remedy").contains(case.remedy) && answer.get("notLookedAt").is_none(), "{answer:#}");
+    // By the name of the Machine as well, and for people.
+    let machines = cp.list(Kind::MACHINE, Some(case.namespace)).await;
+    let (_, shown, _) = capw.diagnose(cp, &["machine", text(&machines[0], "/metadata/name"), "-n", case.namespace]).await;
+    for part in [&format!("1. {} ", case.finding), case.says, "   cause   ", "   remedy  "] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    step(format!("{}: {} told as {}", case.namespace, case.fault, case.finding));
+}
+
+/// A machine that is well: its guest has said so, and there is nothing to find.
+async fn finished(cp: &ControlPlane, capw: &Capw) {
+    let machine = wait_for("the healthy guest has finished", TOLD, || async {
+        let machine = only(cp, "healthy").await.ok_or("no machine")?;
+        if text(&machine, "/status/bootstrap/state") == "finished" { Ok(machine) } else { Err(format!("{:#}", machine["status"])) }
+    })
+    .await;
+    let name = text(&machine, "/metadata/name");
+    let (exit, answer, errors) = capw.diagnose(cp, &["machine", name, "-n", "healthy"]).await;
+    assert!(exit == 0 && answer.contains("Nothing known to be wrong was found."), "{answer}{errors}");
+    let (exit, _, errors) = capw.diagnose(cp, &["machine", "nobody", "-n", "healthy"]).await;
+    assert!(exit == 1 && errors.contains("there is no WindowsMachine nobody in namespace healthy"), "{errors}");
+}
+
+/// What is told is told once: no version of these objects is followed by another.
+async fn silent_at_rest(cp: &ControlPlane) {
+    let versions = || async {
+        let mut versions = BTreeMap::new();
+        for case in &CASES {
+            let machine = only(cp, case.namespace).await.expect("the machine");
+            versions.insert(case.namespace, text(&machine, "/metadata/resourceVersion").to_owned());
+        }
+        versions
+    };
+    // Two listings of the hypervisor lie in between.
+    let before = versions().await;
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    assert_eq!(versions().await, before, "a machine whose guest has given up was written again");
+}
+
+/// The page's commands, one after another, for the machine with the unknown token.
+async fn commands_of_the_page(cp: &ControlPlane, capw: &Capw) {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/troubleshooting.md")).expect("the page");
+    let blocks: Vec<&str> = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let machine = only(cp, "token-unknown").await.expect("the machine");
+    let name = text(&machine, "/metadata/name");
+    let logs = cp.directory().join("collected");
+    std::fs::create_dir_all(&logs).expect("a directory");
+    for file in ["bootstrap.log", "kubelet.log", "containerd.log"] {
+        std::fs::write(logs.join(file), "x509: certificate has expired or is not yet valid\n").expect("a log");
+    }
+    let commands: Vec<String> =
+        blocks.iter().flat_map(|block| block.lines()).map(|line| line.replace("NAMESPACE", "token-unknown").replace("MACHINE", name)).collect();
+    assert!(commands.len() >= 6, "{commands:?}");
+    for command in &commands {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words.as_slice() {
+            // It would be made anew: the story of the MachineHealthCheck comes later.
+            ["kubectl", rest @ ..] if rest.contains(&"delete") => {
+                let dry: Vec<&str> = rest.iter().copied().chain(["--dry-run=server"]).collect();
+                assert!(cp.kubectl(&dry).await.contains("deleted"), "{command}");
+            }
+            ["kubectl", rest @ ..] => assert!(cp.kubectl(rest).await.contains("join"), "{command}"),
+            ["capw", "diagnose", "logs", files @ ..] => {
+                let paths: Vec<String> = files.iter().map(|file| logs.join(file).display().to_string()).collect();
+                let arguments: Vec<&str> = ["logs"].into_iter().chain(paths.iter().map(String::as_str)).collect();
+                let (exit, answer, errors) = capw.diagnose(cp, &arguments).await;
+                assert!(exit == FOUND && answer.contains("F44"), "{command}: {answer}{errors}");
+            }
+            ["capw", "diagnose", rest @ ..] => {
+                let (exit, answer, errors) = capw.diagnose(cp, rest).await;
+                assert!(exit == FOUND && answer.contains("F45"), "{command}: {answer}{errors}");
+            }
+            other => panic!("docs/troubleshooting.md: who runs {other:?}?"),
+        }
+    }
+}
+
+/// The MachineHealthCheck of docs/conditions.md, with less patience: the machine is replaced by another.
+async fn replaced(cp: &ControlPlane) {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/conditions.md")).expect("the page");
+    let yaml = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a MachineHealthCheck");
+    let mut check: Value = serde_saphyr::from_str(yaml).expect("YAML");
+    let machines = cp.list(Kind::MACHINE, Some("token-unknown")).await;
+    let (old, labels) = (text(&machines[0], "/metadata/name").to_owned(), &machines[0]["metadata"]["labels"]);
+    check["metadata"]["namespace"] = json!("token-unknown");
+    check["spec"]["clusterName"] = labels["cluster.x-k8s.io/cluster-name"].clone();
+    check["spec"]["selector"]["matchLabels"]["cluster.x-k8s.io/deployment-name"] = labels["cluster.x-k8s.io/deployment-name"].clone();
+    check["spec"]["checks"]["unhealthyMachineConditions"][0]["timeoutSeconds"] = json!(5);
+    workers::apply(cp, &[check]).await;
+    wait_for("the MachineHealthCheck has replaced the machine", LIMIT, || async {
+        let names: Vec<String> = cp.list(Kind::MACHINE, Some("token-unknown")).await.iter().map(|m| text(m, "/metadata/name").to_owned()).collect();
+        let gone = !names.contains(&old) && !names.is_empty();
+        if gone { Ok(()) } else { Err(format!("{names:?}")) }
+    })
+    .await;
+    step("the MachineHealthCheck has replaced a machine whose guest had given up");
+}
