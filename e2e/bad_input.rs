@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::bad_manifests::{BOOTSTRAP, CLUSTER, CONTROL_PLANE, Case, HYPERVISOR, MACHINE, UPDATES};
+use crate::bad_manifests::{BOOTSTRAP, CLUSTER, CONTROL_PLANE, Case, HYPERVISOR, MACHINE, POOL, UPDATES};
 use crate::world::{self, Capw, ControlPlane, Kind, Options};
 
 /// A kind and, where there is one, the kind of its template.
@@ -19,9 +19,10 @@ struct Subject {
 }
 
 #[rustfmt::skip]
-const SUBJECTS: [(Subject, &[Case]); 5] = [
+const SUBJECTS: [(Subject, &[Case]); 6] = [
     (Subject { kind: Kind::WINDOWS_MACHINE, name: "WindowsMachine", template: Some(Kind::WINDOWS_MACHINE_TEMPLATE), spec: r#"{"image": "windows-server-2022"}"# }, MACHINE),
     (Subject { kind: Kind::WINDOWS_BOOTSTRAP_CONFIG, name: "WindowsBootstrapConfig", template: Some(Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE), spec: "{}" }, BOOTSTRAP),
+    (Subject { kind: Kind::WINDOWS_NODE_POOL, name: "WindowsNodePool", template: None, spec: r#"{"template": {"machine": {"image": "windows-server-2022"}}}"# }, POOL),
     (Subject { kind: Kind::WINDOWS_CLUSTER, name: "WindowsCluster", template: Some(Kind::WINDOWS_CLUSTER_TEMPLATE), spec: "{}" }, CLUSTER),
     (Subject { kind: Kind::EXTERNAL_CONTROL_PLANE, name: "ExternalControlPlane", template: Some(Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE), spec: "{}" }, CONTROL_PLANE),
     (Subject { kind: Kind::WINDOWS_HYPERVISOR, name: "WindowsHypervisor", template: None, spec: r#"{"simulated": {}}"# }, HYPERVISOR),

@@ -60,6 +60,29 @@ pub const MACHINE: &[Case] = &[
 ];
 
 #[rustfmt::skip]
+pub const POOL: &[Case] = &[
+    (r#"{"spec": {"replicas": -1}}"#, &["spec.replicas", "greater than or equal to 0"]),
+    (r#"{"spec": {"replicas": 10001}}"#, &["spec.replicas", "less than or equal to 10000"]),
+    (r#"{"spec": {"template": null}}"#, &["spec.template: Required value"]),
+    (r#"{"spec": {"template": {"machine": null}}}"#, &["spec.template", "exactly one of machine and machineTemplateRef"]),
+    (r#"{"spec": {"template": {"machineTemplateRef": {"name": "a"}}}}"#, &["spec.template", "exactly one of machine and machineTemplateRef"]),
+    (r#"{"spec": {"template": {"bootstrap": {}, "bootstrapTemplateRef": {"name": "a"}}}}"#, &["spec.template", "give bootstrap or bootstrapTemplateRef, not both"]),
+    (r#"{"spec": {"template": {"machine": {"image": "a", "providerID": "windows://lab/3f2504e0-4f89-51d3-9a0c-0305e82c3301"}}}}"#, &["spec.template", "belongs to one machine, leave it out"]),
+    (r#"{"spec": {"template": {"metadata": {"labels": {"cluster.x-k8s.io/pool-name": "other"}}}}}"#, &["spec.template", "set by Cluster API and this controller"]),
+    (r#"{"spec": {"strategy": {"maxSurge": 0}}}"#, &["spec.strategy", "no machine could ever be replaced"]),
+    (r#"{"spec": {"strategy": {"maxSurge": "0%", "maxUnavailable": "0%"}}}"#, &["spec.strategy", "no machine could ever be replaced"]),
+    (r#"{"spec": {"strategy": {"maxSurge": "150%"}}}"#, &["spec.strategy.maxSurge", "should match"]),
+    (r#"{"spec": {"strategy": {"maxSurge": -1}}}"#, &["spec.strategy.maxSurge", "greater than or equal to 0"]),
+    (r#"{"spec": {"strategy": {"order": "Newest"}}}"#, &["spec.strategy.order", "supported values: \"Oldest\", \"NotReady\", \"Build\""]),
+    (r#"{"spec": {"deletePolicy": "Random"}}"#, &["spec.deletePolicy", "supported values: \"Newest\", \"Oldest\""]),
+    (r#"{"spec": {"version": "latest"}}"#, &["spec.version", "must be a version of Kubernetes, e.g. v1.36.3"]),
+    (r#"{"spec": {"minReadySeconds": -1}}"#, &["spec.minReadySeconds", "greater than or equal to 0"]),
+    (r#"{"spec": {"failureDomains": ["a", "a"]}}"#, &["spec.failureDomains[1]", "Duplicate value"]),
+    (r#"{"spec": {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}}"#, &["spec.autoscaling", "must not be more than maxReplicas"]),
+    (r#"{"spec": {"health": {"maxUnhealthy": "many"}}}"#, &["spec.health.maxUnhealthy"]),
+];
+
+#[rustfmt::skip]
 pub const BOOTSTRAP: &[Case] = &[
     (r#"{"spec": {"windowsRelease": 2022}}"#, &["spec.windowsRelease", "must be of type string"]),
     (r#"{"spec": {"windowsRelease": "2016"}}"#, &["spec.windowsRelease", "supported values: \"2019\", \"2022\", \"2025\""]),

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
 /// Rules that no life uses, and why they are there.
-const UNUSED: [(&str, &str); 2] = [
+const UNUSED: [(&str, &str); 3] = [
+    ("delete infrastructure.cluster.x-k8s.io/windowsmachines", "machines of a pool that goes before Cluster API has taken them"),
     ("update bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
     ("update controlplane.cluster.x-k8s.io/externalcontrolplanes/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
 ];
@@ -53,6 +54,7 @@ async fn a_whole_life(cp: &ControlPlane) {
         ["replicas", "upToDateReplicas", "availableReplicas"].iter().all(|field| count(field) == Some(3)).then_some(())
     })
     .await;
+    a_pool(cp).await;
     // A renewed kubeconfig is passed on.
     let renewed = format!("{kubeconfig}\n# renewed\n");
     give_kubeconfig(cp, &renewed).await;
@@ -66,6 +68,21 @@ async fn a_whole_life(cp: &ControlPlane) {
     cp.wait_gone(Kind::CLUSTER, "default/first", minutes).await;
     cp.delete(Kind::WINDOWS_HYPERVISOR, "default/lab").await;
     cp.wait_gone(Kind::WINDOWS_HYPERVISOR, "default/lab", minutes).await;
+}
+
+/// A MachinePool that decides the number, then follows its WindowsNodePool, which removes a machine.
+async fn a_pool(cp: &ControlPlane) {
+    let sample = std::fs::read_to_string("config/samples/machine-pool.yaml").expect("the sample of a pool");
+    cp.apply(&sample).await;
+    let minutes = Duration::from_secs(180);
+    let available = |count: i64| move |pool: &Value| (pool.pointer("/status/availableReplicas").and_then(Value::as_i64) == Some(count)).then_some(());
+    cp.wait_object(Kind::WINDOWS_NODE_POOL, "default/pool", "3 are available", minutes, available(3)).await;
+    cp.patch(Kind::WINDOWS_NODE_POOL, "default/pool", &json!({"spec": {"replicas": 2}})).await.expect("a number");
+    let annotation = json!({"metadata": {"annotations": {"cluster.x-k8s.io/replicas-managed-by": "rights"}}});
+    cp.patch(Kind::MACHINE_POOL, "default/pool", &annotation).await.expect("an annotation");
+    cp.wait_object(Kind::WINDOWS_NODE_POOL, "default/pool", "2 are available", minutes, available(2)).await;
+    let told = |pool: &Value| (pool["spec"]["replicas"] == json!(2)).then_some(());
+    cp.wait_object(Kind::MACHINE_POOL, "default/pool", "2 replicas in its spec", minutes, told).await;
 }
 
 async fn give_kubeconfig(cp: &ControlPlane, kubeconfig: &str) {

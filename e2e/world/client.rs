@@ -49,11 +49,13 @@ impl Kind {
     pub const CLUSTER_CLASS: Self = Self::new(CORE, "clusterclasses");
     pub const MACHINE: Self = Self::new(CORE, "machines");
     pub const MACHINE_SET: Self = Self::new(CORE, "machinesets");
+    pub const MACHINE_POOL: Self = Self::new(CORE, "machinepools");
     pub const MACHINE_DEPLOYMENT: Self = Self::new(CORE, "machinedeployments");
     pub const MACHINE_HEALTH_CHECK: Self = Self::new(CORE, "machinehealthchecks");
     pub const WINDOWS_CLUSTER: Self = Self::new(INFRASTRUCTURE, "windowsclusters");
     pub const WINDOWS_CLUSTER_TEMPLATE: Self = Self::new(INFRASTRUCTURE, "windowsclustertemplates");
     pub const WINDOWS_HYPERVISOR: Self = Self::new(INFRASTRUCTURE, "windowshypervisors");
+    pub const WINDOWS_NODE_POOL: Self = Self::new(INFRASTRUCTURE, "windowsnodepools");
     pub const WINDOWS_MACHINE: Self = Self::new(INFRASTRUCTURE, "windowsmachines");
     pub const WINDOWS_MACHINE_TEMPLATE: Self = Self::new(INFRASTRUCTURE, "windowsmachinetemplates");
     pub const WINDOWS_BOOTSTRAP_CONFIG: Self = Self::new(BOOTSTRAP, "windowsbootstrapconfigs");

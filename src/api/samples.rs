@@ -115,11 +115,13 @@ fn a_misspelt_field_is_found() {
 }
 
 #[test]
-fn the_readme_shows_the_first_sample_as_it_is() {
-    let readme = read(&root().join("README.md"));
-    let (_, rest) = readme.split_once("<!-- config/samples/three-nodes.yaml -->\n```yaml\n").expect("README.md: no place for the sample");
-    let (shown, _) = rest.split_once("```\n<!-- end -->").expect("README.md: the sample does not end");
-    assert_eq!(shown, read(&root().join("config/samples/three-nodes.yaml")), "README.md: copy config/samples/three-nodes.yaml between its markers");
+fn pages_show_the_samples_as_they_are() {
+    for (page, sample) in [("README.md", "config/samples/three-nodes.yaml"), ("docs/pools.md", "config/samples/machine-pool.yaml")] {
+        let text = read(&root().join(page));
+        let (_, rest) = text.split_once(&format!("<!-- {sample} -->\n```yaml\n")).unwrap_or_else(|| panic!("{page}: no place for {sample}"));
+        let (shown, _) = rest.split_once("```\n<!-- end -->").unwrap_or_else(|| panic!("{page}: {sample} does not end"));
+        assert_eq!(shown, read(&root().join(sample)), "{page}: copy {sample} between its markers");
+    }
 }
 
 #[test]

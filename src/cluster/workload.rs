@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
-use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use sha2::{Digest, Sha256};
@@ -197,6 +197,19 @@ impl Workload {
         match self.call(&format!("delete nodes {name}"), Api::<Node>::all(self.client.clone()).delete(name, &parameters)).await {
             Ok(_) | Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes the Node whose provider ID is meant, if there is one.
+    pub async fn delete_node_of(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
+        let all = self.call("list nodes", Api::<Node>::all(self.client.clone()).list(&ListParams::default())).await?.items;
+        let found = all.into_iter().find_map(|node| {
+            let id = node.spec?.provider_id.filter(|id| is_meant(id))?;
+            Some((node.metadata.name?, id))
+        });
+        match found {
+            Some((name, id)) => self.delete_node(&name, &id).await,
+            None => Ok(()),
         }
     }
 

@@ -6,10 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use secrecy::{ExposeSecret, SecretString};
 
+use super::claim::Claim;
 use super::data_secret::{self, Made};
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
-use super::{Context, clean_up, secret_values};
+use super::{Context, clean_up, pattern, secret_values};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::{self, CidrBlocks, Cluster, Endpoint, Machine};
 use crate::api::condition::{self, Desired, reason};
@@ -21,23 +22,26 @@ use crate::cluster::{ApiError, token};
 use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, token_id};
 use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
 use crate::lifecycle::report::Token;
-use crate::lifecycle::{self, Decision, Owner};
+use crate::lifecycle::{self, Decision};
 
-const MANAGER: &str = "capw-windowsbootstrapconfig";
+pub(super) const MANAGER: &str = "capw-windowsbootstrapconfig";
 const MEND: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What the caches know.
 struct Seen {
     namespace: String,
-    machine: Option<Arc<Machine>>,
+    claim: Claim,
     cluster: Option<Arc<Cluster>>,
     windows_machine: Option<Arc<WindowsMachine>>,
 }
 
 pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let ctx = &ctx;
+    if let Some(owner) = capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "MachinePool") {
+        return pattern::reconcile(ctx, &object, owner).await;
+    }
     let seen = observe(&object, ctx);
-    let owner = Owner::of(object.metadata.owner_references.as_ref(), seen.machine.as_deref());
+    let owner = seen.claim.owner();
     let situation = Situation {
         object: &object,
         infrastructure: infrastructure(owner.machine(), seen.windows_machine.as_deref()),
@@ -69,10 +73,10 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
 
 fn observe(object: &WindowsBootstrapConfig, ctx: &Context) -> Seen {
     let namespace = object.namespace().unwrap_or_default();
-    let machine = capi::machine_owner(object.metadata.owner_references.as_ref()).and_then(|o| ctx.stores.machines.get(&namespace, &o.name));
+    let claim = ctx.claim_of_config(object);
     let cluster = capi::cluster_name(object.metadata.labels.as_ref()).and_then(|name| ctx.stores.clusters.get(&namespace, name));
-    let windows_machine = machine.as_ref().and_then(|m| ctx.stores.windows_machines.get(&namespace, &m.spec.infrastructure_ref.name));
-    Seen { namespace, machine, cluster, windows_machine }
+    let windows_machine = claim.machine().and_then(|m| ctx.stores.windows_machines.get(&namespace, &m.spec.infrastructure_ref.name));
+    Seen { namespace, claim, cluster, windows_machine }
 }
 
 fn infrastructure<'a>(owner: Option<&Machine>, found: Option<&'a WindowsMachine>) -> Infrastructure<'a> {
@@ -101,7 +105,7 @@ async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, said: &Decision
 
 /// Token, Secret, report. Each part finds what a try before a crash has left.
 async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, endpoint: &Endpoint) -> Result<Outcome, ReconcileError> {
-    let (Some(machine), Some(cluster)) = (&seen.machine, &seen.cluster) else { return Ok(Outcome::done()) };
+    let (Some(machine), Some(cluster)) = (seen.claim.machine(), &seen.cluster) else { return Ok(Outcome::done()) };
     // Once in the way, it is looked at before anything is tried again: a refused write is a write.
     if conflicts(object)
         && let Some(message) = data_secret::taken(ctx, object).await?
@@ -329,7 +333,7 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen) -> R
     ctx.unreported.take(&object.uid().unwrap_or_default());
     ctx.known_tokens.take(&object.uid().unwrap_or_default());
     let mark = owner_of(object).mark;
-    match clean_up::clean_up(ctx, object, seen.machine.as_deref(), seen.cluster.as_deref(), &mark).await {
+    match clean_up::clean_up(ctx, object, seen.claim.machine().map(|m| &**m), seen.cluster.as_deref(), &mark).await {
         Ok(()) => release(ctx, object).await,
         // Nobody can use a token of a cluster that cannot be reached for ever: it ends by itself, the object must not stay.
         Err(error) if lost(&error) && token_is_over(object, ctx.now()) => release(ctx, object).await,

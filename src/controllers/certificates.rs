@@ -172,8 +172,8 @@ fn config_of(ctx: &Context, key: &ClusterKey, token: &str) -> Option<Arc<Windows
 
 /// What a request with that token must look like: the name comes from the machine, never from the request.
 fn expected(ctx: &Context, key: &ClusterKey, config: &WindowsBootstrapConfig, token_id: String) -> Option<Expected> {
-    let owner = capi::machine_owner(config.metadata.owner_references.as_ref())?;
-    let machine = ctx.stores.machines.get(&key.0, &owner.name)?;
+    let claim = ctx.claim_of_config(config);
+    let machine = claim.machine()?;
     if machine.spec.infrastructure_ref.kind != "WindowsMachine" {
         return Some(Expected { token_id, host_name: machine.name_any(), provider_id: None });
     }

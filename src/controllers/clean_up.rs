@@ -5,10 +5,11 @@ use kube::ResourceExt;
 use super::Context;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster, Machine};
-use crate::api::name::ProviderId;
+use crate::api::name::{ProviderId, VmUuid};
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{csr, token};
 use crate::lifecycle::bootstrap::{is_token_gone, token_id};
+use crate::lifecycle::claim::INFRASTRUCTURE;
 use crate::lifecycle::csr::token_of;
 
 /// Removes all of it; each part finds what an earlier try left. `mark` is the owner mark of the token.
@@ -27,10 +28,19 @@ pub async fn clean_up(
         token::delete(&workload, &token, mark).await?;
     }
     csr::delete_of(&workload, &requests(ctx, &workload, &namespace, name, &token).await?).await?;
-    match machine.zip(cluster).and_then(|(machine, cluster)| node_to_delete(machine, cluster)) {
-        Some((node, id)) => workload.delete_node(node, &id.to_string()).await,
-        None => Ok(()),
+    let Some(cluster) = cluster.filter(|c| c.metadata.deletion_timestamp.is_some()) else { return Ok(()) };
+    match (machine.and_then(|machine| node_to_delete(machine, cluster)), vm_of_pool(object)) {
+        (Some((node, id)), _) => workload.delete_node(node, &id.to_string()).await,
+        // A machine of a pool may be gone before its configuration: its VM is known by its identity alone.
+        (None, Some(vm)) if machine.is_none() => workload.delete_node_of(|id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await,
+        (None, _) => Ok(()),
     }
+}
+
+/// The VM that the configuration of a machine of a pool was made for.
+fn vm_of_pool(object: &WindowsBootstrapConfig) -> Option<VmUuid> {
+    let machine = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine")?;
+    Some(VmUuid::of(&machine.uid))
 }
 
 /// Names of the requests that were made with a token. Those of a machine that joined before we started were never seen.

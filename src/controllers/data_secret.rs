@@ -18,7 +18,7 @@ use crate::cluster::{ApiError, Creation};
 use crate::lifecycle::report::Token;
 
 /// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
-const FORMAT: &str = "cloud-config";
+pub const FORMAT: &str = "cloud-config";
 /// The answer file for Windows Setup; only in the channel `Unattend`.
 pub const ANSWER_KEY: &str = "unattend.xml";
 /// Name of the channel by which the data is to reach the machine.
@@ -68,7 +68,6 @@ impl<T> ByUid<T> {
 
 /// Makes the Secret if it is not there, and returns its name.
 pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &str, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
-    let name = object.name_any();
     let mut data = vec![
         ("value", made.user_data.as_bytes()),
         ("format", FORMAT.as_bytes()),
@@ -76,6 +75,12 @@ pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &st
         (TOKEN_KEY, token.expose_secret().as_bytes()),
     ];
     data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
+    ensure_holding(ctx, object, cluster, data).await
+}
+
+/// As [`ensure`], with this data.
+pub async fn ensure_holding(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &str, data: Vec<(&str, &[u8])>) -> Result<String, Error> {
+    let name = object.name_any();
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.clone()),

@@ -6,10 +6,11 @@ use std::time::Duration;
 use kube::ResourceExt;
 use serde_json::json;
 
+use super::claim::Claim;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use super::{Context, seed};
-use crate::api::capi::{self, Cluster, Machine};
+use crate::api::capi::{self, Cluster};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::hypervisor::{Driver, DriverError, Step as Done};
@@ -24,7 +25,7 @@ const MEND: Duration = Duration::from_secs(15);
 /// What the caches know of a machine.
 struct Seen {
     namespace: String,
-    machine: Option<Arc<Machine>>,
+    claim: Claim,
     cluster: Option<Arc<Cluster>>,
     hypervisors: Vec<String>,
 }
@@ -32,7 +33,7 @@ struct Seen {
 pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let ctx = &ctx;
     let seen = observe(&object, ctx);
-    let owner = Owner::of(object.metadata.owner_references.as_ref(), seen.machine.as_deref());
+    let owner = seen.claim.owner();
     let reach = |name: &str| ctx.reach(&seen.namespace, name);
     let situation =
         Situation { object: &object, owner: owner.clone(), cluster: seen.cluster.as_deref(), hypervisors: &seen.hypervisors, reach: &reach };
@@ -48,10 +49,9 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
 
 fn observe(object: &WindowsMachine, ctx: &Context) -> Seen {
     let namespace = object.namespace().unwrap_or_default();
-    let machine = capi::machine_owner(object.metadata.owner_references.as_ref()).and_then(|o| ctx.stores.machines.get(&namespace, &o.name));
     let cluster = capi::cluster_name(object.metadata.labels.as_ref()).and_then(|name| ctx.stores.clusters.get(&namespace, name));
     let hypervisors = ctx.stores.hypervisors.names(&namespace);
-    Seen { namespace, machine, cluster, hypervisors }
+    Seen { namespace, claim: ctx.claim(object), cluster, hypervisors }
 }
 
 async fn ask(ctx: &Context, object: &WindowsMachine, owner: &Owner<'_>, namespace: &str, target: &Target) -> Result<Outcome, ReconcileError> {

@@ -4,12 +4,15 @@
 
 mod bootstrap;
 mod certificates;
+mod claim;
 mod clean_up;
 mod control_plane;
 mod data_secret;
 mod hypervisor;
 mod inventory;
 mod machine;
+mod pattern;
+mod pool;
 mod probes;
 mod report;
 mod secret_values;
@@ -36,7 +39,6 @@ use tokio::task::{AbortHandle, JoinSet};
 use self::shell::{Shell, Written};
 use self::watch::{Watch, Watching};
 use crate::api::control_plane::ExternalControlPlane;
-use crate::api::machine::WindowsMachineTemplate;
 use crate::cluster::Cluster;
 use crate::cluster::events::Events;
 use crate::cluster::join_rights;
@@ -79,6 +81,7 @@ pub struct Shared {
     unreported: data_secret::Unreported,
     known_tokens: data_secret::KnownTokens,
     certificates: certificates::Certificates,
+    pools: pool::Memories,
     probes: probes::Probes,
     join_rights: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
     tasks: Mutex<JoinSet<()>>,
@@ -109,6 +112,7 @@ impl Context {
             unreported: Default::default(),
             known_tokens: Default::default(),
             certificates: Default::default(),
+            pools: Default::default(),
             probes: Default::default(),
             join_rights: Default::default(),
             tasks: Default::default(),
@@ -149,7 +153,6 @@ pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching)
         if !roles.infrastructure {
             return;
         }
-        let templates: Watch<WindowsMachineTemplate> = Watch::start(watching);
         tokio::join!(
             shell.run(
                 "windowsmachine",
@@ -166,7 +169,8 @@ pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching)
                 with(ctx, windows_cluster::reconcile),
                 |_, _| ()
             ),
-            shell.run("windowsmachinetemplate", &templates, vec![], with(ctx, template::reconcile), |_, _| ()),
+            shell.run("windowsnodepool", &ctx.stores.pools.0, wake::pools(ctx), with(ctx, pool::reconcile), |_, _| ()),
+            shell.run("windowsmachinetemplate", &ctx.stores.machine_templates.0, vec![], with(ctx, template::reconcile), |_, _| ()),
         );
     };
     let bootstrap = async {

@@ -25,6 +25,7 @@ macro_rules! conditioned {
 
 conditioned!(
     crate::api::machine::WindowsMachineStatus,
+    crate::api::pool::WindowsNodePoolStatus,
     crate::api::bootstrap_config::WindowsBootstrapConfigStatus,
     crate::api::cluster::WindowsClusterStatus,
     crate::api::control_plane::ExternalControlPlaneStatus,

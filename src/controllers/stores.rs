@@ -1,33 +1,32 @@
 //! What the watches know: one cache per kind, shared by all controllers. Reading costs no request.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 use super::Roles;
 use super::watch::{Watch, Watching};
-use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi::{Cluster, Machine};
+use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
+use crate::api::capi::{Cluster, Machine, MachinePool};
 use crate::api::cluster::WindowsCluster;
 use crate::api::hypervisor::WindowsHypervisor;
-use crate::api::machine::WindowsMachine;
+use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
+use crate::api::pool::WindowsNodePool;
 use crate::cluster::Kind;
-use crate::telemetry::Readiness;
-
-/// The bootstrap provider alone, under the infrastructure of others, does not wait longer for a kind that may not exist.
-const OPTIONAL: Duration = Duration::from_secs(5);
 
 /// The caches that decisions read.
 pub struct Stores {
     pub clusters: Cache<Cluster>,
     pub machines: Cache<Machine>,
+    pub machine_pools: Cache<MachinePool>,
     pub windows_machines: Cache<WindowsMachine>,
     pub configs: Cache<WindowsBootstrapConfig>,
     pub hypervisors: Cache<WindowsHypervisor>,
     pub windows_clusters: Cache<WindowsCluster>,
-    needs_windows_machines: bool,
+    pub pools: Cache<WindowsNodePool>,
+    pub machine_templates: Cache<WindowsMachineTemplate>,
+    pub config_templates: Cache<WindowsBootstrapConfigTemplate>,
 }
 
 impl Stores {
@@ -35,47 +34,50 @@ impl Stores {
     /// our label selects: ours refer to them.
     pub fn start(watching: &Watching, roles: Roles) -> Self {
         let all = Watching { selection: watching.selection.unfiltered(), ..watching.clone() };
-        // Readiness does not ask for it: the kind may not be installed.
-        let optional = Watching { readiness: Readiness::default(), ..watching.clone() };
         let windows_machines = match (roles.infrastructure, roles.bootstrap) {
             (true, _) => Watch::start(watching),
-            (false, true) => Watch::start(&optional),
+            // The bootstrap provider alone works under the infrastructure of others.
+            (false, true) => Watch::start_optional(watching),
             (false, false) => Watch::unused(),
         };
         Self {
-            clusters: Cache(Watch::start(&all)),
-            machines: cache(roles.infrastructure || roles.bootstrap, &all),
+            clusters: Cache(Watch::start_optional(&all)),
+            machines: optional(roles.infrastructure || roles.bootstrap, &all),
+            machine_pools: optional(roles.infrastructure || roles.bootstrap, &all),
             windows_machines: Cache(windows_machines),
-            configs: cache(roles.bootstrap, watching),
+            configs: if roles.bootstrap { cache(true, watching) } else { optional(roles.infrastructure, watching) },
             hypervisors: cache(roles.infrastructure, watching),
             windows_clusters: cache(roles.infrastructure, watching),
-            needs_windows_machines: roles.infrastructure,
+            pools: cache(roles.infrastructure, watching),
+            machine_templates: cache(roles.infrastructure, watching),
+            config_templates: optional(roles.infrastructure, &all),
         }
     }
 
     /// Decisions look at several caches: none is taken before all of them are filled once.
     pub async fn ready(&self) {
-        let windows_machines = async {
-            let filled = self.windows_machines.0.ready();
-            if self.needs_windows_machines {
-                filled.await;
-            } else {
-                let _ = tokio::time::timeout(OPTIONAL, filled).await;
-            }
-        };
         tokio::join!(
             self.clusters.0.ready(),
             self.machines.0.ready(),
-            windows_machines,
+            self.machine_pools.0.ready(),
+            self.windows_machines.0.ready(),
             self.configs.0.ready(),
             self.hypervisors.0.ready(),
             self.windows_clusters.0.ready(),
+            self.pools.0.ready(),
+            self.machine_templates.0.ready(),
+            self.config_templates.0.ready(),
         );
     }
 }
 
 fn cache<K: Kind>(needed: bool, watching: &Watching) -> Cache<K> {
     Cache(if needed { Watch::start(watching) } else { Watch::unused() })
+}
+
+/// Of a kind that may not be installed.
+fn optional<K: Kind>(needed: bool, watching: &Watching) -> Cache<K> {
+    Cache(if needed { Watch::start_optional(watching) } else { Watch::unused() })
 }
 
 /// A cache of one namespaced kind, and its watch.

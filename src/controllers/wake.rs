@@ -6,18 +6,21 @@ use std::sync::{Mutex, PoisonError};
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
+use kube::api::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
 use super::Context;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi::{self, Cluster, Machine, Reference};
+use crate::api::capi::{self, Cluster, Machine, MachinePool, Reference};
 use crate::api::cluster::WindowsCluster;
 use crate::api::condition;
 use crate::api::control_plane::ExternalControlPlane;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
+use crate::api::pool::WindowsNodePool;
 use crate::cluster::Kind;
+use crate::lifecycle::claim::{INFRASTRUCTURE, machine_pool_of};
 use crate::lifecycle::machine::chosen;
 
 type Triggers<K> = Vec<BoxStream<'static, ObjectRef<K>>>;
@@ -58,14 +61,67 @@ pub fn machines(ctx: &Context, calls: UnboundedReceiver<ObjectRef<WindowsMachine
         ctx.stores.windows_machines.all(&namespace(hypervisor)).iter().map(|m| ObjectRef::from_obj(&**m)).collect()
     });
     let of_machine = ctx.stores.machines.0.map(|machine: &Machine| named(Some(&machine.spec.infrastructure_ref), "WindowsMachine", machine));
-    vec![of_cluster, of_hypervisor, of_machine, calls.boxed()]
+    // Its data is ready.
+    let of_config = ctx.stores.configs.0.map(|config: &WindowsBootstrapConfig| of_owner(config, "WindowsMachine"));
+    vec![of_cluster, of_hypervisor, of_machine, of_config, calls.boxed()]
+}
+
+/// The configuration that a Machine names; that of a machine of a pool has the name of its WindowsMachine.
+fn configs_of(machine: &Machine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
+    match machine_pool_of(machine) {
+        Some(_) => named(Some(&machine.spec.infrastructure_ref), "WindowsMachine", machine),
+        None => named(machine.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", machine),
+    }
+}
+
+pub fn pools(ctx: &Context) -> Triggers<WindowsNodePool> {
+    let shown = ctx.clone();
+    let of_windows_machine = ctx.stores.windows_machines.0.map(move |object: &WindowsMachine| {
+        shown.pools.seen(&object.uid().unwrap_or_default());
+        of_owner(object, "WindowsNodePool")
+    });
+    let (held, configured) = (ctx.clone(), ctx.clone());
+    let of_machine = ctx.stores.machines.0.map(move |machine: &Machine| {
+        let object =
+            machine_pool_of(machine).and_then(|_| held.stores.windows_machines.get(&namespace(machine), &machine.spec.infrastructure_ref.name));
+        object.map(|object| of_owner(&*object, "WindowsNodePool")).unwrap_or_default()
+    });
+    let of_config = ctx.stores.configs.0.map(move |config: &WindowsBootstrapConfig| {
+        let machine = capi::owner(config.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine");
+        match machine.and_then(|owner| configured.stores.windows_machines.get(&namespace(config), &owner.name)) {
+            Some(object) => of_owner(&*object, "WindowsNodePool"),
+            // It may be the one that a MachinePool names, or the last thing that a pool waits for.
+            None => all_of(&configured, &namespace(config)),
+        }
+    });
+    let of_machine_pool =
+        ctx.stores.machine_pools.0.map(|pool: &MachinePool| named(Some(&pool.spec.template.spec.infrastructure_ref), "WindowsNodePool", pool));
+    let of_cluster =
+        concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |ctx, cluster| of_cluster(&ctx.stores.pools.all(&namespace(cluster)), cluster));
+    let of_hypervisor = concerned(ctx, &ctx.stores.hypervisors.0, hypervisor_facts, |ctx, hypervisor| all_of(ctx, &namespace(hypervisor)));
+    let of_machine_template = concerned(ctx, &ctx.stores.machine_templates.0, |t| generation(t.meta()), |ctx, t| all_of(ctx, &namespace(t)));
+    let of_config_template = concerned(ctx, &ctx.stores.config_templates.0, |t| generation(t.meta()), |ctx, t| all_of(ctx, &namespace(t)));
+    vec![of_windows_machine, of_machine, of_config, of_machine_pool, of_cluster, of_hypervisor, of_machine_template, of_config_template]
+}
+
+fn generation(meta: &ObjectMeta) -> String {
+    format!("{:?} {:?}", meta.uid, meta.generation)
+}
+
+fn all_of(ctx: &Context, namespace: &str) -> Vec<ObjectRef<WindowsNodePool>> {
+    ctx.stores.pools.all(namespace).iter().map(|pool| ObjectRef::from_obj(&**pool)).collect()
+}
+
+/// The owner of that kind of ours.
+fn of_owner<K: Kind>(object: &impl Resource, kind: &str) -> Vec<ObjectRef<K>> {
+    let owner = capi::owner(object.meta().owner_references.as_ref(), INFRASTRUCTURE, kind);
+    owner.map(|owner| ObjectRef::new(&owner.name).within(&namespace(object))).into_iter().collect()
 }
 
 pub fn configs(ctx: &Context, calls: UnboundedReceiver<ObjectRef<WindowsBootstrapConfig>>) -> Triggers<WindowsBootstrapConfig> {
     let of_cluster =
         concerned(ctx, &ctx.stores.clusters.0, cluster_facts, |ctx, cluster| of_cluster(&ctx.stores.configs.all(&namespace(cluster)), cluster));
-    let of_machine =
-        ctx.stores.machines.0.map(|machine: &Machine| named(machine.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", machine));
+    let of_machine = ctx.stores.machines.0.map(configs_of);
     // The data needs the hypervisor that was chosen for the machine.
     let of_choice = concerned(
         ctx,
@@ -74,7 +130,7 @@ pub fn configs(ctx: &Context, calls: UnboundedReceiver<ObjectRef<WindowsBootstra
         |ctx, object: &WindowsMachine| {
             let owner =
                 capi::machine_owner(object.metadata.owner_references.as_ref()).and_then(|o| ctx.stores.machines.get(&namespace(object), &o.name));
-            owner.map(|m| named(m.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", &*m)).unwrap_or_default()
+            owner.map(|m| configs_of(&m)).unwrap_or_default()
         },
     );
     vec![of_cluster, of_machine, of_choice, calls.boxed()]

@@ -5,9 +5,10 @@
 //! skipped and told of; it does not stop the watch.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::channel::mpsc;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use kube::Client;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
@@ -78,6 +79,27 @@ impl<K: Kind> Watch<K> {
         Self::over(watching, prune, events)
     }
 
+    /// As [`Watch::start`], for a kind that may not be installed: the cache is ready and empty until the API server serves it.
+    pub fn start_optional(watching: &Watching) -> Self {
+        let api: Api<Guarded<K>> = match &watching.selection.namespace {
+            Some(namespace) => Api::namespaced(watching.client.clone(), namespace),
+            None => Api::all(watching.client.clone()),
+        };
+        let (first, later) = (watching.client.clone(), watching.client.clone());
+        let meanwhile =
+            stream::once(
+                async move { if is_served::<K>(&first).await { vec![] } else { vec![Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)] } },
+            );
+        let served = stream::once(async move {
+            while !is_served::<K>(&later).await {
+                tokio::time::sleep(INSTALLED).await;
+            }
+            Vec::new()
+        });
+        let events = meanwhile.chain(served).flat_map(stream::iter).chain(watcher(api, watching.selection.config()).default_backoff());
+        Self::over(watching, |_| (), events)
+    }
+
     /// A cache that is empty, ready, and never changes: for a kind that this process has nothing to do with, and no right to read.
     pub fn unused() -> Self {
         let (store, mut writer) = reflector::store::<K>();
@@ -133,6 +155,24 @@ impl<K: Kind> Watch<K> {
 }
 
 type Guarded<K> = DeserializeGuard<K>;
+
+/// Time between two looks whether a kind is installed by now.
+const INSTALLED: Duration = Duration::from_secs(15);
+
+/// Whether the API server serves the kind; asks until it answers.
+async fn is_served<K: Kind>(client: &Client) -> bool {
+    loop {
+        match client.list_api_group_resources(&K::api_version(&())).await {
+            Ok(found) => return found.resources.iter().any(|r| r.name == K::plural(&())),
+            // The answer for a group that nobody serves is no Status: only its code is sure.
+            Err(kube::Error::Api(status)) if status.code == 404 => return false,
+            Err(error) => {
+                tracing::debug!(kind = %K::kind(&()), %error, "whether the kind is installed is asked again");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
 
 struct Sink<K: Kind, P> {
     writer: Writer<K>,

@@ -1,6 +1,7 @@
 //! SITUATION → DECISION (pure): what to do next, what to say, when to look again. No client, no clock, no randomness.
 
 pub mod bootstrap;
+pub mod claim;
 pub mod control_plane;
 pub mod csr;
 pub mod guest;

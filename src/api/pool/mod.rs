@@ -67,7 +67,7 @@ pub struct WindowsNodePoolSpec {
     #[serde(default = "one_machine")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
-    /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations, node labels and taints change in place.
+    /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations and `joinDeadlineSeconds` change in place; labels and taints of the kubelet count for later machines.
     pub template: PoolTemplate,
     /// Version of Kubernetes on the nodes, e.g. `v1.36.3`. A MachinePool that owns the pool says it in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub struct WindowsNodePoolSpec {
     /// Stops everything: no machine is made, replaced or removed.
     #[serde(default)]
     pub paused: bool,
-    /// When a machine is taken for failed, and how many are replaced by themselves.
+    /// How many failed machines are replaced by themselves.
     #[serde(default)]
     pub health: Health,
     /// Bounds for cluster-autoscaler. Without them it leaves the pool alone.
@@ -115,6 +115,7 @@ fn one_machine() -> i32 {
 #[x_kube(validation = Rule::new("has(self.machine) != has(self.machineTemplateRef)").message("give exactly one of machine and machineTemplateRef"))]
 #[x_kube(validation = Rule::new("!has(self.bootstrap) || !has(self.bootstrapTemplateRef)").message("give bootstrap or bootstrapTemplateRef, not both"))]
 #[x_kube(validation = Rule::new("!has(self.machine) || !has(self.machine.providerID)").message("machine.providerID: belongs to one machine, leave it out"))]
+#[x_kube(validation = Rule::new("!has(self.metadata) || !has(self.metadata.labels) || !self.metadata.labels.exists(k, k.startsWith('cluster.x-k8s.io/') || k.startsWith('infrastructure.cluster.x-k8s.io/'))").message("metadata.labels: keys below cluster.x-k8s.io are set by Cluster API and this controller, leave them out"))]
 pub struct PoolTemplate {
     /// Labels and annotations of the WindowsMachines.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -99,31 +99,23 @@ pub enum DeletePolicy {
     Oldest,
 }
 
-/// When a machine is taken for failed, and how many are replaced by themselves.
+/// How many failed machines are replaced by themselves.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     /// Machines that may be unhealthy at once, as a number or a share that is rounded up. While there are more, none is replaced: the cause is then elsewhere. `0` switches replacement off. Default: 40%.
     #[serde(default = "forty_percent")]
     pub max_unhealthy: Amount,
-    /// Seconds that the Node of a machine may be not Ready until the machine is replaced, 30 to 86400. Default: 600. Only in a pool without Cluster API; with it, a MachineHealthCheck says so.
-    #[serde(default = "ten_minutes")]
-    #[schemars(range(min = 30, max = 86_400))]
-    pub node_unready_seconds: i64,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self { max_unhealthy: forty_percent(), node_unready_seconds: ten_minutes() }
+        Self { max_unhealthy: forty_percent() }
     }
 }
 
 fn forty_percent() -> Amount {
     Amount::Share("40%".into())
-}
-
-fn ten_minutes() -> i64 {
-    600
 }
 
 /// Bounds for cluster-autoscaler.

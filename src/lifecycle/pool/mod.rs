@@ -3,6 +3,7 @@
 //! [`situation`] says what is known of a machine, [`decide`] what is done next, [`template`] what makes a machine outdated.
 
 pub mod decide;
+pub mod member;
 pub mod report;
 pub mod situation;
 pub mod template;
@@ -16,4 +17,5 @@ mod properties;
 mod tests;
 
 pub use decide::{Step, Why, decide};
+pub use member::{Known, member};
 pub use situation::{Failure, Failures, Goal, Member, Replace, Situation, State};

@@ -35,7 +35,7 @@ impl Goal {
     pub fn of(spec: &WindowsNodePoolSpec, replicas: i32, min_ready_seconds: i64) -> Self {
         let replicas = usize::try_from(replicas).unwrap_or_default();
         let Strategy { max_surge, max_unavailable, order } = &spec.strategy;
-        let Health { max_unhealthy, .. } = &spec.health;
+        let Health { max_unhealthy } = &spec.health;
         Self {
             replicas,
             surge: max_surge.up(replicas),

@@ -17,7 +17,7 @@ pub struct Template {
 
 /// Fields of a machine that change without another VM: they are written into the machines that are there.
 const OF_MACHINE: [&str; 2] = ["joinDeadlineSeconds", "providerID"];
-/// Fields of the bootstrap configuration that concern later machines only, or that are written to the Nodes that are there.
+/// Fields of the bootstrap configuration that count for later machines only: a machine that runs is not replaced for them.
 const OF_BOOTSTRAP: [&str; 1] = ["join"];
 const OF_KUBELET: [&str; 2] = ["nodeLabels", "taints"];
 

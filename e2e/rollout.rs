@@ -1,0 +1,168 @@
+//! Story *rollout*: ten machines of a pool, two above, none below, with a PodDisruptionBudget that a drain has to wait for. Never
+//! fewer are available than promised, by the API's own word the whole time; a broken template stops after the first batch and says
+//! why; set back, it ends with the VMs from before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use crate::pools::{Pool, names};
+use crate::workers::{self, is_ready};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+
+/// For one wait: a drain is tried again every 20 s.
+const LIMIT: Duration = Duration::from_secs(420);
+const MACHINES: usize = 10;
+
+#[test]
+fn a_rollout_keeps_what_it_promised() {
+    world::run(async {
+        let cp = Arc::new(ControlPlane::start(Options::default().named("rollout")).await);
+        let capw = Capw::start(&cp, &[]).await;
+        let mut pool = Pool::new("rollout", MACHINES, &cp).await;
+        pool.spec = json!({"strategy": {"maxSurge": 2, "maxUnavailable": 0}});
+        pool.workers.machine["joinDeadlineSeconds"] = json!(10);
+        pool.apply(&cp).await;
+        let before = names(&pool.wait_settled(&cp).await);
+        step("10 nodes are Ready");
+
+        let sampler = Sampler::start(&cp);
+        broken_then_set_back(&cp, &capw, &mut pool).await;
+        let after = names(&pool.wait_settled(&cp).await);
+        assert_eq!(after, before, "the machines from before, and no others");
+        step("a broken template stopped after two machines; set back, the machines from before are left");
+
+        let pods = guarded_pods(&cp, &pool).await;
+        pool.workers.machine["cpus"] = json!(2);
+        workers::apply(&cp, &[pool.node_pool()]).await;
+        let kubelet = Kubelet::start(&cp);
+        let machines = wait_for("every machine is replaced", LIMIT, || async { pool.workers.settled(&cp, &cp).await }).await;
+        cp.wait_condition(Kind::WINDOWS_NODE_POOL, &pool.name(), "MachinesUpToDate", "True", LIMIT).await;
+        assert!(names(&machines).is_disjoint(&before), "a machine outlived the change of its template");
+        assert!(simulated_vms(capw.state()).iter().all(|vm| vm.cpus == 2));
+        let evictions = cp.audit().iter().filter(|e| e.subresource == "eviction" && e.verb == "create").count();
+        assert!(evictions >= pods, "{evictions} evictions for {pods} pods: they were not drained");
+        kubelet.stop().await;
+        let fewest = sampler.stop().await;
+        assert!(fewest >= MACHINES, "only {fewest} of {MACHINES} were available during a rollout with maxUnavailable 0");
+        step(format!("10 machines were replaced, never fewer than {fewest} Ready Nodes that take pods"));
+    });
+}
+
+/// Machines of the new image never join.
+async fn broken_then_set_back(cp: &ControlPlane, capw: &Capw, pool: &mut Pool) {
+    let good = pool.node_pool();
+    let fault = |faults: Value| json!({"spec": {"simulated": {"faults": faults}}});
+    cp.patch(Kind::WINDOWS_HYPERVISOR, "rollout/lab", &fault(json!([{"names": "*", "fault": "NoJoin"}]))).await.expect("a fault");
+    pool.workers.machine["memory"] = json!("16Gi");
+    workers::apply(cp, &[pool.node_pool()]).await;
+    let stopped = cp
+        .wait_object(Kind::WINDOWS_NODE_POOL, &pool.name(), "the rollout is stopped", LIMIT, |object| {
+            condition(object, "MachinesUpToDate").filter(|c| c["reason"] == "RolloutStopped").cloned()
+        })
+        .await;
+    assert!(text(&stopped, "/message").contains("JoinFailed") && text(&stopped, "/message").contains("set it back"), "{stopped}");
+    assert_eq!(simulated_vms(capw.state()).len(), MACHINES + 2, "the first batch, and no more");
+    cp.patch(Kind::WINDOWS_HYPERVISOR, "rollout/lab", &fault(json!(null))).await.expect("no fault");
+    pool.workers.machine["memory"] = json!("8Gi");
+    workers::apply(cp, &[good]).await;
+    wait_for("only the VMs from before are left", LIMIT, || async {
+        let count = simulated_vms(capw.state()).len();
+        if count == MACHINES { Ok(()) } else { Err(count) }
+    })
+    .await;
+}
+
+/// A pod on each of four Nodes, of which one at a time may be missing; gives how many.
+async fn guarded_pods(cp: &ControlPlane, pool: &Pool) -> usize {
+    let nodes: Vec<String> = names(&cp.list(Kind::NODE, None).await).into_iter().take(4).collect();
+    let mut objects =
+        vec![json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "one", "namespace": pool.workers.namespace},
+        "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "guarded"}}}})];
+    for (n, node) in nodes.iter().enumerate() {
+        objects.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("guarded-{n}"), "namespace": pool.workers.namespace, "labels": {"app": "guarded"}},
+            "spec": {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "none.invalid/none"}]}}));
+    }
+    workers::apply(cp, &objects).await;
+    nodes.len()
+}
+
+/// The part of a kubelet that the story needs: pods of its nodes run, and end when they are told to; what was evicted comes again
+/// on another node, as a controller and the scheduler would see to.
+struct Kubelet(Arc<AtomicBool>, tokio::task::JoinHandle<()>);
+
+impl Kubelet {
+    fn start(cp: &Arc<ControlPlane>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, cp) = (stop.clone(), cp.clone());
+        let task = tokio::spawn(async move {
+            while !told.load(Ordering::Relaxed) {
+                look_after_pods(&cp).await;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        });
+        Self(stop, task)
+    }
+
+    async fn stop(self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.await.expect("pods were looked after");
+    }
+}
+
+async fn look_after_pods(cp: &ControlPlane) {
+    let api: Api<Pod> = Api::namespaced(cp.client(), "rollout");
+    let pods = api.list(&ListParams::default().labels("app=guarded")).await.expect("pods").items;
+    for pod in pods {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        if pod.metadata.deletion_timestamp.is_some() {
+            let _ = api.delete(&name, &DeleteParams::default().grace_period(0)).await;
+            again(cp, &name).await;
+        } else if pod.status.and_then(|s| s.phase).as_deref() != Some("Running") {
+            let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+            let _ = api.patch_status(&name, &Default::default(), &kube::api::Patch::Merge(status)).await;
+        }
+    }
+}
+
+/// The pod on a Node that stays.
+async fn again(cp: &ControlPlane, name: &str) {
+    let nodes = cp.list(Kind::NODE, None).await;
+    let free = nodes.iter().filter(|n| is_ready(n) && n["spec"]["unschedulable"] != json!(true));
+    // The newest: it is of the new template.
+    let Some(node) = free.max_by_key(|n| text(n, "/metadata/creationTimestamp").to_owned()) else { return };
+    workers::apply(cp, &[json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("{name}x"), "namespace": "rollout", "labels": {"app": "guarded"}},
+        "spec": {"nodeName": text(node, "/metadata/name"), "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "none.invalid/none"}]}})]).await;
+}
+
+/// Counts Ready Nodes that take pods, again and again.
+struct Sampler(Arc<AtomicBool>, tokio::task::JoinHandle<usize>);
+
+impl Sampler {
+    fn start(cp: &Arc<ControlPlane>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, cp) = (stop.clone(), cp.clone());
+        let samples = AtomicUsize::new(0);
+        let task = tokio::spawn(async move {
+            let mut fewest = usize::MAX;
+            while !told.load(Ordering::Relaxed) {
+                let nodes = cp.list(Kind::NODE, None).await;
+                fewest = fewest.min(nodes.iter().filter(|n| is_ready(n) && n["spec"]["unschedulable"] != json!(true)).count());
+                samples.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            assert!(samples.into_inner() > 50, "too few samples to say anything");
+            fewest
+        });
+        Self(stop, task)
+    }
+
+    async fn stop(self) -> usize {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.await.expect("the samples were taken")
+    }
+}

@@ -1,0 +1,270 @@
+//! What is done to the machines of a pool: made, furnished with a bootstrap configuration, kept in line, removed.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use futures::stream;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::Context;
+use super::observe::Seen;
+use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
+use crate::api::capi::{self, CLUSTER_NAME_LABEL, MachinePool, POOL_NAME_LABEL};
+use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
+use crate::api::name::base36;
+use crate::api::pool::{POOL_LABEL, TEMPLATE_LABEL, WindowsNodePool};
+use crate::cluster::{ApiError, Creation};
+use crate::controllers::shell::ReconcileError;
+use crate::lifecycle::claim::VERSION_ANNOTATION;
+use crate::lifecycle::pool::template::Template;
+use crate::lifecycle::pool::{Step, Why};
+
+/// Requests of one batch at the same time.
+const AT_ONCE: usize = 8;
+/// Characters of the pool's name in the names of its machines: with the rest they are as long as Windows allows.
+const PREFIX: usize = 9;
+
+/// Carries out a step; `true` when something was done.
+pub async fn carry_out(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    pool: &MachinePool,
+    template: &Template,
+    seen: &[Seen],
+    step: &Step,
+) -> Result<bool, ReconcileError> {
+    match step {
+        Step::Wait => Ok(false),
+        Step::Make(places) => {
+            let mut made = Vec::new();
+            for (nth, place) in places.iter().enumerate() {
+                made.push(make(ctx, object, pool, template, nth, place.as_deref()));
+            }
+            all(made).await?;
+            tracing::info!(machines = places.len(), "made");
+            Ok(true)
+        }
+        Step::Remove { names, why } => {
+            let mut removed = Vec::new();
+            for one in seen {
+                if names.contains(&one.member.name) {
+                    removed.push(remove(ctx, object, one, *why));
+                }
+            }
+            Ok(all(removed).await?.into_iter().any(|done| done))
+        }
+    }
+}
+
+/// Runs calls side by side, all of them; the first error, if there is one.
+async fn all<T>(calls: Vec<impl Future<Output = Result<T, ReconcileError>>>) -> Result<Vec<T>, ReconcileError> {
+    let done: Vec<Result<T, ReconcileError>> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
+    done.into_iter().collect()
+}
+
+/// One machine. Core makes its Machine when it sees it (`capi-contract.md` §4.3).
+async fn make(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    pool: &MachinePool,
+    template: &Template,
+    nth: usize,
+    place: Option<&str>,
+) -> Result<(), ReconcileError> {
+    let uid = object.uid().unwrap_or_default();
+    let metadata = object.spec.template.metadata.clone().unwrap_or_default();
+    let mut annotations = metadata.annotations;
+    annotations.extend(template.version.clone().map(|version| (VERSION_ANNOTATION.to_owned(), version)));
+    let hypervisor_ref = place.map(|name| LocalReference { name: name.to_owned() }).or_else(|| template.machine.hypervisor_ref.clone());
+    let machine = WindowsMachine {
+        metadata: ObjectMeta {
+            name: Some(name(object, &format!("{uid} {} {nth}", ctx.now()))),
+            namespace: object.namespace(),
+            labels: Some(metadata.labels.into_iter().chain(labels(object, pool, template)).collect()),
+            annotations: Some(annotations),
+            owner_references: Some(vec![owner_reference(object)]),
+            ..ObjectMeta::default()
+        },
+        spec: WindowsMachineSpec { hypervisor_ref, provider_id: None, ..template.machine.clone() },
+        status: None,
+    };
+    match ctx.cluster.create_if_absent(&machine).await? {
+        Creation::Made(made) => ctx.pools.made(&uid, made, ctx.now()),
+        // Somebody has that name: the next pass finds another one.
+        Creation::Existing(found) => return Err(ApiError::AlreadyExists(format!("WindowsMachine {} is there already", found.name_any())).into()),
+    }
+    Ok(())
+}
+
+/// The labels by which core and the pool find a machine.
+fn labels(object: &WindowsNodePool, pool: &MachinePool, template: &Template) -> BTreeMap<String, String> {
+    [
+        (CLUSTER_NAME_LABEL, pool.spec.cluster_name.clone()),
+        (POOL_NAME_LABEL, capi::label_value(&pool.name_any())),
+        (POOL_LABEL, capi::label_value(&object.name_any())),
+        (TEMPLATE_LABEL, template.hash()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
+}
+
+/// Not the controller of the machine: that is its Machine (`capi-contract.md` §4.3).
+fn owner_reference(object: &WindowsNodePool) -> OwnerReference {
+    OwnerReference {
+        api_version: WindowsNodePool::api_version(&()).into_owned(),
+        kind: WindowsNodePool::kind(&()).into_owned(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        controller: None,
+        block_owner_deletion: None,
+    }
+}
+
+/// The beginning of the pool's name and five characters that depend on `seed`: a host name that Windows accepts.
+fn name(object: &WindowsNodePool, seed: &str) -> String {
+    let prefix: String = object.name_any().chars().map(|c| if c == '.' { '-' } else { c }).take(PREFIX).collect();
+    format!("{}-{}", prefix.trim_end_matches('-'), base36(seed.as_bytes(), 5))
+}
+
+/// Removes a machine by its Machine, which drains it first. `false`: core has not made that yet, so nothing is removed.
+async fn remove(ctx: &Context, object: &WindowsNodePool, seen: &Seen, why: Why) -> Result<bool, ReconcileError> {
+    let Some(machine) = &seen.machine else { return Ok(false) };
+    let (namespace, name, uid) = (machine.namespace().unwrap_or_default(), machine.name_any(), machine.uid().unwrap_or_default());
+    ctx.cluster.delete_exact::<capi::Machine>(&namespace, &name, &uid, None).await?;
+    ctx.pools.removed(&object.uid().unwrap_or_default(), &uid, ctx.now());
+    let failed = seen.member.failed.as_ref().map(|f| f.why.as_str()).unwrap_or_default();
+    tracing::info!(machine = name, why = ?why, failed, "removed");
+    Ok(true)
+}
+
+/// The whole pool goes.
+pub async fn dismiss(ctx: &Context, object: &WindowsNodePool, seen: &[Seen]) -> Result<(), ReconcileError> {
+    let mut calls = Vec::new();
+    for one in seen {
+        calls.push(dismiss_one(ctx, object, one));
+    }
+    all(calls).await.map(drop)
+}
+
+async fn dismiss_one(ctx: &Context, object: &WindowsNodePool, seen: &Seen) -> Result<(), ReconcileError> {
+    if seen.member.is_leaving() && (seen.machine.is_some() || seen.object.metadata.deletion_timestamp.is_some()) {
+        return Ok(());
+    }
+    if remove(ctx, object, seen, Why::TooMany).await? {
+        return Ok(());
+    }
+    // Core makes no Machine any more for what is left without one.
+    let (namespace, name, uid) = (seen.object.namespace().unwrap_or_default(), seen.object.name_any(), seen.object.uid().unwrap_or_default());
+    ctx.cluster.delete_exact::<WindowsMachine>(&namespace, &name, &uid, None).await?;
+    Ok(())
+}
+
+/// A bootstrap configuration for each machine that has none, and what changes in place; `true` when something was done.
+pub async fn furnish(ctx: &Context, object: &WindowsNodePool, template: &Template, seen: &[Seen]) -> Result<bool, ReconcileError> {
+    let mut calls = Vec::new();
+    for one in seen.iter().filter(|s| s.object.metadata.deletion_timestamp.is_none()) {
+        let spec = template.bootstrap.as_ref().filter(|_| one.config.is_none() && one.member.up_to_date);
+        let patch = in_place(object, template, one);
+        if spec.is_some() || patch.is_some() {
+            calls.push(furnish_one(ctx, object, one, spec, patch));
+        }
+    }
+    Ok(!all(calls).await?.is_empty())
+}
+
+async fn furnish_one(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    seen: &Seen,
+    spec: Option<&WindowsBootstrapConfigSpec>,
+    patch: Option<Value>,
+) -> Result<(), ReconcileError> {
+    if let Some(spec) = spec {
+        configure(ctx, object, &seen.object, spec).await?;
+    }
+    if let Some(patch) = patch {
+        ctx.written.note(&ctx.cluster.merge(&*seen.object, patch).await?);
+    }
+    Ok(())
+}
+
+/// The configuration of one machine: it has the machine's name, belongs to it, and so its token is bound to it.
+async fn configure(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    machine: &WindowsMachine,
+    spec: &WindowsBootstrapConfigSpec,
+) -> Result<(), ReconcileError> {
+    let cluster = capi::cluster_name(machine.metadata.labels.as_ref()).unwrap_or_default();
+    let config = WindowsBootstrapConfig {
+        metadata: ObjectMeta {
+            name: Some(machine.name_any()),
+            namespace: machine.namespace(),
+            labels: Some(
+                [(CLUSTER_NAME_LABEL.to_owned(), cluster.to_owned()), (POOL_LABEL.to_owned(), capi::label_value(&object.name_any()))].into(),
+            ),
+            owner_references: machine.owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: spec.clone(),
+        status: None,
+    };
+    match ctx.cluster.create_if_absent(&config).await? {
+        Creation::Existing(found) if !found.owner_references().iter().any(|o| Some(&o.uid) == machine.metadata.uid.as_ref()) => {
+            let name = found.name_any();
+            let message = format!("WindowsBootstrapConfig {name} is there and does not belong to the machine of that name: remove it");
+            Err(ReconcileError::Invalid(message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What of the template is written into a machine that is there: labels, annotations and the join deadline.
+fn in_place(object: &WindowsNodePool, template: &Template, seen: &Seen) -> Option<Value> {
+    // Core still edits an object that it has not made its own (`capi-contract.md` §1.7).
+    capi::machine_owner(seen.object.metadata.owner_references.as_ref())?;
+    let wanted = object.spec.template.metadata.clone().unwrap_or_default();
+    let lacks = |wanted: &BTreeMap<String, String>, has: Option<&BTreeMap<String, String>>| -> BTreeMap<String, String> {
+        wanted.iter().filter(|(key, value)| has.and_then(|h| h.get(*key)) != Some(value)).map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    let labels = lacks(&wanted.labels, seen.object.metadata.labels.as_ref());
+    let annotations = lacks(&wanted.annotations, seen.object.metadata.annotations.as_ref());
+    let deadline = template.machine.join_deadline_seconds;
+    let same = deadline == seen.object.spec.join_deadline_seconds || !seen.member.up_to_date;
+    let mut patch = json!({});
+    if !labels.is_empty() || !annotations.is_empty() {
+        patch = json!({ "metadata": { "labels": labels, "annotations": annotations } });
+    }
+    if !same && let Value::Object(fields) = &mut patch {
+        fields.insert("spec".into(), json!({ "joinDeadlineSeconds": deadline }));
+    }
+    (patch != json!({})).then_some(patch)
+}
+
+/// Says in the MachinePool how many machines there are, as it follows the pool and not the pool it (`capi-contract.md` §4.4).
+pub async fn tell_replicas(ctx: &Context, pool: &MachinePool, machines: usize) -> Result<(), ReconcileError> {
+    let machines = i32::try_from(machines).unwrap_or(i32::MAX);
+    if pool.spec.replicas != Some(machines) {
+        ctx.cluster.merge_spec(pool, json!({ "replicas": machines })).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::name::HostName;
+
+    #[test]
+    fn names_of_machines_are_host_names() {
+        for pool in ["windows", "a", "windows-server-2022-large", "my.pool.example.com", "pool1-.x"] {
+            let mut object = WindowsNodePool::new(pool, Default::default());
+            object.metadata.namespace = Some("lab".into());
+            let name = name(&object, "seed");
+            assert!(HostName::parse(&name).is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What this process did to the machines of its pools and the caches do not show yet: without it, a pass that comes before the
+//! watch would make or remove machines twice. Lost with the process: the caches of the next one begin with what is there.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+
+use crate::api::machine::WindowsMachine;
+
+/// A watch that is behind for longer is down, and the machine may have gone without a word.
+const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
+
+/// By UID of the pool.
+#[derive(Default)]
+pub struct Memories(Mutex<HashMap<String, Memory>>);
+
+#[derive(Default)]
+struct Memory {
+    /// Machines that were made, by UID.
+    made: HashMap<String, (WindowsMachine, Timestamp)>,
+    /// UIDs of machines whose removal was asked for.
+    removed: HashMap<String, Timestamp>,
+    /// When the pool was looked at last.
+    looked: Option<Timestamp>,
+}
+
+impl Memories {
+    pub fn made(&self, pool: &str, object: WindowsMachine, now: Timestamp) {
+        if let Some(uid) = object.uid() {
+            self.lock().entry(pool.to_owned()).or_default().made.insert(uid, (object, now));
+        }
+    }
+
+    pub fn removed(&self, pool: &str, machine: &str, now: Timestamp) {
+        self.lock().entry(pool.to_owned()).or_default().removed.insert(machine.to_owned(), now);
+    }
+
+    /// Machines that were made and that `cached` does not show yet. What it shows is forgotten.
+    pub fn unseen(&self, pool: &str, cached: &[std::sync::Arc<WindowsMachine>], now: Timestamp) -> Vec<WindowsMachine> {
+        let mut all = self.lock();
+        let Some(memory) = all.get_mut(pool) else { return Vec::new() };
+        memory.made.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+        memory.removed.retain(|_, at| now.duration_since(*at) < REMEMBERED);
+        for uid in cached.iter().filter_map(|m| m.uid()) {
+            memory.made.remove(&uid);
+        }
+        memory.made.values().map(|(object, _)| object.clone()).collect()
+    }
+
+    pub fn is_removed(&self, pool: &str, machine: &str) -> bool {
+        self.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))
+    }
+
+    /// A machine that the watch has shown is no longer remembered, even if it is gone again.
+    pub fn seen(&self, machine: &str) {
+        for memory in self.lock().values_mut() {
+            memory.made.remove(machine);
+        }
+    }
+
+    /// Whether the pool was looked at less than `rest` ago; else it is looked at now.
+    pub fn rests(&self, pool: &str, rest: SignedDuration, now: Timestamp) -> Option<SignedDuration> {
+        let mut all = self.lock();
+        let memory = all.entry(pool.to_owned()).or_default();
+        let left = memory.looked.map(|looked| rest - now.duration_since(looked)).filter(|left| left.is_positive());
+        if left.is_none() {
+            memory.looked = Some(now);
+        }
+        left
+    }
+
+    pub fn forget(&self, pool: &str) {
+        self.lock().remove(pool);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,140 @@
+//! WindowsNodePool: observe → decide → act → report. The decisions are in [`lifecycle::pool`].
+
+mod act;
+mod memory;
+mod observe;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::Context;
+use super::report::report;
+use super::shell::{Outcome, ReconcileError};
+use crate::api::capi::MachinePool;
+use crate::api::condition::{self, Desired, reason};
+use crate::api::pool::{FINALIZER, WindowsNodePool};
+use crate::lifecycle::pool::{Goal, Member, Situation, decide, report as reports};
+use crate::lifecycle::{self, paused, paused_condition, quiet_left};
+
+use self::observe::{Owner, Seen};
+
+pub use self::memory::Memories;
+
+const MANAGER: &str = "capw-windowsnodepool";
+/// A thousand machines change a hundred times a second while they come up: their pool looks at all of them at once.
+const REST: SignedDuration = SignedDuration::from_millis(300);
+
+pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Outcome, ReconcileError> {
+    let (ctx, object) = (&ctx, &*object);
+    if let Some(left) = ctx.pools.rests(&object.uid().unwrap_or_default(), REST, ctx.now()) {
+        return Ok(Outcome::look_again(Duration::try_from(left).unwrap_or_default()));
+    }
+    let owner = observe::owner(ctx, object);
+    let cluster = observe::cluster(ctx, object);
+    let ours = object.finalizers().iter().any(|f| f == FINALIZER);
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    if deleting && !ours {
+        return Ok(Outcome::done());
+    }
+    if let Some(why) = paused(&object.metadata, cluster.as_deref()).or_else(|| object.spec.paused.then(|| "spec.paused is true".to_owned())) {
+        return say(ctx, object, &[paused_condition(Some(why))]).await;
+    }
+    if deleting {
+        return leave(ctx, object).await;
+    }
+    let pool = match owner {
+        // The pool goes next, and its machines with it.
+        Owner::MachinePool(pool) if pool.metadata.deletion_timestamp.is_some() => return Ok(Outcome::done()),
+        Owner::MachinePool(pool) => pool,
+        Owner::Unseen => return waiting(ctx, object, "its MachinePool is not there (yet)").await,
+        Owner::None => return waiting(ctx, object, "no MachinePool names it in spec.template.spec.infrastructureRef").await,
+    };
+    if !ours {
+        if let Some(written) = ctx.cluster.add_finalizer(object, FINALIZER).await? {
+            ctx.written.note(&written);
+        }
+        return Ok(Outcome::now());
+    }
+    work(ctx, object, &pool).await
+}
+
+/// A pool that is served: its template, its machines, one batch, the report.
+async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Result<Outcome, ReconcileError> {
+    let template = match observe::template(ctx, object, pool) {
+        Ok(template) => template,
+        Err(missing) => return say(ctx, object, &[Desired::no(condition::READY, missing.reason, missing.message)]).await,
+    };
+    let seen = observe::machines(ctx, object, &template.hash());
+    if act::furnish(ctx, object, &template, &seen).await? {
+        return Ok(Outcome::now());
+    }
+    let elsewhere = pool.is_scaled_by_infrastructure();
+    let replicas = if elsewhere { object.spec.replicas } else { pool.spec.replicas.unwrap_or(1) };
+    let goal = Goal::of(&object.spec, replicas, pool.spec.template.spec.min_ready_seconds.unwrap_or(object.spec.min_ready_seconds));
+    let domains = if object.spec.failure_domains.is_empty() { &pool.spec.failure_domains } else { &object.spec.failure_domains };
+    let members: Vec<Member> = seen.iter().map(|s| s.member.clone()).collect();
+    let failures = reports::failures(object.status.as_ref(), &template.hash(), &members);
+    let now = ctx.now();
+    let decision = decide(&Situation { goal: &goal, members: &members, domains, failures }, now);
+    let acted = act::carry_out(ctx, object, pool, &template, &seen, &decision.step).await?;
+    if elsewhere {
+        act::tell_replicas(ctx, pool, members.len()).await?;
+    }
+    let object = &list_providers(ctx, object, &seen).await?;
+    let known = reports::Seen { goal: &goal, members: &members, template: &template, failures, step: &decision.step };
+    let next = reports::status(object, &decision.conditions, Some(&known), now);
+    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(if acted { Outcome::now() } else { Outcome::of(decision.look_again) })
+}
+
+/// Keeps `spec.providerIDList` true. The ID of a machine that is being drained stays: without it, Cluster API would delete the Node
+/// (`capi-contract.md` §4.1).
+async fn list_providers(ctx: &Context, object: &WindowsNodePool, seen: &[Seen]) -> Result<WindowsNodePool, ReconcileError> {
+    let mut ids: Vec<String> = seen.iter().filter_map(|s| s.object.spec.provider_id.clone()).collect();
+    ids.sort();
+    if ids == object.spec.provider_id_list {
+        return Ok(object.clone());
+    }
+    let written = ctx.cluster.merge_spec(object, json!({ "providerIDList": ids })).await?;
+    ctx.written.note(&written);
+    Ok(written)
+}
+
+/// The pool goes: its machines first, each by its Machine, so that it is drained (`capi-contract.md` §4.3).
+async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, ReconcileError> {
+    let seen = observe::machines(ctx, object, "");
+    // Their configurations follow them, and clean up the workload cluster while the Cluster and its kubeconfig are still there.
+    let configs = observe::configs_left(ctx, object);
+    if seen.is_empty() && configs == 0 {
+        ctx.pools.forget(&object.uid().unwrap_or_default());
+        if let Some(written) = ctx.cluster.remove_finalizer(object, FINALIZER).await? {
+            ctx.written.note(&written);
+        }
+        return Ok(Outcome::done());
+    }
+    act::dismiss(ctx, object, &seen).await?;
+    let message = format!("{} machines and {configs} bootstrap configurations of theirs are being removed", seen.len());
+    let said =
+        [Desired::yes(condition::DELETING, reason::DELETING).with_message(message.clone()), Desired::no(condition::READY, reason::DELETING, message)];
+    // Machines without a Machine are looked at again: nothing else wakes the pool when core gives up on them.
+    let outcome = say(ctx, object, &said).await?;
+    Ok(if outcome == Outcome::done() { Outcome::look_again(Duration::from_secs(5)) } else { outcome })
+}
+
+/// A wait that ends by itself: reported only when it lasts.
+async fn waiting(ctx: &Context, object: &WindowsNodePool, message: &str) -> Result<Outcome, ReconcileError> {
+    match quiet_left(lifecycle::created(&object.metadata), ctx.now()) {
+        Some(left) => Ok(Outcome::look_again(left)),
+        None => say(ctx, object, &[Desired::no(condition::READY, reason::WAITING_FOR_CLUSTER, message)]).await,
+    }
+}
+
+async fn say(ctx: &Context, object: &WindowsNodePool, said: &[Desired]) -> Result<Outcome, ReconcileError> {
+    let next = reports::status(object, said, None, ctx.now());
+    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::done())
+}

@@ -1,0 +1,167 @@
+//! What one machine of a pool is, from what it and its Machine say.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::situation::{Failure, Member, Replace, State};
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::{DELETE_ANNOTATION, Machine};
+use crate::api::condition::{self, find, reason};
+use crate::api::machine::WindowsMachine;
+use crate::api::pool::TEMPLATE_LABEL;
+use crate::lifecycle::machine::{chosen, is_provisioned};
+
+/// Condition of a Machine: its Node is Ready.
+const NODE_READY: &str = "NodeReady";
+/// Condition of a Machine, `False` while a MachineHealthCheck wants it replaced.
+const OWNER_REMEDIATED: &str = "OwnerRemediated";
+/// Condition of a Machine: what the MachineHealthCheck saw.
+const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
+
+/// Everything that is known of one machine.
+pub struct Known<'a> {
+    pub object: &'a WindowsMachine,
+    pub machine: Option<&'a Machine>,
+    pub config: Option<&'a WindowsBootstrapConfig>,
+    /// Hash of the pool's template.
+    pub hash: &'a str,
+    /// Its removal was asked for, whatever the caches say.
+    pub removed: bool,
+    /// Its hypervisor does not answer or is gone.
+    pub unreachable: bool,
+}
+
+pub fn member(k: &Known<'_>) -> Member {
+    let meta = &k.object.metadata;
+    let marked = |annotations: Option<&std::collections::BTreeMap<String, String>>| annotations.is_some_and(|a| a.contains_key(DELETE_ANNOTATION));
+    let placed = k.object.spec.hypervisor_ref.as_ref().map(|r| r.name.clone());
+    Member {
+        name: meta.name.clone().unwrap_or_default(),
+        created: crate::lifecycle::created(meta).unwrap_or(Timestamp::UNIX_EPOCH),
+        domain: chosen(k.object).or(placed),
+        up_to_date: meta.labels.as_ref().and_then(|l| l.get(TEMPLATE_LABEL)).map(String::as_str) == Some(k.hash),
+        state: state(k),
+        failed: failure(k),
+        marked: marked(meta.annotations.as_ref()) || marked(k.machine.and_then(|m| m.metadata.annotations.as_ref())),
+        build: k.machine.and_then(build),
+    }
+}
+
+fn state(k: &Known<'_>) -> State {
+    let leaving = |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| meta.deletion_timestamp.is_some();
+    if k.removed || leaving(&k.object.metadata) || k.machine.is_some_and(|m| leaving(&m.metadata)) {
+        return State::Leaving { lost: k.unreachable };
+    }
+    let status = k.machine.and_then(|m| m.status.as_ref());
+    if let Some(ready) = status.and_then(|s| find(&s.conditions, NODE_READY)).filter(|c| c.status == "True") {
+        return State::Ready { since: ready.last_transition_time.0 };
+    }
+    match status.and_then(|s| s.node_ref.as_ref()) {
+        Some(node) if !node.name.is_empty() => State::NotReady,
+        _ if is_provisioned(k.object) => State::Starting,
+        _ => State::Making { full: own(k, condition::READY).is_some_and(|c| c.reason == reason::NO_CAPACITY) },
+    }
+}
+
+fn own<'a>(k: &Known<'a>, type_: &str) -> Option<&'a Condition> {
+    find(k.object.status.as_ref().map(|s| s.conditions.as_slice())?, type_)
+}
+
+/// Why it is taken for failed. A MachineHealthCheck has the last word; a VM that is gone can only be replaced
+/// (`capi-contract.md` §4.3); what the template cannot bring up speaks against the template and is not tried again by itself.
+fn failure(k: &Known<'_>) -> Option<Failure> {
+    let told = k.machine.and_then(|m| m.status.as_ref()).map(|s| s.conditions.as_slice()).unwrap_or_default();
+    if find(told, OWNER_REMEDIATED).is_some_and(|c| c.status == "False") {
+        let why = find(told, HEALTH_CHECK_SUCCEEDED).map_or("a MachineHealthCheck found it unhealthy", |c| c.reason.as_str());
+        return Some(Failure { why: why.into(), replace: Replace::AtOnce });
+    }
+    let failed = |condition: &Condition, replace| Some(Failure { why: condition.reason.clone(), replace });
+    if let Some(ready) = own(k, condition::READY).filter(|c| c.status == "False") {
+        if ready.reason == reason::VIRTUAL_MACHINE_REMOVED {
+            return failed(ready, Replace::InBudget);
+        }
+        if !is_provisioned(k.object) && is_of_template(&ready.reason) {
+            return failed(ready, Replace::NotHere);
+        }
+    }
+    let joined = own(k, condition::NODE_JOINED).filter(|c| c.status == "False" && condition::is_problem(&c.reason));
+    if let Some(joined) = joined {
+        return failed(joined, Replace::NotHere);
+    }
+    let data = k.config.and_then(|c| c.status.as_ref()).and_then(|s| find(&s.conditions, condition::READY));
+    data.filter(|c| c.status == "False" && is_of_template(&c.reason)).and_then(|c| failed(c, Replace::NotHere))
+}
+
+/// Reasons that no other machine of the template would be spared.
+fn is_of_template(why: &str) -> bool {
+    use reason::*;
+    [IMAGE_MISSING, INVALID_SPEC, HOST_NAME_TOO_LONG, REFUSED_BY_HYPERVISOR, HYPERVISOR_MISSING, PAYLOAD_TOO_LARGE, SECRET_MISSING].contains(&why)
+}
+
+/// `10.0.20348.2700` as numbers.
+fn build(machine: &Machine) -> Option<Vec<u32>> {
+    let info = machine.status.as_ref()?.node_info.as_ref()?;
+    let parts: Vec<u32> = info.kernel_version.split(['.', ' ']).map_while(|part| part.parse().ok()).collect();
+    (!parts.is_empty()).then_some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn condition(type_: &str, status: &str, reason: &str) -> Value {
+        json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    }
+
+    fn known(object: Value, machine: Value) -> Member {
+        let metadata = json!({"name": "m", "labels": {TEMPLATE_LABEL: "h"}, "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let object: WindowsMachine = serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
+            "kind": "WindowsMachine", "metadata": metadata, "spec": {"image": "w"}, "status": object}))
+        .unwrap();
+        let machine: Machine = serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"name": "m"}, "spec": {}, "status": machine}))
+        .unwrap();
+        member(&Known { object: &object, machine: Some(&machine), config: None, hash: "h", removed: false, unreachable: false })
+    }
+
+    #[test]
+    fn how_far_a_machine_is() {
+        let provisioned = json!({"initialization": {"provisioned": true}});
+        let at = jiff::Timestamp::from_second(1_767_225_600).unwrap();
+        for (object, machine, state) in [
+            (json!({}), json!({}), State::Making { full: false }),
+            (json!({"conditions": [condition("Ready", "False", "NoCapacity")]}), json!({}), State::Making { full: true }),
+            (provisioned.clone(), json!({}), State::Starting),
+            (provisioned.clone(), json!({"nodeRef": {"name": "n"}}), State::NotReady),
+            (provisioned, json!({"nodeRef": {"name": "n"}, "conditions": [condition("NodeReady", "True", "NodeReady")]}), State::Ready { since: at }),
+        ] {
+            assert_eq!(known(object, machine).state, state);
+        }
+    }
+
+    #[test]
+    fn who_failed_and_who_replaces_it() {
+        let up = |conditions: Value| json!({"initialization": {"provisioned": true}, "conditions": conditions});
+        for (object, machine, expected) in [
+            (up(json!([condition("NodeJoined", "False", "Joining")])), json!({}), None),
+            (up(json!([condition("NodeJoined", "False", "NodeNeverJoined")])), json!({}), Some(Replace::NotHere)),
+            (up(json!([condition("Ready", "False", "VirtualMachineRemoved")])), json!({}), Some(Replace::InBudget)),
+            (json!({"conditions": [condition("Ready", "False", "ImageMissing")]}), json!({}), Some(Replace::NotHere)),
+            (json!({"conditions": [condition("Ready", "False", "HypervisorUnreachable")]}), json!({}), None),
+            (
+                up(json!([])),
+                json!({"conditions": [condition("OwnerRemediated", "False", "W"), condition("HealthCheckSucceeded", "False", "UnhealthyNode")]}),
+                Some(Replace::AtOnce),
+            ),
+        ] {
+            assert_eq!(known(object, machine).failed.map(|f| f.replace), expected);
+        }
+    }
+
+    #[test]
+    fn the_build_of_windows() {
+        assert_eq!(known(json!({}), json!({"nodeInfo": {"kernelVersion": "10.0.20348.2700"}})).build, Some(vec![10, 0, 20348, 2700]));
+        assert_eq!(known(json!({}), json!({"nodeInfo": {"kernelVersion": ""}})).build, None);
+    }
+}
