@@ -11,6 +11,7 @@ use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, Registr
 
 const COMPUTER_NAME: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName\ActiveComputerName", "ComputerName");
 
+const DOMAIN: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters", "Domain");
 const BUILD: (&str, &str) = (r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion", "CurrentBuildNumber");
 
 /// Everything that survives a restart of the machine, and of the operator.
@@ -71,6 +72,7 @@ impl Disk {
         for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER] {
             disk.files.insert(lower(program), String::new());
         }
+        disk.services.insert("W32Time".into(), Service::default());
         disk.registry.insert(value_name(COMPUTER_NAME.0, COMPUTER_NAME.1), computer_name.to_uppercase());
         disk.registry.insert(value_name(BUILD.0, BUILD.1), build.to_string());
         disk
@@ -230,6 +232,9 @@ impl Disk {
             Check::Registry { key, name, equals } => {
                 self.registry.insert(value_name(key, name), equals.clone());
             }
+            Check::RegistryValue { key, name } => {
+                self.registry.insert(value_name(key, name), String::new());
+            }
             Check::RegistryKey(key) => {
                 self.registry.insert(value_name(key, ""), String::new());
             }
@@ -261,6 +266,9 @@ impl Disk {
             Script::DomainJoin { blob, .. } if !self.has_file(blob) => return Act::Never(format!("{blob} does not exist")),
             _ => {}
         }
+        if let Script::DomainJoin { domain, .. } = script {
+            self.registry.insert(value_name(DOMAIN.0, DOMAIN.1), domain.clone());
+        }
         let news = self.scripts.insert(format!("{script:?}"));
         self.restart_pending |= news && matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
         Act::Done
@@ -275,6 +283,7 @@ impl Disk {
             Check::Registry { key, name, equals } => {
                 self.registry.get(&value_name(key, name)).is_some_and(|found| found.eq_ignore_ascii_case(equals))
             }
+            Check::RegistryValue { key, name } => self.registry.contains_key(&value_name(key, name)),
             Check::RegistryKey(key) => self.registry.keys().any(|name| name.starts_with(&value_name(key, ""))),
             Check::Port(port) => *port == 10_250 && running("kubelet") && self.has_file(paths::KUBELET_CONFIG),
             Check::Service(name) => running(name),
