@@ -12,9 +12,9 @@ mod proxy;
 mod registry;
 mod runtime;
 mod steps;
-mod windows;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::collections::BTreeMap;
 

@@ -71,11 +71,9 @@ fn every_secret_is_where_it_belongs_and_nowhere_else() {
     let rendered = render(&facts).unwrap();
     let payload = Payload::from_user_data(rendered.user_data.as_bytes()).unwrap();
     let shown = [rendered.plan.json().unwrap(), explain(&rendered.plan), format!("{facts:?} {rendered:?} {payload:?}")];
-    for ((name, canary), places) in CANARIES.into_iter().zip([
-        &["secret/domain-join"][..],
-        &["secret/containerd-environment", "secret/kubelet-environment"],
-        &["secret/user-00"],
-    ]) {
+    for ((name, canary), places) in
+        CANARIES.into_iter().zip([&["secret/domain-join"][..], &["secret/containerd-environment", "secret/kubelet-environment"], &["secret/user-00"]])
+    {
         let holds = |bytes: &[u8]| bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
         let with: Vec<&String> = payload.files.iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect();
         assert_eq!(with, places, "{name}");
@@ -100,8 +98,7 @@ fn every_secret_is_where_it_belongs_and_nowhere_else() {
 #[test]
 fn a_plain_proxy_is_everywhere_that_needs_it() {
     let mut facts = facts();
-    facts.spec.network =
-        serde_json::from_value(serde_json::json!({"proxy": {"http": "http://proxy:3128/", "https": "http://proxy:3128"}})).unwrap();
+    facts.spec.network = serde_json::from_value(serde_json::json!({"proxy": {"http": "http://proxy:3128/", "https": "http://proxy:3128"}})).unwrap();
     let plan = plan(&facts);
     let no_proxy = "127.0.0.1,localhost,169.254.169.254,.svc,.cluster.local,api.example.com,10.96.0.0/12,10.244.0.0/16";
     for (id, value) in [("http-proxy", "http://proxy:3128/"), ("https-proxy", "http://proxy:3128"), ("no-proxy", no_proxy)] {
@@ -124,7 +121,10 @@ fn what_cannot_work_is_refused_by_name() {
     let cases: [(Change, &[&str]); 13] = [
         (|f| f.secrets = Default::default(), &["spec.network.caBundleFrom.secretKeyRef", "windows/ca.pem"]),
         (|f| secret(f, "ca.pem", "nonsense"), &["spec.network.caBundleFrom", "at least one certificate"]),
-        (|f| secret(f, "ca.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), &["caBundleFrom", "block 1 is not a certificate"]),
+        (
+            |f| secret(f, "ca.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+            &["caBundleFrom", "block 1 is not a certificate"],
+        ),
         (|f| secret(f, "proxy", "proxy.example.com:3128"), &["spec.network.proxy.urlFrom.secretKeyRef", "(not shown)", "http://user:password@"]),
         (|f| f.spec.network.ca_bundle = Some("x".into()), &["spec.network.caBundle", "not both"]),
         (

@@ -72,7 +72,7 @@ impl Disk {
         for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER] {
             disk.files.insert(lower(program), String::new());
         }
-        disk.services.insert("W32Time".into(), Service::default());
+        disk.services.insert("W32Time".into(), Service { automatic: true, ..Service::default() });
         disk.registry.insert(value_name(COMPUTER_NAME.0, COMPUTER_NAME.1), computer_name.to_uppercase());
         disk.registry.insert(value_name(BUILD.0, BUILD.1), build.to_string());
         disk
@@ -174,7 +174,8 @@ impl Disk {
                 self.tasks.insert(name.clone());
             }
             Kind::Command { argv, check, exit_codes, .. } => {
-                if check.as_ref().is_some_and(|check| self.holds(check)) {
+                // What has no check is run once.
+                if check.as_ref().map_or_else(|| self.runs.contains_key(&item.id), |check| self.holds(check)) {
                     return Act::Done;
                 }
                 *self.runs.entry(item.id.clone()).or_default() += 1;
@@ -249,7 +250,12 @@ impl Disk {
                 _ => return self.holds(&Check::Not(check.clone())),
             },
             Check::All(checks) => return checks.iter().all(|check| self.come_true(check)),
-            Check::Pipe(_) | Check::Url(_) | Check::Port(_) | Check::Service(_) => return self.holds(check),
+            // It was installed.
+            Check::Service(name) => {
+                let service = self.services.entry(name.clone()).or_default();
+                (service.automatic, service.running) = (true, true);
+            }
+            Check::Pipe(_) | Check::Url(_) | Check::Port(_) => return self.holds(check),
         }
         true
     }
