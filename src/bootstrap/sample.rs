@@ -134,7 +134,6 @@ pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
         }
         network.block_metadata = on[14];
         network.open_ports.vxlan = on[15];
-        windows.network_clean_up = on[16];
         if clear(on[17]) {
             windows.time_zone = None;
             network.clock_tolerance_seconds = 0;

@@ -49,7 +49,7 @@ pub struct Windows {
     /// Power plan of the machine. Default: `HighPerformance`, without hibernation.
     #[serde(default)]
     pub power_plan: PowerPlan,
-    /// Automatic updates. Default: `Off`, because they restart nodes without draining them.
+    /// Automatic updates. Default: `Disabled`, because they restart nodes without draining them.
     #[serde(default)]
     pub windows_update: WindowsUpdate,
     /// Prepare for pods in virtual machines of their own: the feature Hyper-V and its hypervisor. Needs nested virtualization. Default: false.
@@ -61,9 +61,6 @@ pub struct Windows {
     /// Set the registry values that are known to mend the networking of this release of Windows. Default: true.
     #[serde(default = "yes")]
     pub registry_overrides: bool,
-    /// Remove what crashes have left of pod networks at each start of Windows, before the kubelet starts. Default: false.
-    #[serde(default)]
-    pub network_clean_up: bool,
     /// What makes attacks harder. Small, and without effect on what nodes do.
     #[serde(default)]
     pub hardening: Hardening,
@@ -91,7 +88,6 @@ impl Default for Windows {
             hyper_v_isolation: false,
             defender_exclusions: true,
             registry_overrides: true,
-            network_clean_up: false,
             hardening: Hardening::default(),
             gmsa: None,
         }
@@ -108,7 +104,7 @@ pub enum PowerPlan {
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum WindowsUpdate {
     #[default]
-    Off,
+    Disabled,
     AsInImage,
 }
 

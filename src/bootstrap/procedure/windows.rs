@@ -108,7 +108,7 @@ fn settings(all: &mut Procedure, facts: &BootstrapFacts) {
         let reason = "A node must not sleep, and the file for it is as large as the memory.";
         all.add(item("no-hibernation", 25, 60, command(&["powercfg.exe", "/hibernate", "off"], check), why(reason, POWER_DOCS, remedy)));
     }
-    if windows.windows_update == WindowsUpdate::Off {
+    if windows.windows_update == WindowsUpdate::Disabled {
         for (id, name, value) in [("no-automatic-updates", "NoAutoUpdate", 1), ("updates-ask-first", "AUOptions", 2)] {
             let kind = number(r"HKLM:\SOFTWARE\Policies\Microsoft\Windows\WindowsUpdate\AU", name, value, false);
             let reason = "An update restarts the node without draining it, and may change how container networks work.";
