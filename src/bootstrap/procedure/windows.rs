@@ -101,12 +101,18 @@ fn settings(all: &mut Procedure, facts: &BootstrapFacts) {
     let registry = |key: &str, name: &str, equals: &str| Check::Registry { key: key.into(), name: name.into(), equals: equals.into() };
     if windows.power_plan == PowerPlan::HighPerformance {
         let remedy = "Set spec.windows.powerPlan to AsInImage if the image has no such plan.";
-        let check = registry(r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes", "ActivePowerScheme", HIGH_PERFORMANCE);
+        // Read when Windows starts, which it does anyway for the page file.
+        let kind = Kind::Registry {
+            key: r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes".into(),
+            name: "ActivePowerScheme".into(),
+            data: RegistryData::String(HIGH_PERFORMANCE.into()),
+            restart: true,
+        };
         let reason = "The balanced plan slows processors down between requests.";
-        all.add(item("power-plan", 25, 60, command(&["powercfg.exe", "/setactive", HIGH_PERFORMANCE], check), why(reason, POWER_DOCS, remedy)));
-        let check = registry(r"HKLM:\SYSTEM\CurrentControlSet\Control\Power", "HibernateEnabled", "0");
+        all.add(item("power-plan", 25, 60, kind, why(reason, POWER_DOCS, remedy)));
+        let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Control\Power", "HibernateEnabled", 0, true);
         let reason = "A node must not sleep, and the file for it is as large as the memory.";
-        all.add(item("no-hibernation", 25, 60, command(&["powercfg.exe", "/hibernate", "off"], check), why(reason, POWER_DOCS, remedy)));
+        all.add(item("no-hibernation", 25, 60, kind, why(reason, POWER_DOCS, remedy)));
     }
     if windows.windows_update == WindowsUpdate::Disabled {
         for (id, name, value) in [("no-automatic-updates", "NoAutoUpdate", 1), ("updates-ask-first", "AUOptions", 2)] {
