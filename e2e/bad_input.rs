@@ -6,6 +6,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use crate::bad_manifests::{BOOTSTRAP, CLUSTER, CONTROL_PLANE, Case, HYPERVISOR, MACHINE, POOL, UPDATES};
+use crate::bad_windows::WINDOWS;
 use crate::world::{self, Capw, ControlPlane, Kind, Options};
 
 /// A kind and, where there is one, the kind of its template.
@@ -26,13 +27,14 @@ const SUBJECTS: [(Subject, &[Case]); 6] = [
     (Subject { kind: Kind::WINDOWS_CLUSTER, name: "WindowsCluster", template: Some(Kind::WINDOWS_CLUSTER_TEMPLATE), spec: "{}" }, CLUSTER),
     (Subject { kind: Kind::EXTERNAL_CONTROL_PLANE, name: "ExternalControlPlane", template: Some(Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE), spec: "{}" }, CONTROL_PLANE),
     (Subject { kind: Kind::WINDOWS_HYPERVISOR, name: "WindowsHypervisor", template: None, spec: r#"{"simulated": {}}"# }, HYPERVISOR),
+    (Subject { kind: Kind::WINDOWS_BOOTSTRAP_CONFIG, name: "WindowsBootstrapConfig", template: Some(Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE), spec: include_str!("../src/bootstrap/sample-full.yaml") }, WINDOWS),
 ];
 
 impl Subject {
     /// The valid object, its spec changed.
     fn object(&self, change: &Value) -> Value {
         let mut object = json!({"apiVersion": self.kind.api_version, "kind": self.name, "metadata": {"name": "bad", "namespace": "default"}});
-        object["spec"] = serde_json::from_str(self.spec).expect("JSON");
+        object["spec"] = serde_saphyr::from_str(self.spec).expect("JSON or YAML");
         merge(&mut object, change);
         object
     }

@@ -13,6 +13,7 @@
 mod autoscaler;
 mod bad_input;
 mod bad_manifests;
+mod bad_windows;
 mod clusterctl;
 mod contract;
 mod demo_runs;

@@ -47,7 +47,9 @@ async fn story(cp: &ControlPlane, capw: &Capw, mut workers: Workers, kills: &Ref
 
     workers.template = "second".to_owned();
     workers.machine = json!({"image": "windows-server-2025", "cpus": 2, "memory": "8Gi"});
-    workers::apply(cp, &[workers.machine_template(), workers.machine_deployment()]).await;
+    workers.bootstrap_template = "second".to_owned();
+    workers.bootstrap["windowsRelease"] = json!("2025");
+    workers::apply(cp, &[workers.machine_template(), workers.bootstrap_template(), workers.machine_deployment()]).await;
     workers.wait_settled(cp, cp, LIMIT).await;
     step(format!("3 replaced, after {} kills", kills.borrow().done.len()));
 

@@ -64,7 +64,10 @@ fn three_nodes() {
         let before = vm_ids(&machines);
         workers.template = "second".to_owned();
         workers.machine = json!({"image": "windows-server-2025", "cpus": 2, "memory": "8Gi"});
-        workers::apply(&cp, &[workers.machine_template(), workers.machine_deployment()]).await;
+        // A machine refuses a plan that was made for another release of Windows.
+        workers.bootstrap_template = "second".to_owned();
+        workers.bootstrap["windowsRelease"] = json!("2025");
+        workers::apply(&cp, &[workers.machine_template(), workers.bootstrap_template(), workers.machine_deployment()]).await;
         let machines = roll(&cp, &workers).await;
         wait_vms(&capw, 3).await;
         times.note("another template: 3 replaced one by one");

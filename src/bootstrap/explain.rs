@@ -48,6 +48,7 @@ fn shown(check: &Check) -> String {
         Check::Pipe(name) => format!("the pipe {name} exists"),
         Check::Url(url) => format!("{url} answers with 200"),
         Check::Registry { key, name, equals } => format!("{key}\\{name} is {equals}"),
+        Check::RegistryValue { key, name } => format!("{key}\\{name} exists"),
         Check::RegistryKey(key) => format!("{key} exists"),
         Check::Port(port) => format!("something listens on TCP port {port}"),
         Check::Service(name) => format!("the service {name} runs"),

@@ -28,7 +28,7 @@ mod yaml;
 #[cfg(test)]
 mod node_tests;
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;
 #[cfg(test)]
 mod tests;
 

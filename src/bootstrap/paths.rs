@@ -21,6 +21,8 @@ pub const KUBELET_KUBECONFIG: &str = r"C:\etc\kubernetes\kubelet.conf";
 /// Written by kubeadm during the join; it holds the bootstrap token.
 pub const BOOTSTRAP_KUBECONFIG: &str = r"C:\etc\kubernetes\bootstrap-kubelet.conf";
 pub const CLUSTER_CA: &str = r"C:\etc\kubernetes\pki\ca.crt";
+/// The authorities of `spec.network.caBundle`, PEM; only where some are given.
+pub const CA_BUNDLE: &str = r"C:\etc\ca-bundle.pem";
 /// Patches that kubeadm lays over what it downloads from the cluster.
 pub const PATCHES: &str = r"C:\etc\kubernetes\patches";
 /// Our fields of the KubeletConfiguration: they win over those of the cluster's `kubelet-config`.

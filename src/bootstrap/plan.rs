@@ -287,6 +287,11 @@ pub enum Check {
         name: String,
         equals: String,
     },
+    /// The registry value exists, whatever it is.
+    RegistryValue {
+        key: String,
+        name: String,
+    },
     /// The registry key exists.
     RegistryKey(String),
     /// Something listens on this TCP port of the machine.

@@ -1,18 +1,22 @@
 //! Facts for tests.
 
+use proptest::prelude::*;
 use secrecy::SecretString;
 
 use super::facts::{BootstrapFacts, KubernetesVersion, ca_hash};
-use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
+use crate::api::bootstrap_config::{
+    CommandStep, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck, StepExitCodes, Steps, WindowsBootstrapConfigSpec,
+    WindowsRelease,
+};
 use crate::api::name::{HostName, ProviderId, VmUuid};
 
 /// The secret half is looked for in everything that is rendered.
-pub(super) const TOKEN_SECRET: &str = "s3cr3ts3cr3ts3cr";
+pub(crate) const TOKEN_SECRET: &str = "s3cr3ts3cr3ts3cr";
 
 /// A self-signed certificate that never changes, so that snapshots do not.
-pub(super) const CA: &str = include_str!("sample-ca.pem");
+pub(crate) const CA: &str = include_str!("sample-ca.pem");
 
-pub(super) fn facts() -> BootstrapFacts {
+pub(crate) fn facts() -> BootstrapFacts {
     BootstrapFacts {
         machine_uid: "5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".into(),
         machine_name: "workers-7k2fq".into(),
@@ -34,4 +38,107 @@ pub(super) fn facts() -> BootstrapFacts {
         secrets: Default::default(),
         spec: WindowsBootstrapConfigSpec::default(),
     }
+}
+
+/// A text for each secret input that must be found nowhere but where it belongs.
+pub(crate) const CANARIES: [(&str, &str); 3] = [
+    ("djoin", "canary-djoin-0d7b2a4c3e5e9c1f"),
+    ("proxy", "http://capw:canary-proxy-5e9c1f0d7b2a@proxy.example.com:3128"),
+    ("licence", "canary-licence-7b2a4c3e5e9c"),
+];
+
+/// Everything that can be asked for of Windows.
+pub(crate) fn full() -> BootstrapFacts {
+    let mut facts = facts();
+    facts.spec = serde_saphyr::from_str(include_str!("sample-full.yaml")).unwrap();
+    let mut give = |key: &str, value: &[u8]| facts.secrets.insert(SecretKeyRef { name: "windows".into(), key: key.into() }, value.to_vec());
+    for (key, value) in CANARIES {
+        give(key, value.as_bytes());
+    }
+    give("ca.pem", CA.as_bytes());
+    facts
+}
+
+fn any_step(number: usize) -> impl Strategy<Value = Step> {
+    let check = prop_oneof![
+        Just(None),
+        Just(Some(StepCheck { service: Some("w32time".into()), ..StepCheck::default() })),
+        Just(Some(StepCheck { file: Some(r"C:\done".into()), ..StepCheck::default() })),
+    ];
+    (0..5u8, 1..4i32, any::<bool>(), any::<bool>(), check).prop_map(move |(kind, attempts, optional, restart, check)| {
+        let mut step = Step { name: format!("s{number}"), attempts, continue_on_error: optional, timeout_seconds: 60, ..Step::default() };
+        match kind {
+            0 => {
+                let codes = StepExitCodes { success: vec![0], restart: if restart { vec![3010] } else { vec![] } };
+                step.command = Some(CommandStep { argv: vec!["a.exe".into()], directory: None, check, exit_codes: Some(codes) });
+            }
+            1 => {
+                step.registry = Some(RegistryStep {
+                    key: r"HKLM:\SOFTWARE\Example".into(),
+                    name: format!("v{number}"),
+                    dword: Some(1),
+                    restart,
+                    ..RegistryStep::default()
+                });
+            }
+            2 => step.feature = Some(FeatureStep { names: vec![format!("Feature{number}")], ..FeatureStep::default() }),
+            3 => step.environment = Some(EnvironmentStep { name: format!("V{number}"), value: "1".into() }),
+            _ => step.firewall = Some(serde_json::from_value(serde_json::json!({"name": format!("r{number}"), "ports": ["80"]})).unwrap()),
+        }
+        step
+    })
+}
+
+/// Facts with any part of the full ones, and any steps.
+pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
+    let steps = (0..4usize, 0..4usize).prop_flat_map(|(before, after)| {
+        let before: Vec<_> = (0..before).map(any_step).collect();
+        let after: Vec<_> = (10..10 + after).map(any_step).collect();
+        (before, after)
+    });
+    (prop::collection::vec(any::<bool>(), 20), 0..3u8, steps).prop_map(|(on, release, (before_join, after_join))| {
+        let mut facts = full();
+        let spec = &mut facts.spec;
+        spec.windows_release = [WindowsRelease::Server2019, WindowsRelease::Server2022, WindowsRelease::Server2025][usize::from(release)];
+        let clear = |on: bool| !on;
+        let (windows, network) = (&mut spec.windows, &mut spec.network);
+        windows.hyper_v_isolation = on[0];
+        windows.defender_exclusions = on[1];
+        windows.registry_overrides = on[2];
+        windows.hardening.lsa_protection = on[3];
+        windows.hardening.smb1_off = on[4];
+        if clear(on[5]) {
+            windows.gmsa = None;
+        } else if clear(on[6]) {
+            windows.gmsa.as_mut().unwrap().domain = None;
+        }
+        if clear(on[7]) {
+            network.time_servers.clear();
+        }
+        if clear(on[8]) {
+            network.ca_bundle_from = None;
+        }
+        if clear(on[9]) {
+            network.proxy = None;
+        } else if on[10] {
+            let url = Some("http://proxy.example.com:3128".to_owned());
+            network.proxy = Some(Proxy { https: url.clone(), http: url.filter(|_| on[11]), ..Proxy::default() });
+        }
+        if clear(on[12]) {
+            network.firewall_rules.clear();
+            network.dynamic_ports = None;
+        }
+        if clear(on[13]) {
+            network.routes.clear();
+            network.reserved_ports.clear();
+        }
+        network.block_metadata = on[14];
+        network.open_ports.vxlan = on[15];
+        if clear(on[17]) {
+            windows.time_zone = None;
+            network.clock_tolerance_seconds = 0;
+        }
+        spec.steps = Steps { before_join, after_join };
+        facts
+    })
 }

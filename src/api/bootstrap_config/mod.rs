@@ -6,8 +6,10 @@ mod delivery;
 mod file;
 mod join;
 mod kubelet;
+mod network;
 mod registry;
 mod secret;
+mod steps;
 mod windows;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -22,8 +24,10 @@ pub use delivery::*;
 pub use file::*;
 pub use join::*;
 pub use kubelet::*;
+pub use network::*;
 pub use registry::*;
 pub use secret::*;
+pub use steps::*;
 pub use windows::*;
 
 /// Kept on a WindowsBootstrapConfig while its bootstrap token may exist in the workload cluster.
@@ -85,6 +89,12 @@ pub struct WindowsBootstrapConfigSpec {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["path".into()]))]
     #[x_kube(validation = Rule::new("self.all(f, self.exists_one(g, g.path.lowerAscii() == f.path.lowerAscii()))").message("two paths differ only in upper and lower case, which is one file to Windows: remove one"))]
     pub files: Vec<File>,
+    /// The node's own network: time, names, certificates, proxy, firewall, ports, routes.
+    #[serde(default)]
+    pub network: Network,
+    /// More steps before and after the join.
+    #[serde(default, skip_serializing_if = "Steps::is_empty")]
+    pub steps: Steps,
     /// The channel that carries the data to the guest; its size limit is checked before a VM is made.
     #[serde(default)]
     pub channel: Channel,

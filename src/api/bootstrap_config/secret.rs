@@ -28,6 +28,11 @@ pub struct ValueSource {
     pub secret_key_ref: SecretKeyRef,
 }
 
+/// Fields that take a value from a Secret and are there once.
+pub const CA_BUNDLE: &str = "spec.network.caBundleFrom.secretKeyRef";
+pub const PROXY_URL: &str = "spec.network.proxy.urlFrom.secretKeyRef";
+pub const DOMAIN_BLOB: &str = "spec.windows.gmsa.domain.blobFrom.secretKeyRef";
+
 /// A field that takes its value from a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretUse<'a> {
@@ -52,6 +57,15 @@ impl WindowsBootstrapConfigSpec {
                 let reference = from.as_ref().map(|from| &from.secret_key_ref);
                 uses.extend(reference.map(|reference| SecretUse { field: format!("spec.unattend.{field}.secretKeyRef"), reference }));
             }
+        }
+        let network = &self.network;
+        let gmsa = self.windows.gmsa.as_ref();
+        for (field, from) in [
+            (CA_BUNDLE, network.ca_bundle_from.as_ref()),
+            (PROXY_URL, network.proxy.as_ref().and_then(|proxy| proxy.url_from.as_ref())),
+            (DOMAIN_BLOB, gmsa.and_then(|gmsa| gmsa.domain.as_ref()).map(|domain| &domain.blob_from)),
+        ] {
+            uses.extend(from.map(|from| SecretUse { field: field.into(), reference: &from.secret_key_ref }));
         }
         uses
     }

@@ -4,15 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How Windows itself is set up.
-#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct Windows {
-    /// Size of the fixed page file on C:, in MiB. Default: a quarter of the memory, from 4096 to 16384, at most 15% of the system disk.
-    #[serde(default, rename = "pageFileMiB", skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1024, max = 1_048_576))]
-    pub page_file_mib: Option<i32>,
-}
+use super::ValueSource;
 
 /// A release of Windows Server.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
@@ -24,4 +16,157 @@ pub enum WindowsRelease {
     Server2022,
     #[serde(rename = "2025")]
     Server2025,
+}
+
+impl WindowsRelease {
+    /// The build of Windows, as in its version `10.0.<build>`.
+    pub fn build(self) -> u32 {
+        match self {
+            Self::Server2019 => 17_763,
+            Self::Server2022 => 20_348,
+            Self::Server2025 => 26_100,
+        }
+    }
+}
+
+/// How Windows itself is set up.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Windows {
+    /// Size of the fixed page file on C:, in MiB. Default: a quarter of the memory, from 4096 to 16384, at most 15% of the system disk.
+    #[serde(default, rename = "pageFileMiB", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1024, max = 1_048_576))]
+    pub page_file_mib: Option<i32>,
+    /// GiB that must be free on C: before anything is installed, 1 to 1024; its partition grows first. Default: 20.
+    #[serde(default = "default_free_space", rename = "freeSpaceGiB")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub free_space_gib: i32,
+    /// Name of a time zone as `tzutil /l` lists it, e.g. `W. Europe Standard Time`. Default: the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9 .+()]*$')").message("must be a name that tzutil /l lists, e.g. UTC or W. Europe Standard Time"))]
+    pub time_zone: Option<String>,
+    /// Power plan of the machine. Default: `HighPerformance`, without hibernation.
+    #[serde(default)]
+    pub power_plan: PowerPlan,
+    /// Automatic updates. Default: `Disabled`, because they restart nodes without draining them.
+    #[serde(default)]
+    pub windows_update: WindowsUpdate,
+    /// Prepare for pods in virtual machines of their own: the feature Hyper-V and its hypervisor. Needs nested virtualization. Default: false.
+    #[serde(default, rename = "hyperVIsolation")]
+    pub hyper_v_isolation: bool,
+    /// Keep Microsoft Defender's real-time scan away from the directories and programs of the node. A failure is only a warning. Default: true.
+    #[serde(default = "yes")]
+    pub defender_exclusions: bool,
+    /// Set the registry values that are known to mend the networking of this release of Windows. Default: true.
+    #[serde(default = "yes")]
+    pub registry_overrides: bool,
+    /// What makes attacks harder. Small, and without effect on what nodes do.
+    #[serde(default)]
+    pub hardening: Hardening,
+    /// Group managed service accounts: what the node needs for pods that use them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gmsa: Option<Gmsa>,
+}
+
+fn default_free_space() -> i32 {
+    20
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self {
+            page_file_mib: None,
+            free_space_gib: default_free_space(),
+            time_zone: None,
+            power_plan: PowerPlan::default(),
+            windows_update: WindowsUpdate::default(),
+            hyper_v_isolation: false,
+            defender_exclusions: true,
+            registry_overrides: true,
+            hardening: Hardening::default(),
+            gmsa: None,
+        }
+    }
+}
+
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum PowerPlan {
+    #[default]
+    HighPerformance,
+    AsInImage,
+}
+
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum WindowsUpdate {
+    #[default]
+    Disabled,
+    AsInImage,
+}
+
+/// What makes attacks harder.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Hardening {
+    /// The firewall is on for every profile. Default: true.
+    pub firewall: bool,
+    /// No SMB version 1, neither as server nor as client. Default: true.
+    pub smb1_off: bool,
+    /// Passwords are not kept in memory for WDigest. Default: true.
+    pub wdigest_off: bool,
+    /// Remote desktop asks who somebody is before it shows anything. Default: true.
+    pub rdp_network_level_authentication: bool,
+    /// Names are not asked for by multicast (LLMNR), which anybody may answer. Default: true.
+    pub llmnr_off: bool,
+    /// The process with the credentials (LSASS) lets no other read its memory. Plug-ins that are not signed by Microsoft no longer load into it. Default: false.
+    pub lsa_protection: bool,
+}
+
+impl Default for Hardening {
+    fn default() -> Self {
+        Self { firewall: true, smb1_off: true, wdigest_off: true, rdp_network_level_authentication: true, llmnr_off: true, lsa_protection: false }
+    }
+}
+
+/// What a node needs for group managed service accounts: a domain that it is in, or a plug-in that fetches credentials without one.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.domain) || has(self.credentialPlugin)").message("give domain, credentialPlugin or both"))]
+pub struct Gmsa {
+    /// The domain that the machine joins, in the same restart as everything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<DomainJoin>,
+    /// The plug-in of Container Credential Guard that fetches the credentials on machines without a domain. Its library is in the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential_plugin: Option<CredentialPlugin>,
+}
+
+/// Joins a domain without a password: by what `djoin /provision` wrote on a machine of the domain.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct DomainJoin {
+    /// DNS name of the domain, e.g. `corp.example.com`.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+$')").message("must be the DNS name of a domain in lower case, e.g. corp.example.com"))]
+    pub name: String,
+    /// The file that `djoin /provision /savefile` wrote, as it is. It is for one machine name and holds the password of its account: it goes with a single WindowsBootstrapConfig, not with a template of many machines.
+    pub blob_from: ValueSource,
+}
+
+/// A plug-in of Container Credential Guard (`ICcgDomainAuthCredentials`).
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct CredentialPlugin {
+    /// Class identifier of the plug-in, e.g. `{CCC2A336-D7F3-4818-A213-272B7924213E}`.
+    #[schemars(length(min = 38, max = 38))]
+    #[x_kube(validation = Rule::new("self.matches('^[{][0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}[}]$')").message("must be a class identifier in upper case and braces, e.g. {CCC2A336-D7F3-4818-A213-272B7924213E}"))]
+    pub class_id: String,
+    /// Path of its library in the image, e.g. `C:\Program Files\plugin\plugin.dll`.
+    #[schemars(length(min = 8, max = 240))]
+    #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]+)+[.]dll$')"#).message("must be the absolute Windows path of a .dll"))]
+    pub library: String,
 }

@@ -1,6 +1,6 @@
 //! The kubelet's service and the join.
 
-use super::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, Procedure, RESET_SECONDS, item, owned, why};
+use super::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, Procedure, RESET_SECONDS, item, owned, proxy, why};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Action, Check, Direction, Item, Kind, Protocol, Start};
@@ -88,6 +88,7 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> 
             why("kubeadm starts the service `kubelet` during the join; before, it has no configuration to start with.", KUBEADM_DOCS, broken),
         )
     });
+    proxy::service(all, facts, "kubelet")?;
     let kind = all.file("secret/kubeadm-join.yaml", paths::JOIN_CONFIG, Access::Admins, join::configuration(facts)?);
     all.add(Item {
         unless: Some(Check::File(paths::SENTINEL.into())),

@@ -4,9 +4,16 @@
 //! of the rendering.
 
 mod finish;
+mod gmsa;
+mod hardening;
 mod kubelet;
+mod network;
+mod proxy;
+mod registry;
 mod runtime;
 mod steps;
+#[cfg(test)]
+mod tests;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -65,16 +72,18 @@ impl Procedure {
 /// The plan, and the files that belong to it.
 pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec<u8>>), RenderError> {
     let mut all = Procedure::default();
-    windows::stage(&mut all, facts);
+    windows::stage(&mut all, facts)?;
     runtime::stage(&mut all, facts)?;
     steps::files(&mut all, facts)?;
+    steps::before_join(&mut all, facts)?;
     kubelet::stage(&mut all, facts)?;
+    steps::after_join(&mut all, facts)?;
     finish::stage(&mut all, facts);
     let plan = Plan {
         plan_version: PLAN_VERSION,
         machine: PlanMachine { uid: facts.machine_uid.clone(), name: facts.machine_name.clone(), generation: facts.generation },
         kubernetes: facts.kubernetes.to_string(),
-        limits: Limits { reboots: 3, minutes: 45 },
+        limits: Limits { reboots: 3 + steps::restarts(facts), minutes: 45 + steps::seconds(facts).div_ceil(60) },
         report: owned(&["serial:COM1", "guestinfo", "kvp", "file"]),
         redact: owned(&[TOKEN_FORM]),
         items: all.items,

@@ -1,6 +1,6 @@
 //! containerd.
 
-use super::{CONTAINERD_DOCS, Procedure, RESET_SECONDS, item, owned, why};
+use super::{CONTAINERD_DOCS, Procedure, RESET_SECONDS, item, owned, proxy, why};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Check, Kind, Start};
@@ -52,7 +52,9 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
         kind,
         why("A log file, and restarts that do not end after the second failure.", CONTAINERD_DOCS, broken),
     ));
-    let kind = Kind::Running { name: "containerd".into(), after: owned(&["containerd-config", "containerd-service"]) };
+    let mut after = owned(&["containerd-config", "containerd-service"]);
+    after.extend(proxy::service(all, facts, "containerd")?);
+    let kind = Kind::Running { name: "containerd".into(), after };
     all.add(item("containerd-running", 52, 120, kind, why("It reads its configuration only when it starts.", CONTAINERD_DOCS, broken)));
     let kind = Kind::Wait { check: Check::Pipe(paths::CRI_PIPE.into()) };
     all.add(item("containerd-pipe", 53, 120, kind, why("The kubelet talks to containerd through this pipe.", CONTAINERD_DOCS, broken)));

@@ -1,12 +1,44 @@
 //! Windows itself.
 
-use super::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, Procedure, item, owned, why};
+use super::registry::number;
+use super::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, Procedure, gmsa, hardening, item, network, owned, proxy, registry, why};
+use crate::api::bootstrap_config::{PowerPlan, WindowsUpdate};
+use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{Access, Check, FeatureState, Item, Kind, When};
+use crate::bootstrap::plan::{Access, Check, FeatureState, Item, Kind, RegistryData, Script, When};
+use crate::bootstrap::reserve::reserves;
+
+/// The power plan that every Windows Server has.
+const HIGH_PERFORMANCE: &str = "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c";
+
+const POWER_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/performance-tuning/hardware/power/power-performance-tuning";
+const UPDATE_DOCS: &str = "https://learn.microsoft.com/windows/deployment/update/waas-wu-settings";
+const ZONE_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/windows-commands/tzutil";
+const PAGE_FILE_DOCS: &str = "https://learn.microsoft.com/troubleshoot/windows-client/performance/introduction-to-the-page-file";
+const HYPER_V_DOCS: &str = "https://learn.microsoft.com/virtualization/windowscontainers/manage-containers/hyperv-container";
 
 /// What must be true before anything is installed.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
+pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    boot_task(all);
+    machine(all, facts);
+    settings(all, facts);
+    network::stage(all, facts)?;
+    proxy::stage(all, facts)?;
+    network::clock(all, facts);
+    with_restart(all, facts)?;
+    hardening::firewall(all, facts);
+    if facts.spec.windows.defender_exclusions {
+        hardening::defender(all);
+    }
+    network::ports_and_routes(all, facts)?;
+    programs(all);
+    directories(all);
+    Ok(())
+}
+
+/// What goes on after restarts.
+fn boot_task(all: &mut Procedure) {
     let runner = format!(r"{}\runner\run.ps1", paths::PAYLOAD);
     let argv = ["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &runner, "-Source", "task"];
     all.add(Item {
@@ -23,6 +55,22 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
             ),
         )
     });
+}
+
+/// Is this the machine that the plan was made for?
+fn machine(all: &mut Procedure, facts: &BootstrapFacts) {
+    let build = facts.spec.windows_release.build();
+    let reason = "Pause image, registry values and images of pods are chosen by the build of Windows.";
+    let remedy = "Name the release of the image in spec.windowsRelease, or use another image.";
+    let kind = Kind::Script(Script::Identity { build });
+    all.add(Item { attempts: 1, ..item("identity", 20, 60, kind, why(reason, NODE_DOCS, remedy)) });
+    let gibibytes = facts.spec.windows.free_space_gib.unsigned_abs();
+    let reason = "Images of Windows have gigabytes; a full disk makes the node evict its pods.";
+    let remedy = "Give the machine a larger system disk (spec.systemDisk of the WindowsMachine), or lower spec.windows.freeSpaceGiB.";
+    let kind = Kind::Script(Script::FreeSpace { drive: 'C', gibibytes });
+    // Later the space is used for what it was asked for.
+    let unless = Some(Check::File(paths::KUBELET_PATCH.into()));
+    all.add(Item { attempts: 1, unless, ..item("free-space", 22, 120, kind, why(reason, NODE_DOCS, remedy)) });
     if let Some(name) = &facts.host_name {
         let check = Check::Registry {
             key: r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName\ActiveComputerName".into(),
@@ -38,6 +86,67 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
             why("cloudbase-init gives Windows the name of the Node; network plug-ins find the node by it.", CLOUDBASE_DOCS, remedy),
         ));
     }
+}
+
+/// How Windows runs: power, updates, time zone.
+fn settings(all: &mut Procedure, facts: &BootstrapFacts) {
+    let windows = &facts.spec.windows;
+    let command = |argv: &[&str], check| Kind::Command {
+        argv: owned(argv),
+        directory: r"C:\Windows".into(),
+        check: Some(check),
+        exit_codes: Default::default(),
+        undo: Vec::new(),
+    };
+    let registry = |key: &str, name: &str, equals: &str| Check::Registry { key: key.into(), name: name.into(), equals: equals.into() };
+    if windows.power_plan == PowerPlan::HighPerformance {
+        let remedy = "Set spec.windows.powerPlan to AsInImage if the image has no such plan.";
+        // Read when Windows starts, which it does anyway for the page file.
+        let kind = Kind::Registry {
+            key: r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes".into(),
+            name: "ActivePowerScheme".into(),
+            data: RegistryData::String(HIGH_PERFORMANCE.into()),
+            restart: true,
+        };
+        let reason = "The balanced plan slows processors down between requests.";
+        all.add(item("power-plan", 25, 60, kind, why(reason, POWER_DOCS, remedy)));
+        let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Control\Power", "HibernateEnabled", 0, true);
+        let reason = "A node must not sleep, and the file for it is as large as the memory.";
+        all.add(item("no-hibernation", 25, 60, kind, why(reason, POWER_DOCS, remedy)));
+    }
+    if windows.windows_update == WindowsUpdate::Disabled {
+        for (id, name, value) in [("no-automatic-updates", "NoAutoUpdate", 1), ("updates-ask-first", "AUOptions", 2)] {
+            let kind = number(r"HKLM:\SOFTWARE\Policies\Microsoft\Windows\WindowsUpdate\AU", name, value, false);
+            let reason = "An update restarts the node without draining it, and may change how container networks work.";
+            all.add(item(id, 25, 60, kind, why(reason, UPDATE_DOCS, "Set spec.windows.windowsUpdate to AsInImage.")));
+        }
+    }
+    if let Some(zone) = &windows.time_zone {
+        let check = registry(r"HKLM:\SYSTEM\CurrentControlSet\Control\TimeZoneInformation", "TimeZoneKeyName", zone);
+        let kind = command(&["tzutil.exe", "/s", zone], check);
+        all.add(item("time-zone", 25, 60, kind, why("You asked for it in spec.windows.timeZone.", ZONE_DOCS, "Use a name that tzutil /l lists.")));
+    }
+}
+
+/// What counts only after a restart, and that one restart.
+fn with_restart(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let windows = &facts.spec.windows;
+    let size = reserves(facts)?.page_file_mib;
+    let kind = Kind::Registry {
+        key: r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management".into(),
+        name: "PagingFiles".into(),
+        data: RegistryData::MultiString(vec![format!(r"C:\pagefile.sys {size} {size}")]),
+        restart: true,
+    };
+    let reason = "Left to itself Windows lets it grow to three times the memory and fill the disk, and the kubelet counts it as memory.";
+    all.add(item("page-file", 25, 60, kind, why(reason, PAGE_FILE_DOCS, "Check the free space of drive C:, or set spec.windows.pageFileMiB.")));
+    if windows.registry_overrides {
+        registry::overrides(all, facts.spec.windows_release)?;
+    }
+    hardening::stage(all, &windows.hardening);
+    if let Some(gmsa) = &windows.gmsa {
+        gmsa::stage(all, facts, gmsa)?;
+    }
     all.add(item(
         "containers-feature",
         21,
@@ -49,6 +158,15 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
             "Use an image that has the feature Containers, or its installation source.",
         ),
     ));
+    if windows.hyper_v_isolation {
+        let remedy =
+            "Give the machine nested virtualization (spec.nestedVirtualization of the WindowsMachine), or leave spec.windows.hyperVIsolation off.";
+        let kind = Kind::Feature { names: owned(&["Microsoft-Hyper-V", "Microsoft-Hyper-V-Management-PowerShell"]), state: FeatureState::Enabled };
+        let reason = "Pods with Hyper-V isolation run in virtual machines of their own.";
+        all.add(item("hyper-v-feature", 23, 1200, kind, why(reason, HYPER_V_DOCS, remedy)));
+        let kind = Kind::Script(Script::Hypervisor);
+        all.add(item("hypervisor-launch", 23, 60, kind, why("Hyper-V works only when its hypervisor starts first.", HYPER_V_DOCS, remedy)));
+    }
     all.add(item(
         "settle",
         29,
@@ -60,6 +178,14 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
             "Look into C:\\Windows\\Logs\\CBS\\CBS.log for what asks for restarts.",
         ),
     ));
+    if let Some(gmsa) = &windows.gmsa {
+        gmsa::joined(all, gmsa);
+    }
+    Ok(())
+}
+
+/// The programs that the image brings.
+fn programs(all: &mut Procedure) {
     for (id, path) in [
         ("program-containerd", paths::CONTAINERD),
         ("program-kubelet", paths::KUBELET),
@@ -70,17 +196,21 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
         let kind = Kind::Wait { check: Check::File(path.into()) };
         all.add(Item { attempts: 1, ..item(id, 41, 5, kind, why("The image brings the programs of the node.", NODE_DOCS, remedy)) });
     }
+}
+
+/// Where everything goes, and who may write there.
+fn directories(all: &mut Procedure) {
     for (id, access, paths, reason) in [
         (
             "directories",
             Access::Inherited,
-            &[paths::KUBELET_ROOT, paths::KUBELET_LOG, paths::CONTAINERD_LOG][..],
+            &[paths::KUBELET_ROOT, paths::KUBELET_LOG, paths::CONTAINERD_LOG, r"C:\tmp"][..],
             "kubeadm fails where the kubelet's directory is missing.",
         ),
         (
             "directories-guarded",
             Access::Readable,
-            &[paths::KUBERNETES_BIN, paths::CNI_BIN, paths::CNI_CONF, paths::REGISTRIES, paths::SENTINEL_DIR][..],
+            &[r"C:\etc", r"C:\opt", r"C:\run", paths::KUBERNETES_BIN, paths::CNI_BIN, paths::CNI_CONF, paths::REGISTRIES, paths::SENTINEL_DIR][..],
             "By default every user may make directories in C:\\; nobody may plant programs or configurations here.",
         ),
         (

@@ -126,6 +126,8 @@ function Test-Check($Check) {
     if ($null -ne $pipe) { return @([System.IO.Directory]::GetFiles('\\.\pipe\', "$pipe*") | Where-Object { $_.EndsWith("\$pipe") }).Count -gt 0 }
     $registry = Get-Field $Check 'registry' $null
     if ($null -ne $registry) { return [string] (Get-RegistryValue $registry.key $registry.name) -ieq $registry.equals }
+    $value = Get-Field $Check 'registryValue' $null
+    if ($null -ne $value) { return $null -ne (Get-RegistryValue $value.key $value.name) }
     $key = Get-Field $Check 'registryKey' $null
     if ($null -ne $key) { return Test-Path -LiteralPath $key }
     $url = Get-Field $Check 'url' $null

@@ -11,6 +11,7 @@ use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, Registr
 
 const COMPUTER_NAME: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName\ActiveComputerName", "ComputerName");
 
+const DOMAIN: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters", "Domain");
 const BUILD: (&str, &str) = (r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion", "CurrentBuildNumber");
 
 /// Everything that survives a restart of the machine, and of the operator.
@@ -71,6 +72,7 @@ impl Disk {
         for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER] {
             disk.files.insert(lower(program), String::new());
         }
+        disk.services.insert("W32Time".into(), Service { automatic: true, ..Service::default() });
         disk.registry.insert(value_name(COMPUTER_NAME.0, COMPUTER_NAME.1), computer_name.to_uppercase());
         disk.registry.insert(value_name(BUILD.0, BUILD.1), build.to_string());
         disk
@@ -172,7 +174,8 @@ impl Disk {
                 self.tasks.insert(name.clone());
             }
             Kind::Command { argv, check, exit_codes, .. } => {
-                if check.as_ref().is_some_and(|check| self.holds(check)) {
+                // What has no check is run once.
+                if check.as_ref().map_or_else(|| self.runs.contains_key(&item.id), |check| self.holds(check)) {
                     return Act::Done;
                 }
                 *self.runs.entry(item.id.clone()).or_default() += 1;
@@ -230,6 +233,9 @@ impl Disk {
             Check::Registry { key, name, equals } => {
                 self.registry.insert(value_name(key, name), equals.clone());
             }
+            Check::RegistryValue { key, name } => {
+                self.registry.insert(value_name(key, name), String::new());
+            }
             Check::RegistryKey(key) => {
                 self.registry.insert(value_name(key, ""), String::new());
             }
@@ -244,7 +250,12 @@ impl Disk {
                 _ => return self.holds(&Check::Not(check.clone())),
             },
             Check::All(checks) => return checks.iter().all(|check| self.come_true(check)),
-            Check::Pipe(_) | Check::Url(_) | Check::Port(_) | Check::Service(_) => return self.holds(check),
+            // It was installed.
+            Check::Service(name) => {
+                let service = self.services.entry(name.clone()).or_default();
+                (service.automatic, service.running) = (true, true);
+            }
+            Check::Pipe(_) | Check::Url(_) | Check::Port(_) => return self.holds(check),
         }
         true
     }
@@ -261,6 +272,9 @@ impl Disk {
             Script::DomainJoin { blob, .. } if !self.has_file(blob) => return Act::Never(format!("{blob} does not exist")),
             _ => {}
         }
+        if let Script::DomainJoin { domain, .. } = script {
+            self.registry.insert(value_name(DOMAIN.0, DOMAIN.1), domain.clone());
+        }
         let news = self.scripts.insert(format!("{script:?}"));
         self.restart_pending |= news && matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
         Act::Done
@@ -275,6 +289,7 @@ impl Disk {
             Check::Registry { key, name, equals } => {
                 self.registry.get(&value_name(key, name)).is_some_and(|found| found.eq_ignore_ascii_case(equals))
             }
+            Check::RegistryValue { key, name } => self.registry.contains_key(&value_name(key, name)),
             Check::RegistryKey(key) => self.registry.keys().any(|name| name.starts_with(&value_name(key, ""))),
             Check::Port(port) => *port == 10_250 && running("kubelet") && self.has_file(paths::KUBELET_CONFIG),
             Check::Service(name) => running(name),

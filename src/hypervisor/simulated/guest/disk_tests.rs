@@ -1,49 +1,39 @@
 //! What the model of a disk makes of a plan: whole, killed anywhere, and with something missing.
 
-use super::*;
-use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
-use crate::api::name::HostName;
-use crate::bootstrap::facts::KubernetesVersion;
-use crate::bootstrap::plan::{Plan, When};
-use crate::bootstrap::{BootstrapFacts, ca_hash, render};
+use proptest::prelude::*;
 
-fn plan() -> Plan {
-    let ca_pem = include_str!("../../../bootstrap/sample-ca.pem").to_owned();
-    let facts = BootstrapFacts {
-        machine_uid: "u".into(),
-        machine_name: "win-1".into(),
-        generation: 1,
-        host_name: Some(HostName::parse("win-1").unwrap()),
-        provider_id: None,
-        kubernetes: KubernetesVersion::parse("v1.36.3").unwrap(),
-        endpoint: "127.0.0.1:6443".into(),
-        ca_hash: ca_hash(&ca_pem).unwrap(),
-        ca_pem,
-        token: "abcdef.0123456789abcdef".to_owned().into(),
-        cpus: Some(4),
-        memory_mib: Some(8192),
-        system_disk_gib: None,
-        cluster_dns: Vec::new(),
-        cluster_domain: String::new(),
-        pod_networks: Vec::new(),
-        service_networks: Vec::new(),
-        secrets: Default::default(),
-        spec: WindowsBootstrapConfigSpec::default(),
-    };
-    render(&facts).unwrap().plan
+use super::*;
+use crate::bootstrap::plan::{Plan, When};
+use crate::bootstrap::sample::{any_windows, facts, full};
+use crate::bootstrap::{BootstrapFacts, render};
+
+fn plan(facts: &BootstrapFacts) -> Plan {
+    render(facts).unwrap().plan
 }
 
-/// Carries out the rest of a plan, at most `limit` acts; true when the plan is done.
-fn carry_out(disk: &mut Disk, plan: &Plan, mut limit: usize) -> bool {
+/// Where a runner is killed: before it does its nth item, or after that and before it notes it. Restarts count.
+#[derive(Clone, Copy, Debug)]
+enum Kill {
+    Before(usize),
+    BeforeTheMark(usize),
+    Never,
+}
+
+/// Carries out the rest of a plan until the kill. Gives how many items were done, and whether the plan is.
+fn carry_out(disk: &mut Disk, plan: &Plan, kill: Kill) -> (usize, bool) {
+    let mut done = 0;
     for item in &plan.items {
         while !disk.finished(item) {
-            if limit == 0 {
-                return false;
+            if matches!(kill, Kill::Before(at) if at == done) {
+                return (done, false);
             }
-            limit -= 1;
+            let mut restarted = false;
             match disk.act(item) {
-                Act::Done => disk.finish(item),
-                Act::Restart => disk.start(),
+                Act::Done => {}
+                Act::Restart => {
+                    disk.start();
+                    restarted = true;
+                }
                 Act::Join { configuration } => {
                     assert_eq!(configuration, paths::JOIN_CONFIG);
                     assert!(disk.holds(&Check::Pipe(paths::CRI_PIPE.into())), "the kubelet needs containerd");
@@ -52,51 +42,109 @@ fn carry_out(disk: &mut Disk, plan: &Plan, mut limit: usize) -> bool {
                 }
                 Act::Never(reason) => panic!("{}: {reason}", item.id),
             }
+            if matches!(kill, Kill::BeforeTheMark(at) if at == done) {
+                return (done, false);
+            }
+            done += 1;
+            if !restarted {
+                disk.finish(item);
+            }
         }
     }
-    true
+    (done, true)
 }
 
-fn machine() -> Disk {
-    let mut disk = Disk::of_image("win-1", 20_348);
+fn machine(facts: &BootstrapFacts) -> Disk {
+    let mut disk = Disk::of_image("win-7k2fq", facts.spec.windows_release.build());
+    if let Some(plugin) = facts.spec.windows.gmsa.as_ref().and_then(|gmsa| gmsa.credential_plugin.as_ref()) {
+        disk.files.insert(lower(&plugin.library), String::new());
+    }
     disk.start();
     disk
 }
 
-#[test]
-fn the_rendered_plan_makes_a_node_and_leaves_no_secret() {
-    let (plan, mut disk) = (plan(), machine());
-    assert!(carry_out(&mut disk, &plan, 1000));
-    assert_eq!(disk.boot, 2, "one restart, for the feature");
-    assert!(disk.has_file(paths::SENTINEL) && disk.has_file(paths::KUBELET_KUBECONFIG));
-    assert!(!disk.has_file(paths::JOIN_CONFIG) && !disk.has_file(paths::BOOTSTRAP_KUBECONFIG));
-    assert_eq!(disk.flag("kubelet", "hostname-override"), Some("win-1"));
-    disk.start();
-    assert!(disk.holds(&Check::Url("http://127.0.0.1:10248/healthz".into())), "the kubelet starts with Windows");
-    assert!(plan.items.iter().all(|item| disk.finished(item)), "nothing is done twice");
+/// The disk as it is read again by another process, after another start of Windows if the power went.
+fn again(disk: &Disk, power: bool) -> Disk {
+    let mut disk: Disk = serde_json::from_slice(&serde_json::to_vec(disk).unwrap()).unwrap();
+    if power {
+        disk.start();
+    }
+    disk
+}
+
+/// Kills at that place, goes on, and compares with a machine that nobody killed.
+fn judge(facts: &BootstrapFacts, plan: &Plan, whole: &Disk, kill: Kill, power: bool) {
+    let mut disk = machine(facts);
+    carry_out(&mut disk, plan, kill);
+    let mut disk = again(&disk, power);
+    assert!(carry_out(&mut disk, plan, Kill::Never).1, "{kill:?} {power}");
+    for (id, runs) in &disk.runs {
+        assert_eq!(*runs, 1, "{kill:?} {power}: {id} ran more than once");
+    }
+    // A cut of the power is one more start, or one instead of that which the plan asks for.
+    disk.boot = whole.boot;
+    assert_eq!(disk, *whole, "{kill:?} {power}");
 }
 
 #[test]
-fn a_kill_after_any_step_leads_to_the_same_end() {
-    let plan = plan();
-    let mut whole = machine();
-    assert!(carry_out(&mut whole, &plan, 1000));
-    for steps in 0.. {
-        let mut disk = machine();
-        let done = carry_out(&mut disk, &plan, steps);
-        let mut disk: Disk = serde_json::from_slice(&serde_json::to_vec(&disk).unwrap()).unwrap();
-        assert!(carry_out(&mut disk, &plan, 1000), "after {steps} steps");
-        assert_eq!(disk, whole, "after {steps} steps");
-        if done {
-            break;
+fn the_rendered_plan_makes_a_node_and_leaves_no_secret() {
+    for (facts, boots) in [(facts(), 2), (full(), 3)] {
+        let (plan, mut disk) = (plan(&facts), machine(&facts));
+        assert!(carry_out(&mut disk, &plan, Kill::Never).1);
+        assert_eq!(disk.boot, boots, "one restart for everything of Windows, one for the user's steps");
+        assert!(disk.has_file(paths::SENTINEL) && disk.has_file(paths::KUBELET_KUBECONFIG));
+        assert!(!disk.has_file(paths::BOOTSTRAP_KUBECONFIG));
+        assert!(!disk.files.keys().any(|path| path.starts_with(&lower(paths::SECRET))), "{:?}", disk.files.keys());
+        assert_eq!(disk.flag("kubelet", "hostname-override"), Some("win-7k2fq"));
+        disk.start();
+        assert!(disk.holds(&Check::Url("http://127.0.0.1:10248/healthz".into())), "the kubelet starts with Windows");
+        assert!(plan.items.iter().all(|item| disk.finished(item)), "nothing is done twice");
+    }
+}
+
+#[test]
+fn a_kill_anywhere_leads_to_the_same_end_and_runs_nothing_twice() {
+    for facts in [facts(), full()] {
+        let plan = plan(&facts);
+        let mut whole = machine(&facts);
+        let (items, _) = carry_out(&mut whole, &plan, Kill::Never);
+        assert!(items > plan.items.len(), "every item and each restart is a place to be killed at");
+        for at in 0..items {
+            for power in [false, true] {
+                judge(&facts, &plan, &whole, Kill::Before(at), power);
+                judge(&facts, &plan, &whole, Kill::BeforeTheMark(at), power);
+            }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn any_plan_ends_the_same_wherever_it_is_killed(facts in any_windows(), place in any::<prop::sample::Index>(), power in any::<bool>()) {
+        let plan = plan(&facts);
+        let mut whole = machine(&facts);
+        let (items, done) = carry_out(&mut whole, &plan, Kill::Never);
+        prop_assert!(done && !whole.files.keys().any(|path| path.starts_with(&lower(paths::SECRET))));
+        prop_assert!(whole.boot <= 1 + plan.limits.reboots, "{} starts", whole.boot);
+        judge(&facts, &plan, &whole, Kill::Before(place.index(items)), power);
+        judge(&facts, &plan, &whole, Kill::BeforeTheMark(place.index(items)), power);
+    }
+}
+
+#[test]
+fn another_release_of_windows_is_refused() {
+    let facts = facts();
+    let mut disk = Disk::of_image("win-7k2fq", 26_100);
+    let identity = plan(&facts).items.into_iter().find(|item| item.id == "identity").unwrap();
+    assert!(matches!(disk.act(&identity), Act::Never(reason) if reason.contains("20348") && reason.contains("26100")));
 }
 
 #[test]
 fn what_is_missing_is_named() {
     let item = |kind| Item { id: "x".into(), kind, code: 1, seconds: 1, attempts: 1, unless: None, optional: false, why: Default::default() };
-    let mut disk = machine();
+    let mut disk = machine(&facts());
     for (kind, named) in [
         (Kind::Running { name: "containerd".into(), after: vec![] }, "containerd"),
         (Kind::Wait { check: Check::File(r"C:\none.exe".into()) }, "none.exe"),
@@ -115,5 +163,5 @@ fn what_is_missing_is_named() {
         assert!(matches!(disk.act(&item), Act::Never(reason) if reason.contains(named)), "{named}");
     }
     assert_eq!(disk.act(&item(Kind::Reboot { when: When::Pending })), Act::Done, "nothing asks for a restart");
-    assert_eq!(disk.computer_name(), "win-1");
+    assert_eq!(disk.computer_name(), "win-7k2fq");
 }

@@ -184,6 +184,7 @@ impl Windows<'_> {
                 let found = registry::read(self.machine, key, name).await?;
                 Ok(found.is_some_and(|found| found.text().eq_ignore_ascii_case(equals)))
             }
+            Check::RegistryValue { key, name } => Ok(registry::read(self.machine, key, name).await?.is_some()),
             Check::RegistryKey(key) => registry::has_key(self.machine, key).await,
             Check::Port(port) => self.machine.listens(*port).await.map_err(|error| error.to_string()),
             Check::Service(name) => self.services.runs(name).await,
