@@ -1,7 +1,7 @@
 # Every target says in its ## comment what it does: `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix lint fmt crds kustomize deny verify demo bench components image
+.PHONY: help build test unit e2e e2e-matrix lint fmt crds proto kustomize deny verify demo bench components image
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
@@ -19,7 +19,7 @@ DEMO_ARGS += --kubeconfig "$(KUBECONFIG)"
 else
 unexport KUBECONFIG
 endif
-KUSTOMIZATIONS := config/crd config/default config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
+KUSTOMIZATIONS := config/crd config/default config/autoscaler config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ fmt: ## Format the code
 
 crds: ## Write crds/ from the Rust types
 	cargo run --quiet -- crds --output crds
+
+proto: ## Write proto/*.rs from proto/*.proto
+	UPDATE_PROTO=1 cargo test --lib autoscaler::wire
 
 kustomize: ## Check that every kustomization builds
 	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done

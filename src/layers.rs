@@ -15,9 +15,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cluster", &["api", "cluster"]),
     ("telemetry", &["telemetry"]),
     ("autoscaler", &["api", "vm", "bootstrap", "lifecycle", "cluster", "telemetry", "autoscaler"]),
-    ("controllers", &["api", "vm", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers"]),
-    ("operator", &["api", "vm", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers", "operator"]),
-    ("cli", &["api", "compat", "bootstrap", "operator", "cli", "cluster", "diagnosis", "hypervisor", "telemetry", "vm"]),
+    ("controllers", &["api", "vm", "autoscaler", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers"]),
+    ("operator", &["api", "vm", "autoscaler", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers", "operator"]),
+    ("cli", &["api", "autoscaler", "compat", "bootstrap", "operator", "cli", "cluster", "diagnosis", "hypervisor", "telemetry", "vm"]),
 ];
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {

@@ -5,6 +5,7 @@
 //!                             │
 //!         ┌───────────────────┼──────────────────────────┐
 //!    controllers ──────► cluster     hypervisor/<driver>   telemetry
+//!         └► autoscaler ────┘
 //!         │                 │               │
 //!         └────► lifecycle  bootstrap       │            pure: no async, no client, no clock, no randomness
 //!                    │ └──────┬─────────────┘

@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::autoscaler::{self, Slot, server::ServeError};
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
 use crate::cluster::workload::Workloads;
@@ -58,6 +59,8 @@ pub struct Settings {
     pub burst: u32,
     /// Name of this process, e.g. of its pod; made unique for the election.
     pub instance: String,
+    /// The service for cluster-autoscaler.
+    pub autoscaler: Option<autoscaler::server::Settings>,
 }
 
 /// Where the lease is.
@@ -75,6 +78,8 @@ pub enum OperatorError {
     NoCluster(String),
     #[error("{0}")]
     Listen(std::io::Error),
+    #[error(transparent)]
+    Autoscaler(#[from] ServeError),
     #[error("signals: {0}")]
     Signals(std::io::Error),
     #[error("leadership lost: {0}; this process must not work on, start it again")]
@@ -88,6 +93,10 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     readiness.expect(START);
     let probes = http::listen(settings.health_address).await.map_err(OperatorError::Listen)?;
     let scrapes = http::listen(settings.diagnostics_address).await.map_err(OperatorError::Listen)?;
+    let autoscaler = match &settings.autoscaler {
+        Some(settings) => Some(autoscaler::server::Bound::new(settings).await?),
+        None => None,
+    };
     let config = Config::infer().await.map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     let namespace = config.default_namespace.clone();
     let rate = Rate::new(settings.qps, settings.burst);
@@ -95,16 +104,19 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
 
     let end = CancellationToken::new();
-    let servers = [
-        tokio::spawn(http::serve_probes(probes, readiness.clone(), end.clone())),
-        tokio::spawn(http::serve_metrics(scrapes, metrics.clone(), end.clone())),
+    let slot = Slot::default();
+    let mut servers = vec![
+        tokio::spawn(http::serve_probes(probes, readiness.clone(), end.clone())).abort_handle(),
+        tokio::spawn(http::serve_metrics(scrapes, metrics.clone(), end.clone())).abort_handle(),
     ];
+    let serves = autoscaler.is_some();
+    servers.extend(autoscaler.map(|bound| tokio::spawn(bound.serve(slot.clone(), metrics.clone(), end.clone())).abort_handle()));
     let lease = settings.election.as_ref().map(|election| {
         let namespace = election.namespace.as_deref().unwrap_or(&namespace);
         let identity = format!("{}_{}", settings.instance, uuid::Uuid::new_v4());
         Lease::new(client.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
     });
-    let work = work(settings, client, metrics.clone(), readiness.clone(), stop.clone());
+    let work = work(settings, client, metrics.clone(), readiness.clone(), stop.clone(), serves.then(|| slot.clone()));
     let result = match lease {
         Some(lease) => lead(lease, work, &metrics, &readiness, &stop).await,
         None => {
@@ -112,6 +124,7 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
             Ok(())
         }
     };
+    slot.close();
     end.cancel();
     for server in servers {
         // Open connections of scrapers are not waited for.
@@ -151,7 +164,7 @@ async fn lead(
 }
 
 /// Runs drivers and controllers until `stop`, and then at most [`DRAIN`] longer.
-async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: Readiness, stop: CancellationToken) {
+async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: Readiness, stop: CancellationToken, autoscaler: Option<Slot>) {
     let drivers = Arc::new(Drivers::new(driver_settings(settings.simulated_state, settings.simulated_guests, settings.wine_programs, &metrics)));
     let counted = metrics.clone();
     let cluster = Cluster::new(client.clone());
@@ -168,6 +181,7 @@ async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: R
         clock: clock(),
         new_token_secret: Arc::new(token_secret),
         written: shell.written.clone(),
+        autoscaler,
     };
     // Guests end after the controllers, as machines do when their operator stops.
     let guests = CancellationToken::new();

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::page::block;
-use super::parts::{LIMIT, autoscaler, program, wait_bound, wait_refused, want_pods, want_windows_pods};
+use super::parts::{LIMIT, POD, autoscaler, program, take_one_pod_away, wait_bound, wait_nodes, wait_refused, want_pods, want_windows_pods};
 use crate::workers::{self, Workers};
-use crate::world::{self, Capw, ControlPlane, Kind, Options, Process, step, text, wait_for};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, Process, step, wait_for};
 
 const WINDOWS: &str = "sales/windows";
 
@@ -32,8 +32,8 @@ fn pending_windows_pods_scale_a_machine_deployment_from_zero_and_back() {
         let scaler = autoscaler(&program, &cp, &["--cloud-provider=clusterapi".to_owned(), discovery.to_owned()]).await;
         scaler.start();
         // They would fit by size. The second is for Windows and keeps away from tainted nodes.
-        want_pods(&cp, "linux", 2, json!({"kubernetes.io/os": "linux"}), json!([{"operator": "Exists"}])).await;
-        want_pods(&cp, "intolerant", 2, json!({"kubernetes.io/os": "windows"}), json!([])).await;
+        want_pods(&cp, "linux", 2, "2", json!({"kubernetes.io/os": "linux"}), json!([{"operator": "Exists"}])).await;
+        want_pods(&cp, "intolerant", 2, "2", json!({"kubernetes.io/os": "windows"}), json!([])).await;
         wait_refused(&cp, "linux", &scaler).await;
         wait_refused(&cp, "intolerant", &scaler).await;
         assert_eq!(replicas(&cp, Kind::MACHINE_DEPLOYMENT).await, 0, "a pod that fits on no Windows node scaled a group of them");
@@ -45,11 +45,7 @@ fn pending_windows_pods_scale_a_machine_deployment_from_zero_and_back() {
 
         // One pod less: its node goes, and no other.
         let (gone, kept) = take_one_pod_away(&cp).await;
-        wait_for("the empty node goes", LIMIT, || async {
-            let nodes = names(&cp.list(Kind::NODE, None).await);
-            if nodes == kept { Ok(()) } else { Err(format!("{nodes:?}, not {kept:?}\n{}", scaler.log_end())) }
-        })
-        .await;
+        wait_nodes(&cp, &kept, &scaler).await;
         step(format!("{gone} went, {kept:?} stay"));
 
         want_windows_pods(&cp, "windows", 0).await;
@@ -58,23 +54,6 @@ fn pending_windows_pods_scale_a_machine_deployment_from_zero_and_back() {
         workers::wait_nothing_left(&cp, &capw, LIMIT).await;
         scaler.stop(Duration::from_secs(20));
     });
-}
-
-const POD: Kind = Kind::new("v1", "pods");
-
-/// Lowers the Deployment by one; gives the node that is empty then, and the others.
-async fn take_one_pod_away(cp: &ControlPlane) -> (String, Vec<String>) {
-    let before = names(&cp.list(Kind::NODE, None).await);
-    want_windows_pods(cp, "windows", 2).await;
-    let mut kept = wait_for("two pods are left", LIMIT, || async {
-        let pods = super::parts::pods(cp, "windows").await;
-        let nodes: Vec<String> = pods.iter().map(|pod| text(pod, "/spec/nodeName").to_owned()).collect();
-        if nodes.len() == 2 { Ok(nodes) } else { Err(format!("{nodes:?}")) }
-    })
-    .await;
-    kept.sort();
-    let gone = before.into_iter().find(|node| !kept.contains(node)).expect("three nodes, two pods");
-    (gone, kept)
 }
 
 /// Waits until a group has come down to 0 machines.
@@ -90,10 +69,4 @@ async fn wait_empty(cp: &ControlPlane, kind: Kind, scaler: &Process) {
 async fn replicas(cp: &ControlPlane, kind: Kind) -> i64 {
     let group = cp.get(kind, WINDOWS).await.unwrap_or_else(|| panic!("{WINDOWS} is gone"));
     group["spec"]["replicas"].as_i64().unwrap_or_else(|| panic!("no replicas: {}", json!(group["spec"])))
-}
-
-fn names(objects: &[Value]) -> Vec<String> {
-    let mut names: Vec<String> = objects.iter().map(|object| text(object, "/metadata/name").to_owned()).collect();
-    names.sort();
-    names
 }

@@ -6,3 +6,5 @@
 mod cluster_api;
 mod page;
 mod parts;
+mod stand_in;
+mod standalone;

@@ -9,7 +9,7 @@ use crate::workers;
 use crate::world::{ControlPlane, Kind, Process, step, text, wait_for};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
-const POD: Kind = Kind::new("v1", "pods");
+pub const POD: Kind = Kind::new("v1", "pods");
 /// Where the pods of a story are.
 const PODS: &str = "default";
 
@@ -48,11 +48,11 @@ pub async fn autoscaler(program: &std::path::Path, cp: &ControlPlane, args: &[St
 /// A Deployment of pods for Windows that need a node each, as 2 of its 4 processors are more than half.
 pub async fn want_windows_pods(cp: &ControlPlane, name: &str, replicas: usize) {
     let taint = json!([{"key": "os", "operator": "Equal", "value": "windows", "effect": "NoSchedule"}]);
-    want_pods(cp, name, replicas, json!({"kubernetes.io/os": "windows"}), taint).await;
+    want_pods(cp, name, replicas, "2", json!({"kubernetes.io/os": "windows"}), taint).await;
 }
 
-/// The same for any node.
-pub async fn want_pods(cp: &ControlPlane, name: &str, replicas: usize, selector: Value, tolerations: Value) {
+/// The same for any node, with that many processors for each pod.
+pub async fn want_pods(cp: &ControlPlane, name: &str, replicas: usize, cpu: &str, selector: Value, tolerations: Value) {
     let labels = json!({"app": name});
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": PODS},
@@ -67,7 +67,7 @@ pub async fn want_pods(cp: &ControlPlane, name: &str, replicas: usize, selector:
                     // Nothing here runs a pod, so nothing could confirm that it ended.
                     "terminationGracePeriodSeconds": 0,
                     "automountServiceAccountToken": false,
-                    "containers": [{"name": "app", "image": "example.invalid/app", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}],
+                    "containers": [{"name": "app", "image": "example.invalid/app", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}],
                 },
             },
         },
@@ -103,4 +103,34 @@ pub async fn wait_refused(cp: &ControlPlane, name: &str, autoscaler: &Process) {
         said.ok_or_else(|| autoscaler.log_end())
     })
     .await;
+}
+
+/// Lowers the Deployment by one; gives the node that is empty then, and the others.
+pub async fn take_one_pod_away(cp: &ControlPlane) -> (String, Vec<String>) {
+    let before = names(&cp.list(Kind::NODE, None).await);
+    want_windows_pods(cp, "windows", 2).await;
+    let mut kept = wait_for("two pods are left", LIMIT, || async {
+        let pods = pods(cp, "windows").await;
+        let nodes: Vec<String> = pods.iter().map(|pod| text(pod, "/spec/nodeName").to_owned()).collect();
+        if nodes.len() == 2 { Ok(nodes) } else { Err(format!("{nodes:?}")) }
+    })
+    .await;
+    kept.sort();
+    let gone = before.into_iter().find(|node| !kept.contains(node)).expect("three nodes, two pods");
+    (gone, kept)
+}
+
+/// Waits until there are these Nodes, sorted, and no others.
+pub async fn wait_nodes(cp: &ControlPlane, expected: &[String], autoscaler: &Process) {
+    wait_for(&format!("the Nodes are {expected:?}"), LIMIT, || async {
+        let nodes = names(&cp.list(Kind::NODE, None).await);
+        if nodes == expected { Ok(()) } else { Err(format!("{nodes:?}\n{}", autoscaler.log_end())) }
+    })
+    .await;
+}
+
+fn names(objects: &[Value]) -> Vec<String> {
+    let mut names: Vec<String> = objects.iter().map(|object| text(object, "/metadata/name").to_owned()).collect();
+    names.sort();
+    names
 }

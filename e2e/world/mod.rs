@@ -53,6 +53,7 @@ pub use self::capw::Capw;
 pub use self::client::{Kind, condition, text};
 pub use self::cloudbase::CloudbaseInit;
 pub use self::control_plane::{ControlPlane, Options};
+pub use self::ports::free_port;
 pub use self::process::Process;
 pub use self::tools::Tools;
 pub use self::vms::{SimulatedVm, simulated_vms};

@@ -15,7 +15,7 @@ const TO: u16 = 32_000;
 static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
 /// A free port, never the same twice in this process.
-pub(super) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..1_000 {
         let port = rand::rng().random_range(FROM..TO);

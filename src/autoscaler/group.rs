@@ -57,8 +57,9 @@ impl Group {
 
     /// The machine with this provider ID.
     pub fn machine(&self, provider_id: &str) -> Option<&WindowsMachine> {
-        let vm = provider_id.rsplit_once('/')?.1;
-        self.machines.iter().find(|m| identity(m) == provider_id || vm_uuid(m).to_string() == vm && is_ours(provider_id)).map(|m| &**m)
+        // The hypervisor in it may have been chosen after it was told.
+        let vm = ProviderId::parse(provider_id).ok()?.vm;
+        self.machines.iter().find(|m| vm_uuid(m) == vm).map(|m| &**m)
     }
 
     /// Every machine, with what hinders it.
@@ -88,10 +89,6 @@ impl Group {
 
 fn leaves(machine: &WindowsMachine, named: &BTreeSet<String>) -> bool {
     machine.metadata.deletion_timestamp.is_some() || machine.metadata.name.as_ref().is_some_and(|name| named.contains(name))
-}
-
-fn is_ours(provider_id: &str) -> bool {
-    ProviderId::parse(provider_id).is_ok()
 }
 
 /// `spec.providerID` of the Node that the machine is or will be.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::autoscaler::server::{self as autoscaler, Security};
 use crate::operator::{self, Election, OperatorError, Roles, Settings};
 use crate::telemetry::logs;
 
@@ -53,6 +54,15 @@ pub struct Run {
     /// Requests to the management cluster that may come at once.
     #[arg(long, value_name = "N", default_value_t = 200)]
     kube_api_burst: u32,
+    /// Where cluster-autoscaler is answered (its provider externalgrpc); a port alone means every address [default: nowhere].
+    #[arg(long, value_name = "HOST:PORT", value_parser = address, requires = "security")]
+    autoscaler_address: Option<SocketAddr>,
+    /// Directory with tls.crt and tls.key of that service, and ca.crt with the authority of its clients.
+    #[arg(long, value_name = "DIR", env = "AUTOSCALER_TLS", group = "security")]
+    autoscaler_tls: Option<PathBuf>,
+    /// Answer cluster-autoscaler without TLS, on a loopback address only.
+    #[arg(long, group = "security")]
+    autoscaler_plaintext: bool,
     #[command(flatten)]
     log: Log,
 }
@@ -119,7 +129,10 @@ impl Run {
             control_plane: has(Controllers::ControlPlane),
         };
         let election = self.leader_elect.then(|| Election { namespace: self.leader_elect_namespace, lease: lease(roles) });
+        let security = self.autoscaler_tls.map_or(Security::Loopback, Security::Tls);
+        let autoscaler = self.autoscaler_address.map(|address| autoscaler::Settings { address, security });
         Settings {
+            autoscaler,
             roles,
             namespace: self.namespace,
             watch_filter: self.watch_filter,
@@ -211,6 +224,18 @@ mod tests {
     fn a_port_alone_means_every_address() {
         assert_eq!(settings(&["--health-address=:1"]).health_address.to_string(), "0.0.0.0:1");
         assert_eq!(settings(&["--health-address=[::1]:2"]).health_address.to_string(), "[::1]:2");
+    }
+
+    #[test]
+    fn the_autoscaler_is_answered_only_if_it_is_said_who_may_call() {
+        assert!(settings(&[]).autoscaler.is_none());
+        let served = |args: &[&str]| settings(args).autoscaler.map(|a| a.security);
+        assert!(matches!(served(&["--autoscaler-address=:1", "--autoscaler-tls=/x"]), Some(Security::Tls(_))));
+        assert!(matches!(served(&["--autoscaler-address=127.0.0.1:1", "--autoscaler-plaintext"]), Some(Security::Loopback)));
+        for args in [&["--autoscaler-address=:1"][..], &["--autoscaler-address=:1", "--autoscaler-tls=/x", "--autoscaler-plaintext"]] {
+            let error = Cli::try_parse_from(std::iter::once(&"capw").chain(args)).err().unwrap().to_string();
+            assert!(error.contains("--autoscaler-tls") && error.contains("--autoscaler-plaintext"), "{error}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Nothing is decided here (that is `lifecycle/`), no driver is named, and the Kubernetes API is reached through `cluster/` only.
 
+mod autoscaler;
 mod bootstrap;
 mod certificates;
 mod claim;
@@ -55,6 +56,8 @@ pub struct Parts {
     /// Makes the secret half of a bootstrap token: 16 characters of 0-9a-z.
     pub new_token_secret: Arc<dyn Fn() -> SecretString + Send + Sync>,
     pub written: Written,
+    /// Where the autoscaler's service finds the caches, while this process leads.
+    pub autoscaler: Option<crate::autoscaler::Slot>,
 }
 
 /// Which providers this process is; three Deployments may share the work.
@@ -149,6 +152,11 @@ pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching)
         () = ctx.stores.ready() => {}
         () = shell.stop.cancelled() => return,
     }
+    let answering = async {
+        if let Some(slot) = ctx.autoscaler.as_ref().filter(|_| roles.infrastructure) {
+            shell.stop.run_until_cancelled(autoscaler::open(ctx, slot, watching)).await;
+        }
+    };
     let infrastructure = async {
         if !roles.infrastructure {
             return;
@@ -186,7 +194,9 @@ pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching)
         }
     };
     ctx.spawn(forget_clusters(ctx.clone()));
-    tokio::join!(infrastructure, bootstrap, control_plane);
+    tokio::join!(infrastructure, bootstrap, control_plane, answering);
+    // Its caches hold the context too.
+    ctx.autoscaler.iter().for_each(crate::autoscaler::Slot::close);
     // The tasks hold the context, and the context them.
     ctx.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
 }

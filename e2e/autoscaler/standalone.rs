@@ -1,0 +1,125 @@
+//! Story *autoscaler, standalone*: no Cluster API in the cluster. cluster-autoscaler calls CAPW over TLS; whoever of the two is killed,
+//! the end is the same, nothing is asked for twice, and the nodes that go are those that were found to be empty.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use serde_json::json;
+
+use super::page::block;
+use super::parts::{LIMIT, autoscaler, pods, program, take_one_pod_away, wait_bound, wait_nodes, wait_refused, want_pods, want_windows_pods};
+use super::stand_in::StandIn;
+use crate::world::{self, Capw, ControlPlane, Kind, Options, Process, step, wait_for};
+
+pub const POOL: Kind = Kind::new("infrastructure.cluster.x-k8s.io/v1alpha1", "windowsnodepools");
+const WINDOWS: &str = "default/windows";
+
+#[test]
+fn pending_windows_pods_scale_a_pool_without_cluster_api_whoever_is_killed() {
+    let Some(program) = program() else { return };
+    world::run(async {
+        let cp = ControlPlane::start(plain()).await;
+        let certificates = certificates(&cp);
+        let address = format!("127.0.0.1:{}", world::free_port());
+        let flags = [format!("--autoscaler-address={address}"), format!("--autoscaler-tls={}", certificates.join("server").display())];
+        Capw::install(&cp).await;
+        cp.kubectl(&["apply", "-f", "config/autoscaler/rights.yaml"]).await;
+        let capw = Capw::start(&cp, &flags.each_ref().map(String::as_str)).await;
+        cp.apply(&block("rights")).await;
+        cp.apply(&block("WindowsNodePool")).await;
+        let world = StandIn::start(&cp);
+
+        let config = cloud_config(&certificates, &address);
+        let provider = ["--cloud-provider=externalgrpc".to_owned(), format!("--cloud-config={}", config.display())];
+        let scaler = autoscaler(&program, &cp, &provider).await;
+        scaler.start();
+        // None of these fits on a node of the pool, and none exists: the last asks for what the reserves keep.
+        let tolerations = json!([{"operator": "Exists"}]);
+        want_pods(&cp, "linux", 2, "1", json!({"kubernetes.io/os": "linux"}), tolerations.clone()).await;
+        want_pods(&cp, "intolerant", 2, "1", json!({"kubernetes.io/os": "windows"}), json!([])).await;
+        want_pods(&cp, "greedy", 1, "3500m", json!({"kubernetes.io/os": "windows"}), tolerations.clone()).await;
+        want_pods(&cp, "old", 1, "1", json!({"node.kubernetes.io/windows-build": "10.0.17763"}), tolerations).await;
+        for name in ["linux", "intolerant", "greedy", "old"] {
+            wait_refused(&cp, name, &scaler).await;
+        }
+        assert_eq!(replicas(&cp).await, 0, "a pod that fits on no node of the pool scaled it");
+
+        want_windows_pods(&cp, "windows", 3).await;
+        wait_replicas(&cp, 3, &scaler).await;
+        step("three are asked for; both sides are killed");
+        capw.kill();
+        scaler.kill();
+        capw.start_again().await;
+        scaler.start();
+        wait_bound(&cp, "windows", 3, &scaler).await;
+        assert_eq!((replicas(&cp).await, world.most()), (3, 3), "asked for twice");
+
+        let (gone, kept) = take_one_pod_away(&cp).await;
+        wait_replicas(&cp, 2, &scaler).await;
+        capw.restart().await;
+        wait_nodes(&cp, &kept, &scaler).await;
+        assert_eq!(world.removed(), [gone.clone()], "another one went");
+        step(format!("{gone} went, {kept:?} stay"));
+
+        want_windows_pods(&cp, "windows", 0).await;
+        wait_for("the number goes down", LIMIT, || async { (replicas(&cp).await < 2).then_some(()) }).await;
+        scaler.kill();
+        scaler.start();
+        wait_nodes(&cp, &[], &scaler).await;
+        assert_eq!((replicas(&cp).await, world.most()), (0, 3));
+        assert!(!pods(&cp, "linux").await.is_empty(), "the Linux pods still wait");
+        let calls = |call: &str| capw.metric("capw_autoscaler_calls_total", &[&format!("call=\"{call}\""), "code=\"ok\""]);
+        assert!(calls("Refresh") > 0.0 && calls("NodeGroupNodes") > 0.0, "{}", capw.metrics());
+        scaler.stop(Duration::from_secs(20));
+        world.stop();
+    });
+}
+
+/// Nodes here have no kubelet that could renew what it said.
+fn plain() -> Options {
+    let patient = ["--node-monitor-grace-period=1h", "--node-startup-grace-period=1h"].map(str::to_owned);
+    Options { scheduler: true, controller_manager: patient.into(), ..Options::default().named("standalone") }
+}
+
+/// `server/` as a Secret is mounted, `client/` for the autoscaler.
+fn certificates(cp: &ControlPlane) -> PathBuf {
+    let mut params = CertificateParams::new(vec![]).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+    let all = cp.directory().join("autoscaler");
+    for (who, purpose) in [("server", ExtendedKeyUsagePurpose::ServerAuth), ("client", ExtendedKeyUsagePurpose::ClientAuth)] {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        params.extended_key_usages = vec![purpose];
+        let certificate = params.signed_by(&key, &authority).expect("a certificate");
+        let dir = all.join(who);
+        std::fs::create_dir_all(&dir).expect("a directory");
+        for (name, text) in [("tls.crt", certificate.pem()), ("tls.key", key.serialize_pem()), ("ca.crt", authority.pem())] {
+            std::fs::write(dir.join(name), text).expect("a file");
+        }
+    }
+    all
+}
+
+/// The page's own, with the addresses of this machine.
+fn cloud_config(certificates: &Path, address: &str) -> PathBuf {
+    let text = block("cloud-config")
+        .replace("capw-autoscaler.capw-system.svc:8086", address)
+        .replace("/etc/cluster-autoscaler", &certificates.join("client").display().to_string());
+    let path = certificates.join("cloud-config.yaml");
+    std::fs::write(&path, text).expect("a file");
+    path
+}
+
+async fn replicas(cp: &ControlPlane) -> i64 {
+    cp.get(POOL, WINDOWS).await.expect("the pool")["spec"]["replicas"].as_i64().expect("replicas")
+}
+
+async fn wait_replicas(cp: &ControlPlane, wanted: i64, scaler: &Process) {
+    wait_for(&format!("{wanted} machines are asked for"), LIMIT, || async {
+        let now = replicas(cp).await;
+        if now == wanted { Ok(()) } else { Err(format!("{now}; the autoscaler says\n{}", scaler.log_end())) }
+    })
+    .await;
+}
