@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::cloudbase::Room;
 use super::facts::CaError;
+use super::lint::{self, Finding};
 use crate::api::bootstrap_config::Channel;
 use crate::compat::Incompatible;
 
@@ -22,6 +23,9 @@ pub enum RenderError {
     /// The data does not fit into its channel. Sizes in bytes.
     #[error("spec.channel: {channel}: the bootstrap data has {} bytes, the limit is {} ({}): {remedy}", room.size, room.limit, room.name)]
     TooLarge { channel: Channel, room: Room, remedy: &'static str },
+    /// What the rules refuse, all of it.
+    #[error("{}", lint::message(.0))]
+    Lint(Vec<Finding>),
     /// A defect of ours: a configuration that cannot be written down.
     #[error("{what} cannot be written: {reason}; please report this")]
     Serialize { what: &'static str, reason: String },

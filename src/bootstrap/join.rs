@@ -10,7 +10,7 @@ use crate::api::bootstrap_config::Taint;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct JoinConfiguration<'a> {
+pub(super) struct JoinConfiguration<'a> {
     api_version: &'static str,
     kind: &'static str,
     discovery: Discovery<'a>,
@@ -64,7 +64,12 @@ struct Timeouts {
 
 /// `kubeadm-join.yaml`.
 pub(super) fn configuration(facts: &BootstrapFacts) -> Result<String, RenderError> {
-    let configuration = JoinConfiguration {
+    yaml::document("kubeadm's configuration", &document(facts))
+}
+
+/// The same before it is written down.
+pub(super) fn document(facts: &BootstrapFacts) -> JoinConfiguration<'_> {
+    JoinConfiguration {
         api_version: "kubeadm.k8s.io/v1beta4",
         kind: "JoinConfiguration",
         discovery: Discovery {
@@ -82,6 +87,5 @@ pub(super) fn configuration(facts: &BootstrapFacts) -> Result<String, RenderErro
         },
         patches: Patches { directory: paths::PATCHES },
         timeouts: Timeouts { kubelet_health_check: "8m0s", tls_bootstrap: "10m0s" },
-    };
-    yaml::document("kubeadm's configuration", &configuration)
+    }
 }

@@ -13,6 +13,7 @@ pub mod facts;
 mod iso;
 mod join;
 pub mod kubelet;
+pub mod lint;
 pub mod paths;
 pub mod plan;
 mod procedure;
@@ -51,12 +52,15 @@ pub struct Bootstrap {
     pub answer: Option<unattend::AnswerFile>,
     /// What the node keeps back, and why so much.
     pub reserves: Reserves,
+    /// What the rules have to say of what is rendered nevertheless.
+    pub warnings: Vec<lint::Finding>,
 }
 
 /// Checks the facts and renders. Fails with the field, the value and the remedy, or with the exact size and the limit that it
 /// exceeds.
 pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
     valid::check(facts)?;
+    let warnings = lint::check(facts)?;
     let (plan, mut files) = procedure::plan(facts)?;
     let json = plan.json().map_err(|e| RenderError::Serialize { what: "the plan", reason: e.to_string() })?;
     files.insert("node.json".into(), json.into_bytes());
@@ -65,7 +69,7 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
     }
     let user_data = cloudbase::user_data(&files, facts.spec.channel)?;
     let answer = unattend::answer(facts)?;
-    Ok(Bootstrap { plan, user_data, answer, reserves: reserve::reserves(facts)? })
+    Ok(Bootstrap { plan, user_data, answer, reserves: reserve::reserves(facts)?, warnings })
 }
 
 /// The plan of an ordinary machine, for tests of what reads plans.

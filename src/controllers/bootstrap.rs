@@ -191,7 +191,7 @@ async fn make_data_in(
         None => make(ctx, object, &cluster.name_any(), workload, render).await?,
     };
     let said = Decision::new(())
-        .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY))
+        .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY).with_message(made.warnings.clone()))
         .say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID))
         .say(Desired::yes(condition::READY, reason::READY));
     let told = say(ctx, object, &said, Some(&made.secret), Some(made.token.clone())).await;
@@ -219,7 +219,8 @@ async fn make(
         data_secret::Error::Foreign(message) => Failure::Conflict(message),
         data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
     })?;
-    Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) } })
+    let warnings = bootstrap::lint::message(&data.warnings);
+    Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) }, warnings })
 }
 
 /// Everything that rendering may depend on.

@@ -37,6 +37,8 @@ pub enum Error {
 pub struct Made {
     pub secret: String,
     pub token: Token,
+    /// What the rules have to say of the data: a message for the user, or empty.
+    pub warnings: String,
 }
 
 /// What was made and could not be reported yet, by UID: Cluster API labels new objects while we work, and each such write makes

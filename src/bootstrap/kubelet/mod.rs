@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
 use super::reserve::{Amount, reserves};
-use super::{paths, yaml};
+use super::{lint, paths, yaml};
 use crate::api::bootstrap_config::{ServingCertificate, Taint, TaintEffect, WindowsBootstrapConfigSpec};
 
 /// Cluster API removes it once it has set the labels of the Machine on the Node.
@@ -47,7 +47,8 @@ pub(super) struct KubeletConfiguration {
     max_pods: u32,
     system_reserved: BTreeMap<&'static str, String>,
     kube_reserved: BTreeMap<&'static str, String>,
-    eviction_hard: BTreeMap<&'static str, String>,
+    /// `None` takes away what the cluster's configuration says.
+    eviction_hard: BTreeMap<&'static str, Option<String>>,
     rotate_certificates: bool,
     #[serde(rename = "serverTLSBootstrap", skip_serializing_if = "std::ops::Not::not")]
     server_tls_bootstrap: bool,
@@ -63,6 +64,9 @@ pub(super) struct KubeletConfiguration {
     shutdown_grace_period: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shutdown_grace_period_critical_pods: Option<&'static str>,
+    /// What the cluster's configuration says for Linux and a kubelet on Windows must not see: `null` takes it away.
+    #[serde(flatten)]
+    reset: BTreeMap<&'static str, ()>,
 }
 
 /// `kubeletconfiguration+strategic.yaml`.
@@ -110,7 +114,7 @@ pub(super) fn configuration(facts: &BootstrapFacts) -> Result<KubeletConfigurati
         max_pods: reserves.max_pods,
         system_reserved: resources(reserves.system),
         kube_reserved: resources(reserves.kube),
-        eviction_hard: reserves.eviction_hard,
+        eviction_hard: thresholds(reserves.eviction_hard),
         rotate_certificates: true,
         server_tls_bootstrap: spec.serving_certificate == ServingCertificate::ClusterSigned,
         // Lower than the kubelet's own 85 and 80: a layer of Windows takes its size twice while it is unpacked.
@@ -121,7 +125,14 @@ pub(super) fn configuration(facts: &BootstrapFacts) -> Result<KubeletConfigurati
         feature_gates: gates.into_iter().collect(),
         shutdown_grace_period: graceful.then_some("60s"),
         shutdown_grace_period_critical_pods: graceful.then_some("20s"),
+        reset: lint::reset_fields(minor).into_iter().map(|field| (field, ())).collect(),
     })
+}
+
+/// All that Windows observes, and none of what it does not.
+fn thresholds(windows: BTreeMap<&'static str, String>) -> BTreeMap<&'static str, Option<String>> {
+    let none = ["imagefs.inodesFree", "nodefs.inodesFree", "pid.available"].map(|signal| (signal, None));
+    none.into_iter().chain(windows.into_iter().map(|(signal, value)| (signal, Some(value)))).collect()
 }
 
 fn resources(amount: Amount) -> BTreeMap<&'static str, String> {

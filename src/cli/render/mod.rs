@@ -15,7 +15,7 @@ use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::read::Payload;
 use crate::bootstrap::seed::{self, Instance};
-use crate::bootstrap::{self, Bootstrap, BootstrapFacts, Room, Secrets, ca_hash, reserve};
+use crate::bootstrap::{self, Bootstrap, BootstrapFacts, Room, Secrets, ca_hash, lint, reserve};
 use crate::vm::Seed;
 
 /// A token that no cluster has.
@@ -33,7 +33,7 @@ pub struct Render {
     /// Write the files of each machine, its user data and its config drive below this directory instead of printing.
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Print the plan as a person would write the procedure, and how the reserves were computed.
+    /// Print the plan as a person would write the procedure, how the reserves were computed, and what has no effect.
     #[arg(long)]
     explain: bool,
     /// Version of Kubernetes, e.g. v1.36.3. Default: that of the Machine, MachineDeployment or Cluster.
@@ -68,6 +68,7 @@ impl Render {
             if self.explain {
                 text.push_str(&bootstrap::explain(&rendered.plan));
                 text.push_str(&reserve::explain(&facts, &rendered.reserves));
+                text.push_str(&lint::explain(&rendered.warnings));
             }
         }
         Ok(text)

@@ -90,7 +90,7 @@ fn flags_and_documents_are_put_together() {
     assert!(said.contains("apiServerEndpoint: 'api.example.com:443'") && said.contains("pause:3.10.2"), "{said}");
     assert!(said.contains("cpu: '260m'"), "reserves of 16 processors: {said}");
     let said = render(&["-f", &path, "--endpoint", "other:6443", "--kubernetes-version", "v1.33.0"]).unwrap();
-    assert!(said.contains("apiServerEndpoint: 'other:6443'") && !said.contains("shutdownGracePeriod"), "{said}");
+    assert!(said.contains("apiServerEndpoint: 'other:6443'") && !said.contains("shutdownGracePeriod:"), "{said}");
 }
 
 #[test]

@@ -1,0 +1,3 @@
+module kubelet-surface
+
+go 1.26
