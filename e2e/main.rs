@@ -35,6 +35,7 @@ mod stuck;
 mod three_nodes;
 mod two_of_everything;
 mod ways_in;
+mod wine_kills;
 mod workers;
 mod world;
 mod wrong_input;

@@ -17,7 +17,7 @@ const KUBE: (u64, u64) = (200, 512);
 const EVICTION_MIB: u64 = 500;
 
 /// A network's configuration: without one containerd calls the node's network not ready.
-const CNI: (&str, &str) = (
+pub const CNI: (&str, &str) = (
     r"C:\etc\cni\net.d\10-flannel.conf",
     r#"{"cniVersion": "1.0.0", "name": "flannel.4096", "type": "flannel", "delegate": {"type": "sdnoverlay"}}"#,
 );
@@ -200,7 +200,7 @@ fn cable(vm: &SimulatedVm) -> std::path::PathBuf {
 }
 
 /// Processes whose environment says that they belong to a prefix below a directory.
-fn processes_of(state: &std::path::Path) -> Vec<String> {
+pub fn processes_of(state: &std::path::Path) -> Vec<String> {
     let wanted = format!("WINEPREFIX={}", state.display());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let of = |process: &std::path::Path| std::fs::read(process.join("environ")).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&wanted));
