@@ -20,7 +20,7 @@ struct Subject {
 }
 
 #[rustfmt::skip]
-const SUBJECTS: [(Subject, &[Case]); 6] = [
+const SUBJECTS: [(Subject, &[Case]); 7] = [
     (Subject { kind: Kind::WINDOWS_MACHINE, name: "WindowsMachine", template: Some(Kind::WINDOWS_MACHINE_TEMPLATE), spec: r#"{"image": "windows-server-2022"}"# }, MACHINE),
     (Subject { kind: Kind::WINDOWS_BOOTSTRAP_CONFIG, name: "WindowsBootstrapConfig", template: Some(Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE), spec: "{}" }, BOOTSTRAP),
     (Subject { kind: Kind::WINDOWS_NODE_POOL, name: "WindowsNodePool", template: None, spec: r#"{"template": {"machine": {"image": "windows-server-2022"}}}"# }, POOL),

@@ -13,6 +13,8 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, text, wait_for};
 
 /// What a field of the spec takes from a Secret of the user.
 const LICENCE: &str = "canary-5e9c1f0d7b2a4c3e";
+const PASSWORD: &str = "Canary-7d1f&pass";
+const PRODUCT_KEY: &str = "CANAR-YCANA-RYCAN-ARYCA-N1234";
 const LIMIT: Duration = Duration::from_secs(90);
 /// Everything that the program writes to, and that many people can read.
 const PUBLIC: [Kind; 9] = [
@@ -35,7 +37,11 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         let capw = Capw::start(&cp, &["--log-level=debug,hyper=info"]).await;
         let workers = Workers {
             replicas: 2,
-            bootstrap: json!({"files": [{"path": r"C:\k\licence.key", "contentFrom": {"secretKeyRef": {"name": "licence", "key": "key"}}}]}),
+            bootstrap: json!({
+                "channel": "Unattend",
+                "unattend": {"administratorPasswordFrom": from_secret("password"), "productKeyFrom": from_secret("product")},
+                "files": [{"path": r"C:\k\licence.key", "contentFrom": from_secret("key")}],
+            }),
             ..Workers::new("vault", &cp).await
         };
         workers.apply(&cp).await;
@@ -46,16 +52,25 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             if told == 2 { Ok(()) } else { Err(format!("{told} configurations say so")) }
         })
         .await;
-        let licence = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "licence", "namespace": workers.namespace}, "stringData": {"key": LICENCE}});
+        let licence = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "licence", "namespace": workers.namespace}, "stringData": {"key": LICENCE, "password": PASSWORD, "product": PRODUCT_KEY}});
         cp.apply(&licence.to_string()).await;
         let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
 
-        let mut canaries = vec![kubeconfig_token(&workers.kubeconfig), LICENCE.to_owned(), STANDARD.encode(LICENCE)];
+        let mut canaries = vec![kubeconfig_token(&workers.kubeconfig)];
+        for given in [LICENCE, PASSWORD, PRODUCT_KEY] {
+            canaries.extend([given.to_owned(), STANDARD.encode(given)]);
+        }
+        // As Windows hides it in an answer file, which is another form of the plain text.
+        let hidden = STANDARD.encode(PASSWORD.encode_utf16().flat_map(u16::to_le_bytes).take(30).collect::<Vec<u8>>());
+        canaries.push(hidden.clone());
         for machine in &machines {
             let secret = cp.get(Kind::SECRET, &workers.name(text(machine, "/spec/bootstrap/dataSecretName"))).await.expect("a bootstrap Secret");
             let token = String::from_utf8(STANDARD.decode(text(&secret, "/data/token")).unwrap()).unwrap();
             let (id, half) = token.split_once('.').expect("a bootstrap token");
             assert_eq!((id.len(), half.len()), (6, 16), "not a bootstrap token");
+            // The search below would find nothing if nothing was there: the Secret has all of it.
+            let answer = String::from_utf8(STANDARD.decode(text(&secret, "/data/unattend.xml")).unwrap()).unwrap();
+            assert!(answer.contains(PRODUCT_KEY) && answer.contains(&hidden), "not what Windows Setup is to be told");
             canaries.push(half.to_owned());
             wait_for("the token is gone from the workload cluster", LIMIT, || async {
                 let name = format!("kube-system/bootstrap-token-{id}");
@@ -84,6 +99,10 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         }
         assert!(found.is_empty(), "a secret was found in: {found:#?}");
     });
+}
+
+fn from_secret(key: &str) -> Value {
+    json!({"secretKeyRef": {"name": "licence", "key": key}})
 }
 
 fn kubeconfig_token(kubeconfig: &str) -> String {

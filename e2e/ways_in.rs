@@ -2,18 +2,21 @@
 //! what it makes of each exit code of ours; guests that get their data by each channel join the cluster.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use capw::api::bootstrap_config::{Channel, WindowsBootstrapConfigSpec};
 use capw::api::name::{HostName, VmUuid};
 use capw::bootstrap::facts::KubernetesVersion;
+use capw::bootstrap::read::Delivered;
 use capw::bootstrap::seed::{Instance, build};
 use capw::bootstrap::{BootstrapFacts, ca_hash, render};
 use capw::vm::Seed;
 use serde_json::{Value, json};
 
-use crate::world::{CloudbaseInit, text};
+use crate::workers::Workers;
+use crate::world::{self, Capw, CloudbaseInit, ControlPlane, Options, text};
 
 const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
 
@@ -163,4 +166,39 @@ fn cloudbase_init_knows_every_option_of_the_samples() {
             assert!(place("UserDataPlugin").is_none() && values["allow_reboot"] == json!(false), "{name}");
         }
     }
+}
+
+/// The operator gives each machine its data by the channel that its configuration names; a guest that finds it there becomes a Node
+/// of the name that it was told.
+#[test]
+fn machines_join_by_every_channel() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("ways")).await;
+        let capw = Capw::start(&cp, &[]).await;
+        let mut pools = Vec::new();
+        for channel in Channel::ALL {
+            let namespace = channel.name().to_lowercase();
+            let workers = Workers { replicas: 1, bootstrap: json!({"channel": channel.name()}), ..Workers::new(&namespace, &cp).await };
+            workers.apply(&cp).await;
+            pools.push((channel, workers));
+        }
+        for (channel, workers) in pools {
+            let machines = workers.wait_settled(&cp, &cp, Duration::from_secs(120)).await;
+            let node = text(&machines[0], "/status/nodeRef/name");
+            let given = seeds(capw.state(), &workers.namespace);
+            let [seed] = given.as_slice() else { panic!("{channel}: {} machines were given something", given.len()) };
+            let delivered = Delivered::of(seed).expect("what a guest can read");
+            assert_eq!((delivered.channel, delivered.host_name.as_deref()), (channel, Some(node)));
+        }
+    });
+}
+
+/// What lies beside the machines of a simulated hypervisor in that namespace.
+fn seeds(state: &Path, namespace: &str) -> Vec<Seed> {
+    let homes = std::fs::read_dir(state.join(format!("{namespace}.lab"))).expect("a data centre").filter_map(Result::ok);
+    let seed = |home: PathBuf| match std::fs::read(home.join("config-drive.iso")) {
+        Ok(image) => Some(Seed::Drive(image)),
+        Err(_) => std::fs::read(home.join("guestinfo.json")).ok().map(|values| Seed::GuestInfo(serde_json::from_slice(&values).expect("values"))),
+    };
+    homes.filter_map(|home| seed(home.path())).collect()
 }

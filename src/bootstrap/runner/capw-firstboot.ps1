@@ -7,7 +7,7 @@ Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
 $root = 'C:\ProgramData\capw'
-$script = "$root\capw-firstboot.ps1"
+$copy = "$root\capw-firstboot.ps1"
 $task = 'capw-firstboot'
 
 function Write-FirstBootLog([string] $Text) {
@@ -19,9 +19,9 @@ function Install-FirstBoot {
     $security.SetSecurityDescriptorSddlForm('D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)', [System.Security.AccessControl.AccessControlSections]::Access)
     [void] [System.IO.Directory]::CreateDirectory($root)
     [System.IO.Directory]::SetAccessControl($root, $security)
-    if ($PSCommandPath -ne $script) { [System.IO.File]::WriteAllBytes($script, [System.IO.File]::ReadAllBytes($PSCommandPath)) }
+    if ($PSCommandPath -ne $copy) { [System.IO.File]::WriteAllBytes($copy, [System.IO.File]::ReadAllBytes($PSCommandPath)) }
 
-    $arguments = "-NoProfile -NonInteractive -ExecutionPolicy RemoteSigned -File $script"
+    $arguments = "-NoProfile -NonInteractive -ExecutionPolicy RemoteSigned -File $copy"
     if ($DisableAdministrator) { $arguments = "$arguments -DisableAdministrator" }
     # A second way to the same end, where the Task Scheduler does not work during Setup. It may not restart the machine: the task does.
     $setup = "$env:SystemRoot\Setup\Scripts\SetupComplete.cmd"

@@ -193,6 +193,21 @@ fn the_tests_for_pester_are_windows_powershell() {
     }
 }
 
+/// What the pages tell builders of images to type. Its commands are not in our list, so only its form is judged.
+#[test]
+fn the_pages_for_builders_of_images_show_powershell() {
+    let page = include_str!("../../../docs/windows-image.md");
+    let (_, checklist) = page.split_once("\n## Checklist\n").unwrap();
+    let rows = checklist.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ") && !line.starts_with("| What"));
+    let mut typed: Vec<&str> = rows.filter_map(|row| row.split(" | ").nth(1)?.strip_prefix('`')?.strip_suffix('`')).collect();
+    assert!(typed.len() > 5, "the checklist is not where this test reads it");
+    let way = include_str!("../../../docs/way-in-unattend.md");
+    typed.extend(way.split("```powershell\n").skip(1).filter_map(|rest| rest.split("```").next()));
+    for text in typed {
+        assert_eq!(faults(text), [""; 0], "{text}");
+    }
+}
+
 #[test]
 fn the_gate_is_shut() {
     for bad in [

@@ -124,6 +124,7 @@ impl Render {
 fn placeholder(used: &SecretUse<'_>) -> Vec<u8> {
     match used.field.as_str() {
         field if field.contains("caBundle") => PLACEHOLDER_CA.as_bytes().to_vec(),
+        field if field.contains("productKey") => b"PLACE-HOLDE-R0000-00000-00000".to_vec(),
         _ => format!("placeholder for {} of Secret {}", used.reference.key, used.reference.name).into_bytes(),
     }
 }
@@ -135,7 +136,8 @@ fn payload(rendered: &Bootstrap) -> Result<Payload, String> {
 
 /// The texts, without the scripts that are the same for every machine.
 fn listing(rendered: &Bootstrap) -> Result<String, String> {
-    let files = payload(rendered)?.files;
+    let mut files = payload(rendered)?.files;
+    files.extend(rendered.answer.as_ref().map(|answer| ("unattend.xml".to_owned(), answer.as_bytes().to_vec())));
     let shown = files.iter().filter(|(path, _)| !path.starts_with("runner/"));
     Ok(shown.map(|(path, bytes)| format!("==> {path} <==\n{}\n", String::from_utf8_lossy(bytes))).collect())
 }
