@@ -35,6 +35,7 @@ mod stuck;
 mod three_nodes;
 mod two_of_everything;
 mod ways_in;
+mod windows_matrix;
 mod wine_kills;
 mod workers;
 mod world;
