@@ -107,6 +107,9 @@ impl Part {
                     Some((product, tag)) if !tag.contains('/') => (product, Some(tag)),
                     _ => (image, None),
                 };
+                if product.is_empty() {
+                    return Err(wrong("an image, e.g. registry.k8s.io/pause:3.10.2"));
+                }
                 // Of a tag like `latest` nothing is known.
                 Ok(Self { component, product: product.into(), version: tag.and_then(|tag| Version::parse(tag, component.places())) })
             }

@@ -59,6 +59,8 @@ fn machine(facts: &BootstrapFacts) -> Disk {
     if let Some(plugin) = facts.spec.windows.gmsa.as_ref().and_then(|gmsa| gmsa.credential_plugin.as_ref()) {
         disk.files.insert(lower(&plugin.library), String::new());
     }
+    // The program of the users' own step is in their image.
+    disk.files.insert(lower(r"C:\k\register.exe"), String::new());
     disk.start();
     disk
 }

@@ -135,8 +135,14 @@ impl Services {
         Ok(())
     }
 
-    /// What starts with Windows, in the order of its dependencies.
+    /// What starts with Windows, in the order of its dependencies. Wine writes its registry now and then only: a cut of the power
+    /// loses services that Windows would have kept, so they are defined again first.
     pub async fn start_automatic(&mut self, all: &BTreeMap<String, Service>) -> Result<(), String> {
+        for (name, service) in all {
+            if !self.is_set(name, service).await? {
+                self.set(name, service).await?;
+            }
+        }
         for (name, _) in all.iter().filter(|(_, service)| service.automatic) {
             if !self.runs(name).await? {
                 self.start(name, all).await?;
