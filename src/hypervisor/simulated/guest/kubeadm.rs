@@ -102,6 +102,10 @@ fn lay_over(base: &mut Value, patch: Value) {
                 }
             }
         }
+        (base, Value::Object(patch)) => {
+            *base = Value::Object(serde_json::Map::new());
+            lay_over(base, Value::Object(patch));
+        }
         (base, patch) => *base = patch,
     }
 }
@@ -140,6 +144,9 @@ mod tests {
         let merged = KubeletConfiguration::merged(cluster, patch).unwrap();
         assert_eq!((merged.max_pods, merged.provider_id.as_deref()), (Some(30), Some("windows://lab/x")));
         assert_eq!(merged.eviction_hard.len(), 2);
+        let nothing_to_remove = b"kind: KubeletConfiguration\nevictionHard: {pid.available: null, memory.available: 500Mi}\n";
+        let merged = KubeletConfiguration::merged(b"kind: KubeletConfiguration\n", nothing_to_remove).unwrap();
+        assert_eq!(merged.eviction_hard.len(), 1, "a null that meets nothing leaves nothing");
         assert!(KubeletConfiguration::merged(cluster, b"kind: Pod").is_err());
     }
 }
