@@ -2,7 +2,7 @@
 
 use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{Item, Kind};
+use crate::bootstrap::plan::{FeatureState, Item, Kind};
 
 /// Why the item fails for good, if one of the faults befalls it.
 pub fn words(faults: &[Fault], item: &Item) -> Option<&'static str> {
@@ -13,7 +13,7 @@ fn befalls(fault: Fault, kind: &Kind) -> Option<&'static str> {
     let join =
         |argv: &[String]| argv.first().is_some_and(|program| program.eq_ignore_ascii_case(paths::KUBEADM)) && argv.iter().any(|word| word == "join");
     match (fault, kind) {
-        (Fault::FeatureMissing, Kind::Feature { .. }) => {
+        (Fault::FeatureMissing, Kind::Feature { state: FeatureState::Enabled, .. }) => {
             Some("The request to add or remove features on the specified server failed. The source files could not be found. Error: 0x800f081f")
         }
         (Fault::DiskFull, Kind::File { .. }) => Some("There is not enough space on the disk."),
