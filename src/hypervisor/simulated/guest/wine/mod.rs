@@ -167,6 +167,7 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
         }
         kept.recorded.restart_pending = false;
         if let Some(on) = on.take() {
+            on.machine.shut_down().await;
             on.switch_off().await;
         }
     }
