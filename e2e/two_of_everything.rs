@@ -45,6 +45,12 @@ fn two_of_everything_and_nothing_mixes() {
         }
         tokens_were_made_where_they_belong(&one, &two);
 
+        wait_for("the second cluster's guests have had their last word", LIMIT, || async {
+            let machines = one.list(Kind::WINDOWS_MACHINE, Some("there")).await;
+            let states: Vec<String> = machines.iter().map(|machine| machine["status"]["bootstrap"]["state"].to_string()).collect();
+            if states.iter().all(|state| state == "\"finished\"") { Ok(()) } else { Err(format!("{states:?}")) }
+        })
+        .await;
         let before = witness(&one, &two, &there, &capw).await;
         one.delete(Kind::CLUSTER, &here.name(&here.cluster)).await;
         here.wait_gone(&one, LIMIT).await;
