@@ -165,7 +165,8 @@ fn kubelet(facts: &BootstrapFacts) -> Result<(), RenderError> {
 }
 
 fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
-    const OURS: [&str; 5] = [paths::JOIN_CONFIG, paths::KUBELET_PATCH, paths::KUBELET_DROP_IN, paths::CONTAINERD_CONFIG, paths::SENTINEL];
+    const OURS: [&str; 6] =
+        [paths::JOIN_CONFIG, paths::KUBELET_PATCH, paths::KUBELET_DROP_IN, paths::KUBE_PROXY_CONFIG, paths::CONTAINERD_CONFIG, paths::SENTINEL];
     let mut seen = BTreeSet::new();
     for (index, file) in facts.spec.files.iter().enumerate() {
         let wrong = |remedy: &str| Err(RenderError::invalid(format!("spec.files[{index}].path"), &file.path, remedy));

@@ -5,6 +5,7 @@ mod containerd;
 mod delivery;
 mod file;
 mod join;
+mod kube_proxy;
 mod kubelet;
 mod network;
 mod registry;
@@ -23,6 +24,7 @@ pub use containerd::*;
 pub use delivery::*;
 pub use file::*;
 pub use join::*;
+pub use kube_proxy::*;
 pub use kubelet::*;
 pub use network::*;
 pub use registry::*;
@@ -80,6 +82,9 @@ pub struct WindowsBootstrapConfigSpec {
     /// The container runtime.
     #[serde(default)]
     pub containerd: Containerd,
+    /// kube-proxy as a service of Windows. Default: none; it is then to run as a HostProcess DaemonSet, as network plug-ins bring it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kube_proxy: Option<KubeProxy>,
     /// How the node gets into the cluster.
     #[serde(default)]
     pub join: Join,

@@ -54,14 +54,20 @@ fn service_flags() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// Command line of the service. The kubelet writes to its standard error only, which a service has not: kube-log-runner gives
-/// it a file.
-pub(in super::super) fn command_line(facts: &BootstrapFacts) -> Result<String, RenderError> {
-    let mut words = vec![paths::LOG_RUNNER.to_owned(), format!(r"--log-file={}\kubelet.log", paths::KUBELET_LOG)];
+/// What runs a program of Kubernetes as a service: it writes to its standard error only, which a service has not, and
+/// kube-log-runner gives it a file.
+pub(in super::super) fn log_runner(facts: &BootstrapFacts, file: &str) -> Vec<String> {
+    let mut words = vec![paths::LOG_RUNNER.to_owned(), format!("--log-file={file}")];
     if facts.kubernetes.minor >= LOG_ROTATION {
         // A week of files of at most 100 MiB; what is written stays in memory for at most 5 s.
         words.extend(["--log-file-size=100Mi", "--log-file-age=168h", "--flush-interval=5s"].map(str::to_owned));
     }
+    words
+}
+
+/// Command line of the service.
+pub(in super::super) fn command_line(facts: &BootstrapFacts) -> Result<String, RenderError> {
+    let mut words = log_runner(facts, &format!(r"{}\kubelet.log", paths::KUBELET_LOG));
     words.extend([paths::KUBELET.to_owned(), "--windows-service".to_owned()]);
     words.extend(service_flags().iter().map(|(name, value)| format!("--{name}={value}")));
     words.extend(flags(facts).into_iter().map(|(name, value)| format!("--{name}={value}")));

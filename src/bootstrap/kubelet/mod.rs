@@ -6,7 +6,7 @@
 
 mod flags;
 
-pub(super) use flags::{command_line, flags};
+pub(super) use flags::{command_line, flags, log_runner};
 
 use std::collections::BTreeMap;
 

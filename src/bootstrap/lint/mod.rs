@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
-use super::{containerd, join, kubelet};
+use super::{containerd, join, kube_proxy, kubelet};
 
 pub(super) use surface::reset_fields;
 
@@ -126,6 +126,10 @@ pub(super) fn check(facts: &BootstrapFacts) -> Result<Vec<Finding>, RenderError>
     node::check_join(node.minor, &join, &mut findings);
     let toml: toml::Table = containerd::configuration(facts)?.parse().map_err(|e: toml::de::Error| unreadable(&e))?;
     node::check_containerd(facts.spec.containerd.line, &toml, &mut findings);
+    if let Some(spec) = &facts.spec.kube_proxy {
+        let proxy = serde_json::to_value(kube_proxy::configuration(facts, spec)).map_err(|e| unreadable(&e))?;
+        node::check_proxy(facts.spec.windows_release, spec.network_type, &proxy, &mut findings);
+    }
     let (errors, warnings): (Vec<Finding>, Vec<Finding>) = findings.0.into_iter().partition(|finding| finding.severity == Severity::Error);
     if errors.is_empty() { Ok(warnings) } else { Err(RenderError::Lint(errors)) }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::bootstrap_config::{Argument, ContainerdLine, ServingCertificate, WindowsRelease};
+use crate::api::bootstrap_config::{Argument, ContainerdLine, ProxyNetwork, ServingCertificate, WindowsRelease};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::sample::facts;
 
@@ -177,6 +177,21 @@ fn other_documents() {
         (ContainerdLine::V2, "version = 3\n[plugins.x.cni]\nconf_dir = 'a'\n", &["L13"]),
     ] {
         assert_eq!(findings(&|f| node::check_containerd(line, &text.parse().unwrap(), f)), expected, "{text}");
+    }
+    let proxy = |network: ProxyNetwork, source: Option<&str>, forward: bool| json!({"networkName": "cbr0", "networkType": network, "sourceVIP": source, "forwardHealthCheckVip": forward});
+    use ProxyNetwork::{L2Bridge, Overlay};
+    for (release, proxy, expected) in [
+        (WindowsRelease::Server2022, proxy(L2Bridge, None, true), &[][..]),
+        (WindowsRelease::Server2022, proxy(Overlay, Some("10.244.3.2"), false), &[]),
+        (WindowsRelease::Server2022, proxy(Overlay, None, false), &["E:L14"]),
+        (WindowsRelease::Server2022, proxy(Overlay, Some("1.2.3"), false), &["E:L14"]),
+        (WindowsRelease::Server2022, proxy(L2Bridge, Some("10.244.3.2"), false), &["E:L14"]),
+        (WindowsRelease::Server2019, proxy(L2Bridge, None, true), &["E:L14"]),
+    ] {
+        let mut facts = at(33);
+        facts.spec.windows_release = release;
+        facts.spec.kube_proxy = Some(serde_json::from_value(proxy.clone()).unwrap());
+        assert_eq!(said(&facts), expected, "{proxy}");
     }
     let mut small = at(36);
     small.pod_networks = vec!["10.1.0.0/25".into(), "fd00::/64".into()];

@@ -6,6 +6,7 @@
 mod finish;
 mod gmsa;
 mod hardening;
+mod kube_proxy;
 mod kubelet;
 mod network;
 mod proxy;
@@ -77,6 +78,7 @@ pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec
     steps::files(&mut all, facts)?;
     steps::before_join(&mut all, facts)?;
     kubelet::stage(&mut all, facts)?;
+    kube_proxy::stage(&mut all, facts)?;
     steps::after_join(&mut all, facts)?;
     finish::stage(&mut all, facts);
     let plan = Plan {

@@ -39,7 +39,18 @@ fn what_needs_another_comes_after_it() {
         &["domain-blob", "domain-join", "settle", "domain-member"],
         &["smb1-feature-off", "containers-feature", "hyper-v-feature", "hypervisor-launch", "settle", "firewall-on", "firewall-vxlan"],
         &["containerd-service", "containerd-environment", "containerd-running", "file-00", "user-agent", "settle-before-join", "join"],
-        &["kubelet-service", "kubelet-environment", "join", "kubelet-healthy", "user-port", "user-register", "sentinel", "no-secrets"],
+        &[
+            "kubelet-service",
+            "kubelet-environment",
+            "join",
+            "kubelet-healthy",
+            "kube-proxy-config",
+            "kube-proxy-running",
+            "user-port",
+            "user-register",
+            "sentinel",
+            "no-secrets",
+        ],
     ] {
         let places: Vec<usize> = order.iter().map(|id| place(&plan, id)).collect();
         assert!(places.is_sorted(), "{order:?} is at {places:?}");

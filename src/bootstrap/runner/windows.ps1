@@ -59,6 +59,15 @@ function ConvertTo-CommandLine([string[]] $Arguments) {
     return [string]::Join(' ', @($Arguments | ForEach-Object { ConvertTo-Argument $_ }))
 }
 
+# What a program that failed said last: the line that it marks as an error, else its last line.
+function Get-LastWord([string] $Path) {
+    $lines = @((Get-Tail $Path 8000) -split "`r?`n" | Where-Object { $_.Trim() -ne '' } | Select-Object -Last 20)
+    if ($lines.Count -eq 0) { return '' }
+    $marked = @($lines | Where-Object { $_ -match 'error: |\[ERROR' })
+    if ($marked.Count -gt 0) { return $marked[-1].Trim() }
+    return $lines[-1].Trim()
+}
+
 # The end of a text, for messages.
 function Get-Tail([string] $Path, [int] $Characters) {
     if (-not [System.IO.File]::Exists($Path)) { return '' }
@@ -92,8 +101,8 @@ function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [
         $script:Output = [System.IO.File]::ReadAllText($output)
         Write-Log "$($Argv[0]) ended with $($process.ExitCode)`r`n$(Get-Tail $output 8000)`r`n$(Get-Tail $errors 8000)"
         if ($Success -notcontains $process.ExitCode) {
-            $said = Get-Tail $errors 160
-            if ($said -eq '') { $said = Get-Tail $output 160 }
+            $said = Get-LastWord $errors
+            if ($said -eq '') { $said = Get-LastWord $output }
             throw "$($Argv[0]) ended with $($process.ExitCode): $said"
         }
     } finally {

@@ -69,7 +69,7 @@ impl Disk {
     /// A machine as its image is, after cloudbase-init gave it its name. `build` is that of Windows, e.g. 20348.
     pub fn of_image(computer_name: &str, build: u32) -> Self {
         let mut disk = Self::default();
-        for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER] {
+        for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER, paths::KUBE_PROXY] {
             disk.files.insert(lower(program), String::new());
         }
         disk.services.insert("W32Time".into(), Service { automatic: true, ..Service::default() });
