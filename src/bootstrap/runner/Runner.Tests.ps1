@@ -31,6 +31,18 @@ Describe 'reports' {
     }
 }
 
+Describe 'what a program said last' {
+    It 'is the line that it marks as an error, else its last line' {
+        $file = "$Root\said.txt"
+        [System.IO.File]::WriteAllText($file, "I1 x`r`nerror: it failed`r`nTo see the stack trace, use --v=5`r`n")
+        Get-LastWord $file | Should -Be 'error: it failed'
+        [System.IO.File]::WriteAllText($file, "one`ntwo`n`n")
+        Get-LastWord $file | Should -Be 'two'
+        [System.IO.File]::WriteAllText($file, '')
+        Get-LastWord $file | Should -Be ''
+    }
+}
+
 Describe 'access' {
     It 'does not depend on the order of its rules' {
         Get-Rules 'D:P(A;;FA;;;SY)(A;;FA;;;BA)' | Should -Be (Get-Rules 'D:P(A;;FA;;;BA)(A;;FA;;;SY)')
