@@ -61,6 +61,8 @@ fn what(kind: &Kind) -> String {
     match kind {
         Kind::Directory { paths, access: who } => format!("Make directories {}: {}", access(*who), paths.join(", ")),
         Kind::File { path, access: who, .. } => format!("Write a file {}: {path}", access(*who)),
+        Kind::Download { url, path, digest } => format!("Download {url} to {path}; its digest must be {digest}"),
+        Kind::Archive { path, directory, .. } => format!("Unpack {path} into {directory}"),
         Kind::Registry { key, name, data, .. } => match data {
             RegistryData::String(text) | RegistryData::ExpandString(text) => format!("Set {key}\\{name} to {text}"),
             RegistryData::Dword(number) => format!("Set {key}\\{name} to {number}"),

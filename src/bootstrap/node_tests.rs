@@ -7,7 +7,7 @@ use super::read::Payload;
 use super::render;
 use super::sample::{CA, facts};
 use crate::api::bootstrap_config::{
-    Argument, CloudProvider, Containerd, ContainerdLine, Fallback, Mirror, Registry, ServingCertificate, UtilityVm, WindowsRelease,
+    Argument, CloudProvider, Containerd, ContainerdLine, Download, Fallback, Mirror, Registry, Program, ServingCertificate, UtilityVm, WindowsRelease,
 };
 
 /// Every field of the kubelet and of containerd that somebody may set.
@@ -39,6 +39,14 @@ fn everything() -> BootstrapFacts {
         ],
         ..Containerd::default()
     };
+    all.spec.programs.base_url = Some("https://mirror.example.com/kubernetes".into());
+    let download = |name, url: Option<&str>| Download { name, digest: format!("sha256:{}", "ab".repeat(32)), url: url.map(str::to_owned) };
+    all.spec.programs.downloads = vec![
+        download(Program::Kubelet, None),
+        download(Program::KubeLogRunner, None),
+        download(Program::Containerd, Some("https://mirror.example.com/containerd-2.3.7-windows-amd64.tar.gz")),
+        download(Program::CniPlugins, Some("https://mirror.example.com/cni-plugins-windows-amd64-v1.9.0.tgz")),
+    ];
     all
 }
 
@@ -65,6 +73,9 @@ fn everything_that_can_be_asked_of_a_node() {
             }
             _ => None,
         });
+        let explained = crate::bootstrap::explain(&payload.plan);
+        let programs: String = explained.lines().filter(|line| ["Download", "Unpack", "program-"].iter().any(|word| line.contains(word))).map(|line| format!("{line}\n")).collect();
+        insta::assert_snapshot!(format!("programs-{name}"), programs);
         let mut shown = lines.collect::<std::collections::BTreeSet<String>>().into_iter().collect::<String>();
         for (path, bytes) in &payload.files {
             if !path.starts_with("runner/") && path != "node.json" {
@@ -78,12 +89,15 @@ fn everything_that_can_be_asked_of_a_node() {
 #[test]
 fn what_cannot_work_is_refused_by_name() {
     type Change = fn(&mut BootstrapFacts);
-    let cases: [(Change, &str); 5] = [
+    let cases: [(Change, &str); 8] = [
         (|f| f.spec.containerd.registries[0].mirrors[1].ca_certificates = Some(pem("PRIVATE KEY")), "caCertificates"),
         (|f| f.spec.kubelet.node_ips = vec!["10.0.0.1".into(), "10.0.0.2".into()], "spec.kubelet.nodeIPs"),
         (|f| f.spec.kubelet.extra_args = vec![Argument { name: "--v".into(), value: "4".into() }], "spec.kubelet.extraArgs"),
         (|f| f.spec.kubelet.extra_args = vec![Argument { name: "v".into(), value: "4\n".into() }], "spec.kubelet.extraArgs[v]"),
         (|f| f.spec.kubelet.extra_config = BTreeMap::from([("a".into(), "x".repeat(20_000).into())]), "spec.kubelet.extraConfig"),
+        (|f| f.spec.programs.downloads[0].digest = "sha256:AB".into(), "digest"),
+        (|f| f.spec.programs.downloads[2].url = None, "spec.programs.downloads[containerd].url"),
+        (|f| f.spec.programs.base_url = Some("https://a:b@mirror.example.com".into()), "spec.programs"),
     ];
     for (change, field) in cases {
         let mut facts = everything();

@@ -92,6 +92,11 @@ pub enum Kind {
     Directory { paths: Vec<String>, access: Access },
     /// The file has these bytes, taken from `source` in the payload.
     File { path: String, source: String, sha256: String, access: Access },
+    /// The file has that digest, `sha256:…` or `sha512:…`.
+    Download { url: String, path: String, digest: String },
+    /// The archive with that digest was unpacked into the directory, without the first `strip` parts of its paths, and brought the
+    /// files, which are named from there.
+    Archive { path: String, digest: String, directory: String, strip: u32, files: Vec<String> },
     /// The value has that type and data. An empty `name` is the key's default value.
     Registry {
         key: String,

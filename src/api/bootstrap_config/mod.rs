@@ -6,6 +6,7 @@ mod delivery;
 mod file;
 mod join;
 mod kubelet;
+mod programs;
 mod registry;
 mod secret;
 mod windows;
@@ -22,6 +23,7 @@ pub use delivery::*;
 pub use file::*;
 pub use join::*;
 pub use kubelet::*;
+pub use programs::*;
 pub use registry::*;
 pub use secret::*;
 pub use windows::*;
@@ -70,6 +72,9 @@ pub struct WindowsBootstrapConfigSpec {
     /// Windows itself.
     #[serde(default)]
     pub windows: Windows,
+    /// Where the programs of the node come from. Default: they are in the image.
+    #[serde(default)]
+    pub programs: Programs,
     /// The kubelet.
     #[serde(default)]
     pub kubelet: Kubelet,

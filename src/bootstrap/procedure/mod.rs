@@ -5,6 +5,7 @@
 
 mod finish;
 mod kubelet;
+mod programs;
 mod runtime;
 mod steps;
 mod windows;
@@ -66,6 +67,7 @@ impl Procedure {
 pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec<u8>>), RenderError> {
     let mut all = Procedure::default();
     windows::stage(&mut all, facts);
+    programs::stage(&mut all, facts)?;
     runtime::stage(&mut all, facts)?;
     steps::files(&mut all, facts)?;
     kubelet::stage(&mut all, facts)?;

@@ -60,16 +60,6 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
             "Look into C:\\Windows\\Logs\\CBS\\CBS.log for what asks for restarts.",
         ),
     ));
-    for (id, path) in [
-        ("program-containerd", paths::CONTAINERD),
-        ("program-kubelet", paths::KUBELET),
-        ("program-kubeadm", paths::KUBEADM),
-        ("program-log-runner", paths::LOG_RUNNER),
-    ] {
-        let remedy = "Use an image that has this program at this path (image-builder puts them there).";
-        let kind = Kind::Wait { check: Check::File(path.into()) };
-        all.add(Item { attempts: 1, ..item(id, 41, 5, kind, why("The image brings the programs of the node.", NODE_DOCS, remedy)) });
-    }
     for (id, access, paths, reason) in [
         (
             "directories",

@@ -10,11 +10,12 @@ $Root = Split-Path -Parent $Payload
 . "$PSScriptRoot\journal.ps1"
 . "$PSScriptRoot\windows.ps1"
 . "$PSScriptRoot\items.ps1"
+. "$PSScriptRoot\programs.ps1"
 . "$PSScriptRoot\scripts.ps1"
 
 $PlanVersion = 1
 $Kinds = @(
-    'directory', 'file', 'registry', 'serviceEnvironment', 'environment', 'feature', 'firewall', 'service', 'running', 'task', 'command', 'script', 'wait', 'reboot', 'absent'
+    'directory', 'file', 'download', 'archive', 'registry', 'serviceEnvironment', 'environment', 'feature', 'firewall', 'service', 'running', 'task', 'command', 'script', 'wait', 'reboot', 'absent'
 )
 $Scripts = @(
     'identity', 'freeSpace', 'clock', 'winHttpProxy', 'hypervisor', 'defenderExclusions', 'firewallOn', 'dynamicPorts', 'reservedPorts', 'domainJoin', 'credentialPlugin'

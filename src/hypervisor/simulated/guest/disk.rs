@@ -129,6 +129,17 @@ impl Disk {
             Kind::File { path, sha256, .. } => {
                 self.files.insert(lower(path), sha256.clone());
             }
+            Kind::Download { path, digest, .. } => {
+                self.files.insert(lower(path), digest.clone());
+            }
+            Kind::Archive { path, directory, files, .. } => {
+                if !self.has_file(path) {
+                    return Act::Never(format!("{path} does not exist"));
+                }
+                for file in files {
+                    self.files.insert(lower(&format!(r"{directory}\{file}")), String::new());
+                }
+            }
             Kind::Registry { key, name, data, restart } => {
                 let text = match data {
                     RegistryData::String(text) | RegistryData::ExpandString(text) => text.clone(),
