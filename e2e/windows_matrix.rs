@@ -30,6 +30,10 @@ fn options() -> Vec<(&'static str, Value)> {
         ("own fields", json!({"kubelet": {"extraConfig": {"imageGCHighThresholdPercent": 90, "serializeImagePulls": false}}})),
         ("mirrors", json!({"containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://mirror.example.com"}]}]}})),
         ("isolation", json!({"containerd": {"hyperV": {"processors": 2, "memoryMiB": 2048}, "metricsAddress": "127.0.0.1:1338"}})),
+        (
+            "credentials",
+            json!({"kubelet": {"imageCredentialProvider": {"directory": r"C:\k", "providers": [{"name": "a", "matchImages": ["*.example.com"]}]}}}),
+        ),
         ("own files", json!({"files": [{"path": r"C:\k\hello.txt", "content": "hello"}]})),
     ]
 }
