@@ -228,9 +228,25 @@ fn a_node_from_an_own_mirror() {
             good.map(|_| ()).ok_or_else(|| format!("{asked:?}; containerd: {}", last(&guest.read(r"C:\var\log\containerd\containerd.log"))))
         })
         .await;
+        step("containerd showed the mirror its password and its certificate");
         for secret in ["hosts.toml", "mirror-0-client-key.pem"] {
             assert!(guest.path(&format!(r"C:\etc\containerd\certs.d\registry.example.com\{secret}")).exists(), "{secret}");
         }
+        step("a machine whose seed was taken away starts anew from its own disk");
+        let home = capw.state().join(&vm.datacenter).join(&vm.directory);
+        wait_for("the seed is taken away", LIMIT, || async {
+            if home.join("config-drive.iso").exists() { Err("it is attached") } else { Ok(()) }
+        })
+        .await;
+        let starts = || guest.read(r"C:\var\log\kubelet\kubelet.log").map(|log| log.matches("\"Kubelet version\"").count());
+        let before = starts().expect("the kubelet's log");
+        capw.restart().await;
+        wait_for("the kubelet has started once more", LIMIT, || async {
+            let now = starts()?;
+            if now > before { Ok(()) } else { Err(format!("{now} starts")) }
+        })
+        .await;
+        assert!(std::fs::read_to_string(home.join("console.log")).expect("its console").lines().all(|line| !line.contains(" failed ")), "the plan failed");
         // What is told by files is not told by arguments as well, which everybody on a machine may read.
         end.store(true, Ordering::Relaxed);
         let arguments = watch.join().expect("the watch of arguments");
@@ -246,9 +262,11 @@ fn a_node_from_an_own_mirror() {
         for pool in &pools {
             cp.delete(Kind::CLUSTER, &pool.name(&pool.cluster)).await;
         }
-        for pool in pools {
-            pool.wait_gone(&cp, LIMIT).await;
-        }
+        wait_for("no VM is left", LIMIT, || async {
+            let left = simulated_vms(capw.state()).len();
+            if left == 0 { Ok(()) } else { Err(format!("{left} VMs")) }
+        })
+        .await;
     });
 }
 

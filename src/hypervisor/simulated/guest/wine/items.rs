@@ -67,7 +67,7 @@ impl Windows<'_> {
             Kind::File { path, sha256: wanted, .. } => {
                 Ok(fs::read(self.path(path)?).is_ok_and(|bytes| HEXLOWER.encode(&Sha256::digest(bytes)) == *wanted))
             }
-            Kind::Download { path, digest, .. } => Ok(fs::read(self.path(path)?).is_ok_and(|bytes| has_digest(&bytes, digest))),
+            Kind::Download { path, digest, .. } => Ok(fs::read(self.path(path)?).is_ok_and(|bytes| digest_like(&bytes, digest) == *digest)),
             Kind::Archive { digest, directory, files, .. } => {
                 let missing = files
                     .iter()
@@ -127,16 +127,18 @@ impl Windows<'_> {
                 let authorities = self.path(paths::CA_BUNDLE)?;
                 self.machine.download(url, &temporary, &proxy, Some(authorities.as_path()).filter(|path| path.exists()), item.seconds).await?;
                 let bytes = fs::read(&temporary).map_err(said(path))?;
-                if !has_digest(&bytes, digest) {
+                let found = digest_like(&bytes, digest);
+                if found != *digest {
                     fs::remove_file(&temporary).map_err(said(path))?;
-                    return Err(format!("expected {url} with digest {digest}, found another: correct the one or the other"));
+                    return Err(format!("expected {url} with digest {digest}, found {found}: correct the one or the other"));
                 }
                 fs::rename(&temporary, &to).map_err(said(path))?;
             }
             Kind::Archive { path, digest, directory, strip, files } => {
                 let (archive, into) = (self.path(path)?, self.path(directory)?);
-                if !fs::read(&archive).is_ok_and(|bytes| has_digest(&bytes, digest)) {
-                    return Err(format!("expected {path} with digest {digest}, found another"));
+                let found = fs::read(&archive).map(|bytes| digest_like(&bytes, digest)).map_err(said(path))?;
+                if found != *digest {
+                    return Err(format!("expected {path} with digest {digest}, found {found}"));
                 }
                 fs::create_dir_all(&into).map_err(said(directory))?;
                 for file in files {
@@ -302,13 +304,12 @@ impl Windows<'_> {
     }
 }
 
-/// `sha256:…` or `sha512:…`.
-fn has_digest(bytes: &[u8], digest: &str) -> bool {
-    match digest.split_once(':') {
-        Some(("sha256", hex)) => hexadecimal(&Sha256::digest(bytes)) == hex,
-        Some(("sha512", hex)) => hexadecimal(&Sha512::digest(bytes)) == hex,
-        _ => false,
+/// The digest of these bytes by the algorithm of the digest that is expected, which is written before its colon.
+fn digest_like(bytes: &[u8], expected: &str) -> String {
+    if expected.starts_with("sha512:") {
+        return format!("sha512:{}", HEXLOWER.encode(&Sha512::digest(bytes)));
     }
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
 fn service_key(service: &str) -> String {
