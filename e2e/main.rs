@@ -24,6 +24,7 @@ mod guests;
 mod idle;
 mod installed;
 mod operator;
+mod own_mirror;
 mod parts;
 mod pools;
 mod real_windows_node;

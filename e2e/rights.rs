@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
 /// Rules that no life uses, and why they are there.
-const UNUSED: [(&str, &str); 3] = [
+const UNUSED: [(&str, &str); 4] = [
+    ("get /configmaps", "certificates of authorities, where a configuration names a ConfigMap"),
     ("delete infrastructure.cluster.x-k8s.io/windowsmachines", "machines of a pool that goes before Cluster API has taken them"),
     ("update bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
     ("update controlplane.cluster.x-k8s.io/externalcontrolplanes/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),

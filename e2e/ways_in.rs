@@ -16,7 +16,7 @@ use capw::vm::Seed;
 use serde_json::{Value, json};
 
 use crate::workers::Workers;
-use crate::world::{self, Capw, CloudbaseInit, ControlPlane, Options, text};
+use crate::world::{self, Capw, CloudbaseInit, ControlPlane, Options, text, wait_for};
 
 const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
 
@@ -182,13 +182,29 @@ fn machines_join_by_every_channel() {
             workers.apply(&cp).await;
             pools.push((channel, workers));
         }
-        for (channel, workers) in pools {
+        // Taken away once the node is there: looked at before.
+        let mut given = Vec::new();
+        for (channel, workers) in &pools {
+            let seed = wait_for("the machine is given something", Duration::from_secs(120), || async {
+                let seeds = seeds(capw.state(), &workers.namespace);
+                if let [seed] = seeds.as_slice() {
+                    Ok(seed.clone())
+                } else {
+                    Err(format!("{channel}: {} machines were given something", seeds.len()))
+                }
+            });
+            given.push(seed.await);
+        }
+        for ((channel, workers), seed) in pools.into_iter().zip(given) {
             let machines = workers.wait_settled(&cp, &cp, Duration::from_secs(120)).await;
             let node = text(&machines[0], "/status/nodeRef/name");
-            let given = seeds(capw.state(), &workers.namespace);
-            let [seed] = given.as_slice() else { panic!("{channel}: {} machines were given something", given.len()) };
-            let delivered = Delivered::of(seed).expect("what a guest can read");
+            let delivered = Delivered::of(&seed).expect("what a guest can read");
             assert_eq!((delivered.channel, delivered.host_name.as_deref()), (channel, Some(node)));
+            wait_for("what the machine was given is taken away", Duration::from_secs(60), || async {
+                let left = seeds(capw.state(), &workers.namespace).len();
+                if left == 0 { Ok(()) } else { Err(format!("{channel}: {left} machines still have it")) }
+            })
+            .await;
         }
     });
 }

@@ -80,6 +80,19 @@ async fn ask(ctx: &Context, object: &WindowsMachine, owner: &Owner<'_>, namespac
             ctx.seeds.forget(target.key.vm);
             return say(ctx, object, &decision, Some(present)).await;
         }
+        vm::Step::Detach(present) => match driver.detach(&target.key, &journal, &observed).await {
+            Ok(Done::Done | Done::Changed) => {
+                // Until the next listing shows it.
+                ctx.inventories.note(&place, target.key.vm, Some(Present { seeded: false, ..(**present).clone() }));
+                tracing::info!("the node is there: its seed was taken away");
+                return say(ctx, object, &decision, Some(present)).await;
+            }
+            Err(DriverError::Invalid(cause)) => {
+                let decision = decision.say(vm::seed_stays(&target.hypervisor, &cause));
+                return say(ctx, object, &decision, None).await;
+            }
+            other => other.map_err(Failure::Driver),
+        },
         vm::Step::SetProviderId(id) => return set_provider_id(ctx, object, &id.to_string()).await,
         vm::Step::Release => {
             ctx.seeds.forget(target.key.vm);
