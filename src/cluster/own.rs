@@ -3,6 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::Api;
@@ -10,7 +11,7 @@ use kube::config::Kubeconfig;
 use sha2::{Digest, Sha256};
 
 use super::request;
-use super::workload::{Workload, WorkloadError, hex};
+use super::workload::{Workload, WorkloadError};
 
 const SOURCE: &str = "ConfigMap kube-public/cluster-info";
 
@@ -21,7 +22,7 @@ pub async fn workload(client: &Client) -> Result<Workload, WorkloadError> {
     let found = request("get configmaps kube-public/cluster-info", api.get_opt("cluster-info")).await.map_err(|e| unread.explain(e))?;
     let text = found.and_then(|map| map.data?.remove("kubeconfig")).unwrap_or_default();
     let (server, ca_pem) = read(&text).map_err(|why| WorkloadError::KubeconfigInvalid { source_name: SOURCE.into(), why: why.into() })?;
-    Ok(Workload { ca_pem: Some(ca_pem), server, fingerprint: hex(&Sha256::digest(text.as_bytes())), ..unread })
+    Ok(Workload { ca_pem: Some(ca_pem), server, fingerprint: HEXLOWER.encode(&Sha256::digest(text.as_bytes())), ..unread })
 }
 
 /// Server and CA, in PEM.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -136,7 +137,7 @@ impl Workload {
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
         let client = connect(config).map_err(|e| invalid(super::error::chain(&e)))?;
-        Ok(Self { client, ca_pem, server, fingerprint: hex(&Sha256::digest(bytes)) })
+        Ok(Self { client, ca_pem, server, fingerprint: HEXLOWER.encode(&Sha256::digest(bytes)) })
     }
 
     /// Host and port of the API server.
@@ -312,7 +313,7 @@ impl Workloads {
     /// The cluster of a kubeconfig in a Secret; `known` is the one of before.
     async fn of_secret(&self, namespace: &str, secret: &str, key: &str, known: Option<Arc<Workload>>) -> Result<Arc<Workload>, WorkloadError> {
         let bytes = read(&self.cluster, namespace, secret, key).await?;
-        match known.filter(|known| known.fingerprint == hex(&Sha256::digest(&bytes))) {
+        match known.filter(|known| known.fingerprint == HEXLOWER.encode(&Sha256::digest(&bytes))) {
             Some(known) => Ok(known),
             None => Ok(Arc::new(self.open(&format!("Secret {namespace}/{secret}"), &bytes).await?)),
         }
@@ -395,14 +396,6 @@ fn pem(ders: &[Vec<u8>]) -> String {
         text.push_str("-----END CERTIFICATE-----\n");
     }
     text
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]
