@@ -234,10 +234,8 @@ fn a_node_from_an_own_mirror() {
         }
         step("a machine whose seed was taken away starts anew from its own disk");
         let home = capw.state().join(&vm.datacenter).join(&vm.directory);
-        wait_for("the seed is taken away", LIMIT, || async {
-            if home.join("config-drive.iso").exists() { Err("it is attached") } else { Ok(()) }
-        })
-        .await;
+        wait_for("the seed is taken away", LIMIT, || async { if home.join("config-drive.iso").exists() { Err("it is attached") } else { Ok(()) } })
+            .await;
         let starts = || guest.read(r"C:\var\log\kubelet\kubelet.log").map(|log| log.matches("\"Kubelet version\"").count());
         let before = starts().expect("the kubelet's log");
         capw.restart().await;
@@ -246,7 +244,10 @@ fn a_node_from_an_own_mirror() {
             if now > before { Ok(()) } else { Err(format!("{now} starts")) }
         })
         .await;
-        assert!(std::fs::read_to_string(home.join("console.log")).expect("its console").lines().all(|line| !line.contains(" failed ")), "the plan failed");
+        assert!(
+            std::fs::read_to_string(home.join("console.log")).expect("its console").lines().all(|line| !line.contains(" failed ")),
+            "the plan failed"
+        );
         // What is told by files is not told by arguments as well, which everybody on a machine may read.
         end.store(true, Ordering::Relaxed);
         let arguments = watch.join().expect("the watch of arguments");

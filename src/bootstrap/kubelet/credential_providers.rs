@@ -8,9 +8,6 @@ use super::super::facts::BootstrapFacts;
 use super::super::yaml;
 use crate::api::bootstrap_config::{CredentialProvider, ProviderVariable, TokenCache};
 
-/// Minor from which programs get tokens of service accounts without a feature gate.
-const TOKENS: u32 = 34;
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Configuration<'a> {
@@ -47,10 +44,10 @@ struct Token<'a> {
     optional_service_account_annotation_keys: &'a [String],
 }
 
-/// The file; `None` where nothing is asked for. The kubelet does not start with one that it cannot use.
+/// The file; `None` where nothing is asked for. What it may hold is a matter of [`super::super::lint`].
 pub(in super::super) fn credential_providers(facts: &BootstrapFacts) -> Result<Option<String>, RenderError> {
     let Some(spec) = &facts.spec.kubelet.image_credential_provider else { return Ok(None) };
-    let providers = spec.providers.iter().map(|provider| document(facts.kubernetes.minor, provider)).collect::<Result<Vec<_>, _>>()?;
+    let providers: Vec<Provider<'_>> = spec.providers.iter().map(document).collect();
     if providers.is_empty() {
         return Err(RenderError::invalid("spec.kubelet.imageCredentialProvider.providers", "", "name at least one program"));
     }
@@ -58,32 +55,20 @@ pub(in super::super) fn credential_providers(facts: &BootstrapFacts) -> Result<O
     yaml::document("the kubelet's list of credential providers", &configuration).map(Some)
 }
 
-fn document(minor: u32, provider: &CredentialProvider) -> Result<Provider<'_>, RenderError> {
-    let field = |name: &str| format!("spec.kubelet.imageCredentialProvider.providers[{}].{name}", provider.name);
-    if provider.name.is_empty() || !provider.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) || provider.name.starts_with('.') {
-        return Err(RenderError::invalid(field("name"), &provider.name, "expected the name of the program without directory and without .exe"));
-    }
-    if provider.match_images.is_empty() || provider.match_images.iter().any(|image| image.is_empty() || image.contains("://")) {
-        return Err(RenderError::invalid(field("matchImages"), provider.match_images.join(","), "expected hosts of registries, e.g. *.azurecr.io"));
-    }
-    let token = provider.token_attributes.as_ref();
-    if token.is_some() && minor < TOKENS {
-        let remedy = format!("the kubelet of 1.{minor} gives no tokens to such programs and would not start: leave it out, or upgrade to 1.{TOKENS}");
-        return Err(RenderError::invalid(field("tokenAttributes"), "", remedy));
-    }
-    Ok(Provider {
+fn document(provider: &CredentialProvider) -> Provider<'_> {
+    Provider {
         name: &provider.name,
         api_version: "credentialprovider.kubelet.k8s.io/v1",
         match_images: &provider.match_images,
         default_cache_duration: &provider.default_cache_duration,
         args: &provider.args,
         env: &provider.env,
-        token_attributes: token.map(|token| Token {
+        token_attributes: provider.token_attributes.as_ref().map(|token| Token {
             service_account_token_audience: &token.service_account_token_audience,
             cache_type: token.cache_type,
             require_service_account: token.require_service_account,
             required_service_account_annotation_keys: &token.required_service_account_annotation_keys,
             optional_service_account_annotation_keys: &token.optional_service_account_annotation_keys,
         }),
-    })
+    }
 }
