@@ -51,7 +51,7 @@ fn real_windows_node() {
         step(format!("2 real Windows nodes are Ready after {:.0} s", from.elapsed().as_secs_f32()));
         let vms = simulated_vms(capw.state());
         for machine in &machines {
-            let (vm, node) = (vm_of(&cp, &vms, machine).await, cp.get(Kind::NODE, text(machine, "/status/nodeRef/name")).await.expect("its Node"));
+            let (vm, node) = (vm_of(&cp, &vms, machine).await, finished(&cp, machine).await);
             look(machine, &vm, &node);
             inside(&guest(&capw, &vm), &node);
         }
@@ -78,6 +78,25 @@ fn real_windows_node() {
         .await;
         step(format!("nothing is left, {:.0} s after the start", from.elapsed().as_secs_f32()));
     });
+}
+
+/// The Node of a Machine, when all who write to it have done their part. A Node is Ready some time before: the plan's last items follow,
+/// and others take the taints away that they have set.
+async fn finished(cp: &ControlPlane, machine: &Value) -> Value {
+    let own = format!("{}/{}", text(machine, "/metadata/namespace"), text(machine, "/spec/infrastructureRef/name"));
+    let name = text(machine, "/status/nodeRef/name");
+    wait_for(&format!("the plan of {own} is at its end, and its Node as it stays"), LIMIT, || async {
+        let own = cp.get(Kind::WINDOWS_MACHINE, &own).await.ok_or("no WindowsMachine")?;
+        let node = cp.get(Kind::NODE, name).await.ok_or("no Node")?;
+        let theirs = |taint: &&Value| ["node.kubernetes.io/", "node.cluster.x-k8s.io/"].iter().any(|start| text(taint, "/key").starts_with(start));
+        let taints: Vec<&Value> = node["spec"]["taints"].as_array().into_iter().flatten().filter(theirs).collect();
+        let handlers = node["status"]["runtimeHandlers"].as_array().is_some_and(|handlers| !handlers.is_empty());
+        if text(&own, "/status/bootstrap/state") == "finished" && taints.is_empty() && handlers {
+            return Ok(node);
+        }
+        Err(format!("{}, taints {taints:?}, handlers reported: {handlers}", own["status"]["bootstrap"]))
+    })
+    .await
 }
 
 /// The VM of a Machine.

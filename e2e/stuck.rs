@@ -108,7 +108,8 @@ fn assert_no_vm(capw: &Capw, namespace: &str) {
 async fn image_missing(cp: &ControlPlane, capw: &Capw) {
     let mut workers = one_machine("image", cp).await;
     workers.machine["image"] = json!("windows-server-1999");
-    let fact = applied(cp, &workers).await;
+    workers.apply(cp).await;
+    let fact = true_of(cp, Kind::WINDOWS_BOOTSTRAP_CONFIG, "image", "DataSecretAvailable").await;
     told(
         cp,
         "image",
@@ -128,9 +129,13 @@ async fn image_missing(cp: &ControlPlane, capw: &Capw) {
     workers.wait_settled(cp, cp, LIMIT).await;
 }
 
-/// Applies a cluster; the fact is then there.
-async fn applied(cp: &ControlPlane, workers: &Workers) -> Instant {
-    workers.apply(cp).await;
+/// The moment from which on the only object of the kind in a namespace has that condition: what was before it is not the subject.
+async fn true_of(cp: &ControlPlane, kind: Kind, namespace: &str, type_: &str) -> Instant {
+    wait_for(&format!("{} in {namespace}: {type_}", kind.plural), LIMIT, || async {
+        let objects = cp.list(kind, Some(namespace)).await;
+        objects.iter().any(|object| condition(object, type_).is_some_and(|found| found["status"] == "True")).then_some(())
+    })
+    .await;
     Instant::now()
 }
 
@@ -189,7 +194,8 @@ async fn wrong_kubeconfigs(cp: &ControlPlane) {
     ];
     join_all(refused.iter().map(|(namespace, kubeconfig, reason, parts)| async {
         let workers = Workers { kubeconfig: kubeconfig.clone(), ..one_machine(namespace, cp).await };
-        let fact = applied(cp, &workers).await;
+        workers.apply(cp).await;
+        let fact = Instant::now();
         let wrong = Told { kind: Kind::EXTERNAL_CONTROL_PLANE, condition: ("Available", "False"), reason, says: parts };
         told(cp, namespace, fact, wrong).await;
     }))
@@ -321,7 +327,8 @@ async fn payload_too_large(cp: &ControlPlane, capw: &Capw) {
     let noise: Vec<u8> = (0u32..2_400).flat_map(|index| Sha256::digest(index.to_le_bytes())).collect();
     let content: String = base64(&noise).chars().take(100 << 10).collect();
     workers.bootstrap = json!({"channel": "GuestInfo", "files": [{"path": "C:\\k\\noise.txt", "content": content}]});
-    let fact = applied(cp, &workers).await;
+    workers.apply(cp).await;
+    let fact = true_of(cp, Kind::EXTERNAL_CONTROL_PLANE, "payload", "Available").await;
     let large = Told {
         kind: Kind::WINDOWS_BOOTSTRAP_CONFIG,
         condition: ("Ready", "False"),

@@ -37,6 +37,9 @@ fn killed_wine_guest_ends_the_same() {
             ..Workers::new("killed", &cp).await
         };
         workers.apply(&cp).await;
+        // The guest goes on until the kill has come. It may fall into the join, or before the guest has written down what it said:
+        // then it says it again.
+        let (mut cut, mut untold) = (0, Vec::new());
         for (item, state) in KILLS {
             let reported = || async {
                 let console = console(capw.state()).ok_or("no guest yet")?;
@@ -46,22 +49,37 @@ fn killed_wine_guest_ends_the_same() {
             };
             wait_for(&format!("{item} {state}"), LIMIT, reported).await;
             capw.kill();
-            step(format!("killed at {item} {state}"));
-            wait_for("nothing of the guest runs", Duration::from_secs(10), || async {
+            wait_for("nothing of the guest runs", LIMIT, || async {
                 let left = crate::real_windows_node::processes_of(capw.state());
                 if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
             })
             .await;
+            let lines = std::fs::read_to_string(console(capw.state()).expect("a guest")).expect("its console");
+            let last = words(lines.lines().last().unwrap_or_default());
+            cut += usize::from(lines.lines().map(words).rfind(|(item, _)| *item == "join").is_some_and(|(_, state)| state != "done"));
+            untold.extend((last.1 == "done").then(|| last.0.to_owned()));
+            step(format!("killed at {item} {state}, when it had said {last:?}"));
             capw.start_again().await;
         }
         workers.wait_settled(&cp, &cp, LIMIT).await;
+        let finished = || async {
+            let lines = std::fs::read_to_string(console(capw.state()).ok_or("no guest")?).map_err(|error| error.to_string())?;
+            if reports(&lines, "plan", "finished") > 0 { Ok(()) } else { Err(lines.lines().last().unwrap_or_default().to_owned()) }
+        };
+        wait_for("the plan is at its end", LIMIT, finished).await;
         let lines = std::fs::read_to_string(console(capw.state()).expect("a guest")).expect("its console");
         for item in ["join", "sentinel", "no-secrets"] {
-            assert_eq!(reports(&lines, item, "done"), 1, "{item} in:\n{lines}");
+            let most = 1 + untold.iter().filter(|untold| *untold == item).count();
+            assert!((1..=most).contains(&reports(&lines, item, "done")), "{item} in:\n{lines}");
         }
-        assert_eq!(reports(&lines, "join", "started"), 1, "kubeadm ran once:\n{lines}");
+        // A join that was cut runs again, and once more when it stumbles over what the first one left.
+        let started = reports(&lines, "join", "started");
+        assert!((1..=1 + 2 * cut).contains(&started), "kubeadm ran {started} times, and was cut {cut} times:\n{lines}");
+        let joined = lines.lines().skip_while(|line| words(line) != ("join", "done"));
+        assert!(joined.map(words).all(|said| said != ("join", "started")), "kubeadm ran again after it had joined:\n{lines}");
         assert_eq!(reports(&lines, "plan", "finished"), 1, "{lines}");
-        assert_eq!(cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.len(), 1);
+        let requests = cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.len();
+        assert!((1..=started).contains(&requests), "{requests} certificates for {started} joins");
         let nodes = cp.list(Kind::NODE, None).await;
         assert_eq!(nodes.len(), 1);
         assert!(nodes.iter().all(workers::is_ready), "{}", text(&nodes[0], "/metadata/name"));
@@ -75,5 +93,11 @@ fn console(state: &Path) -> Option<PathBuf> {
 
 /// How often the guest reported this.
 fn reports(lines: &str, item: &str, state: &str) -> usize {
-    lines.lines().filter(|line| line.split(' ').skip(3).take(2).eq([item, state])).count()
+    lines.lines().filter(|line| words(line) == (item, state)).count()
+}
+
+/// Item and state of a report.
+fn words(line: &str) -> (&str, &str) {
+    let mut words = line.split(' ').skip(3);
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }

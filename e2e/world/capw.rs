@@ -110,7 +110,7 @@ impl Capw {
     /// Starts it, if it does not run, and waits for readiness.
     pub async fn start_again(&self) {
         self.process.start();
-        wait_for("capw answers /readyz", Duration::from_secs(30), || async {
+        wait_for("capw answers /readyz", Duration::from_secs(120), || async {
             match Ready::of(&self.process) {
                 Ready::Starting => match get(self.health, "/readyz") {
                     Ok((200, _)) => Ok(()),

@@ -93,10 +93,28 @@ pub mod reason {
     pub const INTERNAL_ERROR: &str = "InternalError";
 }
 
+/// Reasons of NodeJoined when the guest gave up, one for each group of codes (`windows-bootstrap.md` §1.14); the last one for any
+/// other code.
+pub const GUEST_GAVE_UP: [&str; 10] = {
+    use reason::*;
+    [
+        BOOTSTRAP_INPUT_INVALID,
+        WINDOWS_SETUP_FAILED,
+        NODE_NETWORK_FAILED,
+        PROGRAMS_UNAVAILABLE,
+        CONTAINER_RUNTIME_FAILED,
+        POD_NETWORK_FAILED,
+        JOIN_FAILED,
+        SERVICE_NETWORK_FAILED,
+        ADD_ON_FAILED,
+        GUEST_FAILED,
+    ]
+};
+
 /// True for reasons that somebody should look into: they become Warning events. The others are stages of an ordinary life.
 pub fn is_problem(reason: &str) -> bool {
     use reason::*;
-    [
+    let ours = [
         BOOTSTRAP_SECRET_MISSING,
         CONTROL_PLANE_MACHINE_REFUSED,
         HYPERVISOR_MISSING,
@@ -113,16 +131,6 @@ pub fn is_problem(reason: &str) -> bool {
         VIRTUAL_MACHINE_REMOVED,
         VIRTUAL_MACHINE_OFF,
         NODE_NEVER_JOINED,
-        BOOTSTRAP_INPUT_INVALID,
-        WINDOWS_SETUP_FAILED,
-        NODE_NETWORK_FAILED,
-        PROGRAMS_UNAVAILABLE,
-        CONTAINER_RUNTIME_FAILED,
-        POD_NETWORK_FAILED,
-        JOIN_FAILED,
-        SERVICE_NETWORK_FAILED,
-        ADD_ON_FAILED,
-        GUEST_FAILED,
         TOKEN_EXPIRED,
         WORKLOAD_UNREACHABLE,
         WORKLOAD_FORBIDDEN,
@@ -138,8 +146,8 @@ pub fn is_problem(reason: &str) -> bool {
         TEMPLATE_MISSING,
         MACHINES_REFUSED,
         INTERNAL_ERROR,
-    ]
-    .contains(&reason)
+    ];
+    ours.contains(&reason) || GUEST_GAVE_UP.contains(&reason)
 }
 
 /// A condition as a decision states it; [`apply`] gives it its time.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -127,17 +128,12 @@ pub fn ca_hash(pem: &str) -> Result<String, CaError> {
     let wrong = |reason: &dyn fmt::Display| CaError(reason.to_string());
     let (_, block) = parse_x509_pem(pem.as_bytes()).map_err(|e| wrong(&e))?;
     let certificate = block.parse_x509().map_err(|e| wrong(&e))?;
-    Ok(format!("sha256:{}", hex(&Sha256::digest(certificate.public_key().raw))))
-}
-
-/// Lower case hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    Ok(format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(certificate.public_key().raw))))
 }
 
 /// Hexadecimal SHA-256.
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    HEXLOWER.encode(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

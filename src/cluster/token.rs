@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
@@ -83,13 +83,6 @@ fn foreign(id: &str) -> WorkloadError {
 pub async fn get(workload: &Workload, id: &str) -> Result<Option<Token>, WorkloadError> {
     let found = workload.call(&format!("get secrets {NAMESPACE}/{}", name(id)), api(workload).get_opt(&name(id))).await?;
     Ok(found.and_then(Token::read))
-}
-
-/// Every token with our label: one request.
-pub async fn ours(workload: &Workload) -> Result<Vec<Token>, WorkloadError> {
-    let parameters = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-    let found = workload.call(&format!("list secrets {NAMESPACE}"), api(workload).list(&parameters)).await?;
-    Ok(found.items.into_iter().filter_map(Token::read).collect())
 }
 
 /// Makes a token, or returns the one of that id if it is of the same owner.

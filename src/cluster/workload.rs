@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
@@ -132,7 +133,7 @@ impl Workload {
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
         let client = connect(config).map_err(|e| invalid(super::error::chain(&e)))?;
-        Ok(Self { client, ca_pem, server, fingerprint: hex(&Sha256::digest(bytes)) })
+        Ok(Self { client, ca_pem, server, fingerprint: HEXLOWER.encode(&Sha256::digest(bytes)) })
     }
 
     /// The error of a call to this cluster, in words that name it.
@@ -274,7 +275,7 @@ impl Workloads {
             }
         })?;
         let workload = match entry.as_ref() {
-            Some(known) if known.workload.fingerprint == hex(&Sha256::digest(&bytes)) => known.workload.clone(),
+            Some(known) if known.workload.fingerprint == HEXLOWER.encode(&Sha256::digest(&bytes)) => known.workload.clone(),
             _ => {
                 *entry = None;
                 Arc::new(self.open(&format!("Secret {namespace}/{secret}"), &bytes).await?)
@@ -356,14 +357,6 @@ fn pem(ders: &[Vec<u8>]) -> String {
         text.push_str("-----END CERTIFICATE-----\n");
     }
     text
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ fn log(changed: &[&Condition]) {
 /// Reasons that are reported under a condition of their own beside Ready.
 fn has_exact_twin(reason: &str) -> bool {
     use condition::reason::*;
-    [
+    let ours = [
         VIRTUAL_MACHINE_REMOVED,
         VIRTUAL_MACHINE_OFF,
         TOKEN_EXPIRED,
@@ -96,16 +96,6 @@ fn has_exact_twin(reason: &str) -> bool {
         PERMISSIONS_MISSING,
         KUBECONFIG_INVALID,
         WORKLOAD_KUBECONFIG_MISSING,
-        BOOTSTRAP_INPUT_INVALID,
-        WINDOWS_SETUP_FAILED,
-        NODE_NETWORK_FAILED,
-        PROGRAMS_UNAVAILABLE,
-        CONTAINER_RUNTIME_FAILED,
-        POD_NETWORK_FAILED,
-        JOIN_FAILED,
-        SERVICE_NETWORK_FAILED,
-        ADD_ON_FAILED,
-        GUEST_FAILED,
-    ]
-    .contains(&reason)
+    ];
+    ours.contains(&reason) || condition::GUEST_GAVE_UP.contains(&reason)
 }

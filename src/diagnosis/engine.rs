@@ -113,20 +113,8 @@ fn evidence(signs: &[&Sign]) -> Vec<Evidence> {
 
 /// Reason of the condition of a machine whose guest gave up with that code (`windows-bootstrap.md` §1.14).
 pub fn reason(code: u32) -> &'static str {
-    use condition::reason::*;
     let known = book().ok().and_then(|book| book.group(code)).map_or("", |group| group.reason.as_str());
-    let reasons = [
-        BOOTSTRAP_INPUT_INVALID,
-        WINDOWS_SETUP_FAILED,
-        NODE_NETWORK_FAILED,
-        PROGRAMS_UNAVAILABLE,
-        CONTAINER_RUNTIME_FAILED,
-        POD_NETWORK_FAILED,
-        JOIN_FAILED,
-        SERVICE_NETWORK_FAILED,
-        ADD_ON_FAILED,
-    ];
-    reasons.into_iter().find(|reason| *reason == known).unwrap_or(GUEST_FAILED)
+    condition::GUEST_GAVE_UP.into_iter().find(|reason| *reason == known).unwrap_or(condition::reason::GUEST_FAILED)
 }
 
 impl Finding {

@@ -1,5 +1,6 @@
 //! The node's own network: time, names, certificates, ports and routes. The proxy is in [`super::proxy`].
 
+use data_encoding::HEXUPPER;
 use sha1_smol::Sha1;
 use x509_parser::pem::Pem;
 
@@ -7,7 +8,7 @@ use super::registry::number;
 use super::{Procedure, item, owned, why};
 use crate::api::bootstrap_config::CA_BUNDLE;
 use crate::bootstrap::error::RenderError;
-use crate::bootstrap::facts::{BootstrapFacts, hex, sha256};
+use crate::bootstrap::facts::{BootstrapFacts, sha256};
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Check, Kind, Protocol, RegistryData, Script};
 
@@ -112,7 +113,7 @@ fn certificates(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), Rende
         block.parse_x509().map_err(|e| wrong(format!("block {} is not a certificate: {e}", found + 1)))?;
         let source = format!("files/ca-{found:02}.cer");
         let path = format!(r"{}\{}", paths::PAYLOAD, source.replace('/', r"\"));
-        let thumbprint = hex(&Sha1::from(&block.contents).digest().bytes()).to_uppercase();
+        let thumbprint = HEXUPPER.encode(&Sha1::from(&block.contents).digest().bytes());
         all.files.insert(source, block.contents);
         let check = Check::RegistryKey(format!(r"HKLM:\SOFTWARE\Microsoft\SystemCertificates\ROOT\Certificates\{thumbprint}"));
         let kind = command(&["certutil.exe", "-f", "-addstore", "Root", &path], check);

@@ -1,6 +1,6 @@
 //! What docs/conditions.md says about a reason: the page is the data.
 
-use crate::api::condition::reason;
+use crate::api::condition::{GUEST_GAVE_UP, reason};
 use crate::diagnosis::{Certainty, Evidence, Finding, Sign};
 
 const PAGE: &str = include_str!("../../../docs/conditions.md");
@@ -31,20 +31,6 @@ pub(super) fn finding(sign: &Sign, reason: &str) -> Finding {
 }
 
 /// Reasons that repeat what the guest said, or say only that time is over: the doctor has looked at the facts behind them.
-pub(super) fn repeats_the_guest(reason: &str) -> bool {
-    use reason::*;
-    [
-        BOOTSTRAP_INPUT_INVALID,
-        WINDOWS_SETUP_FAILED,
-        NODE_NETWORK_FAILED,
-        PROGRAMS_UNAVAILABLE,
-        CONTAINER_RUNTIME_FAILED,
-        POD_NETWORK_FAILED,
-        JOIN_FAILED,
-        SERVICE_NETWORK_FAILED,
-        ADD_ON_FAILED,
-        GUEST_FAILED,
-        NODE_NEVER_JOINED,
-    ]
-    .contains(&reason)
+pub(super) fn repeats_the_guest(why: &str) -> bool {
+    why == reason::NODE_NEVER_JOINED || GUEST_GAVE_UP.contains(&why)
 }

@@ -1,5 +1,6 @@
 //! What the machines of a pool are made from, and its hash: machines with another one are outdated.
 
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -35,7 +36,7 @@ impl Template {
         });
         let version = self.version.as_deref().map(|v| v.trim_start_matches('v'));
         let text = json!({"machine": machine, "bootstrap": bootstrap, "version": version}).to_string();
-        Sha256::digest(text.as_bytes()).iter().take(5).map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&Sha256::digest(text.as_bytes())).chars().take(10).collect()
     }
 }
 

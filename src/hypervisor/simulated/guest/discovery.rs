@@ -3,6 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use data_encoding::HEXLOWER;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use secrecy::{ExposeSecret, SecretString};
@@ -90,7 +91,7 @@ fn pinned(ca_pem: &str, hashes: &[String]) -> Result<(), JoinError> {
     for der in certificates(ca_pem).map_err(JoinError)? {
         let (_, certificate) =
             X509Certificate::from_der(&der).map_err(|error| JoinError(format!("the cluster's CA is not a certificate: {error}")))?;
-        found.push(format!("sha256:{}", hexadecimal(&Sha256::digest(certificate.public_key().raw))));
+        found.push(format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(certificate.public_key().raw))));
     }
     if hashes.iter().any(|hash| found.contains(&hash.to_lowercase())) {
         return Ok(());
@@ -100,10 +101,6 @@ fn pinned(ca_pem: &str, hashes: &[String]) -> Result<(), JoinError> {
         found.join(", "),
         hashes.join(", ")
     )))
-}
-
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// RFC 2104.
@@ -135,9 +132,9 @@ mod tests {
     #[test]
     fn hmac_of_the_standard() {
         let short = hmac_sha256(b"Jefe", b"what do ya want for nothing?");
-        assert_eq!(hexadecimal(&short), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        assert_eq!(HEXLOWER.encode(&short), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
         let long = hmac_sha256(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
-        assert_eq!(hexadecimal(&long), "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+        assert_eq!(HEXLOWER.encode(&long), "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
     }
 
     fn info(kubeconfig: &str, id: &str, secret: &str) -> ConfigMap {
@@ -170,7 +167,7 @@ mod tests {
         let key = rcgen::KeyPair::generate().unwrap();
         let pem = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap().pem();
         let spki = rcgen::PublicKeyData::subject_public_key_info(&key);
-        let hash = format!("sha256:{}", hexadecimal(&Sha256::digest(spki)));
+        let hash = format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(spki)));
         assert!(pinned(&pem, &["sha256:00".into(), hash.to_uppercase().replace("SHA256", "sha256")]).is_ok());
         assert!(pinned(&pem, &["sha256:00".into()]).unwrap_err().to_string().contains(&hash));
         assert!(pinned(&pem, &[]).is_err() && pinned("", &[hash]).is_err());

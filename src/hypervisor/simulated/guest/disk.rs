@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::discovery::hexadecimal;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, RegistryData, Script, Start, Variables};
 
@@ -309,7 +309,7 @@ fn value_name(key: &str, name: &str) -> String {
 
 fn digest(item: &Item) -> String {
     // What cannot be written down has no marker and is tested each time.
-    serde_json::to_vec(&item).map(|bytes| hexadecimal(&Sha256::digest(bytes))).unwrap_or_default()
+    serde_json::to_vec(&item).map(|bytes| HEXLOWER.encode(&Sha256::digest(bytes))).unwrap_or_default()
 }
 
 #[cfg(test)]

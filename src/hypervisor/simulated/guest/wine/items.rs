@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
 
-use super::super::discovery::hexadecimal;
 use super::machine::Machine;
 use super::prefix::resolve;
 use super::registry::{self, Value};
@@ -62,7 +62,7 @@ impl Windows<'_> {
         match &item.kind {
             Kind::Directory { paths, .. } => paths.iter().try_fold(true, |all, path| Ok(all && self.path(path)?.is_dir())),
             Kind::File { path, sha256: wanted, .. } => {
-                Ok(fs::read(self.path(path)?).is_ok_and(|bytes| hexadecimal(&Sha256::digest(bytes)) == *wanted))
+                Ok(fs::read(self.path(path)?).is_ok_and(|bytes| HEXLOWER.encode(&Sha256::digest(bytes)) == *wanted))
             }
             Kind::Registry { key, name, data, .. } => self.has_value(key, name, data).await,
             Kind::ServiceEnvironment { service, variables } => {

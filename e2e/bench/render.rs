@@ -1,0 +1,94 @@
+//! How long rendering takes, as a share of the 5 ms that it may take: `make render`. Every minor, release of Windows and line
+//! of containerd that go together, with no files and with many. Nothing is asserted: a number of one machine is not one of another.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark: it prints what it measures and lives by the clock"
+)]
+
+use std::time::{Duration, Instant};
+
+use capw::api::bootstrap_config::{ContainerdLine, File, WindowsBootstrapConfigSpec, WindowsRelease};
+use capw::api::name::{HostName, ProviderId, VmUuid};
+use capw::bootstrap::facts::{BootstrapFacts, KubernetesVersion, MINORS};
+use capw::bootstrap::{ca_hash, render};
+
+const CA: &str = include_str!("../../src/bootstrap/sample-ca.pem");
+const GOAL: Duration = Duration::from_millis(5);
+const ROUNDS: usize = 50;
+/// Files of a generous user: 16 of 4 KiB.
+const FILES: usize = 16;
+
+fn facts(minor: u32, spec: WindowsBootstrapConfigSpec) -> BootstrapFacts {
+    let vm = VmUuid::of("bench");
+    BootstrapFacts {
+        machine_uid: vm.to_string(),
+        machine_name: "bench".to_owned(),
+        generation: 1,
+        host_name: Some(HostName::parse("win-bench").expect("a host name")),
+        provider_id: Some(ProviderId { hypervisor: "lab".to_owned(), vm }.to_string()),
+        kubernetes: KubernetesVersion::parse(&format!("v1.{minor}.4")).expect("a version"),
+        endpoint: "api.example.com:6443".to_owned(),
+        ca_hash: ca_hash(CA).expect("a CA"),
+        ca_pem: CA.to_owned(),
+        token: "a1b2c3.0123456789abcdef".to_owned().into(),
+        cpus: Some(8),
+        memory_mib: Some(32 << 10),
+        system_disk_gib: Some(100),
+        cluster_dns: vec!["10.96.0.10".to_owned()],
+        cluster_domain: "cluster.local".to_owned(),
+        pod_networks: Vec::new(),
+        service_networks: Vec::new(),
+        secrets: Default::default(),
+        spec,
+    }
+}
+
+/// All that this release renders.
+fn all() -> Vec<(String, BootstrapFacts)> {
+    let mut all = Vec::new();
+    for minor in MINORS {
+        for windows_release in [WindowsRelease::Server2019, WindowsRelease::Server2022, WindowsRelease::Server2025] {
+            for line in [ContainerdLine::V1, ContainerdLine::V2] {
+                for files in [0, FILES] {
+                    let mut spec = WindowsBootstrapConfigSpec { windows_release, ..Default::default() };
+                    spec.containerd.line = line;
+                    let content = Some("0123456789abcdef".repeat(256));
+                    spec.files = (0..files).map(|n| File { path: format!(r"C:\k\bench-{n}.txt"), content: content.clone(), ..Default::default() }).collect();
+                    let facts = facts(minor, spec);
+                    // Those that cannot work together are not rendered.
+                    if render(&facts).is_ok() {
+                        all.push((format!("1.{minor}, Windows {windows_release:?}, containerd {line:?}, {files} files"), facts));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+fn main() {
+    let mut measured: Vec<(Duration, Duration, String)> = Vec::new();
+    for (name, facts) in all() {
+        let mut times: Vec<Duration> = (0..ROUNDS)
+            .map(|_| {
+                let start = Instant::now();
+                std::hint::black_box(render(&facts).expect("it was rendered before"));
+                start.elapsed()
+            })
+            .collect();
+        times.sort();
+        let at = |share: usize| times.get((times.len() - 1) * share / 100).copied().expect("there are rounds");
+        measured.push((at(50), at(95), name));
+    }
+    measured.sort();
+    let share = |time: Duration| time.as_secs_f64() / GOAL.as_secs_f64();
+    println!("{} combinations, {ROUNDS} times each; goal {} ms\n", measured.len(), GOAL.as_millis());
+    println!("| rendering | median | share of the goal | 95th percentile | share |\n|---|---:|---:|---:|---:|");
+    let ends = measured.first().into_iter().chain(measured.get(measured.len() / 2)).chain(measured.last());
+    for (which, (median, late, name)) in ["fastest", "middle", "slowest"].iter().zip(ends) {
+        println!("| {which}: {name} | {median:.2?} | {:.2} | {late:.2?} | {:.2} |", share(*median), share(*late));
+    }
+}
