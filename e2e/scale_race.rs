@@ -50,8 +50,7 @@ fn numbers_race_and_machines_fail() {
         let mut pool = Pool::new(NAMESPACE, 5, &cp).await;
         pool.workers.machine["joinDeadlineSeconds"] = json!(20);
         pool.workers.simulated = json!({"faults": FAULTS.map(|(letter, fault)| json!({"names": format!("pool-*{letter}"), "fault": fault}))});
-        let race =
-            Race { cp: &cp, capw: &capw, pool: RefCell::new(pool), seed, failed: RefCell::default(), dead: Cell::new(0), calm: Cell::new(false) };
+        let race = Race { cp: &cp, capw: &capw, pool, seed, failed: RefCell::default(), dead: Cell::new(0), calm: Cell::new(false) };
         race.begin().await;
         tokio::select! {
             () = race.run() => {}
@@ -72,7 +71,7 @@ fn numbers_race_and_machines_fail() {
         }
         cp.wait_gone(Kind::CLUSTER, &bystanders.name("bystanders"), LIMIT).await;
         cp.delete(Kind::SECRET, &bystanders.name("bystanders-external-kubeconfig")).await;
-        race.pool.borrow().workers.wait_gone(&cp, LIMIT).await;
+        race.pool.workers.wait_gone(&cp, LIMIT).await;
         workers::wait_nothing_left(&cp, &capw, LIMIT).await;
         assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
     });
@@ -85,7 +84,7 @@ fn identities(machines: &[Value]) -> BTreeSet<String> {
 struct Race<'w> {
     cp: &'w ControlPlane,
     capw: &'w Capw,
-    pool: RefCell<Pool>,
+    pool: Pool,
     seed: u64,
     /// Names of machines that something befell.
     failed: RefCell<BTreeSet<String>>,
@@ -116,7 +115,7 @@ impl Race<'_> {
                 "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "100%"}},
             },
         });
-        self.pool.borrow().apply(self.cp).await;
+        self.pool.apply(self.cp).await;
         workers::apply(self.cp, &[health_check]).await;
     }
 
@@ -200,10 +199,11 @@ impl Race<'_> {
         self.calm.set(true);
         self.cut(false).await;
         let asked = self.asked(target).await;
-        self.pool.borrow_mut().workers.replicas = usize::try_from(asked.as_u64().expect("a number")).expect("a small number");
+        let replicas = usize::try_from(asked.as_u64().expect("a number")).expect("a small number");
+        let workers = Workers { replicas, ..self.pool.workers.clone() };
         step(format!("{asked} are asked for"));
         let settled = || async {
-            let machines = self.pool.borrow().workers.settled(self.cp, self.cp).await?;
+            let machines = workers.settled(self.cp, self.cp).await?;
             let pool = self.cp.get(Kind::WINDOWS_NODE_POOL, &self.name()).await.expect("the pool");
             let mut ids: Vec<&str> = machines.iter().map(|machine| text(machine, "/spec/providerID")).collect();
             ids.sort_unstable();

@@ -187,6 +187,23 @@ mod tests {
         assert_eq!(ApiError::answered("patch x", &status).label(), "conflict");
     }
 
+    /// The text does not change with the object: whoever tries again with another name has nothing new to say.
+    #[test]
+    fn a_full_quota_is_told_without_the_object() {
+        let told = |name: &str| {
+            let message = format!("windowsmachines \"{name}\" is forbidden: exceeded quota: few, requested: a=1, used: a=2, limited: a=2");
+            let status = Status::failure(&message, "Forbidden").with_code(403);
+            ApiError::answered(&format!("create windowsmachines lab/{name}"), &status)
+        };
+        let error = told("pool-1");
+        assert_eq!((error.label(), error.retry(), error.is_refusal()), ("quota_exceeded", Retry::Backoff, true));
+        assert_eq!(
+            error.to_string(),
+            "create windowsmachines: exceeded quota: few, requested: a=1, used: a=2, limited: a=2; raise the ResourceQuota, or make room in it"
+        );
+        assert_eq!(told("pool-2").to_string(), error.to_string());
+    }
+
     #[test]
     fn what_a_change_must_cure_is_not_repeated() {
         assert_eq!(ApiError::Invalid(String::new()).retry(), Retry::OnChange);

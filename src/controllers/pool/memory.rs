@@ -95,3 +95,18 @@ impl Memories {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_lasts_half_a_minute() {
+        let memories = Memories::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!(memories.refusal("a", at(0)), None);
+        memories.refused("a", "no".into(), at(0));
+        assert_eq!(memories.refusal("a", at(10)), Some(("no".into(), SignedDuration::from_secs(20))));
+        assert_eq!((memories.refusal("a", at(30)), memories.refusal("b", at(10))), (None, None));
+    }
+}
