@@ -33,6 +33,7 @@ mod rights;
 mod rollout;
 mod scale_race;
 mod secrets;
+mod standalone;
 mod stuck;
 mod three_nodes;
 mod two_of_everything;
