@@ -92,6 +92,7 @@ pub mod reason {
     pub const ROLLING_OUT: &str = "RollingOut";
     pub const ROLLOUT_STOPPED: &str = "RolloutStopped";
     pub const TEMPLATE_MISSING: &str = "TemplateMissing";
+    pub const MACHINES_REFUSED: &str = "MachinesRefused";
     pub const INTERNAL_ERROR: &str = "InternalError";
 }
 
@@ -147,6 +148,7 @@ pub fn is_problem(reason: &str) -> bool {
         TOO_MANY_UNHEALTHY,
         ROLLOUT_STOPPED,
         TEMPLATE_MISSING,
+        MACHINES_REFUSED,
         INTERNAL_ERROR,
     ];
     ours.contains(&reason) || GUEST_GAVE_UP.contains(&reason)

@@ -17,6 +17,8 @@ pub use strategy::*;
 
 /// Kept on a WindowsNodePool until none of its machines is left.
 pub const FINALIZER: &str = "windowsnodepool.infrastructure.cluster.x-k8s.io";
+/// A pool has no more machines: Cluster API takes no longer list of provider IDs.
+pub const MOST_MACHINES: i32 = 10_000;
 /// Label on the WindowsMachines of a pool: its name, or a hash of a name that is too long.
 pub const POOL_LABEL: &str = "infrastructure.cluster.x-k8s.io/windows-node-pool";
 /// Label on the WindowsMachines of a pool: what they were made from. Another value than the pool's own means outdated.

@@ -93,12 +93,22 @@ async fn make(
         spec: WindowsMachineSpec { hypervisor_ref, provider_id: None, ..template.machine.clone() },
         status: None,
     };
-    match ctx.cluster.create_if_absent(&machine).await? {
+    match heard(ctx, object, &machine.name_any(), ctx.cluster.create_if_absent(&machine).await)? {
         Creation::Made(made) => ctx.pools.made(&uid, made, ctx.now()),
         // Somebody has that name: the next pass finds another one.
         Creation::Existing(found) => return Err(ApiError::AlreadyExists(format!("WindowsMachine {} is there already", found.name_any())).into()),
     }
     Ok(())
+}
+
+/// A refusal is remembered, without the name that is another one each time.
+fn heard<T>(ctx: &Context, object: &WindowsNodePool, name: &str, answer: Result<T, ApiError>) -> Result<T, ApiError> {
+    if let Err(error) = &answer
+        && error.is_refusal()
+    {
+        ctx.pools.refused(&object.uid().unwrap_or_default(), error.to_string().replace(name, "…"), ctx.now());
+    }
+    answer
 }
 
 /// The labels by which core and the pool find a machine.
@@ -244,7 +254,7 @@ async fn configure(
         spec: spec.clone(),
         status: None,
     };
-    match ctx.cluster.create_if_absent(&config).await? {
+    match heard(ctx, object, &config.name_any(), ctx.cluster.create_if_absent(&config).await)? {
         Creation::Existing(found) if !found.owner_references().iter().any(|o| Some(&o.uid) == machine.metadata.uid.as_ref()) => {
             let name = found.name_any();
             let message = format!("WindowsBootstrapConfig {name} is there and does not belong to the machine of that name: remove it");
