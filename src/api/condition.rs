@@ -33,6 +33,8 @@ pub mod reason {
     pub const NOT_PAUSED: &str = "NotPaused";
     pub const DELETING: &str = "Deleting";
     pub const NOT_DELETING: &str = "NotDeleting";
+    pub const DRAINING_NODE: &str = "DrainingNode";
+    pub const DRAIN_GIVEN_UP: &str = "DrainGivenUp";
     pub const PROVISIONED: &str = "Provisioned";
     pub const PROVISIONING: &str = "Provisioning";
     pub const WAITING_FOR_CLUSTER: &str = "WaitingForClusterInfrastructureReady";
@@ -143,6 +145,7 @@ pub fn is_problem(reason: &str) -> bool {
         TOO_MANY_UNHEALTHY,
         ROLLOUT_STOPPED,
         TEMPLATE_MISSING,
+        DRAIN_GIVEN_UP,
         INTERNAL_ERROR,
     ];
     ours.contains(&reason) || GUEST_GAVE_UP.contains(&reason)

@@ -29,6 +29,13 @@ pub(crate) fn refuse(request: &str, code: u16, reason: &str) -> Step {
     Step { request: request.into(), code, answer }
 }
 
+/// Expects `METHOD path` and answers with an error status that says this, with these details.
+pub(crate) fn refuse_with(request: &str, code: u16, message: &str, details: Value) -> Step {
+    let answer =
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "", "code": code, "details": details });
+    Step { request: request.into(), code, answer }
+}
+
 /// A request that came.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {

@@ -9,15 +9,16 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
-use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{ApiError, Cluster, Retry, request};
+use super::{ApiError, Cluster, FIELD_MANAGER, Retry, request};
 
 /// The Secret is looked at again after that time, or when a call with its client fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -185,6 +186,16 @@ impl Workload {
     /// The Node of that name.
     pub async fn node(&self, name: &str) -> Result<Option<Node>, WorkloadError> {
         self.call(&format!("get nodes {name}"), Api::<Node>::all(self.client.clone()).get_opt(name)).await
+    }
+
+    /// Merges `patch` into that Node, if it is the one whose UID the patch names. One that is gone is no error.
+    pub async fn patch_node(&self, name: &str, patch: &Value) -> Result<(), WorkloadError> {
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let api: Api<Node> = Api::all(self.client.clone());
+        match self.call(&format!("patch nodes {name}"), api.patch(name, &parameters, &Patch::Merge(patch))).await {
+            Ok(_) | Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes the Node of that name if it has that provider ID, and exactly the one that was read.

@@ -67,7 +67,7 @@ pub struct WindowsNodePoolSpec {
     #[serde(default = "one_machine")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
-    /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations and `joinDeadlineSeconds` change in place; labels and taints of the kubelet count for later machines.
+    /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations, `joinDeadlineSeconds` and the labels and taints of the kubelet change in place, those of the kubelet on the Nodes.
     pub template: PoolTemplate,
     /// Version of Kubernetes on the nodes, e.g. `v1.36.3`. A MachinePool that owns the pool says it in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,6 +95,9 @@ pub struct WindowsNodePoolSpec {
     /// How many failed machines are replaced by themselves.
     #[serde(default)]
     pub health: Health,
+    /// How machines leave where no Machine of Cluster API drains them.
+    #[serde(default)]
+    pub drain: Drain,
     /// Bounds for cluster-autoscaler. Without them it leaves the pool alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
