@@ -22,6 +22,7 @@ mod documents;
 mod effects;
 mod guests;
 mod idle;
+mod in_place;
 mod installed;
 mod operator;
 mod parts;
