@@ -17,7 +17,7 @@ fn labels_and_taints_change_without_another_vm() {
         let cp = ControlPlane::start(Options::default().named("in-place")).await;
         let capw = Capw::start(&cp, &[]).await;
         let mut pool = Pool::new("in-place", 2, &cp).await;
-        pool.spec = template(json!({"example.com/team": "one", "example.com/old": "1"}), json!({"example.com/note": "first"}));
+        pool.spec = template(json!({"labels": {"example.com/team": "one", "example.com/old": "1"}, "annotations": {"example.com/note": "first"}}));
         pool.workers.bootstrap = bootstrap(
             json!({"example.com/pool": "windows", "example.com/tier": "one", "example.com/old": "1"}),
             json!([taint("os", "windows"), taint("example.com/first", "1")]),
@@ -36,7 +36,7 @@ fn labels_and_taints_change_without_another_vm() {
         }
         step("2 nodes are Ready, with labels and taints of the template and of others");
 
-        pool.spec = template(json!({"example.com/team": "two"}), json!({}));
+        pool.spec = template(json!({"labels": {"example.com/team": "two"}}));
         pool.workers.bootstrap = bootstrap(
             json!({"example.com/pool": "windows", "example.com/tier": "two", "example.com/new": "1"}),
             json!([taint("os", "windows"), taint("example.com/second", "1")]),
@@ -59,8 +59,8 @@ fn labels_and_taints_change_without_another_vm() {
     });
 }
 
-fn template(labels: Value, annotations: Value) -> Value {
-    json!({"template": {"metadata": {"labels": labels, "annotations": annotations}}})
+fn template(metadata: Value) -> Value {
+    json!({"template": {"metadata": metadata}})
 }
 
 fn bootstrap(labels: Value, taints: Value) -> Value {

@@ -56,7 +56,8 @@ fn all() -> Vec<(String, BootstrapFacts)> {
                     let mut spec = WindowsBootstrapConfigSpec { windows_release, ..Default::default() };
                     spec.containerd.line = line;
                     let content = Some("0123456789abcdef".repeat(256));
-                    spec.files = (0..files).map(|n| File { path: format!(r"C:\k\bench-{n}.txt"), content: content.clone(), ..Default::default() }).collect();
+                    spec.files =
+                        (0..files).map(|n| File { path: format!(r"C:\k\bench-{n}.txt"), content: content.clone(), ..Default::default() }).collect();
                     let facts = facts(minor, spec);
                     // Those that cannot work together are not rendered.
                     if render(&facts).is_ok() {
