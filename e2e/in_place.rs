@@ -6,10 +6,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::pools::Pool;
+use crate::standalone::{install_rights, wait_settled};
 use crate::workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, simulated_vms, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
+const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
+const POOL: &str = "default/windows";
 
 #[test]
 fn labels_and_taints_change_without_another_vm() {
@@ -117,4 +120,35 @@ async fn machines_show_it(cp: &ControlPlane, pool: &Pool) {
         wrong.map_or(Ok(()), |machine| Err(machine["metadata"].to_string()))
     })
     .await;
+}
+
+/// The same without Cluster API, with labels that a kubelet may not give itself.
+#[test]
+fn labels_change_in_a_pool_that_stands_alone() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("in-place-alone")).await;
+        install_rights(&cp).await;
+        let capw = Capw::start(&cp, &[]).await;
+        cp.apply(SAMPLE).await;
+        let names = wait_settled(&cp, &cp, POOL, 2).await;
+        cp.kubectl(&["label", "nodes", "--all", "node-role.kubernetes.io/theirs="]).await;
+        wait_for("every Node has the label of its role", LIMIT, || labelled(&cp, &["node-role.kubernetes.io/windows", "example.com/pool"], &[]))
+            .await;
+        let before = simulated_vms(capw.state());
+
+        cp.apply(&SAMPLE.replace("node-role.kubernetes.io/windows", "node-role.kubernetes.io/app").replace("example.com/pool", "example.com/tier"))
+            .await;
+        let wanted = ["node-role.kubernetes.io/app", "node-role.kubernetes.io/theirs", "example.com/tier", "kubernetes.io/os"];
+        let gone = ["node-role.kubernetes.io/windows", "example.com/pool"];
+        wait_for("every Node has the new labels and those of others", LIMIT, || labelled(&cp, &wanted, &gone)).await;
+        assert_eq!((wait_settled(&cp, &cp, POOL, 2).await, simulated_vms(capw.state())), (names, before), "something was made again");
+        step("labels of the machine and of the kubelet changed on the nodes that were there");
+    });
+}
+
+async fn labelled(cp: &ControlPlane, with: &[&str], without: &[&str]) -> Result<(), String> {
+    let nodes = cp.list(Kind::NODE, None).await;
+    let has = |node: &Value, key: &str| node["metadata"]["labels"].get(key).is_some();
+    let wrong = nodes.iter().find(|node| !with.iter().all(|key| has(node, key)) || without.iter().any(|key| has(node, key)));
+    wrong.map_or(Ok(()), |node| Err(node["metadata"]["labels"].to_string()))
 }

@@ -10,11 +10,17 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-/// One expected request, `METHOD path` (without query), and the answer to it.
+/// One expected request, `METHOD path` (without query; a `*` at its end is any rest), and the answer to it.
 pub(crate) struct Step {
     request: String,
     code: u16,
     answer: Value,
+}
+
+impl Step {
+    fn expects(&self, request: &str) -> bool {
+        self.request.strip_suffix('*').map_or(self.request == request, |beginning| request.starts_with(beginning))
+    }
 }
 
 /// Expects `METHOD path` and answers with an object.
@@ -76,7 +82,7 @@ async fn answer(state: &Mutex<State>, request: Request<Body>) -> Response<Body> 
     let mut state = state.lock().unwrap();
     state.seen.push(Seen { query: parts.uri.query().unwrap_or_default().into(), body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) });
     let (code, answer) = match state.steps.pop_front() {
-        Some(step) if step.request == got => (step.code, step.answer),
+        Some(step) if step.expects(&got) => (step.code, step.answer),
         other => {
             state.wrong.push(format!("expected {:?}, got {got}", other.map(|s| s.request)));
             (500, json!({ "message": "not in the script", "code": 500 }))

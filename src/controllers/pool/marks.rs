@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -10,8 +11,7 @@ use super::Context;
 use super::act::all;
 use super::observe::Seen;
 use crate::api::bootstrap_config::{Kubelet, WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
-use crate::api::capi;
-use crate::api::pool::WindowsNodePool;
+use crate::api::pool::{WindowsNodePool, cluster_of};
 use crate::bootstrap::kubelet::lasting_taints;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::shell::ReconcileError;
@@ -49,7 +49,7 @@ async fn follow_one(
     spec: &WindowsBootstrapConfigSpec,
 ) -> Result<(), ReconcileError> {
     let namespace = object.namespace().unwrap_or_default();
-    let cluster = capi::cluster_name(seen.object.metadata.labels.as_ref()).unwrap_or_default();
+    let cluster = cluster_of(&seen.object.metadata).unwrap_or_default();
     if let Err(error) = mark(ctx, &namespace, cluster, seen, config, node, spec).await {
         ctx.workloads.doubt(&namespace, cluster, &error).await;
         return Err(error.into());
@@ -69,19 +69,14 @@ async fn mark(
     name: &str,
     spec: &WindowsBootstrapConfigSpec,
 ) -> Result<(), WorkloadError> {
-    let workload = ctx.workload(namespace, cluster).await?;
-    // Another one of that name is none of ours.
-    let is_ours = |id: Option<&str>| id.is_some() && id == seen.object.spec.provider_id.as_deref();
-    let found = workload.node(name).await?.filter(|node| is_ours(node.spec.as_ref().and_then(|s| s.provider_id.as_deref())));
-    let Some(node) = found else { return Ok(()) };
     let (had, wanted) = (lasting_taints(&config.spec), lasting_taints(spec));
     let had = Marks { labels: &config.spec.kubelet.node_labels, taints: &had };
     let wanted = Marks { labels: &spec.kubelet.node_labels, taints: &wanted };
-    if let Some(patch) = change(&node, had, wanted) {
-        workload.patch_node(name, &patch).await?;
-        tracing::info!(node = name, "labels and taints changed");
-    }
-    Ok(())
+    let id = seen.object.spec.provider_id.as_deref();
+    // Another one of that name is none of ours.
+    let is_ours = |node: &Node| id.is_some() && id == node.spec.as_ref().and_then(|s| s.provider_id.as_deref());
+    let workload = ctx.workload(namespace, cluster).await?;
+    workload.change_node(name, |node| change(node, had, wanted).filter(|_| is_ours(node))).await
 }
 
 /// The merge patch of a configuration's `spec.kubelet`; `None` when it says what the template says.

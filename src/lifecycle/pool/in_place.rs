@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::api::bootstrap_config::{Taint, TaintEffect};
 use crate::api::machine::TemplateMetadata;
 
-/// On a WindowsMachine: the keys of the labels that it has from its pool, with commas between them.
+/// On a WindowsMachine: the keys of the labels that it has from its pool, with commas between them. On a Node without Cluster API:
+/// those that it has from its machine.
 const LABELS_FROM_POOL: &str = "infrastructure.cluster.x-k8s.io/labels-from-pool";
 /// The same for annotations.
 const ANNOTATIONS_FROM_POOL: &str = "infrastructure.cluster.x-k8s.io/annotations-from-pool";
@@ -30,7 +31,7 @@ pub fn notes(wanted: &TemplateMetadata) -> BTreeMap<String, String> {
     [(LABELS_FROM_POOL, &wanted.labels), (ANNOTATIONS_FROM_POOL, &wanted.annotations)].into_iter().filter_map(note).collect()
 }
 
-/// The merge patch of a machine's `metadata`; `None` when it is as the template wants it.
+/// The merge patch of an object's `metadata`; `None` when it is as the template wants it.
 pub fn metadata(wanted: &TemplateMetadata, has: &ObjectMeta) -> Option<Value> {
     let none = BTreeMap::new();
     let (labels, annotations) = (has.labels.as_ref().unwrap_or(&none), has.annotations.as_ref().unwrap_or(&none));
@@ -66,20 +67,16 @@ pub struct Marks<'a> {
 }
 
 /// The merge patch of a Node for a change from `had` to `wanted`; `None` when nothing is left to do. Only what the change touches is
-/// written: a value that somebody else set meanwhile stays.
+/// written: a value that somebody else set meanwhile stays. Taints are one list: nobody may have written the Node since it was read.
 pub fn node(node: &Node, had: Marks<'_>, wanted: Marks<'_>) -> Option<Value> {
     let labels = node_labels(node, had.labels, wanted.labels);
     let taints = node_taints(node, had.taints, wanted.taints);
     if labels.is_empty() && taints.is_none() {
         return None;
     }
-    let mut patch = json!({ "metadata": { "uid": node.metadata.uid, "labels": labels } });
-    if let (Some(taints), Value::Object(fields)) = (taints, &mut patch) {
-        // The list is written as a whole: nobody may have changed it since it was read.
-        fields.insert("metadata".into(), json!({ "uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version, "labels": labels }));
-        fields.insert("spec".into(), json!({ "taints": taints }));
-    }
-    Some(patch)
+    let labels = (!labels.is_empty()).then(|| ("metadata".to_owned(), json!({ "labels": labels })));
+    let taints = taints.map(|taints| ("spec".to_owned(), json!({ "taints": taints })));
+    Some(labels.into_iter().chain(taints).collect::<Map<_, _>>().into())
 }
 
 fn node_labels(node: &Node, had: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>) -> Map<String, Value> {
@@ -190,7 +187,7 @@ mod tests {
     }
 
     fn a_node(labels: Value, taints: Value) -> Value {
-        json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": "7", "labels": labels}, "spec": {"taints": taints}})
+        json!({"metadata": {"name": "n", "labels": labels}, "spec": {"taints": taints}})
     }
 
     fn labels(value: Value) -> BTreeMap<String, String> {
@@ -212,7 +209,7 @@ mod tests {
         let before = a_node(json!({"a": "1", "b": "by hand", "c": "1", "d": "by hand", "theirs": "1"}), json!([]));
         let read = |value: &Value| serde_json::from_value::<Node>(value.clone()).unwrap();
         let patch = node(&read(&before), of(&had), of(&wanted)).unwrap();
-        assert_eq!(patch["metadata"], json!({"uid": "u", "labels": {"a": "2", "c": null, "e": "1"}}));
+        assert_eq!(patch, json!({"metadata": {"labels": {"a": "2", "c": null, "e": "1"}}}));
         let done = merged(before, &patch);
         assert_eq!(done["metadata"]["labels"], json!({"a": "2", "b": "by hand", "d": "by hand", "e": "1", "theirs": "1"}));
         assert_eq!(node(&read(&done), of(&had), of(&wanted)), None, "a second try after a crash finds nothing to do");
@@ -230,7 +227,6 @@ mod tests {
         let before = a_node(json!({}), json!([taint("os", "windows"), timed, taint("a", "1"), taint("b", "1")]));
         let read = |value: &Value| serde_json::from_value::<Node>(value.clone()).unwrap();
         let patch = node(&read(&before), of(&had), of(&wanted)).unwrap();
-        assert_eq!(patch["metadata"]["resourceVersion"], "7");
         let done = merged(before, &patch);
         assert_eq!(done["spec"]["taints"], json!([taint("os", "windows"), timed, taint("a", "2"), taint("c", "1")]));
         assert_eq!(node(&read(&done), of(&had), of(&wanted)), None, "done");
