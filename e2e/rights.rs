@@ -9,7 +9,8 @@ use crate::standalone::install_rights;
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
 /// Rules that no life uses, and why they are there.
-const UNUSED: [(&str, &str); 3] = [
+const UNUSED: [(&str, &str); 4] = [
+    ("patch /secrets", "the token of a machine that takes longer to join than half its life is extended"),
     ("approve certificates.k8s.io/signers", "asked for by the admission plugin CertificateApproval alone"),
     ("update bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
     ("update controlplane.cluster.x-k8s.io/externalcontrolplanes/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
