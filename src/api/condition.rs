@@ -35,6 +35,8 @@ pub mod reason {
     pub const NOT_PAUSED: &str = "NotPaused";
     pub const DELETING: &str = "Deleting";
     pub const NOT_DELETING: &str = "NotDeleting";
+    pub const DRAINING_NODE: &str = "DrainingNode";
+    pub const DRAIN_GIVEN_UP: &str = "DrainGivenUp";
     pub const PROVISIONED: &str = "Provisioned";
     pub const PROVISIONING: &str = "Provisioning";
     pub const WAITING_FOR_CLUSTER: &str = "WaitingForClusterInfrastructureReady";
@@ -149,6 +151,7 @@ pub fn is_problem(reason: &str) -> bool {
         ROLLOUT_STOPPED,
         TEMPLATE_MISSING,
         MACHINES_REFUSED,
+        DRAIN_GIVEN_UP,
         INTERNAL_ERROR,
     ];
     ours.contains(&reason) || GUEST_GAVE_UP.contains(&reason)

@@ -46,10 +46,7 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
         Step::Release => release(ctx, &object).await,
         Step::Ask(target) if target.goal == Goal::Gone => match farewell(ctx, &object).await? {
             Farewell::Done => ask(ctx, &object, &owner, &seen.namespace, target).await,
-            Farewell::Wait { after, message } => {
-                let said = Decision::new(()).say(Desired::yes(condition::DELETING, reason::DELETING).with_message(message)).look_again(after);
-                say(ctx, &object, &said, None).await
-            }
+            Farewell::Wait(decision) => say(ctx, &object, &decision, None).await,
         },
         Step::Ask(target) => {
             ctx.complete_node(&object).await?;
