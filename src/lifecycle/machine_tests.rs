@@ -186,6 +186,10 @@ fn a_machine_lives_and_goes() {
     w.settle();
     assert_eq!((w.detached, w.vm.as_ref().unwrap().seeded), (1, false));
     assert_eq!((w.reason("Ready").as_str(), w.reason("VirtualMachineReady").as_str()), (reason::PROVISIONED, reason::PROVISIONED));
+    // A move to another cluster takes the status away, and the seed is gone by then.
+    w.object.as_mut().unwrap().status = None;
+    w.settle();
+    assert_eq!((w.reason("Ready").as_str(), w.reason("NodeJoined").as_str(), w.detached), (reason::PROVISIONED, reason::JOINED, 1));
     w.delete();
     w.settle();
     assert!(w.object.is_none() && w.vm.is_none());

@@ -66,7 +66,9 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
     if !vm.vm && provider_id(s.object).is_some() {
         return removed(&id, &s.target.hypervisor);
     }
-    if vm.power == Power::On && (vm.seeded || provisioned) {
+    // It is stored once the VM ran with its seed, and outlives a move to another cluster, which status does not.
+    let has_run = provisioned || provider_id(s.object).is_some();
+    if vm.power == Power::On && (vm.seeded || has_run) {
         if provider_id(s.object).is_none() {
             return Decision::new(Step::SetProviderId(id));
         }
