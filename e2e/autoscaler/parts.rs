@@ -10,6 +10,8 @@ use crate::world::{ControlPlane, Kind, Process, step, text, wait_for};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
 pub const POD: Kind = Kind::new("v1", "pods");
+/// As the page has it: a Node that is Ready but still has the taint would be taken for one that helps no pod, and another one be made.
+const STARTUP_TAINT: &str = "--startup-taint=node.cluster.x-k8s.io/uninitialized";
 /// Where the pods of a story are.
 const PODS: &str = "default";
 
@@ -36,6 +38,7 @@ pub async fn autoscaler(program: &std::path::Path, cp: &ControlPlane, args: &[St
             format!("--kubeconfig={}", kubeconfig.display()),
             "--address=127.0.0.1:0".to_owned(),
             "--leader-elect=false".to_owned(),
+            STARTUP_TAINT.to_owned(),
             "--v=4".to_owned(),
             "--scan-interval=1s".to_owned(),
             "--scale-down-unneeded-time=3s".to_owned(),
