@@ -27,7 +27,7 @@ struct Case {
     remedy: &'static str,
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 10] = [
     Case {
         namespace: "feature",
         fault: "FeatureMissing",
@@ -55,6 +55,61 @@ const CASES: [Case; 4] = [
         step: "join",
         says: "JWS signature",
         remedy: "JoinCredentialValid",
+    },
+    Case {
+        namespace: "clock",
+        fault: "ClockWrong",
+        reason: "NodeNetworkFailed",
+        finding: "code 31",
+        step: "clock",
+        says: "expected a clock within",
+        remedy: "spec.network.timeServers",
+    },
+    Case {
+        namespace: "program",
+        fault: "ProgramMissing",
+        reason: "ProgramsUnavailable",
+        finding: "code 41",
+        step: "program-kubelet",
+        says: r"C:\k\kubelet.exe, found none",
+        remedy: "image-builder",
+    },
+    Case {
+        namespace: "authority",
+        fault: "ClusterUnknown",
+        reason: "JoinFailed",
+        finding: "F44",
+        step: "join",
+        says: "none of the public keys",
+        remedy: "compare the CA with that in kube-public/cluster-info",
+    },
+    Case {
+        namespace: "name-taken",
+        fault: "NameTaken",
+        reason: "JoinFailed",
+        finding: "F09",
+        step: "join",
+        says: "already exists in the cluster",
+        remedy: "Generalize the image with sysprep",
+    },
+    Case {
+        namespace: "kubelet-down",
+        fault: "KubeletBroken",
+        reason: "JoinFailed",
+        finding: "F40",
+        step: "join",
+        says: "failed while waiting for the kubelet to start",
+        remedy: "kubelet.log",
+    },
+    // No fault: the image is of another release than the plan.
+    Case {
+        namespace: "release",
+        fault: "",
+        reason: "WindowsSetupFailed",
+        finding: "code 20",
+        step: "identity",
+        says: "expected Windows Server of build 20348",
+        remedy: "spec.windowsRelease",
     },
 ];
 
@@ -84,7 +139,11 @@ async fn only(cp: &ControlPlane, namespace: &str) -> Option<Value> {
 /// Condition, column and `capw diagnose` tell the same.
 async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     let mut workers = one_machine(case.namespace, cp).await;
-    workers.simulated = json!({"faults": [{"names": "*", "fault": case.fault}]});
+    if case.fault.is_empty() {
+        workers.machine["image"] = json!("windows-server-2019");
+    } else {
+        workers.simulated = json!({"faults": [{"names": "*", "fault": case.fault}]});
+    }
     workers.apply(cp).await;
     let machine = wait_for(&format!("{}: the guest has given up", case.namespace), TOLD, || async {
         let machine = only(cp, case.namespace).await.ok_or("no machine")?;
@@ -123,7 +182,7 @@ async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     for part in [&format!("1. {} ", case.finding), case.says, "   cause   ", "   remedy  "] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
-    step(format!("{}: {} told as {}", case.namespace, case.fault, case.finding));
+    step(format!("{} is told as {}", case.namespace, case.finding));
 }
 
 /// A machine that is well: its guest has said so, and there is nothing to find.

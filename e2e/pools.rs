@@ -48,11 +48,11 @@ impl Pool {
 
     pub fn node_pool(&self) -> Value {
         let mut spec = self.spec.clone();
-        spec["template"] = json!({"machine": self.workers.machine});
+        spec["template"]["machine"] = self.workers.machine.clone();
         json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool", "metadata": self.own(), "spec": spec})
     }
 
-    fn config(&self) -> Value {
+    pub fn config(&self) -> Value {
         json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "metadata": self.own(), "spec": self.workers.bootstrap})
     }
 

@@ -23,6 +23,8 @@ pub struct Memories(Mutex<HashMap<String, Memory>>);
 struct Memory {
     /// Machines that were made, by UID.
     made: HashMap<String, (WindowsMachine, Timestamp)>,
+    /// Names of machines whose create had no answer: by the same name, the next try finds what that one made.
+    unanswered: Vec<String>,
     /// UIDs of machines whose removal was asked for.
     removed: HashMap<String, Timestamp>,
     /// When the pool was looked at last.
@@ -36,6 +38,15 @@ impl Memories {
         if let Some(uid) = object.uid() {
             self.lock().entry(pool.to_owned()).or_default().made.insert(uid, (object, now));
         }
+    }
+
+    pub fn no_answer(&self, pool: &str, name: String) {
+        self.lock().entry(pool.to_owned()).or_default().unanswered.push(name);
+    }
+
+    /// A name to try again.
+    pub fn take_unanswered(&self, pool: &str) -> Option<String> {
+        self.lock().get_mut(pool)?.unanswered.pop()
     }
 
     pub fn removed(&self, pool: &str, machine: &str, now: Timestamp) {

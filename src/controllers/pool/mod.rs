@@ -1,8 +1,11 @@
 //! WindowsNodePool: observe → decide → act → report. The decisions are in [`lifecycle::pool`].
 
 mod act;
+mod marks;
 mod memory;
 mod observe;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +159,8 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
     let known = reports::Seen { goal: &goal, members: &members, template: &template, failures, step: &decision.step };
     let next = reports::status(object, &decision.conditions, Some(&known), now);
     report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(if acted { Outcome::now() } else { Outcome::of(decision.look_again) })
+    let marked = marks::follow(ctx, object, &template, &seen).await?;
+    Ok(if acted || marked { Outcome::now() } else { Outcome::of(decision.look_again) })
 }
 
 /// Keeps `spec.providerIDList` true. The ID of a machine that is being drained stays: without it, Cluster API would delete the Node
