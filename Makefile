@@ -19,7 +19,7 @@ DEMO_ARGS += --kubeconfig "$(KUBECONFIG)"
 else
 unexport KUBECONFIG
 endif
-KUSTOMIZATIONS := config/crd config/default config/autoscaler config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
+KUSTOMIZATIONS := config/crd config/default config/standalone config/autoscaler config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

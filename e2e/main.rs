@@ -31,6 +31,7 @@ mod restart;
 mod rights;
 mod rollout;
 mod secrets;
+mod standalone;
 mod stuck;
 mod three_nodes;
 mod two_of_everything;

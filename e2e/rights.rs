@@ -5,21 +5,24 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::standalone::install_rights;
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
 /// Rules that no life uses, and why they are there.
-const UNUSED: [(&str, &str); 3] = [
-    ("delete infrastructure.cluster.x-k8s.io/windowsmachines", "machines of a pool that goes before Cluster API has taken them"),
+const UNUSED: [(&str, &str); 4] = [
+    ("patch /secrets", "the token of a machine that takes longer to join than half its life is extended"),
+    ("approve certificates.k8s.io/signers", "asked for by the admission plugin CertificateApproval alone"),
     ("update bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
     ("update controlplane.cluster.x-k8s.io/externalcontrolplanes/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
 ];
-const ROLES: [&str; 3] = ["capw-system-manager", "capw-bootstrap-system-manager", "capw-control-plane-system-manager"];
+const ROLES: [&str; 4] = ["capw-system-manager", "capw-bootstrap-system-manager", "capw-control-plane-system-manager", "capw-system-standalone"];
 
 /// From the first Secret to the last finalizer, with what goes wrong on the way: every right is used, and none is missing.
 #[test]
 fn every_right_is_used_and_none_is_missing() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("rights")).await;
+        install_rights(&cp).await;
         let mark = cp.audit_mark();
         let capw = Capw::start(&cp, &["--leader-elect=true"]).await;
         a_whole_life(&cp).await;
@@ -55,6 +58,7 @@ async fn a_whole_life(cp: &ControlPlane) {
     })
     .await;
     a_pool(cp).await;
+    a_pool_that_stands_alone(cp).await;
     // A renewed kubeconfig is passed on.
     let renewed = format!("{kubeconfig}\n# renewed\n");
     give_kubeconfig(cp, &renewed).await;
@@ -85,6 +89,18 @@ async fn a_pool(cp: &ControlPlane) {
     cp.wait_object(Kind::MACHINE_POOL, "default/pool", "2 replicas in its spec", minutes, told).await;
 }
 
+/// Beside the managed ones: a pool of the own cluster comes and goes.
+async fn a_pool_that_stands_alone(cp: &ControlPlane) {
+    let minutes = Duration::from_secs(180);
+    let pool = json!({"apiVersion": Kind::WINDOWS_NODE_POOL.api_version, "kind": "WindowsNodePool", "metadata": {"name": "alone", "namespace": "default"},
+        "spec": {"cluster": {}, "replicas": 1, "version": "v1.36.3", "template": {"metadata": {"labels": {"node-role.kubernetes.io/windows": ""}}, "machine": {"image": "windows-server-2022"}}}});
+    cp.apply(&pool.to_string()).await;
+    let available = |pool: &Value| (pool.pointer("/status/availableReplicas") == Some(&json!(1))).then_some(());
+    cp.wait_object(Kind::WINDOWS_NODE_POOL, "default/alone", "its machine is available", minutes, available).await;
+    cp.delete(Kind::WINDOWS_NODE_POOL, "default/alone").await;
+    cp.wait_gone(Kind::WINDOWS_NODE_POOL, "default/alone", minutes).await;
+}
+
 async fn give_kubeconfig(cp: &ControlPlane, kubeconfig: &str) {
     let labels = json!({"cluster.x-k8s.io/cluster-name": "first"});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "first-external-kubeconfig", "namespace": "default", "labels": labels},
@@ -113,8 +129,11 @@ async fn granted(cp: &ControlPlane) -> BTreeSet<String> {
     for name in ROLES {
         all.extend(rights(&cp.get(roles, name).await.unwrap_or_else(|| panic!("config/default has no ClusterRole {name}"))));
     }
-    let own = cp.list(Kind::new("rbac.authorization.k8s.io/v1", "roles"), Some("capw-system")).await;
-    all.extend(own.iter().flat_map(rights));
+    for namespace in ["capw-system", "kube-system", "kube-public"] {
+        let mut own = cp.list(Kind::new("rbac.authorization.k8s.io/v1", "roles"), Some(namespace)).await;
+        own.retain(|role| text(role, "/metadata/name").starts_with("capw-"));
+        all.extend(own.iter().flat_map(rights));
+    }
     all
 }
 

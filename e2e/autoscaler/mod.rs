@@ -6,5 +6,4 @@
 mod cluster_api;
 mod page;
 mod parts;
-mod stand_in;
 mod standalone;

@@ -24,6 +24,8 @@ pub const POOL_NAME_LABEL: &str = "cluster.x-k8s.io/pool-name";
 pub const DELETE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
 /// Annotation on a MachinePool whose number of machines its infrastructure decides (any value but `false`).
 pub const REPLICAS_MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/replicas-managed-by";
+/// Taint of a Node that has not got the labels of its Machine yet. Cluster API removes it with them.
+pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
 /// Label selected by `--watch-filter`.
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Type of the Secrets that Cluster API and its providers exchange.

@@ -116,7 +116,11 @@ fn a_misspelt_field_is_found() {
 
 #[test]
 fn pages_show_the_samples_as_they_are() {
-    for (page, sample) in [("README.md", "config/samples/three-nodes.yaml"), ("docs/pools.md", "config/samples/machine-pool.yaml")] {
+    for (page, sample) in [
+        ("README.md", "config/samples/three-nodes.yaml"),
+        ("docs/pools.md", "config/samples/machine-pool.yaml"),
+        ("docs/standalone.md", "config/samples/standalone.yaml"),
+    ] {
         let text = read(&root().join(page));
         let (_, rest) = text.split_once(&format!("<!-- {sample} -->\n```yaml\n")).unwrap_or_else(|| panic!("{page}: no place for {sample}"));
         let (shown, _) = rest.split_once("```\n<!-- end -->").unwrap_or_else(|| panic!("{page}: {sample} does not end"));

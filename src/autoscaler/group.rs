@@ -6,11 +6,11 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::wire::{Instance, InstanceErrorInfo, InstanceStatus, NodeGroup, instance_status::InstanceState};
-use crate::api::capi::{self, PAUSED_ANNOTATION};
+use crate::api::capi::PAUSED_ANNOTATION;
 use crate::api::condition::{self, find, is_problem, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
-use crate::api::pool::WindowsNodePool;
+use crate::api::pool::{Joins, WindowsNodePool};
 use crate::lifecycle::machine::{future_provider_id, provider_id, vm_uuid};
 
 /// Hypervisor in the identity of a machine that has none yet. No WindowsHypervisor can have this name.
@@ -31,12 +31,12 @@ pub fn id(pool: &WindowsNodePool) -> String {
     format!("{}/{}", pool.metadata.namespace.as_deref().unwrap_or_default(), pool.metadata.name.as_deref().unwrap_or_default())
 }
 
-/// Least and most machines, if the autoscaler may scale the pool: it has bounds, nothing owns it, nothing stops it.
+/// Least and most machines, if the autoscaler may scale the pool: it has bounds, it stands alone, nothing stops it.
 pub fn bounds(pool: &WindowsNodePool) -> Option<(i32, i32)> {
     let bounds = pool.spec.autoscaling.as_ref()?;
     let paused = pool.spec.paused || pool.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(PAUSED_ANNOTATION));
-    let owned = capi::owner(pool.metadata.owner_references.as_ref(), capi::GROUP, "MachinePool").is_some();
-    (!paused && !owned && pool.metadata.deletion_timestamp.is_none()).then_some((bounds.min_replicas, bounds.max_replicas))
+    let alone = Joins::of(pool).is_some();
+    (alone && !paused && pool.metadata.deletion_timestamp.is_none()).then_some((bounds.min_replicas, bounds.max_replicas))
 }
 
 /// A pool as it is listed.

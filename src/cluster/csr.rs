@@ -22,11 +22,15 @@ pub fn requests(workload: &Workload) -> impl Stream<Item = Result<CertificateSig
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
     let of_kubelets = watcher::Config::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
     let endpoint = workload.clone();
-    watcher(api, of_kubelets).default_backoff().applied_objects().map_err(move |error| endpoint.explain(failed(error))).boxed()
+    watcher(api, of_kubelets)
+        .default_backoff()
+        .applied_objects()
+        .map_err(move |error| endpoint.explain(failed("watch certificatesigningrequests", error)))
+        .boxed()
 }
 
-fn failed(error: watcher::Error) -> ApiError {
-    let what = "watch certificatesigningrequests";
+/// An error of a watch.
+pub(super) fn failed(what: &str, error: watcher::Error) -> ApiError {
     match error {
         watcher::Error::InitialListFailed(e) | watcher::Error::WatchStartFailed(e) | watcher::Error::WatchFailed(e) => ApiError::of(what, e),
         watcher::Error::WatchError(status) => ApiError::answered(what, &status),

@@ -10,6 +10,8 @@ pub mod join_rights;
 pub mod lease;
 #[cfg(test)]
 pub(crate) mod mock;
+pub mod nodes;
+mod own;
 pub mod survey;
 pub mod token;
 pub mod workload;
@@ -196,7 +198,7 @@ fn uid<K: Kind>(object: &K) -> Result<String, ApiError> {
 }
 
 /// Sets `metadata.<field>` of a patch.
-fn set(patch: &mut Value, field: &str, value: Value) {
+pub(crate) fn set(patch: &mut Value, field: &str, value: Value) {
     if let Value::Object(root) = patch
         && let Value::Object(metadata) = root.entry("metadata").or_insert_with(|| json!({}))
     {

@@ -1,4 +1,5 @@
-//! Clients to workload clusters, made from the Secret `<cluster>-kubeconfig` and kept while it does not change.
+//! Clients to workload clusters, made from the Secret `<cluster>-kubeconfig` (or another one, or none: [`Joins`]) and kept while it
+//! does not change.
 //!
 //! A kubeconfig is input from somebody else: one that would make us run a program or read a local file is refused.
 
@@ -9,15 +10,18 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
-use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{ApiError, Cluster, Retry, request};
+use super::{ApiError, Cluster, FIELD_MANAGER, Retry, own, request, set};
+use crate::api::cluster::ControlPlaneEndpoint;
+use crate::api::pool::Joins;
 
 /// The Secret is looked at again after that time, or when a call with its client fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -136,6 +140,13 @@ impl Workload {
         Ok(Self { client, ca_pem, server, fingerprint: HEXLOWER.encode(&Sha256::digest(bytes)) })
     }
 
+    /// Host and port of the API server.
+    pub fn endpoint(&self) -> ControlPlaneEndpoint {
+        let rest = self.server.trim_start_matches("https://").split('/').next().unwrap_or_default();
+        let (host, port) = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))).unwrap_or((rest, 443));
+        ControlPlaneEndpoint { host: host.trim_matches(['[', ']']).to_owned(), port }
+    }
+
     /// The error of a call to this cluster, in words that name it.
     pub fn explain(&self, error: ApiError) -> WorkloadError {
         match error {
@@ -189,8 +200,13 @@ impl Workload {
 
     /// Deletes the Node of that name if it has that provider ID, and exactly the one that was read.
     pub async fn delete_node(&self, name: &str, provider_id: &str) -> Result<(), WorkloadError> {
+        self.delete_node_if(name, |id| id == provider_id).await
+    }
+
+    /// The same, if its provider ID is meant.
+    pub async fn delete_node_if(&self, name: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
         let Some(node) = self.node(name).await? else { return Ok(()) };
-        if node.spec.and_then(|spec| spec.provider_id).as_deref() != Some(provider_id) {
+        if !node.spec.and_then(|spec| spec.provider_id).is_some_and(|id| is_meant(&id)) {
             return Ok(());
         }
         let preconditions = Preconditions { uid: node.metadata.uid, resource_version: None };
@@ -212,6 +228,17 @@ impl Workload {
             Some((name, id)) => self.delete_node(&name, &id).await,
             None => Ok(()),
         }
+    }
+
+    /// Merges a patch into the Node of that name as it is now; a write in between is a conflict. `change` gives none if none is needed.
+    pub async fn change_node(&self, name: &str, change: impl Fn(&Node) -> Option<Value>) -> Result<(), WorkloadError> {
+        let Some(node) = self.node(name).await? else { return Ok(()) };
+        let Some(mut patch) = change(&node) else { return Ok(()) };
+        set(&mut patch, "uid", json!(node.metadata.uid));
+        set(&mut patch, "resourceVersion", json!(node.metadata.resource_version));
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let call = Api::<Node>::all(self.client.clone());
+        self.call(&format!("patch nodes {name}"), call.patch(name, &parameters, &Patch::Merge(&patch))).await.map(drop)
     }
 
     pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, WorkloadError> {
@@ -257,7 +284,7 @@ impl Workloads {
         slots.entry((namespace.to_owned(), cluster.to_owned())).or_default().clone()
     }
 
-    /// The workload cluster of a Cluster. Reads the Secret at most once a minute, unless [`Workloads::doubt`] was said.
+    /// The workload cluster of a Cluster, or what an object [`Joins`]. Reads the Secret at most once a minute, unless [`Workloads::doubt`] was said.
     pub async fn get(&self, namespace: &str, cluster: &str) -> Result<Arc<Workload>, WorkloadError> {
         let slot = self.slot(namespace, cluster).await;
         let mut entry = slot.lock().await;
@@ -267,22 +294,29 @@ impl Workloads {
         {
             return Ok(known.workload.clone());
         }
-        let secret = format!("{cluster}-kubeconfig");
-        let bytes = read(&self.cluster, namespace, &secret, "value").await.inspect_err(|error| {
-            // Without a kubeconfig nobody may go on with the old one; an unreachable management cluster says nothing about it.
-            if matches!(error, WorkloadError::KubeconfigMissing { .. }) {
+        let known = entry.as_ref().map(|e| e.workload.clone());
+        let found = match Joins::parse(cluster) {
+            Some(Joins::Own) => own::workload(self.cluster.client()).await.map(|own| keep(known, own)),
+            Some(Joins::Kubeconfig(secret)) => self.of_secret(namespace, &secret.name, &secret.key, known).await,
+            None => self.of_secret(namespace, &format!("{cluster}-kubeconfig"), "value", known).await,
+        };
+        let workload = found.inspect_err(|error| {
+            // Without a usable kubeconfig nobody may go on with the old one; an unreachable management cluster says nothing about it.
+            if matches!(error, WorkloadError::KubeconfigMissing { .. } | WorkloadError::KubeconfigInvalid { .. }) {
                 *entry = None;
             }
         })?;
-        let workload = match entry.as_ref() {
-            Some(known) if known.workload.fingerprint == HEXLOWER.encode(&Sha256::digest(&bytes)) => known.workload.clone(),
-            _ => {
-                *entry = None;
-                Arc::new(self.open(&format!("Secret {namespace}/{secret}"), &bytes).await?)
-            }
-        };
         *entry = Some(Entry { workload: workload.clone(), looked: Instant::now(), doubtful: false });
         Ok(workload)
+    }
+
+    /// The cluster of a kubeconfig in a Secret; `known` is the one of before.
+    async fn of_secret(&self, namespace: &str, secret: &str, key: &str, known: Option<Arc<Workload>>) -> Result<Arc<Workload>, WorkloadError> {
+        let bytes = read(&self.cluster, namespace, secret, key).await?;
+        match known.filter(|known| known.fingerprint == HEXLOWER.encode(&Sha256::digest(&bytes))) {
+            Some(known) => Ok(known),
+            None => Ok(Arc::new(self.open(&format!("Secret {namespace}/{secret}"), &bytes).await?)),
+        }
     }
 
     /// Tell of every error of a call with a client from here: after a refused or lost connection the Secret is read again.
@@ -298,6 +332,11 @@ impl Workloads {
     pub async fn forget(&self, namespace: &str, cluster: &str) {
         self.slots.lock().await.remove(&(namespace.to_owned(), cluster.to_owned()));
     }
+}
+
+/// The one that is known, if the other one is the same: its connections are open.
+fn keep(known: Option<Arc<Workload>>, found: Workload) -> Arc<Workload> {
+    known.filter(|known| known.fingerprint == found.fingerprint).unwrap_or_else(|| Arc::new(found))
 }
 
 /// A key of a Secret in the management cluster that holds a kubeconfig.

@@ -15,14 +15,15 @@ use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::{self, CidrBlocks, Cluster, Endpoint, Machine};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
+use crate::api::pool::{cluster_of, joins};
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
 use crate::bootstrap::{self, RenderError, Secrets};
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{ApiError, join_rights, token};
-use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, token_id};
+use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, data_secret as made_secret, token_id};
 use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
 use crate::lifecycle::report::Token;
-use crate::lifecycle::{self, Decision};
+use crate::lifecycle::{self, Decision, paused, standalone};
 
 pub(super) const MANAGER: &str = "capw-windowsbootstrapconfig";
 const MEND: std::time::Duration = std::time::Duration::from_secs(10);
@@ -40,7 +41,10 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
     if let Some(owner) = capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "MachinePool") {
         return pattern::reconcile(ctx, &object, owner).await;
     }
-    let seen = observe(&object, ctx);
+    let mut seen = observe(&object, ctx);
+    if let Err(error) = meet(ctx, &object, &mut seen).await {
+        return unusable(ctx, &object, &error).await;
+    }
     let owner = seen.claim.owner();
     let situation = Situation {
         object: &object,
@@ -74,9 +78,23 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
 fn observe(object: &WindowsBootstrapConfig, ctx: &Context) -> Seen {
     let namespace = object.namespace().unwrap_or_default();
     let claim = ctx.claim_of_config(object);
-    let cluster = capi::cluster_name(object.metadata.labels.as_ref()).and_then(|name| ctx.stores.clusters.get(&namespace, name));
     let windows_machine = claim.machine().and_then(|m| ctx.stores.windows_machines.get(&namespace, &m.spec.infrastructure_ref.name));
+    let pool = windows_machine.as_deref().and_then(|m| ctx.pool_of(m));
+    let cluster = ctx.cluster_of(&object.metadata, pool.as_deref());
     Seen { namespace, claim, cluster, windows_machine }
+}
+
+/// Where the API server is, only the kubeconfig of a cluster without Cluster API knows: it is asked while the data is still to be made.
+async fn meet(ctx: &Context, object: &WindowsBootstrapConfig, seen: &mut Seen) -> Result<(), WorkloadError> {
+    let Some(joins) = joins(&object.metadata) else { return Ok(()) };
+    if object.metadata.deletion_timestamp.is_some() || paused(&object.metadata, None).is_some() || made_secret(object).is_some() {
+        return Ok(());
+    }
+    let workload = ctx.joined(&seen.namespace, joins).await?;
+    let pool = seen.windows_machine.as_deref().and_then(|m| ctx.pool_of(m));
+    let spec = pool.as_ref().and_then(|p| p.spec.cluster.as_ref());
+    seen.cluster = Some(Arc::new(standalone::cluster(joins, spec, Some(workload.endpoint()))));
+    Ok(())
 }
 
 fn infrastructure<'a>(owner: Option<&Machine>, found: Option<&'a WindowsMachine>) -> Infrastructure<'a> {
@@ -191,7 +209,7 @@ async fn make_data_in(
     let uid = object.uid().unwrap_or_default();
     let made = match ctx.unreported.take(&uid) {
         Some(made) => made,
-        None => make(ctx, object, &cluster.name_any(), workload, render).await?,
+        None => make(ctx, object, workload, render).await?,
     };
     let said = Decision::new(())
         .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY).with_message(made.warnings.clone()))
@@ -208,7 +226,6 @@ async fn make_data_in(
 async fn make(
     ctx: &Context,
     object: &WindowsBootstrapConfig,
-    cluster: &str,
     workload: &Workload,
     render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
 ) -> Result<Made, Failure> {
@@ -218,7 +235,7 @@ async fn make(
     ctx.known_tokens.keep(object.uid().unwrap_or_default(), token.uid);
     let whole = SecretString::from(format!("{}.{}", token.id, token.secret.expose_secret()));
     let data = render(whole.clone()).map_err(Failure::Render)?;
-    let secret = data_secret::ensure(ctx, object, cluster, &data, &whole).await.map_err(|e| match e {
+    let secret = data_secret::ensure(ctx, object, &data, &whole).await.map_err(|e| match e {
         data_secret::Error::Foreign(message) => Failure::Conflict(message),
         data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
     })?;
@@ -333,7 +350,7 @@ async fn withdraw(ctx: &Context, object: &WindowsBootstrapConfig, workload: &Wor
 
 /// The object goes, and with it what the machine has left in the workload cluster.
 async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen) -> Result<Outcome, ReconcileError> {
-    let cluster = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or_default();
+    let cluster = cluster_of(&object.metadata).unwrap_or_default();
     ctx.unreported.take(&object.uid().unwrap_or_default());
     ctx.known_tokens.take(&object.uid().unwrap_or_default());
     let mark = owner_of(object).mark;
@@ -388,17 +405,22 @@ async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &Da
 }
 
 async fn unusable(ctx: &Context, object: &WindowsBootstrapConfig, error: &WorkloadError) -> Result<Outcome, ReconcileError> {
-    let why = match error {
-        WorkloadError::KubeconfigMissing { .. } => reason::WORKLOAD_KUBECONFIG_MISSING,
-        WorkloadError::KubeconfigInvalid { .. } => reason::KUBECONFIG_INVALID,
-        WorkloadError::Unreachable { .. } => reason::WORKLOAD_UNREACHABLE,
-        WorkloadError::Unauthorized { .. } => reason::CREDENTIALS_REJECTED,
-        WorkloadError::Forbidden { .. } => reason::WORKLOAD_FORBIDDEN,
-        WorkloadError::Foreign { .. } => reason::SECRET_CONFLICT,
-        WorkloadError::Api(_) | WorkloadError::Management(_) => return Err(ReconcileError::Workload(error.clone())),
-    };
+    let Some(why) = reason_of(error) else { return Err(ReconcileError::Workload(error.clone())) };
     let said = Decision::new(()).say(Desired::no(condition::READY, why, error.to_string())).look_again(MEND);
     say(ctx, object, &said, None, None).await
+}
+
+/// The reason of a condition for what hinders the use of a workload cluster; `None` for what passes by itself.
+pub(super) fn reason_of(error: &WorkloadError) -> Option<&'static str> {
+    match error {
+        WorkloadError::KubeconfigMissing { .. } => Some(reason::WORKLOAD_KUBECONFIG_MISSING),
+        WorkloadError::KubeconfigInvalid { .. } => Some(reason::KUBECONFIG_INVALID),
+        WorkloadError::Unreachable { .. } => Some(reason::WORKLOAD_UNREACHABLE),
+        WorkloadError::Unauthorized { .. } => Some(reason::CREDENTIALS_REJECTED),
+        WorkloadError::Forbidden { .. } => Some(reason::WORKLOAD_FORBIDDEN),
+        WorkloadError::Foreign { .. } => Some(reason::SECRET_CONFLICT),
+        WorkloadError::Api(_) | WorkloadError::Management(_) => None,
+    }
 }
 
 async fn say<S>(

@@ -11,15 +11,15 @@ use kube::ResourceExt;
 
 use super::Context;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi;
 use crate::api::condition::{self, reason};
+use crate::api::pool::cluster_of;
 use crate::cluster::csr;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap::token_id;
 use crate::lifecycle::csr::{Expected, Verdict, is_decided, judge, token_of};
 use crate::lifecycle::machine::{future_provider_id, host_name};
 
-/// Namespace and name of a Cluster.
+/// Namespace and name of a Cluster, or what objects of a pool that stands alone join.
 type ClusterKey = (String, String);
 
 /// What was seen in each workload cluster.
@@ -44,7 +44,7 @@ struct Seen {
 impl Certificates {
     /// Since when a certificate is known to be issued for the token of this object.
     pub fn issued(&self, namespace: &str, object: &WindowsBootstrapConfig) -> Option<Timestamp> {
-        let cluster = capi::cluster_name(object.metadata.labels.as_ref())?;
+        let cluster = cluster_of(&object.metadata)?;
         self.lock().get(&(namespace.to_owned(), cluster.to_owned()))?.issued.get(&token_id(object)).copied()
     }
 
@@ -166,7 +166,7 @@ async fn handle(ctx: &Context, key: &ClusterKey, workload: &Workload, request: &
 
 /// The configuration whose token it is.
 fn config_of(ctx: &Context, key: &ClusterKey, token: &str) -> Option<Arc<WindowsBootstrapConfig>> {
-    let of_cluster = |c: &WindowsBootstrapConfig| capi::cluster_name(c.metadata.labels.as_ref()) == Some(&key.1);
+    let of_cluster = |c: &WindowsBootstrapConfig| cluster_of(&c.metadata) == Some(&key.1);
     ctx.stores.configs.all(&key.0).into_iter().find(|c| of_cluster(c) && token_id(c) == token)
 }
 

@@ -6,6 +6,7 @@ use super::Context;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster, Machine};
 use crate::api::name::{ProviderId, VmUuid};
+use crate::api::pool::cluster_of;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{csr, token};
 use crate::lifecycle::bootstrap::{is_token_gone, token_id};
@@ -21,7 +22,7 @@ pub async fn clean_up(
     mark: &str,
 ) -> Result<(), WorkloadError> {
     let namespace = object.namespace().unwrap_or_default();
-    let name = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or_default();
+    let name = cluster_of(&object.metadata).unwrap_or_default();
     let workload = ctx.workload(&namespace, name).await?;
     let token = token_id(object);
     if !is_token_gone(object) {

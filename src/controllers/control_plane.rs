@@ -13,11 +13,10 @@ use super::Context;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use crate::api::capi::{self, CLUSTER_NAME_LABEL, SECRET_TYPE};
-use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition::{self, reason};
 use crate::api::control_plane::ExternalControlPlane;
 use crate::cluster::Creation;
-use crate::cluster::workload::{self, Right, Workload, WorkloadError};
+use crate::cluster::workload::{self, Right, WorkloadError};
 use crate::lifecycle::control_plane::{Answer, Probe, Situation, Step, decide};
 use crate::lifecycle::{self, Decision};
 
@@ -95,17 +94,11 @@ async fn probe(
     let settled = checked == Some(&workload.fingerprint) && available(object);
     let missing = if settled { None } else { Some(workload.lacks(RIGHTS).await?.iter().map(ToString::to_string).collect()) };
     let secrets_current = secrets_current(ctx, object, namespace, cluster, kubeconfig, workload.ca_pem.as_deref()).await?;
-    Ok(Answer { version, server: endpoint(&workload), digest: workload.fingerprint.clone(), missing, secrets_current })
+    Ok(Answer { version, server: workload.endpoint(), digest: workload.fingerprint.clone(), missing, secrets_current })
 }
 
 fn available(object: &ExternalControlPlane) -> bool {
     object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, condition::AVAILABLE))
-}
-
-fn endpoint(workload: &Workload) -> ControlPlaneEndpoint {
-    let rest = workload.server.trim_start_matches("https://").split('/').next().unwrap_or_default();
-    let (host, port) = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))).unwrap_or((rest, 443));
-    ControlPlaneEndpoint { host: host.trim_matches(['[', ']']).to_owned(), port }
 }
 
 /// A failure as a condition; what passes by itself is retried instead.

@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::Context;
 use super::shell::ReconcileError;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi::{CLUSTER_NAME_LABEL, SECRET_TYPE};
+use crate::api::capi::{self, CLUSTER_NAME_LABEL, SECRET_TYPE};
 use crate::bootstrap::Bootstrap;
 use crate::cluster::{ApiError, Creation};
 use crate::lifecycle::report::Token;
@@ -69,7 +69,7 @@ impl<T> ByUid<T> {
 }
 
 /// Makes the Secret if it is not there, and returns its name.
-pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &str, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
+pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
     let mut data = vec![
         ("value", made.user_data.as_bytes()),
         ("format", FORMAT.as_bytes()),
@@ -77,17 +77,22 @@ pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &st
         (TOKEN_KEY, token.expose_secret().as_bytes()),
     ];
     data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
-    ensure_holding(ctx, object, cluster, data).await
+    ensure_holding(ctx, object, capi::cluster_name(object.metadata.labels.as_ref()), data).await
 }
 
 /// As [`ensure`], with this data.
-pub async fn ensure_holding(ctx: &Context, object: &WindowsBootstrapConfig, cluster: &str, data: Vec<(&str, &[u8])>) -> Result<String, Error> {
+pub async fn ensure_holding(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    cluster: Option<&str>,
+    data: Vec<(&str, &[u8])>,
+) -> Result<String, Error> {
     let name = object.name_any();
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.clone()),
             namespace: object.namespace(),
-            labels: Some([(CLUSTER_NAME_LABEL.to_owned(), cluster.to_owned())].into()),
+            labels: cluster.map(|name| [(CLUSTER_NAME_LABEL.to_owned(), name.to_owned())].into()),
             owner_references: object.controller_owner_ref(&()).map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },

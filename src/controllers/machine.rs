@@ -7,10 +7,11 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::claim::Claim;
+use super::farewell::{Farewell, farewell, last_word};
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use super::{Context, seed};
-use crate::api::capi::{self, Cluster};
+use crate::api::capi::Cluster;
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::hypervisor::{Driver, DriverError, Step as Done};
@@ -43,13 +44,23 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
         Step::Wait => say(ctx, &object, &decision, None).await,
         Step::Adopt { hypervisor } => adopt(ctx, &object, hypervisor).await,
         Step::Release => release(ctx, &object).await,
-        Step::Ask(target) => ask(ctx, &object, &owner, &seen.namespace, target).await,
+        Step::Ask(target) if target.goal == Goal::Gone => match farewell(ctx, &object).await? {
+            Farewell::Done => ask(ctx, &object, &owner, &seen.namespace, target).await,
+            Farewell::Wait { after, message } => {
+                let said = Decision::new(()).say(Desired::yes(condition::DELETING, reason::DELETING).with_message(message)).look_again(after);
+                say(ctx, &object, &said, None).await
+            }
+        },
+        Step::Ask(target) => {
+            ctx.complete_node(&object).await?;
+            ask(ctx, &object, &owner, &seen.namespace, target).await
+        }
     }
 }
 
 fn observe(object: &WindowsMachine, ctx: &Context) -> Seen {
     let namespace = object.namespace().unwrap_or_default();
-    let cluster = capi::cluster_name(object.metadata.labels.as_ref()).and_then(|name| ctx.stores.clusters.get(&namespace, name));
+    let cluster = ctx.cluster_of(&object.metadata, None);
     let hypervisors = ctx.stores.hypervisors.names(&namespace);
     Seen { namespace, claim: ctx.claim(object), cluster, hypervisors }
 }
@@ -84,6 +95,7 @@ async fn ask(ctx: &Context, object: &WindowsMachine, owner: &Owner<'_>, namespac
         vm::Step::Release => {
             ctx.seeds.forget(target.key.vm);
             ctx.inventories.note(&place, target.key.vm, None);
+            last_word(ctx, object).await?;
             return release(ctx, object).await;
         }
         vm::Step::Create => create(ctx, object, &*driver, target, &journal, &observed).await,

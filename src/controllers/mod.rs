@@ -9,9 +9,11 @@ mod claim;
 mod clean_up;
 mod control_plane;
 mod data_secret;
+mod farewell;
 mod hypervisor;
 mod inventory;
 mod machine;
+mod nodes;
 mod pattern;
 mod pool;
 mod probes;
@@ -84,6 +86,7 @@ pub struct Shared {
     unreported: data_secret::Unreported,
     known_tokens: data_secret::KnownTokens,
     certificates: certificates::Certificates,
+    nodes: nodes::Nodes,
     pools: pool::Memories,
     probes: probes::Probes,
     join_rights: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
@@ -115,6 +118,7 @@ impl Context {
             unreported: Default::default(),
             known_tokens: Default::default(),
             certificates: Default::default(),
+            nodes: Default::default(),
             pools: Default::default(),
             probes: Default::default(),
             join_rights: Default::default(),
@@ -136,6 +140,13 @@ impl Context {
     async fn ensure_join_rights(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let once = self.join_rights.lock().unwrap_or_else(PoisonError::into_inner).entry(workload.fingerprint.clone()).or_default().clone();
         once.get_or_try_init(|| async { join_rights::ensure(workload).await.map(drop) }).await.copied()
+    }
+
+    /// Nobody needs that workload cluster any more.
+    async fn forget(&self, namespace: &str, cluster: &str) {
+        self.certificates.forget(namespace, cluster);
+        self.nodes.forget(namespace, cluster);
+        self.workloads.forget(namespace, cluster).await;
     }
 
     /// Runs a task that ends with the process.
@@ -177,7 +188,7 @@ pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching)
                 with(ctx, windows_cluster::reconcile),
                 |_, _| ()
             ),
-            shell.run("windowsnodepool", &ctx.stores.pools.0, wake::pools(ctx), with(ctx, pool::reconcile), |_, _| ()),
+            shell.run("windowsnodepool", &ctx.stores.pools.0, wake::pools(ctx, called.pools), with(ctx, pool::reconcile), |_, _| ()),
             shell.run("windowsmachinetemplate", &ctx.stores.machine_templates.0, vec![], with(ctx, template::reconcile), |_, _| ()),
         );
     };
@@ -217,8 +228,7 @@ async fn forget_clusters(ctx: Context) {
     while let Some(cluster) = changes.next().await {
         let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
         if ctx.stores.clusters.get(&namespace, &name).is_none() {
-            ctx.certificates.forget(&namespace, &name);
-            ctx.workloads.forget(&namespace, &name).await;
+            ctx.forget(&namespace, &name).await;
         }
     }
 }

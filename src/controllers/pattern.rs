@@ -36,7 +36,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
         return say(ctx, object, Desired::no(condition::READY, reason::INVALID_SPEC, message), None).await;
     }
     let labelled = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or(&pool.spec.cluster_name);
-    match data_secret::ensure_holding(ctx, object, labelled, vec![("value", DATA.as_bytes()), ("format", FORMAT.as_bytes())]).await {
+    match data_secret::ensure_holding(ctx, object, Some(labelled), vec![("value", DATA.as_bytes()), ("format", FORMAT.as_bytes())]).await {
         Ok(secret) => say(ctx, object, Desired::yes(condition::READY, reason::READY), Some(&secret)).await,
         Err(data_secret::Error::Foreign(message)) => say(ctx, object, Desired::no(condition::READY, reason::SECRET_CONFLICT, message), None).await,
         Err(data_secret::Error::Reconcile(error)) => Err(error),

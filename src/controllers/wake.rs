@@ -18,7 +18,7 @@ use crate::api::condition;
 use crate::api::control_plane::ExternalControlPlane;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
-use crate::api::pool::WindowsNodePool;
+use crate::api::pool::{Joins, WindowsNodePool, joins};
 use crate::cluster::Kind;
 use crate::lifecycle::claim::{INFRASTRUCTURE, machine_pool_of};
 use crate::lifecycle::machine::chosen;
@@ -29,19 +29,22 @@ type Triggers<K> = Vec<BoxStream<'static, ObjectRef<K>>>;
 pub struct Calls {
     machines: UnboundedSender<ObjectRef<WindowsMachine>>,
     configs: UnboundedSender<ObjectRef<WindowsBootstrapConfig>>,
+    pools: UnboundedSender<ObjectRef<WindowsNodePool>>,
 }
 
 /// The other ends of [`Calls`].
 pub struct Called {
     pub machines: UnboundedReceiver<ObjectRef<WindowsMachine>>,
     pub configs: UnboundedReceiver<ObjectRef<WindowsBootstrapConfig>>,
+    pub pools: UnboundedReceiver<ObjectRef<WindowsNodePool>>,
 }
 
 impl Calls {
     pub fn new() -> (Self, Called) {
         let (machines, machine_calls) = unbounded();
         let (configs, config_calls) = unbounded();
-        (Self { machines, configs }, Called { machines: machine_calls, configs: config_calls })
+        let (pools, pool_calls) = unbounded();
+        (Self { machines, configs, pools }, Called { machines: machine_calls, configs: config_calls, pools: pool_calls })
     }
 
     // A controller that has ended, or that another process runs, needs no call.
@@ -50,6 +53,19 @@ impl Calls {
     }
     pub fn config(&self, object: &WindowsBootstrapConfig) {
         let _ = self.configs.unbounded_send(ObjectRef::from_obj(object));
+    }
+    pub fn pool_of(&self, object: &WindowsMachine) {
+        for pool in of_owner(object, "WindowsNodePool") {
+            let _ = self.pools.unbounded_send(pool);
+        }
+    }
+    /// Every pool of the namespace that stands alone, and all that belongs to such pools.
+    pub fn standing_alone(&self, ctx: &Context, namespace: &str) {
+        for pool in ctx.stores.pools.all(namespace).iter().filter(|p| Joins::of(p).is_some()) {
+            let _ = self.pools.unbounded_send(ObjectRef::from_obj(&**pool));
+        }
+        ctx.stores.windows_machines.all(namespace).iter().filter(|m| joins(&m.metadata).is_some()).for_each(|m| self.machine(m));
+        ctx.stores.configs.all(namespace).iter().filter(|c| joins(&c.metadata).is_some()).for_each(|c| self.config(c));
     }
 }
 
@@ -74,7 +90,7 @@ fn configs_of(machine: &Machine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
     }
 }
 
-pub fn pools(ctx: &Context) -> Triggers<WindowsNodePool> {
+pub fn pools(ctx: &Context, calls: UnboundedReceiver<ObjectRef<WindowsNodePool>>) -> Triggers<WindowsNodePool> {
     let shown = ctx.clone();
     let of_windows_machine = ctx.stores.windows_machines.0.map(move |object: &WindowsMachine| {
         shown.pools.seen(&object.uid().unwrap_or_default());
@@ -101,7 +117,8 @@ pub fn pools(ctx: &Context) -> Triggers<WindowsNodePool> {
     let of_hypervisor = concerned(ctx, &ctx.stores.hypervisors.0, hypervisor_facts, |ctx, hypervisor| all_of(ctx, &namespace(hypervisor)));
     let of_machine_template = concerned(ctx, &ctx.stores.machine_templates.0, |t| generation(t.meta()), |ctx, t| all_of(ctx, &namespace(t)));
     let of_config_template = concerned(ctx, &ctx.stores.config_templates.0, |t| generation(t.meta()), |ctx, t| all_of(ctx, &namespace(t)));
-    vec![of_windows_machine, of_machine, of_config, of_machine_pool, of_cluster, of_hypervisor, of_machine_template, of_config_template]
+    let called = calls.boxed();
+    vec![of_windows_machine, of_machine, of_config, of_machine_pool, of_cluster, of_hypervisor, of_machine_template, of_config_template, called]
 }
 
 fn generation(meta: &ObjectMeta) -> String {
@@ -130,7 +147,11 @@ pub fn configs(ctx: &Context, calls: UnboundedReceiver<ObjectRef<WindowsBootstra
         |ctx, object: &WindowsMachine| {
             let owner =
                 capi::machine_owner(object.metadata.owner_references.as_ref()).and_then(|o| ctx.stores.machines.get(&namespace(object), &o.name));
-            owner.map(|m| configs_of(&m)).unwrap_or_default()
+            match owner {
+                Some(machine) => configs_of(&machine),
+                // Of a pool that stands alone.
+                None => ctx.config_of(object).map(|config| ObjectRef::from_obj(&*config)).into_iter().collect(),
+            }
         },
     );
     vec![of_cluster, of_machine, of_choice, calls.boxed()]

@@ -81,6 +81,10 @@ pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
         return Decision::new(Step::CleanUp);
     }
     let Some(owner) = s.owner.machine() else {
+        if data_secret(s.object).is_some() {
+            // Nothing is to be made any more, and nothing of it has become untrue.
+            return Decision::new(Step::Wait);
+        }
         return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
     };
     match data_secret(s.object) {

@@ -210,7 +210,7 @@ fn what_people_are_told() {
         (
             "control plane",
             |w| {
-                w.owner.metadata.labels.get_or_insert_default().insert(capi::CONTROL_PLANE_LABEL.into(), String::new());
+                w.owner.metadata.labels.get_or_insert_default().insert(crate::api::capi::CONTROL_PLANE_LABEL.into(), String::new());
             },
             reason::CONTROL_PLANE_MACHINE_REFUSED,
         ),

@@ -8,6 +8,7 @@ pub mod guest;
 pub mod machine;
 pub mod pool;
 pub mod report;
+pub mod standalone;
 pub mod vm;
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! `WindowsNodePool`: N machines of one template (InfraMachinePool contract v1beta2 with MachinePool Machines, `capi-contract.md` §4).
 
+mod standalone;
 mod strategy;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bootstrap_config::WindowsBootstrapConfigSpec;
 use super::machine::{LocalReference, MachineInitialization, TemplateMetadata, TemplateNodeInfo, WindowsMachineSpec};
 
+pub use standalone::*;
 pub use strategy::*;
 
 /// Kept on a WindowsNodePool until none of its machines is left.
@@ -33,7 +35,7 @@ pub const TEMPLATE_LABEL: &str = "infrastructure.cluster.x-k8s.io/template-hash"
     status = "WindowsNodePoolStatus",
     derive = "PartialEq",
     scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.replicas", label_selector_path = ".status.selector"),
-    doc = "Windows nodes of one template: makes, replaces and removes WindowsMachines until there are as many as asked for. A Cluster API MachinePool may own it.",
+    doc = "Windows nodes of one template: makes, replaces and removes WindowsMachines until there are as many as asked for. A Cluster API MachinePool may own it; or it stands alone.",
     printcolumn(
         name = "Cluster",
         type_ = "string",
@@ -62,6 +64,7 @@ pub const TEMPLATE_LABEL: &str = "infrastructure.cluster.x-k8s.io/template-hash"
     printcolumn(name = "Rollout", type_ = "string", json_path = ".status.conditions[?(@.type==\"MachinesUpToDate\")].message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.cluster) || has(self.version)").message("version: needed where cluster is given, e.g. v1.36.3"))]
 pub struct WindowsNodePoolSpec {
     /// Machines that are asked for, 0 to 10000. A MachinePool that owns the pool says it in its place.
     #[serde(default = "one_machine")]
@@ -69,6 +72,9 @@ pub struct WindowsNodePoolSpec {
     pub replicas: i32,
     /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations and `joinDeadlineSeconds` change in place; labels and taints of the kubelet count for later machines.
     pub template: PoolTemplate,
+    /// The cluster whose nodes the pool makes without Cluster API; `{}` is the cluster that the pool is in. A pool without this field waits for a MachinePool that names it; one that a MachinePool owns leaves the field alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<PoolCluster>,
     /// Version of Kubernetes on the nodes, e.g. `v1.36.3`. A MachinePool that owns the pool says it in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]

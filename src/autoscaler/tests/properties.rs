@@ -37,6 +37,7 @@ fn group(replicas: i32) -> Group {
     let mut pool = WindowsNodePool::new("windows", Default::default());
     pool.metadata.namespace = Some("lab".into());
     pool.spec.replicas = replicas;
+    pool.spec.cluster = Some(Default::default());
     pool.spec.autoscaling = Some(Autoscaling { min_replicas: 1, max_replicas: 6 });
     Group { pool, machines: Vec::new() }
 }

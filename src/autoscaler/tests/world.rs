@@ -55,7 +55,7 @@ impl Shared {
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
             "metadata": {"name": "windows", "namespace": "lab", "uid": "pool", "generation": 1, "resourceVersion": "1"},
             "spec": {
-                "replicas": machines, "version": "v1.36.3", "autoscaling": {"minReplicas": 0, "maxReplicas": 5},
+                "cluster": {}, "replicas": machines, "version": "v1.36.3", "autoscaling": {"minReplicas": 0, "maxReplicas": 5},
                 "template": {"machine": {"image": "w", "cpus": 4, "memory": "8Gi"}, "bootstrap": {"kubelet": {"nodeLabels": {"example.com/a": "b"}}}},
             },
         });

@@ -17,9 +17,7 @@ use super::facts::BootstrapFacts;
 use super::reserve::{Amount, reserves};
 use super::{lint, paths, yaml};
 use crate::api::bootstrap_config::{ServingCertificate, Taint, TaintEffect, WindowsBootstrapConfigSpec};
-
-/// Cluster API removes it once it has set the labels of the Machine on the Node.
-pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
+use crate::api::capi::UNINITIALIZED_TAINT;
 
 /// Minor from which NodeLogQuery is stable.
 const LOG_QUERY_STABLE: u32 = 36;

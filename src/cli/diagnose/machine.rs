@@ -12,6 +12,7 @@ use crate::api::capi::{self, Machine};
 use crate::api::condition;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
+use crate::api::pool::cluster_of;
 use crate::cluster::Cluster;
 use crate::cluster::workload::{Workload, Workloads};
 use crate::diagnosis::{Certainty, Sign, diagnose, objects};
@@ -127,7 +128,7 @@ impl Look {
     }
 
     async fn workload(&mut self, machine: &WindowsMachine, node: Option<&str>) {
-        let Some(cluster) = capi::cluster_name(machine.metadata.labels.as_ref()).map(str::to_owned) else { return };
+        let Some(cluster) = cluster_of(&machine.metadata).map(str::to_owned) else { return };
         let workload = match Workloads::new(self.cluster.clone()).get(&self.namespace, &cluster).await {
             Ok(workload) => workload,
             Err(error) => return self.skipped("the workload cluster", &error),

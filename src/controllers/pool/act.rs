@@ -14,11 +14,12 @@ use super::observe::Seen;
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
 use crate::api::capi::{self, CLUSTER_NAME_LABEL, MachinePool, POOL_NAME_LABEL};
 use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
-use crate::api::name::base36;
-use crate::api::pool::{POOL_LABEL, TEMPLATE_LABEL, WindowsNodePool};
+use crate::api::name::{ProviderId, base36};
+use crate::api::pool::{JOINS_ANNOTATION, Joins, POOL_LABEL, REMOVE_ANNOTATION, TEMPLATE_LABEL, WindowsNodePool, annotated, joins};
 use crate::cluster::{ApiError, Creation};
 use crate::controllers::shell::ReconcileError;
 use crate::lifecycle::claim::VERSION_ANNOTATION;
+use crate::lifecycle::machine::{host_name, vm_uuid};
 use crate::lifecycle::pool::template::Template;
 use crate::lifecycle::pool::{Step, Why};
 
@@ -78,6 +79,7 @@ async fn make(
     let metadata = object.spec.template.metadata.clone().unwrap_or_default();
     let mut annotations = metadata.annotations;
     annotations.extend(template.version.clone().map(|version| (VERSION_ANNOTATION.to_owned(), version)));
+    annotations.extend(Joins::of(object).map(|joins| (JOINS_ANNOTATION.to_owned(), joins.to_string())));
     let hypervisor_ref = place.map(|name| LocalReference { name: name.to_owned() }).or_else(|| template.machine.hypervisor_ref.clone());
     let machine = WindowsMachine {
         metadata: ObjectMeta {
@@ -101,25 +103,21 @@ async fn make(
 
 /// The labels by which core and the pool find a machine.
 fn labels(object: &WindowsNodePool, pool: &MachinePool, template: &Template) -> BTreeMap<String, String> {
-    [
-        (CLUSTER_NAME_LABEL, pool.spec.cluster_name.clone()),
-        (POOL_NAME_LABEL, capi::label_value(&pool.name_any())),
-        (POOL_LABEL, capi::label_value(&object.name_any())),
-        (TEMPLATE_LABEL, template.hash()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into()
+    let own = [(POOL_LABEL, capi::label_value(&object.name_any())), (TEMPLATE_LABEL, template.hash())];
+    let of_core = [(CLUSTER_NAME_LABEL, pool.spec.cluster_name.clone()), (POOL_NAME_LABEL, capi::label_value(&pool.name_any()))];
+    let of_core = of_core.into_iter().filter(|_| Joins::of(object).is_none());
+    own.into_iter().chain(of_core).map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// Not the controller of the machine: that is its Machine (`capi-contract.md` §4.3).
+/// The controller of the machine, unless that is its Machine (`capi-contract.md` §4.3).
 fn owner_reference(object: &WindowsNodePool) -> OwnerReference {
     OwnerReference {
         api_version: WindowsNodePool::api_version(&()).into_owned(),
         kind: WindowsNodePool::kind(&()).into_owned(),
         name: object.name_any(),
         uid: object.uid().unwrap_or_default(),
-        controller: None,
-        block_owner_deletion: None,
+        controller: Joins::of(object).map(|_| true),
+        block_owner_deletion: Joins::of(object).map(|_| true),
     }
 }
 
@@ -129,15 +127,48 @@ fn name(object: &WindowsNodePool, seed: &str) -> String {
     format!("{}-{}", prefix.trim_end_matches('-'), base36(seed.as_bytes(), 5))
 }
 
-/// Removes a machine by its Machine, which drains it first. `false`: core has not made that yet, so nothing is removed.
+/// Removes a machine by its Machine, which drains it first. `false`: core has not made that yet, so nothing is removed. A machine of a
+/// pool that stands alone drains itself.
 async fn remove(ctx: &Context, object: &WindowsNodePool, seen: &Seen, why: Why) -> Result<bool, ReconcileError> {
+    if Joins::of(object).is_some() {
+        return remove_own(ctx, object, seen, why).await.map(|()| true);
+    }
     let Some(machine) = &seen.machine else { return Ok(false) };
     let (namespace, name, uid) = (machine.namespace().unwrap_or_default(), machine.name_any(), machine.uid().unwrap_or_default());
     ctx.cluster.delete_exact::<capi::Machine>(&namespace, &name, &uid, None).await?;
-    ctx.pools.removed(&object.uid().unwrap_or_default(), &uid, ctx.now());
+    told(ctx, object, seen, &name, &uid, why);
+    Ok(true)
+}
+
+async fn remove_own(ctx: &Context, object: &WindowsNodePool, seen: &Seen, why: Why) -> Result<(), ReconcileError> {
+    let machine = &*seen.object;
+    let (namespace, name, uid) = (machine.namespace().unwrap_or_default(), machine.name_any(), machine.uid().unwrap_or_default());
+    if why == Why::Failed
+        && seen.member.failed_to_start()
+        && let Some(joins) = joins(&machine.metadata)
+    {
+        refuse_if_it_has_joined(ctx, machine, &namespace, joins).await?;
+    }
+    ctx.cluster.delete_exact::<WindowsMachine>(&namespace, &name, &uid, None).await?;
+    told(ctx, object, seen, &name, &uid, why);
+    Ok(())
+}
+
+/// That a machine has not joined may be old news, if the watch of the Nodes is behind.
+async fn refuse_if_it_has_joined(ctx: &Context, machine: &WindowsMachine, namespace: &str, joins: &str) -> Result<(), ReconcileError> {
+    let Ok(host_name) = host_name(machine) else { return Ok(()) };
+    let node = ctx.joined(namespace, joins).await?.node(host_name.as_str()).await?;
+    let id = node.and_then(|n| n.spec?.provider_id).and_then(|id| ProviderId::parse(&id).ok());
+    if id.is_some_and(|id| id.vm == vm_uuid(machine)) {
+        return Err(ApiError::Conflict(format!("Node {host_name} is there by now")).into());
+    }
+    Ok(())
+}
+
+fn told(ctx: &Context, object: &WindowsNodePool, seen: &Seen, name: &str, uid: &str, why: Why) {
+    ctx.pools.removed(&object.uid().unwrap_or_default(), uid, ctx.now());
     let failed = seen.member.failed.as_ref().map(|f| f.why.as_str()).unwrap_or_default();
     tracing::info!(machine = name, why = ?why, failed, "removed");
-    Ok(true)
 }
 
 /// The whole pool goes.
@@ -198,14 +229,15 @@ async fn configure(
     machine: &WindowsMachine,
     spec: &WindowsBootstrapConfigSpec,
 ) -> Result<(), ReconcileError> {
-    let cluster = capi::cluster_name(machine.metadata.labels.as_ref()).unwrap_or_default();
+    let cluster = capi::cluster_name(machine.metadata.labels.as_ref()).map(|name| (CLUSTER_NAME_LABEL.to_owned(), name.to_owned()));
+    let pool = (POOL_LABEL.to_owned(), capi::label_value(&object.name_any()));
+    let joins = annotated(&machine.metadata).map(|joins| [(JOINS_ANNOTATION.to_owned(), joins.to_owned())].into());
     let config = WindowsBootstrapConfig {
         metadata: ObjectMeta {
             name: Some(machine.name_any()),
             namespace: machine.namespace(),
-            labels: Some(
-                [(CLUSTER_NAME_LABEL.to_owned(), cluster.to_owned()), (POOL_LABEL.to_owned(), capi::label_value(&object.name_any()))].into(),
-            ),
+            labels: Some(cluster.into_iter().chain([pool]).collect()),
+            annotations: joins,
             owner_references: machine.owner_ref(&()).map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
@@ -225,7 +257,9 @@ async fn configure(
 /// What of the template is written into a machine that is there: labels, annotations and the join deadline.
 fn in_place(object: &WindowsNodePool, template: &Template, seen: &Seen) -> Option<Value> {
     // Core still edits an object that it has not made its own (`capi-contract.md` §1.7).
-    capi::machine_owner(seen.object.metadata.owner_references.as_ref())?;
+    if Joins::of(object).is_none() {
+        capi::machine_owner(seen.object.metadata.owner_references.as_ref())?;
+    }
     let wanted = object.spec.template.metadata.clone().unwrap_or_default();
     let lacks = |wanted: &BTreeMap<String, String>, has: Option<&BTreeMap<String, String>>| -> BTreeMap<String, String> {
         wanted.iter().filter(|(key, value)| has.and_then(|h| h.get(*key)) != Some(value)).map(|(k, v)| (k.clone(), v.clone())).collect()
@@ -250,6 +284,19 @@ pub async fn tell_replicas(ctx: &Context, pool: &MachinePool, machines: usize) -
     if pool.spec.replicas != Some(machines) {
         ctx.cluster.merge_spec(pool, json!({ "replicas": machines })).await?;
     }
+    Ok(())
+}
+
+/// Takes the names of machines that are gone from the annotation by which they were named.
+pub async fn strike_out(ctx: &Context, object: &WindowsNodePool, seen: &[Seen]) -> Result<(), ReconcileError> {
+    let named = object.named_for_removal();
+    let left: Vec<&str> = named.iter().map(String::as_str).filter(|name| seen.iter().any(|s| s.member.name == *name)).collect();
+    if left.len() == named.len() {
+        return Ok(());
+    }
+    let listed = if left.is_empty() { Value::Null } else { json!(left.join(",")) };
+    let patch = json!({ "metadata": { "resourceVersion": object.resource_version(), "annotations": { REMOVE_ANNOTATION: listed } } });
+    ctx.written.note(&ctx.cluster.merge(object, patch).await?);
     Ok(())
 }
 

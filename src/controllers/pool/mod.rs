@@ -12,19 +12,22 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::Context;
+use super::bootstrap::reason_of;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use crate::api::capi::MachinePool;
 use crate::api::condition::{self, Desired, reason};
-use crate::api::pool::{FINALIZER, WindowsNodePool};
+use crate::api::pool::{FINALIZER, Joins, WindowsNodePool};
 use crate::lifecycle::pool::{Goal, Member, Situation, decide, report as reports};
-use crate::lifecycle::{self, paused, paused_condition, quiet_left};
+use crate::lifecycle::{self, paused, paused_condition, quiet_left, standalone};
 
 use self::observe::{Owner, Seen};
 
 pub use self::memory::Memories;
 
 const MANAGER: &str = "capw-windowsnodepool";
+/// What a person can mend outside the cluster is looked at again after that time.
+const MEND: Duration = Duration::from_secs(10);
 /// A thousand machines change a hundred times a second while they come up: their pool looks at all of them at once.
 const REST: SignedDuration = SignedDuration::from_millis(300);
 
@@ -40,6 +43,9 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     if deleting && !ours {
         return Ok(Outcome::done());
     }
+    if let Owner::Itself(joins) = &owner {
+        follow(ctx, object, joins).await;
+    }
     if let Some(why) = paused(&object.metadata, cluster.as_deref()).or_else(|| object.spec.paused.then(|| "spec.paused is true".to_owned())) {
         return say(ctx, object, &[paused_condition(Some(why))]).await;
     }
@@ -51,7 +57,16 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
         Owner::MachinePool(pool) if pool.metadata.deletion_timestamp.is_some() => return Ok(Outcome::done()),
         Owner::MachinePool(pool) => pool,
         Owner::Unseen => return waiting(ctx, object, "its MachinePool is not there (yet)").await,
-        Owner::None => return waiting(ctx, object, "no MachinePool names it in spec.template.spec.infrastructureRef").await,
+        Owner::None => {
+            let message = "no MachinePool names it in spec.template.spec.infrastructureRef; for nodes without Cluster API give spec.cluster";
+            return waiting(ctx, object, message).await;
+        }
+        Owner::Itself(joins) => {
+            if let Some(outcome) = meet(ctx, object, &joins).await? {
+                return Ok(outcome);
+            }
+            Arc::new(standalone::machine_pool(object))
+        }
     };
     if !ours {
         if let Some(written) = ctx.cluster.add_finalizer(object, FINALIZER).await? {
@@ -62,6 +77,30 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     work(ctx, object, &pool).await
 }
 
+/// Its machines need to know their Nodes, also while the pool itself does nothing.
+async fn follow(ctx: &Context, object: &WindowsNodePool, joins: &str) {
+    if let Err(error) = ctx.joined(&object.namespace().unwrap_or_default(), joins).await {
+        tracing::debug!(joins, %error, "the Nodes of the cluster are not followed yet");
+    }
+}
+
+/// Before a pool that stands alone decides anything, the Nodes of its cluster must be known. `Some`: they are not yet.
+async fn meet(ctx: &Context, object: &WindowsNodePool, joins: &str) -> Result<Option<Outcome>, ReconcileError> {
+    let namespace = object.namespace().unwrap_or_default();
+    match ctx.joined(&namespace, joins).await {
+        Ok(_) if ctx.nodes.are_known(&namespace, joins) => Ok(None),
+        // Their watch wakes the pool.
+        Ok(_) => Ok(Some(Outcome::look_again(MEND))),
+        Err(error) => match reason_of(&error) {
+            Some(why) => {
+                say(ctx, object, &[Desired::no(condition::READY, why, error.to_string())]).await?;
+                Ok(Some(Outcome::look_again(MEND)))
+            }
+            None => Err(error.into()),
+        },
+    }
+}
+
 /// A pool that is served: its template, its machines, one batch, the report.
 async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Result<Outcome, ReconcileError> {
     let template = match observe::template(ctx, object, pool) {
@@ -69,6 +108,9 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
         Err(missing) => return say(ctx, object, &[Desired::no(condition::READY, missing.reason, missing.message)]).await,
     };
     let seen = observe::machines(ctx, object, &template.hash());
+    if Joins::of(object).is_some() {
+        act::strike_out(ctx, object, &seen).await?;
+    }
     if act::furnish(ctx, object, &template, &seen).await? {
         return Ok(Outcome::now());
     }
@@ -84,7 +126,7 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
     if elsewhere {
         act::tell_replicas(ctx, pool, members.len()).await?;
     }
-    let object = &list_providers(ctx, object, &seen).await?;
+    let object = &if Joins::of(object).is_some() { object.clone() } else { list_providers(ctx, object, &seen).await? };
     let known = reports::Seen { goal: &goal, members: &members, template: &template, failures, step: &decision.step };
     let next = reports::status(object, &decision.conditions, Some(&known), now);
     report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
@@ -111,6 +153,7 @@ async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, Recon
     let configs = observe::configs_left(ctx, object);
     if seen.is_empty() && configs == 0 {
         ctx.pools.forget(&object.uid().unwrap_or_default());
+        forget_cluster(ctx, object).await;
         if let Some(written) = ctx.cluster.remove_finalizer(object, FINALIZER).await? {
             ctx.written.note(&written);
         }
@@ -123,6 +166,15 @@ async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, Recon
     // Machines without a Machine are looked at again: nothing else wakes the pool when core gives up on them.
     let outcome = say(ctx, object, &said).await?;
     Ok(if outcome == Outcome::done() { Outcome::look_again(Duration::from_secs(5)) } else { outcome })
+}
+
+/// The last pool of a cluster takes the watches of it along.
+async fn forget_cluster(ctx: &Context, object: &WindowsNodePool) {
+    let (namespace, joins) = (object.namespace().unwrap_or_default(), Joins::of(object));
+    let others = ctx.stores.pools.all(&namespace).iter().any(|p| p.uid() != object.uid() && Joins::of(p) == joins);
+    if let Some(joins) = joins.filter(|_| !others) {
+        ctx.forget(&namespace, &joins.to_string()).await;
+    }
 }
 
 /// A wait that ends by itself: reported only when it lasts.

@@ -9,7 +9,7 @@ use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfi
 use crate::api::capi::{self, Cluster, GROUP, Machine, MachinePool};
 use crate::api::condition::reason;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec};
-use crate::api::pool::{POOL_LABEL, WindowsNodePool};
+use crate::api::pool::{Joins, POOL_LABEL, WindowsNodePool};
 use crate::lifecycle::claim::INFRASTRUCTURE;
 use crate::lifecycle::machine::{Reach, chosen};
 use crate::lifecycle::pool::template::Template;
@@ -20,9 +20,14 @@ pub enum Owner {
     None,
     Unseen,
     MachinePool(Arc<MachinePool>),
+    /// The pool itself, for the cluster that it joins.
+    Itself(String),
 }
 
 pub fn owner(ctx: &Context, object: &WindowsNodePool) -> Owner {
+    if let Some(joins) = Joins::of(object) {
+        return Owner::Itself(joins.to_string());
+    }
     let Some(reference) = capi::owner(object.metadata.owner_references.as_ref(), GROUP, "MachinePool") else { return Owner::None };
     let found = ctx.stores.machine_pools.get(&object.namespace().unwrap_or_default(), &reference.name);
     found.filter(|p| p.metadata.uid.as_deref() == Some(&reference.uid)).map_or(Owner::Unseen, Owner::MachinePool)
@@ -80,6 +85,9 @@ fn bootstrap(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Res
         let found = found.ok_or_else(|| missing("spec.template.bootstrapTemplateRef.name", "WindowsBootstrapConfigTemplate", &reference.name))?;
         return Ok(Some(found.spec.template.spec.clone()));
     }
+    if Joins::of(object).is_some() {
+        return Ok(Some(WindowsBootstrapConfigSpec::default()));
+    }
     let Some(reference) = pool.spec.template.spec.bootstrap.config_ref.as_ref().filter(|r| r.kind == "WindowsBootstrapConfig") else {
         return Ok(None);
     };
@@ -107,7 +115,7 @@ pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<Seen
     let unseen = ctx.pools.unseen(&uid, &all, ctx.now());
     all.extend(unseen.into_iter().map(Arc::new));
     all.sort_by_key(|m| m.name_any());
-    all.into_iter().map(|m| seen(ctx, &namespace, &uid, m, hash)).collect()
+    all.into_iter().map(|m| seen(ctx, object, m, hash)).collect()
 }
 
 /// Bootstrap configurations of the pool's machines that are still there.
@@ -120,14 +128,20 @@ fn is_of(object: &WindowsMachine, pool: &str) -> bool {
     capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|o| o.uid == pool)
 }
 
-fn seen(ctx: &Context, namespace: &str, pool: &str, object: Arc<WindowsMachine>, hash: &str) -> Seen {
-    // Core gives the Machine the name of the WindowsMachine, and makes it before it says so there.
-    let machine = ctx.stores.machines.get(namespace, &object.name_any()).filter(|m| m.spec.infrastructure_ref.name == object.name_any());
+fn seen(ctx: &Context, pool: &WindowsNodePool, object: Arc<WindowsMachine>, hash: &str) -> Seen {
+    let (namespace, uid) = (object.namespace().unwrap_or_default(), pool.uid().unwrap_or_default());
+    let alone = Joins::of(pool).is_some();
+    let machine = match alone {
+        true => ctx.claim(&object).machine().cloned(),
+        // Core gives the Machine the name of the WindowsMachine, and makes it before it says so there.
+        false => ctx.stores.machines.get(&namespace, &object.name_any()).filter(|m| m.spec.infrastructure_ref.name == object.name_any()),
+    };
     let config = ctx.config_of(&object);
-    let removed = [object.uid(), machine.as_ref().and_then(|m| m.uid())].into_iter().flatten().any(|uid| ctx.pools.is_removed(pool, &uid));
-    let reach = chosen(&object).map(|hypervisor| ctx.reach(namespace, &hypervisor));
+    let removed = [object.uid(), machine.as_ref().and_then(|m| m.uid())].into_iter().flatten().any(|one| ctx.pools.is_removed(&uid, &one));
+    let reach = chosen(&object).map(|hypervisor| ctx.reach(&namespace, &hypervisor));
     let unreachable = matches!(reach, Some(Reach::Missing | Reach::Unreachable(_)));
-    let known = Known { object: &object, machine: machine.as_deref(), config: config.as_deref(), hash, removed, unreachable };
+    let named = alone && pool.named_for_removal().contains(&object.name_any());
+    let known = Known { object: &object, machine: machine.as_deref(), config: config.as_deref(), hash, removed, unreachable, alone, named };
     let member = member(&known);
     Seen { object, machine, config, member }
 }

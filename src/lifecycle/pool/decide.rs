@@ -1,6 +1,6 @@
 //! The one batch that is done next: some machines removed, or some made, or nothing.
 //!
-//! In this order: what is too much, what failed, what is outdated; then what is missing. Each pass sees what the last one did.
+//! In this order: what is named, what is too much, what failed, what is outdated; then what is missing. Each pass sees what the last one did.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -34,6 +34,7 @@ pub enum Step {
 /// Why machines are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
+    Named,
     TooMany,
     Failed,
     Outdated,
@@ -108,7 +109,7 @@ fn is_proven(fresh: &[&Member], failures: Failures) -> bool {
 
 pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
     let view = View::of(s, now);
-    let removal = [(too_many(&view), Why::TooMany), (failed(&view), Why::Failed), (outdated(&view), Why::Outdated)];
+    let removal = [(named(&view), Why::Named), (too_many(&view), Why::TooMany), (failed(&view), Why::Failed), (outdated(&view), Why::Outdated)];
     let step = match removal.into_iter().find(|(names, _)| !names.is_empty()) {
         Some((names, why)) => Step::Remove { names, why },
         None => match missing(&view) {
@@ -125,6 +126,13 @@ pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
 /// Until the next machine becomes available without any event.
 fn next_look(view: &View<'_>) -> Option<Duration> {
     view.live().filter_map(|m| m.until_available(view.s.goal.min_ready, view.now).flatten()).min()
+}
+
+/// Machines that somebody named, by name. They go alone: what is too much is counted when they do not count any more.
+fn named(view: &View<'_>) -> Vec<String> {
+    let mut names: Vec<String> = view.live().filter(|m| m.named).map(|m| m.name.clone()).collect();
+    names.sort();
+    names
 }
 
 /// Machines above the ceiling, by [`rank`]. While outdated ones are replaced, as many stay available as were promised.

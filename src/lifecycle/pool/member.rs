@@ -10,9 +10,8 @@ use crate::api::condition::{self, find, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::TEMPLATE_LABEL;
 use crate::lifecycle::machine::{chosen, is_provisioned};
+use crate::lifecycle::standalone::{NODE_DELETED, NODE_READY};
 
-/// Condition of a Machine: its Node is Ready.
-const NODE_READY: &str = "NodeReady";
 /// Condition of a Machine, `False` while a MachineHealthCheck wants it replaced.
 const OWNER_REMEDIATED: &str = "OwnerRemediated";
 /// Condition of a Machine: what the MachineHealthCheck saw.
@@ -29,6 +28,10 @@ pub struct Known<'a> {
     pub removed: bool,
     /// Its hypervisor does not answer or is gone.
     pub unreachable: bool,
+    /// The pool stands alone: nobody else replaces what fails.
+    pub alone: bool,
+    /// See [`Member::named`].
+    pub named: bool,
 }
 
 pub fn member(k: &Known<'_>) -> Member {
@@ -43,6 +46,7 @@ pub fn member(k: &Known<'_>) -> Member {
         state: state(k),
         failed: failure(k),
         marked: marked(meta.annotations.as_ref()) || marked(k.machine.and_then(|m| m.metadata.annotations.as_ref())),
+        named: k.named,
         build: k.machine.and_then(build),
     }
 }
@@ -67,7 +71,7 @@ fn own<'a>(k: &Known<'a>, type_: &str) -> Option<&'a Condition> {
     find(k.object.status.as_ref().map(|s| s.conditions.as_slice())?, type_)
 }
 
-/// Why it is taken for failed. A MachineHealthCheck has the last word; a VM that is gone can only be replaced
+/// Why it is taken for failed. Where there is one, a MachineHealthCheck has the last word; a VM that is gone can only be replaced
 /// (`capi-contract.md` §4.3); what the template cannot bring up speaks against the template and is not tried again by itself.
 fn failure(k: &Known<'_>) -> Option<Failure> {
     let told = k.machine.and_then(|m| m.status.as_ref()).map(|s| s.conditions.as_slice()).unwrap_or_default();
@@ -84,9 +88,13 @@ fn failure(k: &Known<'_>) -> Option<Failure> {
             return failed(ready, Replace::NotHere);
         }
     }
+    let here = if k.alone { Replace::InBudget } else { Replace::NotHere };
+    if let Some(deleted) = find(told, NODE_READY).filter(|c| k.alone && c.status == "False" && c.reason == NODE_DELETED) {
+        return failed(deleted, here);
+    }
     let joined = own(k, condition::NODE_JOINED).filter(|c| c.status == "False" && condition::is_problem(&c.reason));
     if let Some(joined) = joined {
-        return failed(joined, Replace::NotHere);
+        return failed(joined, here);
     }
     let data = k.config.and_then(|c| c.status.as_ref()).and_then(|s| find(&s.conditions, condition::READY));
     data.filter(|c| c.status == "False" && is_of_template(&c.reason)).and_then(|c| failed(c, Replace::NotHere))
@@ -115,6 +123,10 @@ mod tests {
     }
 
     fn known(object: Value, machine: Value) -> Member {
+        told(object, machine, false)
+    }
+
+    fn told(object: Value, machine: Value, alone: bool) -> Member {
         let metadata = json!({"name": "m", "labels": {TEMPLATE_LABEL: "h"}, "creationTimestamp": "2026-01-01T00:00:00Z"});
         let object: WindowsMachine = serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
             "kind": "WindowsMachine", "metadata": metadata, "spec": {"image": "w"}, "status": object}))
@@ -122,7 +134,7 @@ mod tests {
         let machine: Machine = serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
             "metadata": {"name": "m"}, "spec": {}, "status": machine}))
         .unwrap();
-        member(&Known { object: &object, machine: Some(&machine), config: None, hash: "h", removed: false, unreachable: false })
+        member(&Known { object: &object, machine: Some(&machine), config: None, hash: "h", removed: false, unreachable: false, alone, named: false })
     }
 
     #[test]
@@ -156,6 +168,20 @@ mod tests {
             ),
         ] {
             assert_eq!(known(object, machine).failed.map(|f| f.replace), expected);
+        }
+    }
+
+    #[test]
+    fn a_pool_that_stands_alone_replaces_what_nobody_else_does() {
+        let up = |conditions: Value| json!({"initialization": {"provisioned": true}, "conditions": conditions});
+        let deleted = json!({"nodeRef": {"name": "n"}, "conditions": [condition("NodeReady", "False", "NodeDeleted")]});
+        for (object, machine, expected) in [
+            (up(json!([condition("NodeJoined", "False", "Joining")])), json!({}), None),
+            (up(json!([condition("NodeJoined", "False", "NodeNeverJoined")])), json!({}), Some(Replace::InBudget)),
+            (up(json!([condition("NodeJoined", "True", "Joined")])), deleted, Some(Replace::InBudget)),
+            (json!({"conditions": [condition("Ready", "False", "ImageMissing")]}), json!({}), Some(Replace::NotHere)),
+        ] {
+            assert_eq!(told(object, machine, true).failed.map(|f| f.replace), expected);
         }
     }
 

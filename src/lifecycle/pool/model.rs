@@ -89,8 +89,10 @@ impl World {
         let name = format!("m{}", self.made);
         self.made += 1;
         let state = State::Making { full: false };
-        self.members
-            .push((self.template, Member { name, created: self.now, domain, up_to_date: true, state, failed: None, marked: false, build: None }));
+        self.members.push((
+            self.template,
+            Member { name, created: self.now, domain, up_to_date: true, state, failed: None, marked: false, named: false, build: None },
+        ));
     }
 
     /// Lets every machine take its next step; those of a template that is not good fail.

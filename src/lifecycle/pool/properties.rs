@@ -18,6 +18,7 @@ enum Event {
     NotReady(prop::sample::Index),
     Fail(prop::sample::Index, Replace),
     Mark(prop::sample::Index),
+    Name(prop::sample::Index),
     Full(prop::sample::Index),
     Gone(prop::sample::Index),
     Lost(prop::sample::Index),
@@ -33,6 +34,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => index().prop_map(Event::NotReady),
         1 => (index(), replace).prop_map(|(i, replace)| Event::Fail(i, replace)),
         1 => index().prop_map(Event::Mark),
+        1 => index().prop_map(Event::Name),
         1 => index().prop_map(Event::Full),
         1 => index().prop_map(Event::Gone),
         1 => index().prop_map(Event::Lost),
@@ -78,6 +80,7 @@ fn happen(world: &mut World, event: &Event, good: impl Fn(u32) -> bool) {
         }),
         Event::Fail(i, replace) => change(world, i, &|m| m.failed = Some(Failure { why: "GuestFailed".into(), replace: *replace })),
         Event::Mark(i) => change(world, i, &|m| m.marked = true),
+        Event::Name(i) => change(world, i, &|m| m.named = true),
         Event::Full(i) => change(world, i, &|m| {
             if let State::Making { full } = &mut m.state {
                 *full = true;
@@ -116,6 +119,9 @@ fn judge(world: &World, step: &Step) -> Result<(), TestCaseError> {
             let lost = victims.iter().filter(|m| is_available(m)).count();
             let kept: Vec<&&Member> = live.iter().filter(|m| !names.contains(&m.name)).collect();
             match why {
+                Why::Named => {
+                    prop_assert!(victims.iter().all(|m| m.named) && !kept.iter().any(|m| m.named), "the named and no others");
+                }
                 Why::Failed => prop_assert!(victims.iter().all(|m| m.up_to_date && m.failed.is_some())),
                 Why::Outdated => {
                     prop_assert!(victims.iter().all(|m| !m.up_to_date));

@@ -76,6 +76,8 @@ pub struct Member {
     pub failed: Option<Failure>,
     /// Somebody wants this one to go first when there are too many.
     pub marked: bool,
+    /// Somebody wants this one to go, however many there are.
+    pub named: bool,
     /// Build of Windows, e.g. `[10, 0, 20348, 2700]`, once its Node has said so.
     pub build: Option<Vec<u32>>,
 }

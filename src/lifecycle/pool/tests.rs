@@ -35,6 +35,25 @@ fn machines_are_made_until_there_are_as_many_as_asked_for() {
 }
 
 #[test]
+fn the_named_go_and_no_others_whatever_the_policy_says() {
+    // As the autoscaler writes it: fewer machines, and which.
+    let mut world = World::settled(goal(4, 1, 0));
+    world.goal.replicas = 2;
+    for name in ["m0", "m2"] {
+        world.member(name).named = true;
+    }
+    let step = world.pass();
+    assert_eq!((removed(&step), matches!(step, Step::Remove { why: Why::Named, .. })), (vec!["m0", "m2"], true));
+    assert_eq!(world.pass(), Step::Wait, "nobody else goes while they leave");
+    world.run(|_| true);
+    assert_eq!(world.names(), ["m1", "m3"]);
+    // By hand, the number as it was: it is replaced.
+    world.member("m1").named = true;
+    world.run(|_| true);
+    assert_eq!(world.names(), ["m3", "m4"]);
+}
+
+#[test]
 fn machines_are_spread_and_no_hypervisor_is_flooded() {
     let mut world = World { domains: vec!["a".into(), "b".into()], ..World::new(goal(100, 1, 0)) };
     let Step::Make(places) = world.pass() else { panic!("nothing is made") };

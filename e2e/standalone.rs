@@ -1,0 +1,187 @@
+//! Story *standalone*: a cluster without Cluster API. A pool joins its machines to the cluster that it is in, or to that of a
+//! kubeconfig; it is scaled, loses the machines that are named and no others, and leaves nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::pools::names;
+use crate::workers::{self, is_ready};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
+const POOL: &str = "default/windows";
+
+#[test]
+fn a_pool_without_cluster_api() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("standalone-pool")).await;
+        install_rights(&cp).await;
+        let capw = Capw::start(&cp, &[]).await;
+        cp.apply(SAMPLE).await;
+        let first = wait_settled(&cp, &cp, POOL, 2).await;
+        step("2 nodes are Ready");
+        what_is_said(&cp).await;
+
+        scale(&cp, 3).await;
+        let three = wait_settled(&cp, &cp, POOL, 3).await;
+        assert!(first.is_subset(&three), "a machine was replaced: {first:?} {three:?}");
+        step("2 -> 3");
+
+        let named = named_removal(&cp, &three).await;
+        capw.restart().await;
+        let two = wait_settled(&cp, &cp, POOL, 2).await;
+        assert_eq!(two, three.iter().filter(|name| **name != named).cloned().collect(), "only {named} had to go");
+        wait_for("the name is struck out", LIMIT, || async {
+            let pool = cp.get(Kind::WINDOWS_NODE_POOL, POOL).await.expect("the pool");
+            let left = text(&pool, "/metadata/annotations/infrastructure.cluster.x-k8s.io~1remove-machines").to_owned();
+            if left.is_empty() { Ok(()) } else { Err(left) }
+        })
+        .await;
+        step(format!("{named} was named and went, across a kill"));
+
+        a_deleted_node_is_replaced(&cp, &two).await;
+        step("a machine whose Node was deleted was replaced");
+
+        scale(&cp, 1).await;
+        let one = wait_settled(&cp, &cp, POOL, 1).await;
+        vms_are(&capw, &one).await;
+        step("2 -> 1");
+
+        cp.delete(Kind::WINDOWS_NODE_POOL, POOL).await;
+        cp.wait_gone(Kind::WINDOWS_NODE_POOL, POOL, LIMIT).await;
+        workers::wait_nothing_left(&cp, &capw, LIMIT).await;
+        nothing_of_ours(&cp).await;
+        let refused: Vec<String> =
+            cp.audit().iter().filter(|event| event.user == Capw::USER && event.code == 403).map(|event| event.uri.clone()).collect();
+        assert!(refused.is_empty(), "CAPW was refused: {refused:#?}");
+        step("the pool is gone, and nothing is left");
+    });
+}
+
+/// The kubeconfig of another cluster: nodes there, objects here; the same end.
+#[test]
+fn a_pool_for_the_cluster_of_a_kubeconfig() {
+    world::run(async {
+        let (cp, other) =
+            (ControlPlane::start(Options::plain().named("standalone-here")).await, ControlPlane::start(Options::plain().named("there")).await);
+        let capw = Capw::start(&cp, &[]).await;
+        cp.apply(&SAMPLE.replace("cluster: {}", "cluster: {kubeconfigSecretRef: {name: there}}")).await;
+        let says = |reason: &'static str| {
+            move |pool: &Value| condition(pool, "Ready").filter(|ready| ready["reason"] == reason).map(|ready| ready["message"].clone())
+        };
+        let missing = cp.wait_object(Kind::WINDOWS_NODE_POOL, POOL, "it says that the Secret is missing", LIMIT, says("KubeconfigMissing")).await;
+        assert!(missing.to_string().contains("default/there"), "{missing}");
+        assert!(simulated_vms(capw.state()).is_empty(), "a VM that cannot join");
+
+        let kubeconfig = workers::remote_kubeconfig(&other).await;
+        let secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": "default"}, "stringData": {"value": kubeconfig}});
+        workers::apply(&cp, &[secret]).await;
+        wait_settled(&cp, &other, POOL, 2).await;
+        assert!(cp.list(Kind::NODE, None).await.is_empty(), "a node joined the wrong cluster");
+        let patch = json!({"spec": {"cluster": {"kubeconfigSecretRef": {"name": "elsewhere"}}}});
+        let refused = cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &patch).await.expect_err("nodes cannot move").to_string();
+        assert!(refused.contains("the nodes of a pool stay in their cluster"), "{refused}");
+        step("2 nodes are Ready in the other cluster");
+
+        cp.delete(Kind::WINDOWS_NODE_POOL, POOL).await;
+        cp.wait_gone(Kind::WINDOWS_NODE_POOL, POOL, LIMIT).await;
+        workers::wait_nothing_left(&other, &capw, LIMIT).await;
+        step("nothing is left in either");
+    });
+}
+
+/// What `config/standalone` adds to `config/default`.
+pub async fn install_rights(cp: &ControlPlane) {
+    cp.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: capw-system}\n").await;
+    cp.kubectl(&["apply", "-k", "config/rbac/standalone"]).await;
+}
+
+/// Waits until the pool has so many machines and no others, each with a Ready Node; gives their names.
+pub async fn wait_settled(cp: &ControlPlane, to: &ControlPlane, pool: &str, replicas: usize) -> BTreeSet<String> {
+    wait_for(&format!("{replicas} machines of {pool} have Ready Nodes"), LIMIT, || async {
+        let machines = cp.list(Kind::WINDOWS_MACHINE, Some("default")).await;
+        let nodes = to.list(Kind::NODE, None).await;
+        let ready: BTreeSet<String> = names(&nodes.iter().filter(|node| is_ready(node)).cloned().collect::<Vec<_>>());
+        let object = cp.get(Kind::WINDOWS_NODE_POOL, pool).await.expect("the pool");
+        let available = object.pointer("/status/availableReplicas") == Some(&json!(replicas));
+        let all = names(&machines);
+        if all.len() == replicas && all == ready && nodes.len() == replicas && available {
+            return Ok(all);
+        }
+        Err(format!("machines {all:?}, Ready {ready:?} of {} Nodes; {}", nodes.len(), object["status"]["conditions"]))
+    })
+    .await
+}
+
+/// Conditions, counts and labels are those of a pool under Cluster API.
+async fn what_is_said(cp: &ControlPlane) {
+    cp.wait_condition(Kind::WINDOWS_NODE_POOL, POOL, "Ready", "True", LIMIT).await;
+    let pool = cp.get(Kind::WINDOWS_NODE_POOL, POOL).await.expect("the pool");
+    assert_eq!(pool["status"]["readyReplicas"], json!(2), "{:#}", pool["status"]);
+    for machine in cp.list(Kind::WINDOWS_MACHINE, Some("default")).await {
+        let joined = condition(&machine, "NodeJoined").expect("NodeJoined");
+        assert_eq!(joined["status"], "True", "{joined}");
+        let owners = machine["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        assert_eq!((owners.len(), &owners[0]["kind"], &owners[0]["controller"]), (1, &json!("WindowsNodePool"), &json!(true)), "{owners:?}");
+        assert!(machine.pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name").is_none(), "{machine:#}");
+    }
+    for node in cp.list(Kind::NODE, None).await {
+        assert_eq!(text(&node, "/metadata/labels/example.com~1pool"), "windows");
+        let role = |node: &Value| node.pointer("/metadata/labels/node-role.kubernetes.io~1windows").map(drop);
+        cp.wait_object(Kind::NODE, text(&node, "/metadata/name"), "the label of its role", LIMIT, role).await;
+    }
+    wait_for("no token is left", LIMIT, || async {
+        let tokens = workers::tokens(cp).await;
+        if tokens.is_empty() { Ok(()) } else { Err(tokens.join(", ")) }
+    })
+    .await;
+}
+
+/// As cluster-autoscaler asks for it: a lower number and a name, in one write. Not the machine that the policy would take.
+async fn named_removal(cp: &ControlPlane, there: &BTreeSet<String>) -> String {
+    let mut machines = cp.list(Kind::WINDOWS_MACHINE, Some("default")).await;
+    machines.sort_by_key(|machine| text(machine, "/metadata/creationTimestamp").to_owned());
+    let named = text(&machines[0], "/metadata/name").to_owned();
+    let annotations = json!({"infrastructure.cluster.x-k8s.io/remove-machines": named});
+    let patch = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": there.len() - 1}});
+    cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &patch).await.expect("a write of the pool");
+    named
+}
+
+/// A kubelet registers once: the machine behind a Node that was deleted is of no use any more.
+async fn a_deleted_node_is_replaced(cp: &ControlPlane, there: &BTreeSet<String>) {
+    let victim = there.first().expect("two machines").clone();
+    cp.delete(Kind::NODE, &victim).await;
+    cp.wait_gone(Kind::WINDOWS_MACHINE, &format!("default/{victim}"), LIMIT).await;
+    let after = wait_settled(cp, cp, POOL, there.len()).await;
+    assert_eq!(there.intersection(&after).count(), there.len() - 1, "exactly {victim} was replaced: {after:?}");
+}
+
+async fn vms_are(capw: &Capw, machines: &BTreeSet<String>) {
+    wait_for("a VM for each machine and no other", LIMIT, || async {
+        let vms: BTreeSet<String> = simulated_vms(capw.state()).into_iter().map(|vm| vm.name).collect();
+        if vms == *machines { Ok(()) } else { Err(format!("{vms:?}")) }
+    })
+    .await;
+}
+
+/// In the namespace of the pool: no machine, no configuration, no bootstrap data.
+pub async fn nothing_of_ours(cp: &ControlPlane) {
+    wait_for("no object of the pool is left", LIMIT, || async {
+        let mut left = Vec::new();
+        for kind in [Kind::WINDOWS_MACHINE, Kind::WINDOWS_BOOTSTRAP_CONFIG, Kind::SECRET] {
+            left.extend(names(&cp.list(kind, Some("default")).await));
+        }
+        if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
+    })
+    .await;
+}
+
+async fn scale(cp: &ControlPlane, replicas: usize) {
+    let replicas = format!("--replicas={replicas}");
+    cp.kubectl(&["scale", "windowsnodepools.infrastructure.cluster.x-k8s.io", "windows", &replicas]).await;
+}
