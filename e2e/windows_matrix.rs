@@ -40,6 +40,10 @@ fn options() -> Vec<(&'static str, Value)> {
             "kube-proxy in an overlay",
             json!({"kubeProxy": {"networkName": "vxlan0", "networkType": "Overlay", "sourceVIP": "10.244.3.2", "directServerReturn": false}}),
         ),
+        (
+            "credentials",
+            json!({"kubelet": {"imageCredentialProvider": {"directory": r"C:\k", "providers": [{"name": "a", "matchImages": ["*.example.com"]}]}}}),
+        ),
         ("own files", json!({"files": [{"path": r"C:\k\hello.txt", "content": "hello"}]})),
     ]
 }

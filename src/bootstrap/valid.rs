@@ -19,6 +19,7 @@ pub(super) fn check(facts: &BootstrapFacts) -> Result<(), RenderError> {
     labels(facts)?;
     kubelet(facts)?;
     registries(facts)?;
+    programs(facts)?;
     files(facts)
 }
 
@@ -105,6 +106,32 @@ fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
                 format!("{}={value}", taint.key),
                 "expected key and value in the form of a label",
             ));
+        }
+    }
+    Ok(())
+}
+
+/// A digest is what stands between a mirror and the node's administrator.
+fn programs(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let programs = &facts.spec.programs;
+    for download in &programs.downloads {
+        let digits = |length: usize, text: &str| text.len() == length && text.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+        let good = match download.digest.split_once(':') {
+            Some(("sha256", hex)) => digits(64, hex),
+            Some(("sha512", hex)) => digits(128, hex),
+            _ => false,
+        };
+        if !good {
+            let remedy = "expected sha256: with 64 or sha512: with 128 hexadecimal digits in lower case";
+            return Err(RenderError::invalid("spec.programs.downloads[].digest", &download.digest, remedy));
+        }
+    }
+    let addresses = programs.base_url.iter().chain(programs.downloads.iter().filter_map(|download| download.url.as_ref()));
+    for address in addresses {
+        let web = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
+        if !web.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_graphic() && !"@\"<>^`{|}\\".contains(c))) {
+            let remedy = "expected an http or https address without user and blanks, e.g. https://mirror.example.com/kubernetes";
+            return Err(RenderError::invalid("spec.programs", address, remedy));
         }
     }
     Ok(())

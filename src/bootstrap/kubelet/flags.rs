@@ -11,6 +11,11 @@ const COMMAND_LINE: usize = 8191;
 /// Minor from which kube-log-runner rotates what it writes.
 const LOG_ROTATION: u32 = 34;
 
+/// Whether kube-log-runner cuts the log of the kubelet.
+pub(in super::super) fn log_is_cut(minor: u32) -> bool {
+    minor >= LOG_ROTATION
+}
+
 /// Flags that have no field in the configuration: name and value, for kubeadm and for the service.
 pub(in super::super) fn flags(facts: &BootstrapFacts) -> Vec<(String, String)> {
     let spec = &facts.spec.kubelet;
@@ -36,6 +41,10 @@ pub(in super::super) fn flags(facts: &BootstrapFacts) -> Vec<(String, String)> {
     };
     flag("windows-priorityclass", class.into());
     flag("config-dir", paths::KUBELET_DROP_INS.into());
+    if let Some(provider) = &spec.image_credential_provider {
+        flag("image-credential-provider-config", paths::CREDENTIAL_PROVIDERS.into());
+        flag("image-credential-provider-bin-dir", provider.directory.clone());
+    }
     for argument in &spec.extra_args {
         flag(&argument.name, argument.value.clone());
     }
@@ -58,7 +67,7 @@ fn service_flags() -> [(&'static str, &'static str); 5] {
 /// kube-log-runner gives it a file.
 pub(in super::super) fn log_runner(facts: &BootstrapFacts, file: &str) -> Vec<String> {
     let mut words = vec![paths::LOG_RUNNER.to_owned(), format!("--log-file={file}")];
-    if facts.kubernetes.minor >= LOG_ROTATION {
+    if log_is_cut(facts.kubernetes.minor) {
         // A week of files of at most 100 MiB; what is written stays in memory for at most 5 s.
         words.extend(["--log-file-size=100Mi", "--log-file-age=168h", "--flush-interval=5s"].map(str::to_owned));
     }

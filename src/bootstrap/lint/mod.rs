@@ -2,8 +2,9 @@
 //! over what is rendered and over the users' own fields and flags alike. Pure.
 //!
 //! L1 to L19 are those of the design; L20: a field that the minor does not have; L21: a value of the wrong type; L22: a field
-//! that means nothing on Windows; L23: what is set by other means.
+//! that means nothing on Windows; L23: what is set by other means; L24: programs for credentials.
 
+mod credentials;
 mod fields;
 mod flags;
 mod node;
@@ -32,7 +33,7 @@ pub enum Severity {
 /// What a rule has to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `L1` to `L23`.
+    /// `L1` to `L24`.
     pub rule: &'static str,
     pub severity: Severity,
     /// Where users wrote it, or would.
@@ -122,6 +123,7 @@ pub(super) fn check(facts: &BootstrapFacts) -> Result<Vec<Finding>, RenderError>
     fields::check(&node, surface, windows, &mut findings);
     flags::check(&node, surface, windows, &mut findings);
     node::check(&node, &mut findings);
+    credentials::check(&node, &mut findings);
     let join = serde_json::to_value(join::document(facts)).map_err(|e| unreadable(&e))?;
     node::check_join(node.minor, &join, &mut findings);
     let toml: toml::Table = containerd::configuration(facts)?.parse().map_err(|e: toml::de::Error| unreadable(&e))?;

@@ -249,3 +249,27 @@ proptest::proptest! {
         let _ = check(&facts);
     }
 }
+
+#[test]
+fn programs_for_credentials_by_minor() {
+    let provider = |change: Value| {
+        let mut provider = json!({"name": "a", "matchImages": ["*.example.com"]});
+        super::merge(&mut provider, &change);
+        json!({"directory": "C:\\k", "providers": [provider]})
+    };
+    let token = json!({"tokenAttributes": {"serviceAccountTokenAudience": "a", "cacheType": "Token"}});
+    for (change, minors, expected) in [
+        (json!({}), 31..=37, &[][..]),
+        (token.clone(), 31..=33, &["E:L24"][..]),
+        (token, 34..=37, &[][..]),
+        (json!({"name": "..\\a"}), 31..=37, &["E:L24"][..]),
+        (json!({"matchImages": []}), 31..=37, &["E:L24"][..]),
+        (json!({"matchImages": ["https://a"]}), 31..=37, &["E:L24"][..]),
+    ] {
+        for minor in minors {
+            let mut facts = at(minor);
+            facts.spec.kubelet.image_credential_provider = Some(serde_json::from_value(provider(change.clone())).unwrap());
+            assert_eq!(said(&facts), expected, "1.{minor} {change}");
+        }
+    }
+}

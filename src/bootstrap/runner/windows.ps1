@@ -71,7 +71,8 @@ function Get-LastWord([string] $Path) {
 # The end of a text, for messages.
 function Get-Tail([string] $Path, [int] $Characters) {
     if (-not [System.IO.File]::Exists($Path)) { return '' }
-    $text = [System.IO.File]::ReadAllText($Path).Trim()
+    # Some programs end with advice, which would hide the cause.
+    $text = ([System.IO.File]::ReadAllText($Path) -replace '(?m)^To see the stack trace of this error.*$', '').Trim()
     if ($text.Length -gt $Characters) { return $text.Substring($text.Length - $Characters) }
     return $text
 }
@@ -151,6 +152,14 @@ function Test-Check($Check) {
         $service = Get-Service -Name $name -ErrorAction SilentlyContinue
         return $null -ne $service -and [string] $service.Status -eq 'Running'
     }
+    $argv = Get-Field $Check 'succeeds' $null
+    if ($null -ne $argv) {
+        try { Invoke-Program @($argv) $env:SystemRoot 60 } catch {
+            Write-Log $_.Exception.Message
+            return $false
+        }
+        return $true
+    }
     $not = Get-Field $Check 'not' $null
     if ($null -ne $not) { return -not (Test-Check $not) }
     $all = Get-Field $Check 'all' $null
@@ -164,6 +173,8 @@ function Get-Finding($Check) {
     if ($null -ne $registry) { return "expected $($registry.name) $($registry.equals), found '$(Get-RegistryValue $registry.key $registry.name)'" }
     $all = Get-Field $Check 'all' $null
     if ($null -ne $all) { return Get-Finding @(@($all) | Where-Object { -not (Test-Check $_) })[0] }
+    $argv = Get-Field $Check 'succeeds' $null
+    if ($null -ne $argv) { return "expected that $(ConvertTo-CommandLine @($argv)) succeeds, and it does not" }
     foreach ($name in @('file', 'pipe', 'url', 'registryKey', 'port', 'service')) {
         $value = Get-Field $Check $name $null
         if ($null -ne $value) { return "expected $name $value, found none" }
