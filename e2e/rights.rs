@@ -9,8 +9,7 @@ use crate::standalone::install_rights;
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
 /// Rules that no life uses, and why they are there.
-const UNUSED: [(&str, &str); 5] = [
-    ("get /configmaps", "certificates of authorities, where a configuration names a ConfigMap"),
+const UNUSED: [(&str, &str); 4] = [
     ("patch /secrets", "the token of a machine that takes longer to join than half its life is extended"),
     ("approve certificates.k8s.io/signers", "asked for by the admission plugin CertificateApproval alone"),
     ("update bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
