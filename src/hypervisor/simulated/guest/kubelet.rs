@@ -56,10 +56,16 @@ impl Running {
         }
         // Spread over the period: an operator that starts with a thousand guests does not renew all leases at once.
         let mut next = RENEWAL.mul_f64(f64::from(u32::from(guest.record.vm.as_bytes()[15])) / 256.0);
-        for beat in 1.. {
+        // A kubelet that starts reports, and so does one that was not heard for so long that its Node may be taken for dead.
+        let mut heard = (!registered).then(|| guest.now());
+        for beat in 1_u32.. {
             sleep(next).await;
-            next = match self.beat(guest, beat).await {
-                Ok(Beat::Renewed) => RENEWAL,
+            let silent = heard.is_none_or(|at| guest.now().duration_since(at).as_secs() >= i64::from(LEASE_SECONDS));
+            next = match self.beat(guest, silent || beat.is_multiple_of(STATUS_EVERY)).await {
+                Ok(Beat::Renewed) => {
+                    heard = Some(guest.now());
+                    RENEWAL
+                }
                 Ok(Beat::NoNode) => break,
                 Err(error) => {
                     debug!(node = %self.kubelet.node, %error, "simulated kubelet cannot renew its lease");
@@ -95,11 +101,11 @@ impl Running {
         self.renew(&client, Some(&made), now).await.map(|_| ())
     }
 
-    async fn beat(&self, guest: &Guest, beat: u32) -> Result<Beat, JoinError> {
+    async fn beat(&self, guest: &Guest, report: bool) -> Result<Beat, JoinError> {
         let _permit = guest.request().await;
         let client = self.client()?;
         let now = guest.now();
-        if beat.is_multiple_of(STATUS_EVERY) {
+        if report {
             let api: Api<Node> = Api::all(client.clone());
             match self.patch(&api, now).await {
                 Err(error) if refused(&error) == Some(404) => return Ok(Beat::NoNode),
