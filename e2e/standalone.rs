@@ -94,6 +94,47 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
     });
 }
 
+/// One that never joins is replaced, as nobody else does it; when all of them fail, the pool stops, says why, and goes on when that is mended.
+#[test]
+fn machines_that_never_join() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("never-joined")).await;
+        install_rights(&cp).await;
+        let capw = Capw::start(&cp, &[]).await;
+        let one_fails = SAMPLE.replace("simulated: {}", "simulated: {faults: [{names: '*', fault: NoBoot, count: 1}]}");
+        cp.apply(&one_fails.replace("cpus: 4", "cpus: 4\n      joinDeadlineSeconds: 30")).await;
+        let settled = wait_settled(&cp, &cp, POOL, 2).await;
+        vms_are(&capw, &settled).await;
+        let made: Vec<_> = cp.audit().into_iter().filter(|e| e.resource == "windowsmachines" && e.verb == "create" && e.code < 300).collect();
+        assert_eq!(made.len(), 3, "one failed and was replaced");
+        step("a machine that never joined was replaced");
+
+        scale(&cp, 0).await;
+        wait_settled(&cp, &cp, POOL, 0).await;
+        let faults = |faults: Value| json!({"spec": {"simulated": {"faults": faults}}});
+        cp.patch(Kind::WINDOWS_HYPERVISOR, "default/lab", &faults(json!([{"names": "*", "fault": "NoBoot"}]))).await.expect("a fault");
+        let deadline = json!({"spec": {"replicas": 1, "template": {"machine": {"joinDeadlineSeconds": 10}}}});
+        cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &deadline).await.expect("a shorter deadline");
+        let stopped = |pool: &Value| {
+            let ready = condition(pool, "Ready").filter(|ready| ready["reason"] == "RolloutStopped");
+            ready.map(|ready| text(ready, "/message").to_owned())
+        };
+        let message = cp.wait_object(Kind::WINDOWS_NODE_POOL, POOL, "it stops", LIMIT, stopped).await;
+        assert!(message.contains("after 2 before") && message.contains("NodeNeverJoined"), "{message}");
+        let failed = names(&cp.list(Kind::WINDOWS_MACHINE, Some("default")).await);
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        step("all fail: the pool stopped and says why");
+
+        cp.patch(Kind::WINDOWS_HYPERVISOR, "default/lab", &faults(json!([]))).await.expect("no fault");
+        for name in &failed {
+            cp.delete(Kind::WINDOWS_MACHINE, &format!("default/{name}")).await;
+        }
+        let mended = wait_settled(&cp, &cp, POOL, 1).await;
+        assert!(mended.is_disjoint(&failed));
+        step("mended, and the failed machine deleted: it goes on");
+    });
+}
+
 /// A pool goes into the hands of Cluster API and comes back, as docs/standalone.md says; its VMs know nothing of it.
 #[test]
 fn a_pool_is_handed_to_cluster_api_and_back() {
