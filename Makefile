@@ -9,6 +9,8 @@ OUT ?= out
 # Of the benchmarks: dev saves a build with optimization, and says nothing about processor and memory.
 PROFILE ?= bench
 SIZES ?= 10 100 1000
+# pool or deployment.
+OF ?= pool
 CONTAINER ?= $(shell command -v podman || command -v docker)
 CARGO_DENY_VERSION := 0.20.2
 # The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
@@ -75,7 +77,7 @@ demo: ## Three Windows nodes in a cluster made for it; KUBECONFIG=FILE uses your
 
 bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines (an hour)
 	bash e2e/tools/build.sh
-	cargo bench --profile $(PROFILE) --bench lifecycle -- $(SIZES)
+	cargo bench --profile $(PROFILE) --bench lifecycle -- --of $(OF) $(SIZES)
 
 render: ## Measure how long rendering takes, as a share of the 5 ms that it may take
 	cargo bench --profile $(PROFILE) --bench render

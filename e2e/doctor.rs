@@ -27,7 +27,7 @@ struct Case {
     remedy: &'static str,
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 10] = [
     Case {
         namespace: "feature",
         fault: "FeatureMissing",
@@ -56,6 +56,61 @@ const CASES: [Case; 4] = [
         says: "JWS signature",
         remedy: "JoinCredentialValid",
     },
+    Case {
+        namespace: "clock",
+        fault: "ClockWrong",
+        reason: "NodeNetworkFailed",
+        finding: "code 31",
+        step: "clock",
+        says: "expected a clock within",
+        remedy: "spec.network.timeServers",
+    },
+    Case {
+        namespace: "program",
+        fault: "ProgramMissing",
+        reason: "ProgramsUnavailable",
+        finding: "code 41",
+        step: "program-kubelet",
+        says: r"C:\k\kubelet.exe, found none",
+        remedy: "image-builder",
+    },
+    Case {
+        namespace: "authority",
+        fault: "ClusterUnknown",
+        reason: "JoinFailed",
+        finding: "F44",
+        step: "join",
+        says: "none of the public keys",
+        remedy: "compare the CA with that in kube-public/cluster-info",
+    },
+    Case {
+        namespace: "name-taken",
+        fault: "NameTaken",
+        reason: "JoinFailed",
+        finding: "F09",
+        step: "join",
+        says: "already exists in the cluster",
+        remedy: "Generalize the image with sysprep",
+    },
+    Case {
+        namespace: "kubelet-down",
+        fault: "KubeletBroken",
+        reason: "JoinFailed",
+        finding: "F40",
+        step: "join",
+        says: "failed while waiting for the kubelet to start",
+        remedy: "kubelet.log",
+    },
+    // No fault: the image is of another release than the plan.
+    Case {
+        namespace: "release",
+        fault: "",
+        reason: "WindowsSetupFailed",
+        finding: "code 20",
+        step: "identity",
+        says: "expected Windows Server of build 20348",
+        remedy: "spec.windowsRelease",
+    },
 ];
 
 #[test]
@@ -67,7 +122,7 @@ fn the_doctor_says_why_guests_gave_up() {
         let healthy = one_machine("healthy", &cp).await;
         healthy.apply(&cp).await;
         healthy.wait_settled(&cp, &cp, LIMIT).await;
-        tokio::join!(finished(&cp, &capw), silent_at_rest(&cp), commands_of_the_page(&cp, &capw));
+        tokio::join!(finished(&cp, &capw), silent_at_rest(&cp, &capw), commands_of_the_page(&cp, &capw));
         replaced(&cp).await;
         assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
     });
@@ -84,7 +139,11 @@ async fn only(cp: &ControlPlane, namespace: &str) -> Option<Value> {
 /// Condition, column and `capw diagnose` tell the same.
 async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     let mut workers = one_machine(case.namespace, cp).await;
-    workers.simulated = json!({"faults": [{"names": "*", "fault": case.fault}]});
+    if case.fault.is_empty() {
+        workers.machine["image"] = json!("windows-server-2019");
+    } else {
+        workers.simulated = json!({"faults": [{"names": "*", "fault": case.fault}]});
+    }
     workers.apply(cp).await;
     let machine = wait_for(&format!("{}: the guest has given up", case.namespace), TOLD, || async {
         let machine = only(cp, case.namespace).await.ok_or("no machine")?;
@@ -123,7 +182,7 @@ async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     for part in [&format!("1. {} ", case.finding), case.says, "   cause   ", "   remedy  "] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
-    step(format!("{}: {} told as {}", case.namespace, case.fault, case.finding));
+    step(format!("{} is told as {}", case.namespace, case.finding));
 }
 
 /// A machine that is well: its guest has said so, and there is nothing to find.
@@ -141,7 +200,7 @@ async fn finished(cp: &ControlPlane, capw: &Capw) {
 }
 
 /// What is told is told once: no version of these objects is followed by another.
-async fn silent_at_rest(cp: &ControlPlane) {
+async fn silent_at_rest(cp: &ControlPlane, capw: &Capw) {
     let versions = || async {
         let mut versions = BTreeMap::new();
         for case in &CASES {
@@ -150,9 +209,18 @@ async fn silent_at_rest(cp: &ControlPlane) {
         }
         versions
     };
-    // Two listings of the hypervisor lie in between.
+    // What makes it look again is a listing of the hypervisor: two of each lie in between.
+    let listings = || {
+        let of = |case: &Case| capw.metric("capw_hypervisor_calls_total", &["call=\"owned\"", &format!("endpoint=\"{}/lab\"", case.namespace)]);
+        CASES.each_ref().map(of)
+    };
     let before = versions().await;
-    tokio::time::sleep(Duration::from_secs(25)).await;
+    let start = listings();
+    wait_for("every hypervisor is listed twice more", LIMIT, || async {
+        let now = listings();
+        if start.iter().zip(&now).all(|(start, now)| *now >= start + 2.0) { Ok(()) } else { Err(format!("{start:?}, now {now:?}")) }
+    })
+    .await;
     assert_eq!(versions().await, before, "a machine whose guest has given up was written again");
 }
 

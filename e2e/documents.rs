@@ -7,7 +7,8 @@ use std::process::Command;
 use crate::world::step;
 
 /// Pages whose blocks are run; each has at least one.
-const PAGES: [&str; 4] = ["docs/compatibility.md", "docs/reserves.md", "docs/way-in-cloudbase-init.md", "docs/way-in-unattend.md"];
+const PAGES: [&str; 5] =
+    ["docs/compatibility.md", "docs/kubelet-and-containerd.md", "docs/reserves.md", "docs/way-in-cloudbase-init.md", "docs/way-in-unattend.md"];
 
 /// A command and the lines that the page shows below it; `...` stands for any lines.
 struct Example {

@@ -104,7 +104,7 @@ async fn rights_are_the_least(cp: &ControlPlane) {
 }
 
 async fn samples_fit(cp: &ControlPlane) {
-    for file in ["three-nodes", "health-check", "machine-pool"] {
+    for file in ["three-nodes", "health-check", "machine-pool", "own-mirror", "runtime-classes"] {
         let path = format!("config/samples/{file}.yaml");
         cp.kubectl(&["apply", "-f", &path]).await;
     }

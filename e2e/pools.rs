@@ -18,11 +18,13 @@ pub struct Pool {
     pub workers: Workers,
     /// More of the WindowsNodePool's spec.
     pub spec: Value,
+    /// Labels of the MachinePool's template.
+    pub labels: Value,
 }
 
 impl Pool {
     pub async fn new(namespace: &str, replicas: usize, cp: &ControlPlane) -> Self {
-        Self { workers: Workers { replicas, ..Workers::new(namespace, cp).await }, spec: json!({}) }
+        Self { workers: Workers { replicas, ..Workers::new(namespace, cp).await }, spec: json!({}), labels: json!({}) }
     }
 
     fn own(&self) -> Value {
@@ -35,7 +37,7 @@ impl Pool {
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "metadata": self.own(),
             "spec": {
                 "clusterName": self.workers.cluster, "replicas": self.workers.replicas,
-                "template": {"spec": {
+                "template": {"metadata": {"labels": self.labels}, "spec": {
                     "clusterName": self.workers.cluster, "version": self.workers.version,
                     "bootstrap": {"configRef": name("bootstrap", "WindowsBootstrapConfig")},
                     "infrastructureRef": name("infrastructure", "WindowsNodePool"),
@@ -46,18 +48,23 @@ impl Pool {
 
     pub fn node_pool(&self) -> Value {
         let mut spec = self.spec.clone();
-        spec["template"] = json!({"machine": self.workers.machine});
+        spec["template"]["machine"] = self.workers.machine.clone();
         json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool", "metadata": self.own(), "spec": spec})
     }
 
-    fn config(&self) -> Value {
+    pub fn config(&self) -> Value {
         json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "metadata": self.own(), "spec": self.workers.bootstrap})
+    }
+
+    /// The three objects of the pool: configuration, WindowsNodePool, MachinePool.
+    pub fn objects(&self) -> [Value; 3] {
+        [self.config(), self.node_pool(), self.machine_pool()]
     }
 
     pub async fn apply(&self, cp: &ControlPlane) {
         let mut objects = self.workers.objects();
         objects.retain(|object| !["MachineDeployment", "WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"].contains(&text(object, "/kind")));
-        objects.extend([self.config(), self.node_pool(), self.machine_pool()]);
+        objects.extend(self.objects());
         workers::apply(cp, &objects).await;
     }
 

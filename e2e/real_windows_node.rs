@@ -15,6 +15,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 const SYSTEM: (u64, u64) = (300, 1024);
 const KUBE: (u64, u64) = (200, 512);
 const EVICTION_MIB: u64 = 500;
+const PODS: u64 = 60;
 
 /// A network's configuration: without one containerd calls the node's network not ready.
 pub const CNI: (&str, &str) = (
@@ -36,7 +37,8 @@ fn real_windows_node() {
             replicas: 2,
             simulated: json!({"guest": "Wine"}),
             // What the network's DaemonSet would write on a node that runs containers.
-            bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}], "kubelet": {
+            bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}], "kubeProxy": {"networkName": "cbr0"}, "kubelet": {
+                "maxPods": PODS,
                 "nodeLabels": {"example.com/pool": "real"},
                 "taints": [{"key": "os", "value": "windows", "effect": "NoSchedule"}],
                 "priorityClass": "HIGH_PRIORITY_CLASS",
@@ -123,8 +125,7 @@ fn look(machine: &Value, vm: &SimulatedVm, node: &Value) {
     ] {
         assert_eq!(labels[name], value, "{name} of {labels}");
     }
-    let taints: Vec<String> = node["spec"]["taints"].as_array().into_iter().flatten().map(|taint| text(taint, "/key").to_owned()).collect();
-    assert_eq!(taints, ["os"], "Cluster API took its own away");
+    assert_eq!(node["spec"]["taints"], json!([{"key": "os", "value": "windows", "effect": "NoSchedule"}]), "Cluster API took its own away");
     assert_eq!(text(node, "/spec/providerID"), text(machine, "/spec/providerID"));
     assert!(text(node, "/spec/providerID").ends_with(&vm.directory), "{node}");
 
@@ -140,9 +141,15 @@ fn look(machine: &Value, vm: &SimulatedVm, node: &Value) {
     assert_eq!(bytes("capacity") - bytes("allocatable"), (SYSTEM.1 + KUBE.1 + EVICTION_MIB) * 1024 * 1024);
     assert_eq!(milli(&amount("capacity", "cpu")) - milli(&amount("allocatable", "cpu")), SYSTEM.0 + KUBE.0);
 
+    assert_eq!(amount("capacity", "pods"), PODS.to_string());
+    assert_eq!(amount("allocatable", "pods"), PODS.to_string());
+
+    // What containerd told the kubelet: pods choose between them with a RuntimeClass.
     let handlers = node["status"]["runtimeHandlers"].as_array().into_iter().flatten();
     let handlers: Vec<&str> = handlers.map(|handler| text(handler, "/name")).collect();
-    assert!(handlers.contains(&"runhcs-wcow-process"), "{handlers:?}");
+    for handler in ["runhcs-wcow-process", "runhcs-wcow-hypervisor"] {
+        assert!(handlers.contains(&handler), "{handler} is not among {handlers:?}");
+    }
 
     let [_, x, y, z] = *uuid::Uuid::parse_str(&vm.directory).expect("a UUID").as_bytes().last_chunk::<4>().expect("16 bytes");
     let internal = node["status"]["addresses"].as_array().into_iter().flatten().find(|address| address["type"] == "InternalIP");
@@ -161,12 +168,19 @@ fn milli(text: &str) -> u64 {
 /// What the guest itself shows.
 fn inside(guest: &wine::WineGuest, node: &Value) {
     let log = guest.read(r"C:\var\log\kubelet\kubelet.log").expect("the kubelet's log");
-    assert!(log.contains("HIGH_PRIORITY_CLASS") || log.contains("priority=\"128\""), "the kubelet says nothing of its priority class:\n{log}");
+    let priority = r#""Creating a Windows job object and adding kubelet process to it" windowsPriorityClass="HIGH_PRIORITY_CLASS""#;
+    assert!(log.contains(priority), "the kubelet says nothing of its priority class:\n{log}");
     faultless(&log);
     let shown = guest.service(&["show", "kubelet"]).expect("the service manager knows the kubelet");
     assert_eq!(shown[..3], ["running", "auto", "900 5000,10000,60000"], "{shown:?}");
     assert!(shown[3].starts_with(r"C:\k\kube-log-runner.exe ") && shown[3].contains(text(node, "/metadata/name")), "{shown:?}");
     assert_eq!(shown[4..], ["containerd"]);
+    // Wine has no network for it, so that it ends and is started again: what it says until then is of its configuration.
+    let shown = guest.service(&["show", "kube-proxy"]).expect("the service manager knows kube-proxy");
+    assert_eq!(shown[1..3], ["auto", "900 5000,10000,60000"], "{shown:?}");
+    let log = guest.read(r"C:\var\log\kube-proxy\kube-proxy.log").expect("kube-proxy's log");
+    assert!(log.contains(r#"--windows-service="true""#) && log.contains("kube-proxy"), "{log}");
+    faultless(&log);
     for secret in [r"C:\ProgramData\capw\secret", r"C:\etc\kubernetes\bootstrap-kubelet.conf"] {
         assert!(!guest.path(secret).exists(), "{secret} is still there");
     }

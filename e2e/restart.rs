@@ -33,7 +33,7 @@ fn killed_at_every_effect_it_ends_the_same() {
         tokio::select! {
             () = story(&cp, &capw, workers, &kills) => {}
             () = kill_on(&cp, &capw, &kills) => {}
-            () = watch_vms(&cp, &capw) => {}
+            () = workers::watch_vms(&cp, &capw) => {}
         }
         kills.borrow().print();
     });
@@ -82,29 +82,6 @@ async fn exactly_these_vms(cp: &ControlPlane, capw: &Capw, workers: &Workers) {
         if vms == wanted && vms.len() == workers.replicas { Ok(()) } else { Err(format!("{vms:?} instead of {wanted:?}")) }
     })
     .await;
-}
-
-/// The oracle: at no time two VMs for one machine, nor a VM whose machine is gone.
-async fn watch_vms(cp: &ControlPlane, capw: &Capw) {
-    loop {
-        let vms = simulated_vms(capw.state());
-        let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for vm in vms.iter().filter(|vm| !vm.name.is_empty()) {
-            names.entry(&vm.name).or_default().push(vm.directory.split('.').next().unwrap_or_default());
-        }
-        for (name, ids) in &mut names {
-            ids.dedup();
-            assert_eq!(ids.len(), 1, "two VMs for WindowsMachine {name}: {vms:?}");
-        }
-        let machines = cp.list(Kind::WINDOWS_MACHINE, None).await;
-        let later = simulated_vms(capw.state());
-        for vm in vms.iter().filter(|vm| later.iter().any(|now| now.directory == vm.directory)) {
-            let id = vm.directory.split('.').next().unwrap_or_default();
-            let owned = machines.iter().any(|machine| VmUuid::of(text(machine, "/metadata/uid")).to_string() == id);
-            assert!(owned, "a VM without its WindowsMachine: {vm:?}");
-        }
-        tokio::time::sleep(Duration::from_millis(60)).await;
-    }
 }
 
 /// Kills and starts `capw` whenever its time has come, until the story ends.

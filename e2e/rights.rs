@@ -89,14 +89,19 @@ async fn a_pool(cp: &ControlPlane) {
     cp.wait_object(Kind::MACHINE_POOL, "default/pool", "2 replicas in its spec", minutes, told).await;
 }
 
-/// Beside the managed ones: a pool of the own cluster comes and goes.
+/// Beside the managed ones: a pool of the own cluster comes and goes, with a pod that nobody ends.
 async fn a_pool_that_stands_alone(cp: &ControlPlane) {
     let minutes = Duration::from_secs(180);
     let pool = json!({"apiVersion": Kind::WINDOWS_NODE_POOL.api_version, "kind": "WindowsNodePool", "metadata": {"name": "alone", "namespace": "default"},
-        "spec": {"cluster": {}, "replicas": 1, "version": "v1.36.3", "template": {"metadata": {"labels": {"node-role.kubernetes.io/windows": ""}}, "machine": {"image": "windows-server-2022"}}}});
+        "spec": {"cluster": {}, "replicas": 1, "version": "v1.36.3", "drain": {"hungPodSeconds": 1}, "template": {"metadata": {"labels": {"node-role.kubernetes.io/windows": ""}}, "machine": {"image": "windows-server-2022"}}}});
     cp.apply(&pool.to_string()).await;
     let available = |pool: &Value| (pool.pointer("/status/availableReplicas") == Some(&json!(1))).then_some(());
     cp.wait_object(Kind::WINDOWS_NODE_POOL, "default/alone", "its machine is available", minutes, available).await;
+    let machines = cp.list(Kind::WINDOWS_MACHINE, Some("default")).await;
+    let alone = machines.iter().map(|machine| text(machine, "/metadata/name")).find(|name| name.starts_with("alone-")).expect("its machine");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "left", "namespace": "default"},
+        "spec": {"nodeName": alone, "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "none.invalid/none"}]}});
+    cp.apply(&pod.to_string()).await;
     cp.delete(Kind::WINDOWS_NODE_POOL, "default/alone").await;
     cp.wait_gone(Kind::WINDOWS_NODE_POOL, "default/alone", minutes).await;
 }

@@ -15,6 +15,10 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, text, wait_for};
 const LICENCE: &str = "canary-5e9c1f0d7b2a4c3e";
 const PASSWORD: &str = "Canary-7d1f&pass";
 const PRODUCT_KEY: &str = "CANAR-YCANA-RYCAN-ARYCA-N1234";
+const MIRROR_PASSWORD: &str = "canary-mirror-9c1f0d7b2a4c";
+const MIRROR_KEY: &str = "-----BEGIN PRIVATE KEY-----\nY2FuYXJ5LWNsaWVudC1rZXktNWU5YzFm\n-----END PRIVATE KEY-----\n";
+const MIRROR_KEY_BODY: &str = "Y2FuYXJ5LWNsaWVudC1rZXktNWU5YzFm";
+const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
 const LIMIT: Duration = Duration::from_secs(90);
 /// Everything that the program writes to, and that many people can read.
 const PUBLIC: [Kind; 9] = [
@@ -41,6 +45,10 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
                 "channel": "Unattend",
                 "unattend": {"administratorPasswordFrom": from_secret("password"), "productKeyFrom": from_secret("product")},
                 "files": [{"path": r"C:\k\licence.key", "contentFrom": from_secret("key")}],
+                "containerd": {"registries": [{"host": "registry.example.com", "mirrors": [{"url": "https://mirror.example.com",
+                    "basicAuth": {"usernameFrom": from_secret("user"), "passwordFrom": from_secret("mirror")},
+                    "clientCertificate": {"certificateFrom": from_secret("crt"), "keyFrom": from_secret("pem")}}]}]},
+                "network": {"caBundleFrom": {"configMapKeyRef": {"name": "authorities", "key": "ca.crt"}}},
             }),
             ..Workers::new("vault", &cp).await
         };
@@ -52,12 +60,22 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             if told == 2 { Ok(()) } else { Err(format!("{told} configurations say so")) }
         })
         .await;
-        let licence = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "licence", "namespace": workers.namespace}, "stringData": {"key": LICENCE, "password": PASSWORD, "product": PRODUCT_KEY}});
+        let licence = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "licence", "namespace": workers.namespace}, "stringData": {"key": LICENCE, "password": PASSWORD, "product": PRODUCT_KEY,
+            "user": "reader", "mirror": MIRROR_PASSWORD, "crt": CA, "pem": MIRROR_KEY}});
         cp.apply(&licence.to_string()).await;
+        wait_for("the missing ConfigMap is told", LIMIT, || async {
+            let all = cp.list(Kind::WINDOWS_BOOTSTRAP_CONFIG, Some(&workers.namespace)).await;
+            let told = all.iter().filter(|c| c.to_string().contains("ConfigMap vault/authorities does not exist")).count();
+            if told == 2 { Ok(()) } else { Err(format!("{told} configurations say so")) }
+        })
+        .await;
+        let authorities = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "authorities", "namespace": workers.namespace}, "data": {"ca.crt": CA}});
+        cp.apply(&authorities.to_string()).await;
         let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
 
         let mut canaries = vec![kubeconfig_token(&workers.kubeconfig)];
-        for given in [LICENCE, PASSWORD, PRODUCT_KEY] {
+        for given in [LICENCE, PASSWORD, PRODUCT_KEY, MIRROR_PASSWORD, MIRROR_KEY_BODY, STANDARD.encode(format!("reader:{MIRROR_PASSWORD}")).as_str()]
+        {
             canaries.extend([given.to_owned(), STANDARD.encode(given)]);
         }
         // As Windows hides it in an answer file, which is another form of the plain text.
@@ -78,6 +96,15 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             })
             .await;
         }
+        // What is attached to a VM is how the token gets there; when it has served it is taken away.
+        wait_for("the seeds are taken away", LIMIT, || async {
+            let left = files(capw.state())
+                .into_iter()
+                .filter(|file| file.file_name().is_some_and(|name| name == "config-drive.iso" || name == "guestinfo.json"));
+            let left: Vec<_> = left.collect();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        })
+        .await;
         // A search that finds nothing would pass for ever.
         assert!(!found_in_log(&capw, &["windowsmachine".to_owned()]).is_empty(), "the log is not searched");
 
@@ -91,11 +118,8 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         let arguments = std::fs::read(format!("/proc/{id}/cmdline")).expect("its arguments");
         found.extend(canaries.iter().filter(|c| contains(&arguments, c)).map(|_| "arguments".to_owned()));
         for file in files(capw.state()) {
-            // What is attached to the VM is how the token gets there; everything else is the guest's disk and console.
-            if file.file_name().is_some_and(|name| name != "config-drive.iso" && name != "guestinfo.json") {
-                let bytes = std::fs::read(&file).unwrap_or_default();
-                found.extend(canaries.iter().filter(|c| contains(&bytes, c)).map(|_| file.display().to_string()));
-            }
+            let bytes = std::fs::read(&file).unwrap_or_default();
+            found.extend(canaries.iter().filter(|c| contains(&bytes, c)).map(|_| file.display().to_string()));
         }
         assert!(found.is_empty(), "a secret was found in: {found:#?}");
     });

@@ -1,7 +1,9 @@
 //! Story *ways in*: what a machine is given reaches Windows by each channel. cloudbase-init's own code says what it reads there and
 //! what it makes of each exit code of ours; guests that get their data by each channel join the cluster.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use base64::Engine;
@@ -16,7 +18,7 @@ use capw::vm::Seed;
 use serde_json::{Value, json};
 
 use crate::workers::Workers;
-use crate::world::{self, Capw, CloudbaseInit, ControlPlane, Options, text};
+use crate::world::{self, Capw, CloudbaseInit, ControlPlane, Options, text, wait_for};
 
 const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
 
@@ -182,20 +184,37 @@ fn machines_join_by_every_channel() {
             workers.apply(&cp).await;
             pools.push((channel, workers));
         }
+        // Taken away once the node is there: kept when it is seen.
+        let given = Mutex::new(BTreeMap::new());
+        wait_for("every machine is given something", Duration::from_secs(120), || async {
+            let mut given = given.lock().expect("what was seen");
+            for (channel, workers) in &pools {
+                if let [seed] = seeds(capw.state(), &workers.namespace).as_slice() {
+                    given.insert(channel.name(), seed.clone());
+                }
+            }
+            if given.len() == pools.len() { Ok(()) } else { Err(format!("only {:?}", given.keys())) }
+        })
+        .await;
+        let given = given.into_inner().expect("what was seen");
         for (channel, workers) in pools {
+            let seed = &given[channel.name()];
             let machines = workers.wait_settled(&cp, &cp, Duration::from_secs(120)).await;
             let node = text(&machines[0], "/status/nodeRef/name");
-            let given = seeds(capw.state(), &workers.namespace);
-            let [seed] = given.as_slice() else { panic!("{channel}: {} machines were given something", given.len()) };
             let delivered = Delivered::of(seed).expect("what a guest can read");
             assert_eq!((delivered.channel, delivered.host_name.as_deref()), (channel, Some(node)));
+            wait_for("what the machine was given is taken away", Duration::from_secs(60), || async {
+                let left = seeds(capw.state(), &workers.namespace).len();
+                if left == 0 { Ok(()) } else { Err(format!("{channel}: {left} machines still have it")) }
+            })
+            .await;
         }
     });
 }
 
 /// What lies beside the machines of a simulated hypervisor in that namespace.
 fn seeds(state: &Path, namespace: &str) -> Vec<Seed> {
-    let homes = std::fs::read_dir(state.join(format!("{namespace}.lab"))).expect("a data centre").filter_map(Result::ok);
+    let homes = std::fs::read_dir(state.join(format!("{namespace}.lab"))).into_iter().flatten().filter_map(Result::ok);
     let seed = |home: PathBuf| match std::fs::read(home.join("config-drive.iso")) {
         Ok(image) => Some(Seed::Drive(image)),
         Err(_) => std::fs::read(home.join("guestinfo.json")).ok().map(|values| Seed::GuestInfo(serde_json::from_slice(&values).expect("values"))),

@@ -1,8 +1,10 @@
 //! A cluster with Windows workers as a user would write it, and the few looks at it that several stories share. No expectations
 //! of a single story live here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use capw::api::name::VmUuid;
 use serde_json::{Value, json};
 
 use crate::world::{AuditEvent, Capw, ControlPlane, Kind, SimulatedVm, Tools, simulated_vms, text, wait_for};
@@ -276,6 +278,29 @@ pub async fn wait_nothing_left(to: &ControlPlane, capw: &Capw, deadline: Duratio
         if left.is_empty() && vms.is_empty() { Ok(()) } else { Err(format!("{left:?}, {vms:?}")) }
     })
     .await;
+}
+
+/// Looks the whole time and fails: at no time two VMs for one machine, nor a VM whose machine is gone. It does not end.
+pub async fn watch_vms(cp: &ControlPlane, capw: &Capw) {
+    loop {
+        let vms = simulated_vms(capw.state());
+        let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for vm in vms.iter().filter(|vm| !vm.name.is_empty()) {
+            names.entry(&vm.name).or_default().push(vm.directory.split('.').next().unwrap_or_default());
+        }
+        for (name, ids) in &mut names {
+            ids.dedup();
+            assert_eq!(ids.len(), 1, "two VMs for WindowsMachine {name}: {vms:?}");
+        }
+        let machines = cp.list(Kind::WINDOWS_MACHINE, None).await;
+        let later = simulated_vms(capw.state());
+        for vm in vms.iter().filter(|vm| later.iter().any(|now| now.directory == vm.directory)) {
+            let id = vm.directory.split('.').next().unwrap_or_default();
+            let owned = machines.iter().any(|machine| VmUuid::of(text(machine, "/metadata/uid")).to_string() == id);
+            assert!(owned, "a VM without its WindowsMachine: {vm:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
 }
 
 /// Whether a Node is Ready.

@@ -1,5 +1,5 @@
-//! Story *autoscaler, Cluster API*: pending Windows pods scale a MachineDeployment from 0 to what they need, and it goes back to 0
-//! when they are gone. Linux pods scale nothing.
+//! Story *autoscaler, Cluster API*: pending Windows pods scale a MachineDeployment, or a MachinePool, from 0 to what they need, and
+//! it goes back to 0 when they are gone. Linux pods scale nothing.
 
 use std::time::Duration;
 
@@ -11,6 +11,10 @@ use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Process, step, wait_for};
 
 const WINDOWS: &str = "sales/windows";
+/// What comes from the page.
+const OF_A_GROUP: [&str; 1] = ["MachineDeployment"];
+/// What a MachinePool has in the place of templates: the page brings that too.
+const OF_A_DEPLOYMENT: [&str; 3] = ["MachineDeployment", "WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"];
 
 #[test]
 fn pending_windows_pods_scale_a_machine_deployment_from_zero_and_back() {
@@ -18,42 +22,87 @@ fn pending_windows_pods_scale_a_machine_deployment_from_zero_and_back() {
     world::run(async {
         let cp = ControlPlane::start(Options { scheduler: true, ..Options::default().named("scaled") }).await;
         let capw = Capw::start(&cp, &[]).await;
-        let workers = Workers { cluster: "sales".to_owned(), template: "windows".to_owned(), ..Workers::new("sales", &cp).await };
-        let workers = Workers { bootstrap_template: "windows".to_owned(), ..workers };
-        let mut objects = workers.objects();
-        objects.retain(|object| object["kind"] != "MachineDeployment");
-        workers::apply(&cp, &objects).await;
-        cp.apply(&block("rights")).await;
-        cp.apply(&block("rights for Cluster API")).await;
+        beside_the_group(&cp, &OF_A_GROUP).await;
         cp.apply(&block("MachineDeployment")).await;
-        assert_eq!(replicas(&cp, Kind::MACHINE_DEPLOYMENT).await, 0, "without replicas it begins at the least");
-
-        let discovery = "--node-group-auto-discovery=clusterapi:namespace=sales,clusterName=sales";
-        let scaler = autoscaler(&program, &cp, &["--cloud-provider=clusterapi".to_owned(), discovery.to_owned()]).await;
-        scaler.start();
-        // They would fit by size. The second is for Windows and keeps away from tainted nodes.
-        want_pods(&cp, "linux", 2, "2", json!({"kubernetes.io/os": "linux"}), json!([{"operator": "Exists"}])).await;
-        want_pods(&cp, "intolerant", 2, "2", json!({"kubernetes.io/os": "windows"}), json!([])).await;
-        wait_refused(&cp, "linux", &scaler).await;
-        wait_refused(&cp, "intolerant", &scaler).await;
-        assert_eq!(replicas(&cp, Kind::MACHINE_DEPLOYMENT).await, 0, "a pod that fits on no Windows node scaled a group of them");
-
-        want_windows_pods(&cp, "windows", 3).await;
-        wait_bound(&cp, "windows", 3, &scaler).await;
-        assert_eq!(replicas(&cp, Kind::MACHINE_DEPLOYMENT).await, 3, "more than the pods need");
-        step("three pods, three nodes");
-
-        // One pod less: its node goes, and no other.
-        let (gone, kept) = take_one_pod_away(&cp).await;
-        wait_nodes(&cp, &kept, &scaler).await;
-        step(format!("{gone} went, {kept:?} stay"));
-
-        want_windows_pods(&cp, "windows", 0).await;
-        wait_empty(&cp, Kind::MACHINE_DEPLOYMENT, &scaler).await;
-        assert!(!cp.list(POD, Some("default")).await.is_empty(), "the Linux pods still wait");
-        workers::wait_nothing_left(&cp, &capw, LIMIT).await;
-        scaler.stop(Duration::from_secs(20));
+        story(&program, &cp, &capw, Kind::MACHINE_DEPLOYMENT).await;
     });
+}
+
+#[test]
+fn pending_windows_pods_scale_a_machine_pool_from_zero_and_back() {
+    let Some(program) = program() else { return };
+    world::run(async {
+        let cp = ControlPlane::start(Options { scheduler: true, ..Options::default().named("scaled-pool") }).await;
+        let capw = Capw::start(&cp, &[]).await;
+        beside_the_group(&cp, &OF_A_DEPLOYMENT).await;
+        cp.apply(&block("MachinePool")).await;
+        // What the autoscaler knows of a node that does not exist yet, and that Cluster API follows a pool of none.
+        cp.wait_object(Kind::WINDOWS_NODE_POOL, WINDOWS, "says what its nodes will be like", LIMIT, |pool| {
+            let status = &pool["status"];
+            let said = [&status["capacity"], &status["nodeInfo"], &status["infrastructureMachineKind"], &status["replicas"]];
+            let wanted = [
+                json!({"cpu": "4", "memory": "8Gi"}),
+                json!({"architecture": "amd64", "operatingSystem": "windows"}),
+                json!("WindowsMachine"),
+                json!(0),
+            ];
+            (said == wanted.each_ref()).then_some(())
+        })
+        .await;
+        cp.wait_object(Kind::MACHINE_POOL, WINDOWS, "Running without machines", LIMIT, |pool| (pool["status"]["phase"] == "Running").then_some(()))
+            .await;
+        story(&program, &cp, &capw, Kind::MACHINE_POOL).await;
+        // It named the machine, and not only the number: the pool removed that one.
+        let marked = cp.audit().iter().any(|event| {
+            event.resource == "machines"
+                && event.is_write()
+                && event.code < 300
+                && event.user == "system:serviceaccount:kube-system:cluster-autoscaler"
+        });
+        assert!(marked, "the autoscaler marked no Machine");
+    });
+}
+
+/// Cluster, hypervisor and, unless they are left out, templates; and the rights of the page.
+async fn beside_the_group(cp: &ControlPlane, without: &[&str]) {
+    let workers = Workers { cluster: "sales".to_owned(), template: "windows".to_owned(), ..Workers::new("sales", cp).await };
+    let workers = Workers { bootstrap_template: "windows".to_owned(), ..workers };
+    let mut objects = workers.objects();
+    objects.retain(|object| !without.contains(&object["kind"].as_str().unwrap_or_default()));
+    workers::apply(cp, &objects).await;
+    cp.apply(&block("rights")).await;
+    cp.apply(&block("rights for Cluster API")).await;
+}
+
+/// From none to three, one less, and back to none.
+async fn story(program: &std::path::Path, cp: &ControlPlane, capw: &Capw, kind: Kind) {
+    assert_eq!(replicas(cp, kind).await, 0, "without replicas it begins at the least");
+    let discovery = "--node-group-auto-discovery=clusterapi:namespace=sales,clusterName=sales";
+    let scaler = autoscaler(program, cp, &["--cloud-provider=clusterapi".to_owned(), discovery.to_owned()]).await;
+    scaler.start();
+    // They would fit by size. The second is for Windows and keeps away from tainted nodes.
+    want_pods(cp, "linux", 2, "2", json!({"kubernetes.io/os": "linux"}), json!([{"operator": "Exists"}])).await;
+    want_pods(cp, "intolerant", 2, "2", json!({"kubernetes.io/os": "windows"}), json!([])).await;
+    wait_refused(cp, "linux", &scaler).await;
+    wait_refused(cp, "intolerant", &scaler).await;
+    assert_eq!(replicas(cp, kind).await, 0, "a pod that fits on no Windows node scaled a group of them");
+
+    want_windows_pods(cp, "windows", 3).await;
+    let start = std::time::Instant::now();
+    wait_bound(cp, "windows", 3, &scaler).await;
+    assert_eq!(replicas(cp, kind).await, 3, "more than the pods need");
+    step(format!("three pods, three nodes, after {:.0} s", start.elapsed().as_secs_f32()));
+
+    // One pod less: its node goes, and no other.
+    let (gone, kept) = take_one_pod_away(cp).await;
+    wait_nodes(cp, &kept, &scaler).await;
+    step(format!("{gone} went, {kept:?} stay"));
+
+    want_windows_pods(cp, "windows", 0).await;
+    wait_empty(cp, kind, &scaler).await;
+    assert!(!cp.list(POD, Some("default")).await.is_empty(), "the Linux pods still wait");
+    workers::wait_nothing_left(cp, capw, LIMIT).await;
+    scaler.stop(Duration::from_secs(20));
 }
 
 /// Waits until a group has come down to 0 machines.

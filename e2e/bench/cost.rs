@@ -14,7 +14,7 @@ rules:
   verbs: [create, update, patch]
   resources:
   - group: infrastructure.cluster.x-k8s.io
-    resources: [windowsmachines, windowsmachines/status, windowsclusters, windowsclusters/status, windowshypervisors, windowshypervisors/status]
+    resources: [windowsmachines, windowsmachines/status, windowsnodepools, windowsnodepools/status, windowsclusters, windowsclusters/status, windowshypervisors, windowshypervisors/status]
   - group: bootstrap.cluster.x-k8s.io
     resources: [windowsbootstrapconfigs, windowsbootstrapconfigs/status]
   - group: controlplane.cluster.x-k8s.io

@@ -1,12 +1,15 @@
 //! One run: so many machines come, rest, survive a restart, lose a VM, and go. It must not judge.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cost::{AUDIT_POLICY, Requests, Versions, calls, less};
+use crate::queue::Waits;
 use crate::workers::{self, Workers, by_capw};
 use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 
@@ -16,6 +19,57 @@ const QUIET: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_secs(60);
 /// For what must happen within seconds.
 const SOON: Duration = Duration::from_secs(120);
+
+/// What the machines belong to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Group {
+    /// A MachinePool with a WindowsNodePool.
+    #[default]
+    Pool,
+    /// A MachineDeployment with templates.
+    Deployment,
+}
+
+impl Display for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Pool => "MachinePool",
+            Self::Deployment => "MachineDeployment",
+        })
+    }
+}
+
+impl Group {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Pool => Kind::MACHINE_POOL,
+            Self::Deployment => Kind::MACHINE_DEPLOYMENT,
+        }
+    }
+
+    /// The objects that `workers` applies for it.
+    fn objects(self, workers: &Workers) -> Vec<Value> {
+        let own = |kind: &str, api: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": workers.cluster, "namespace": workers.namespace}, "spec": spec});
+        let mut objects = workers.objects();
+        if self == Self::Deployment {
+            return objects;
+        }
+        objects.retain(|object| !["MachineDeployment", "WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"].contains(&text(object, "/kind")));
+        objects.push(own("WindowsBootstrapConfig", "bootstrap.cluster.x-k8s.io/v1alpha1", workers.bootstrap.clone()));
+        let pool = json!({"template": {"machine": workers.machine}});
+        objects.push(own("WindowsNodePool", "infrastructure.cluster.x-k8s.io/v1alpha1", pool));
+        let mut machine = workers.machine_spec();
+        for (field, group, kind) in
+            [("/bootstrap/configRef", "bootstrap", "WindowsBootstrapConfig"), ("/infrastructureRef", "infrastructure", "WindowsNodePool")]
+        {
+            let reference = json!({"apiGroup": format!("{group}.cluster.x-k8s.io"), "kind": kind, "name": workers.cluster});
+            *machine.pointer_mut(field).expect("a reference") = reference;
+        }
+        let spec = json!({"clusterName": workers.cluster, "replicas": workers.replicas, "template": {"spec": machine}});
+        objects.push(own("MachinePool", "cluster.x-k8s.io/v1beta2", spec));
+        objects
+    }
+}
 
 /// What one stage has cost.
 #[derive(Debug, Default)]
@@ -45,6 +99,8 @@ pub struct Life {
     pub delete: Stage,
     /// Memory of CAPW with all machines Ready, in bytes.
     pub resident: u64,
+    /// How long objects waited for their pass until all machines were Ready.
+    pub waits: Waits,
     /// From the Machine to its Node, one for each, shortest first.
     pub joined: Vec<Duration>,
     /// From the start of the process to its first write, with all machines there and one to be made.
@@ -57,12 +113,13 @@ struct Run {
     cp: ControlPlane,
     capw: Capw,
     workers: Workers,
+    group: Group,
     versions: Versions,
     limit: Duration,
 }
 
-/// Measures a life of so many machines; `limit` is for their coming and for their going.
-pub async fn measure(machines: usize, limit: Duration) -> Life {
+/// Measures a life of so many machines of a group; `limit` is for their coming and for their going.
+pub async fn measure(machines: usize, group: Group, limit: Duration) -> Life {
     let policy = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(policy.path(), AUDIT_POLICY).expect("a temporary file can be written");
     let cp = ControlPlane::start(Options {
@@ -77,9 +134,9 @@ pub async fn measure(machines: usize, limit: Duration) -> Life {
     let guests = capw.guests(&cp);
     guests.start();
     let workers = Workers { replicas: 0, simulated: json!({"delays": no_delays()}), ..Workers::new("bench", &cp).await };
-    workers.apply(&cp).await;
+    workers::apply(&cp, &group.objects(&workers)).await;
     cp.wait_condition(Kind::EXTERNAL_CONTROL_PLANE, &workers.name(&workers.cluster), "Ready", "True", SOON).await;
-    let mut run = Run { cp, capw, workers, versions: Versions::default(), limit };
+    let mut run = Run { cp, capw, workers, group, versions: Versions::default(), limit };
     let start = run.cp.audit_mark();
     run.quiet().await;
     // Versions of what is there already.
@@ -96,6 +153,7 @@ pub async fn measure(machines: usize, limit: Duration) -> Life {
         .await;
     (life.came, life.joined) = (came, joined);
     life.resident = run.capw.process().resident_bytes().unwrap_or_default();
+    life.waits = Waits::of(&run.capw.metrics());
     life.rest = run.stage(async |_| tokio::time::sleep(REST).await).await;
     (life.restart, life.noticed) = run.mishaps(machines).await;
     life.delete = run
@@ -129,17 +187,24 @@ impl Run {
         }
     }
 
-    /// Sets the number of machines and waits until a count in the MachineDeployment's status is that; gives what it is when the
+    /// Writes the number of machines.
+    async fn ask(&self) {
+        let objects = self.group.objects(&self.workers);
+        let group = objects.last().expect("the group is the last");
+        workers::apply(&self.cp, std::slice::from_ref(group)).await;
+    }
+
+    /// Sets the number of machines and waits until a count in the group's status is that; gives what it is when the
     /// limit is reached.
     async fn scale(&mut self, machines: usize, count: &str) -> usize {
         self.workers.replicas = machines;
-        workers::apply(&self.cp, &[self.workers.machine_deployment()]).await;
+        self.ask().await;
         let start = Instant::now();
         let mut told = Instant::now();
         loop {
-            let deployment = self.cp.get(Kind::MACHINE_DEPLOYMENT, &self.workers.name(&self.workers.cluster)).await;
-            let status = deployment.as_ref().map_or(&Value::Null, |deployment| &deployment["status"]);
-            let seen = &status["observedGeneration"] == deployment.as_ref().map_or(&Value::Null, |d| &d["metadata"]["generation"]);
+            let group = self.cp.get(self.group.kind(), &self.workers.name(&self.workers.cluster)).await;
+            let status = group.as_ref().map_or(&Value::Null, |group| &group["status"]);
+            let seen = &status["observedGeneration"] == group.as_ref().map_or(&Value::Null, |d| &d["metadata"]["generation"]);
             let now = usize::try_from(status[count].as_u64().unwrap_or_default()).expect("a count of machines");
             if seen && now == machines {
                 return machines;
@@ -161,10 +226,13 @@ impl Run {
         let before = self.names().await;
         self.capw.kill();
         self.workers.replicas = machines + 1;
-        workers::apply(&self.cp, &[self.workers.machine_deployment()]).await;
-        let added = wait_for("one more WindowsMachine", SOON, || async { self.names().await.into_iter().find(|name| !before.contains(name)) }).await;
+        self.ask().await;
+        if self.group == Group::Deployment {
+            self.added(&before).await;
+        }
         let (mark, start) = (self.cp.audit_mark(), Timestamp::now());
         self.capw.start_again().await;
+        let added = self.added(&before).await;
         let first = wait_for("the first write after the restart", SOON, || async {
             self.cp.audit_since(mark).into_iter().find(|event| by_capw(event) && event.is_write()).map(|event| event.time)
         })
@@ -189,12 +257,18 @@ impl Run {
         let noticed = start_of_loss.elapsed();
         let mark_for_deletion = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "yes"}}});
         let machine = self.cp.get(Kind::WINDOWS_MACHINE, &added).await.expect("the WindowsMachine is there");
-        let owner = self.workers.name(text(&machine, "/metadata/ownerReferences/0/name"));
+        let owners = machine["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let owner = owners.filter(|owner| owner["kind"] == "Machine").map(|owner| self.workers.name(text(owner, "/name"))).next().expect("a Machine");
         self.cp.patch(Kind::MACHINE, &owner, &mark_for_deletion).await.expect("the Machine takes an annotation");
         self.scale(machines, "replicas").await;
         self.cp.wait_gone(Kind::WINDOWS_MACHINE, &added, SOON).await;
         self.quiet().await;
         (Duration::try_from(first.duration_since(start)).unwrap_or_default(), noticed)
+    }
+
+    /// The WindowsMachine that was not there before: Cluster API makes that of a MachineDeployment, CAPW that of a pool.
+    async fn added(&self, before: &[String]) -> String {
+        wait_for("one more WindowsMachine", SOON, || async { self.names().await.into_iter().find(|name| !before.contains(name)) }).await
     }
 
     async fn names(&self) -> Vec<String> {

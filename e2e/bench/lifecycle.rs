@@ -12,6 +12,7 @@
 
 mod cost;
 mod life;
+mod queue;
 mod report;
 #[allow(dead_code, reason = "shared with the stories, which use more of it")]
 #[path = "../workers.rs"]
@@ -30,6 +31,9 @@ struct Arguments {
     /// How many machines, one run for each.
     #[arg(default_values_t = [10, 100, 1000], value_name = "MACHINES")]
     sizes: Vec<usize>,
+    /// What the machines belong to.
+    #[arg(long, value_enum, default_value_t)]
+    of: life::Group,
     /// Seconds that machines may take to come, and to go; what is not done by then is left out and said so.
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     limit: u64,
@@ -45,11 +49,11 @@ fn main() {
         .sizes
         .iter()
         .map(|machines| {
-            let life = world::run(life::measure(*machines, limit));
+            let life = world::run(life::measure(*machines, arguments.of, limit));
             // At once, so that a long run that is cut short has not been for nothing.
             println!("{}", report::costs(&life));
             life
         })
         .collect();
-    println!("{}", report::table(&lives));
+    println!("{}", report::table(arguments.of, &lives));
 }

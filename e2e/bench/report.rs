@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::life::{Life, Stage};
+use crate::life::{Group, Life, Stage};
 
 /// Calls that are made for an endpoint, however many machines are there.
 const PER_ENDPOINT: [&str; 2] = ["owned", "describe"];
@@ -27,9 +27,9 @@ pub fn costs(life: &Life) -> String {
 }
 
 /// One column for each run.
-pub fn table(lives: &[Life]) -> String {
+pub fn table(of: Group, lives: &[Life]) -> String {
     type Cell = fn(&Life) -> String;
-    let rows: [(&str, Cell); 18] = [
+    let rows: [(&str, Cell); 19] = [
         ("machines Ready within the limit", |life| life.came.to_string()),
         ("**API requests per machine life** (goal ≤ 14)", |life| per_machine(life, both(life, |stage| stage.requests.all()))),
         ("of these writes", |life| per_machine(life, both(life, |stage| stage.requests.writes))),
@@ -42,6 +42,7 @@ pub fn table(lives: &[Life]) -> String {
         ("at rest, in a minute: hypervisor calls", |life| all_calls(&life.rest).to_string()),
         ("memory (RSS) with all machines Ready, MiB", |life| (life.resident >> 20).to_string()),
         ("processor per machine life, ms", |life| milliseconds(life.create.processor + life.delete.processor, life.machines)),
+        ("an object waited for its pass, s: 99 % (until all were Ready)", |life| life.waits.within(99)),
         ("all machines Ready after, s", |life| seconds(life.create.took)),
         ("all machines gone after, s", |life| seconds(life.delete.took)),
         ("Machine made → Node registered, s: median", |life| share(&life.joined, 50)),
@@ -50,7 +51,7 @@ pub fn table(lives: &[Life]) -> String {
         ("VM removed by somebody → condition says so, s", |life| seconds(life.noticed)),
     ];
     let heads: Vec<String> = lives.iter().map(|life| format!("{} machines", life.machines)).collect();
-    let mut text = format!("\n| | {} |\n|---|{}\n", heads.join(" | "), "---:|".repeat(lives.len()));
+    let mut text = format!("\n| of a {of} | {} |\n|---|{}\n", heads.join(" | "), "---:|".repeat(lives.len()));
     for (name, cell) in rows {
         let cells: Vec<String> = lives.iter().map(cell).collect();
         text.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));

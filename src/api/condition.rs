@@ -15,6 +15,8 @@ pub const DELETING: &str = "Deleting";
 pub const VIRTUAL_MACHINE_READY: &str = "VirtualMachineReady";
 /// WindowsMachine: the Node of this machine has appeared in the workload cluster.
 pub const NODE_JOINED: &str = "NodeJoined";
+/// WindowsMachine: said only when the hypervisor cannot take the seed away after the join.
+pub const SEED_DETACHED: &str = "SeedDetached";
 /// WindowsBootstrapConfig: the bootstrap Secret exists.
 pub const DATA_SECRET_AVAILABLE: &str = "DataSecretAvailable";
 /// WindowsBootstrapConfig: the join credential (a bootstrap token) is usable or is no longer needed.
@@ -33,6 +35,8 @@ pub mod reason {
     pub const NOT_PAUSED: &str = "NotPaused";
     pub const DELETING: &str = "Deleting";
     pub const NOT_DELETING: &str = "NotDeleting";
+    pub const DRAINING_NODE: &str = "DrainingNode";
+    pub const DRAIN_GIVEN_UP: &str = "DrainGivenUp";
     pub const PROVISIONED: &str = "Provisioned";
     pub const PROVISIONING: &str = "Provisioning";
     pub const WAITING_FOR_CLUSTER: &str = "WaitingForClusterInfrastructureReady";
@@ -57,6 +61,7 @@ pub mod reason {
     pub const JOINED: &str = "Joined";
     pub const JOINING: &str = "Joining";
     pub const NOT_STARTED: &str = "NotStarted";
+    pub const SEED_STAYS: &str = "SeedStays";
     pub const NODE_NEVER_JOINED: &str = "NodeNeverJoined";
     pub const BOOTSTRAP_INPUT_INVALID: &str = "BootstrapInputInvalid";
     pub const WINDOWS_SETUP_FAILED: &str = "WindowsSetupFailed";
@@ -89,6 +94,7 @@ pub mod reason {
     pub const ROLLING_OUT: &str = "RollingOut";
     pub const ROLLOUT_STOPPED: &str = "RolloutStopped";
     pub const TEMPLATE_MISSING: &str = "TemplateMissing";
+    pub const MACHINES_REFUSED: &str = "MachinesRefused";
     pub const INTERNAL_ERROR: &str = "InternalError";
 }
 
@@ -129,6 +135,7 @@ pub fn is_problem(reason: &str) -> bool {
         FOREIGN_VIRTUAL_MACHINE,
         VIRTUAL_MACHINE_REMOVED,
         VIRTUAL_MACHINE_OFF,
+        SEED_STAYS,
         NODE_NEVER_JOINED,
         TOKEN_EXPIRED,
         WORKLOAD_UNREACHABLE,
@@ -143,6 +150,8 @@ pub fn is_problem(reason: &str) -> bool {
         TOO_MANY_UNHEALTHY,
         ROLLOUT_STOPPED,
         TEMPLATE_MISSING,
+        MACHINES_REFUSED,
+        DRAIN_GIVEN_UP,
         INTERNAL_ERROR,
     ];
     ours.contains(&reason) || GUEST_GAVE_UP.contains(&reason)

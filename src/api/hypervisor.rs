@@ -155,6 +155,16 @@ pub enum Fault {
     RuntimeBroken,
     /// The guest's kubeadm is told that its token is unknown.
     TokenExpired,
+    /// The guest's clock stays wrong.
+    ClockWrong,
+    /// The image lacks the kubelet.
+    ProgramMissing,
+    /// The guest's kubeadm finds another certificate authority than the one that it was given.
+    ClusterUnknown,
+    /// The guest's kubeadm finds a Node with its name.
+    NameTaken,
+    /// The guest's kubelet does not stay up.
+    KubeletBroken,
 }
 
 /// What the controller saw.

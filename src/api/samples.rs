@@ -90,6 +90,8 @@ fn check(object: &Value, file: &str) {
         ("bootstrap.cluster.x-k8s.io/v1alpha1", "WindowsBootstrapConfigTemplate") => strict::<WindowsBootstrapConfigTemplate>(object, &place),
         ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlane") => strict::<ExternalControlPlane>(object, &place),
         ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlaneTemplate") => strict::<ExternalControlPlaneTemplate>(object, &place),
+        // Held against containerd's handlers where those are made.
+        ("node.k8s.io/v1", "RuntimeClass") => {}
         (CORE, "Cluster" | "ClusterClass" | "MachineDeployment" | "MachineHealthCheck" | "MachinePool") => {}
         _ => panic!("{place}: {version} {kind} is no kind that a sample should hold"),
     }

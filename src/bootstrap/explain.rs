@@ -52,6 +52,7 @@ fn shown(check: &Check) -> String {
         Check::RegistryKey(key) => format!("{key} exists"),
         Check::Port(port) => format!("something listens on TCP port {port}"),
         Check::Service(name) => format!("the service {name} runs"),
+        Check::Succeeds(argv) => format!("{} succeeds", argv.join(" ")),
         Check::Not(check) => format!("not: {}", shown(check)),
         Check::All(checks) => checks.iter().map(shown).collect::<Vec<_>>().join(" and "),
     }
@@ -62,6 +63,8 @@ fn what(kind: &Kind) -> String {
     match kind {
         Kind::Directory { paths, access: who } => format!("Make directories {}: {}", access(*who), paths.join(", ")),
         Kind::File { path, access: who, .. } => format!("Write a file {}: {path}", access(*who)),
+        Kind::Download { url, path, digest } => format!("Download {url} to {path}; its digest must be {digest}"),
+        Kind::Archive { path, directory, .. } => format!("Unpack {path} into {directory}"),
         Kind::Registry { key, name, data, .. } => match data {
             RegistryData::String(text) | RegistryData::ExpandString(text) => format!("Set {key}\\{name} to {text}"),
             RegistryData::Dword(number) => format!("Set {key}\\{name} to {number}"),
@@ -88,7 +91,8 @@ fn what(kind: &Kind) -> String {
         }
         Kind::Running { name, after } if after.is_empty() => format!("Start the service {name}"),
         Kind::Running { name, after } => format!("Start the service {name}, again if it is older than {}", after.join(", ")),
-        Kind::Task { name, argv } => format!("Run at every start, as task {name}: {}", argv.join(" ")),
+        Kind::Task { name, argv, every_minutes: None } => format!("Run at every start, as task {name}: {}", argv.join(" ")),
+        Kind::Task { name, argv, every_minutes: Some(minutes) } => format!("Run every {minutes} minutes, as task {name}: {}", argv.join(" ")),
         Kind::Command { argv, check: Some(check), .. } => format!("Unless {}, run: {}", shown(check), argv.join(" ")),
         Kind::Command { argv, check: None, .. } => format!("Run once: {}", argv.join(" ")),
         Kind::Script(script) => by_script(script),

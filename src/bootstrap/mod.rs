@@ -12,6 +12,7 @@ mod explain;
 pub mod facts;
 mod iso;
 mod join;
+mod kube_proxy;
 pub mod kubelet;
 pub mod lint;
 pub mod paths;

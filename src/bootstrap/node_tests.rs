@@ -7,7 +7,8 @@ use super::read::Payload;
 use super::render;
 use super::sample::{CA, facts};
 use crate::api::bootstrap_config::{
-    Argument, CloudProvider, Containerd, ContainerdLine, Fallback, Mirror, Registry, ServingCertificate, UtilityVm, WindowsRelease,
+    Argument, CloudProvider, Containerd, ContainerdLine, CredentialProvider, Download, Fallback, ImageCredentialProvider, Mirror, Program, Registry,
+    ServingCertificate, TokenAttributes, UtilityVm, WindowsRelease,
 };
 
 /// Every field of the kubelet and of containerd that somebody may set.
@@ -39,6 +40,24 @@ fn everything() -> BootstrapFacts {
         ],
         ..Containerd::default()
     };
+    all.spec.kubelet.image_credential_provider = Some(ImageCredentialProvider {
+        directory: r"C:\k\credentials".into(),
+        providers: vec![CredentialProvider {
+            name: "acr-credential-provider".into(),
+            match_images: vec!["*.azurecr.io".into()],
+            default_cache_duration: "10m".into(),
+            args: vec![r"C:\k\azure.json".into()],
+            ..CredentialProvider::default()
+        }],
+    });
+    all.spec.programs.base_url = Some("https://mirror.example.com/kubernetes".into());
+    let download = |name, url: Option<&str>| Download { name, digest: format!("sha256:{}", "ab".repeat(32)), url: url.map(str::to_owned) };
+    all.spec.programs.downloads = vec![
+        download(Program::Kubelet, None),
+        download(Program::KubeLogRunner, None),
+        download(Program::Containerd, Some("https://mirror.example.com/containerd-2.3.7-windows-amd64.tar.gz")),
+        download(Program::CniPlugins, Some("https://mirror.example.com/cni-plugins-windows-amd64-v1.9.0.tgz")),
+    ];
     all
 }
 
@@ -65,6 +84,13 @@ fn everything_that_can_be_asked_of_a_node() {
             }
             _ => None,
         });
+        let explained = crate::bootstrap::explain(&payload.plan);
+        let programs: String = explained
+            .lines()
+            .filter(|line| ["Download", "Unpack", "program-"].iter().any(|word| line.contains(word)))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        insta::assert_snapshot!(format!("programs-{name}"), programs);
         let mut shown = lines.collect::<std::collections::BTreeSet<String>>().into_iter().collect::<String>();
         for (path, bytes) in &payload.files {
             if !path.starts_with("runner/") && path != "node.json" {
@@ -78,12 +104,23 @@ fn everything_that_can_be_asked_of_a_node() {
 #[test]
 fn what_cannot_work_is_refused_by_name() {
     type Change = fn(&mut BootstrapFacts);
-    let cases: [(Change, &str); 5] = [
+    let cases: [(Change, &str); 10] = [
         (|f| f.spec.containerd.registries[0].mirrors[1].ca_certificates = Some(pem("PRIVATE KEY")), "caCertificates"),
         (|f| f.spec.kubelet.node_ips = vec!["10.0.0.1".into(), "10.0.0.2".into()], "spec.kubelet.nodeIPs"),
         (|f| f.spec.kubelet.extra_args = vec![Argument { name: "--v".into(), value: "4".into() }], "spec.kubelet.extraArgs"),
         (|f| f.spec.kubelet.extra_args = vec![Argument { name: "v".into(), value: "4\n".into() }], "spec.kubelet.extraArgs[v]"),
         (|f| f.spec.kubelet.extra_config = BTreeMap::from([("a".into(), "x".repeat(20_000).into())]), "spec.kubelet.extraConfig"),
+        (
+            |f| {
+                f.kubernetes.minor = 33;
+                provider(f).token_attributes = Some(TokenAttributes::default());
+            },
+            "providers[acr-credential-provider].tokenAttributes",
+        ),
+        (|f| provider(f).match_images.clear(), "matchImages"),
+        (|f| f.spec.programs.downloads[0].digest = "sha256:AB".into(), "digest"),
+        (|f| f.spec.programs.downloads[2].url = None, "spec.programs.downloads[containerd].url"),
+        (|f| f.spec.programs.base_url = Some("https://a:b@mirror.example.com".into()), "spec.programs"),
     ];
     for (change, field) in cases {
         let mut facts = everything();
@@ -93,6 +130,22 @@ fn what_cannot_work_is_refused_by_name() {
     }
 }
 
+fn provider(facts: &mut BootstrapFacts) -> &mut CredentialProvider {
+    &mut facts.spec.kubelet.image_credential_provider.as_mut().unwrap().providers[0]
+}
+
 fn pem(label: &str) -> String {
     format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n")
+}
+
+#[test]
+fn the_sample_of_runtime_classes_names_handlers_that_containerd_has() {
+    let text = include_str!("../../config/samples/runtime-classes.yaml");
+    let classes: Vec<serde_json::Value> = serde_saphyr::from_multiple(text).unwrap();
+    let handlers: Vec<&str> = classes.iter().map(|class| class["handler"].as_str().unwrap()).collect();
+    assert!(classes.len() > 2 && handlers.contains(&super::containerd::HYPERVISOR));
+    let toml = payload(&facts()).files["files/containerd.toml"].clone();
+    for handler in handlers {
+        assert!(String::from_utf8_lossy(&toml).contains(&format!("runtimes.{handler}]")), "{handler}");
+    }
 }

@@ -8,6 +8,8 @@ pub const SECRET: &str = r"C:\ProgramData\capw\secret";
 pub const PAYLOAD: &str = r"C:\ProgramData\capw\payload";
 /// The secrets among what the loader unpacks. Removed by the last item of the plan.
 pub const PAYLOAD_SECRET: &str = r"C:\ProgramData\capw\payload\secret";
+/// Archives until they are unpacked. Removed by the last item of the plan.
+pub const DOWNLOADS: &str = r"C:\ProgramData\capw\downloads";
 /// kubeadm's JoinConfiguration. It holds the bootstrap token.
 pub const JOIN_CONFIG: &str = r"C:\ProgramData\capw\secret\kubeadm-join.yaml";
 
@@ -15,7 +17,15 @@ pub const JOIN_CONFIG: &str = r"C:\ProgramData\capw\secret\kubeadm-join.yaml";
 pub const KUBERNETES_BIN: &str = r"C:\k";
 pub const KUBELET: &str = r"C:\k\kubelet.exe";
 pub const KUBEADM: &str = r"C:\k\kubeadm.exe";
+pub const KUBE_PROXY: &str = r"C:\k\kube-proxy.exe";
+pub const KUBE_PROXY_CONFIG: &str = r"C:\etc\kubernetes\kube-proxy.yaml";
+pub const KUBE_PROXY_LOG: &str = r"C:\var\log\kube-proxy";
 pub const LOG_RUNNER: &str = r"C:\k\kube-log-runner.exe";
+pub const CRICTL: &str = r"C:\k\crictl.exe";
+/// Where crictl looks when it has no options and its user no settings: beside itself.
+pub const CRICTL_CONFIG: &str = r"C:\k\crictl.yaml";
+/// Which images the kubelet asks which program for credentials; only where some are named.
+pub const CREDENTIAL_PROVIDERS: &str = r"C:\etc\kubernetes\credential-providers.yaml";
 pub const KUBERNETES: &str = r"C:\etc\kubernetes";
 pub const KUBELET_KUBECONFIG: &str = r"C:\etc\kubernetes\kubelet.conf";
 /// Written by kubeadm during the join; it holds the bootstrap token.
@@ -37,6 +47,7 @@ pub const KUBELET_DROP_IN: &str = r"C:\etc\kubernetes\kubelet.conf.d\50-user.con
 pub const KUBELET_PKI: &str = r"C:\var\lib\kubelet\pki";
 pub const KUBELET_LOG: &str = r"C:\var\log\kubelet";
 
+pub const CONTAINERD_BIN: &str = r"C:\Program Files\containerd";
 pub const CONTAINERD: &str = r"C:\Program Files\containerd\containerd.exe";
 pub const CONTAINERD_CONFIG: &str = r"C:\Program Files\containerd\config.toml";
 pub const CONTAINERD_LOG: &str = r"C:\var\log\containerd";

@@ -92,6 +92,11 @@ pub enum Kind {
     Directory { paths: Vec<String>, access: Access },
     /// The file has these bytes, taken from `source` in the payload.
     File { path: String, source: String, sha256: String, access: Access },
+    /// The file has that digest, `sha256:…` or `sha512:…`.
+    Download { url: String, path: String, digest: String },
+    /// The archive with that digest was unpacked into the directory, without the first `strip` parts of its paths, and brought the
+    /// files, which are named from there.
+    Archive { path: String, digest: String, directory: String, strip: u32, files: Vec<String> },
     /// The value has that type and data. An empty `name` is the key's default value.
     Registry {
         key: String,
@@ -138,8 +143,14 @@ pub enum Kind {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         after: Vec<String>,
     },
-    /// A scheduled task runs the program at every start of the machine, as SYSTEM.
-    Task { name: String, argv: Vec<String> },
+    /// A scheduled task runs the program as SYSTEM: at every start of the machine, or again and again.
+    Task {
+        name: String,
+        argv: Vec<String>,
+        /// Minutes from one run to the next. None: at every start.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        every_minutes: Option<u32>,
+    },
     /// The check holds; if not, the program is run in that directory. Without a check it is run once.
     Command {
         argv: Vec<String>,
@@ -298,6 +309,8 @@ pub enum Check {
     Port(u16),
     /// The service runs.
     Service(String),
+    /// The program ends with 0 within a minute. It must change nothing.
+    Succeeds(Vec<String>),
     Not(Box<Check>),
     /// All of them hold.
     All(Vec<Check>),

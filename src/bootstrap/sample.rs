@@ -5,8 +5,8 @@ use secrecy::SecretString;
 
 use super::facts::{BootstrapFacts, KubernetesVersion, ca_hash};
 use crate::api::bootstrap_config::{
-    CommandStep, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck, StepExitCodes, Steps, WindowsBootstrapConfigSpec,
-    WindowsRelease,
+    CaBundleSource, CommandStep, ConfigMapKeyRef, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck, StepExitCodes,
+    Steps, WindowsBootstrapConfigSpec, WindowsRelease,
 };
 use crate::api::name::{HostName, ProviderId, VmUuid};
 
@@ -41,11 +41,19 @@ pub(crate) fn facts() -> BootstrapFacts {
 }
 
 /// A text for each secret input that must be found nowhere but where it belongs.
-pub(crate) const CANARIES: [(&str, &str); 3] = [
+pub(crate) const CANARIES: [(&str, &str); 4] = [
     ("djoin", "canary-djoin-0d7b2a4c3e5e9c1f"),
     ("proxy", "http://capw:canary-proxy-5e9c1f0d7b2a@proxy.example.com:3128"),
     ("licence", "canary-licence-7b2a4c3e5e9c"),
+    ("mirror-key", "-----BEGIN PRIVATE KEY-----\nY2FuYXJ5LW1pcnJvci1rZXktNWU5YzFm\n-----END PRIVATE KEY-----"),
 ];
+/// A password that is written as the header of a request only: user and password in base64.
+pub(crate) const CANARY_PASSWORD: (&str, &str) = ("canary-password-2a4c3e5e9c1f", "cmVhZGVyOmNhbmFyeS1wYXNzd29yZC0yYTRjM2U1ZTljMWY=");
+
+/// Where [`full`] has the same authorities once more.
+fn ca_map() -> ConfigMapKeyRef {
+    ConfigMapKeyRef { name: "authorities".into(), key: "ca.crt".into() }
+}
 
 /// Everything that can be asked for of Windows.
 pub(crate) fn full() -> BootstrapFacts {
@@ -56,6 +64,9 @@ pub(crate) fn full() -> BootstrapFacts {
         give(key, value.as_bytes());
     }
     give("ca.pem", CA.as_bytes());
+    give("mirror-user", b"reader\n");
+    give("mirror-password", CANARY_PASSWORD.0.as_bytes());
+    facts.secrets.insert_public(ca_map(), CA.into());
     facts
 }
 
@@ -117,6 +128,8 @@ pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
         }
         if clear(on[8]) {
             network.ca_bundle_from = None;
+        } else if on[11] {
+            network.ca_bundle_from = Some(CaBundleSource { secret_key_ref: None, config_map_key_ref: Some(ca_map()) });
         }
         if clear(on[9]) {
             network.proxy = None;
@@ -134,6 +147,14 @@ pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
         }
         network.block_metadata = on[14];
         network.open_ports.vxlan = on[15];
+        windows.network_clean_up = on[16];
+        if clear(on[18]) {
+            spec.programs.downloads.clear();
+        }
+        if clear(on[19]) {
+            spec.containerd.registries.clear();
+            spec.kubelet.image_credential_provider = None;
+        }
         if clear(on[17]) {
             windows.time_zone = None;
             network.clock_tolerance_seconds = 0;

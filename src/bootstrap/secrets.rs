@@ -1,4 +1,4 @@
-//! Values of Secrets that the spec names, read before rendering.
+//! Values of Secrets and ConfigMaps that the spec names, read before rendering.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,21 +6,36 @@ use std::fmt;
 use secrecy::{ExposeSecret, SecretSlice};
 
 use super::error::RenderError;
-use crate::api::bootstrap_config::SecretKeyRef;
+use crate::api::bootstrap_config::{ConfigMapKeyRef, SecretKeyRef};
 
 /// The values, by reference. Shows how many there are and nothing else.
 #[derive(Clone, Default)]
-pub struct Secrets(BTreeMap<SecretKeyRef, SecretSlice<u8>>);
+pub struct Secrets {
+    secret: BTreeMap<SecretKeyRef, SecretSlice<u8>>,
+    public: BTreeMap<ConfigMapKeyRef, Vec<u8>>,
+}
 
 impl Secrets {
     pub fn insert(&mut self, reference: SecretKeyRef, value: Vec<u8>) {
-        self.0.insert(reference, value.into());
+        self.secret.insert(reference, value.into());
+    }
+
+    /// A value of a ConfigMap, which everybody may see.
+    pub fn insert_public(&mut self, reference: ConfigMapKeyRef, value: Vec<u8>) {
+        self.public.insert(reference, value);
+    }
+
+    /// The bytes of the value of a ConfigMap that `field` names. Fails when nobody read it.
+    pub(super) fn public(&self, field: &str, reference: &ConfigMapKeyRef) -> Result<&[u8], RenderError> {
+        let remedy = "the ConfigMap has no such value: make it, or name another one";
+        let missing = || RenderError::invalid(field, format!("{}/{}", reference.name, reference.key), remedy);
+        self.public.get(reference).map(Vec::as_slice).ok_or_else(missing)
     }
 
     /// The bytes of the value that `field` names. Fails when nobody read it.
     pub(super) fn bytes(&self, field: &str, reference: &SecretKeyRef) -> Result<&[u8], RenderError> {
         let missing = || RenderError::invalid(field, shown(reference), "the Secret has no such value: make it, or name another one");
-        self.0.get(reference).map(ExposeSecret::expose_secret).ok_or_else(missing)
+        self.secret.get(reference).map(ExposeSecret::expose_secret).ok_or_else(missing)
     }
 
     /// The same as text, without white space around it: Secrets made from files end with a line end.
@@ -32,7 +47,7 @@ impl Secrets {
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
+        write!(f, "Secrets({})", self.secret.len())
     }
 }
 

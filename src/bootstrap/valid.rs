@@ -19,6 +19,7 @@ pub(super) fn check(facts: &BootstrapFacts) -> Result<(), RenderError> {
     labels(facts)?;
     kubelet(facts)?;
     registries(facts)?;
+    programs(facts)?;
     files(facts)
 }
 
@@ -110,6 +111,32 @@ fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
+/// A digest is what stands between a mirror and the node's administrator.
+fn programs(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let programs = &facts.spec.programs;
+    for download in &programs.downloads {
+        let digits = |length: usize, text: &str| text.len() == length && text.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+        let good = match download.digest.split_once(':') {
+            Some(("sha256", hex)) => digits(64, hex),
+            Some(("sha512", hex)) => digits(128, hex),
+            _ => false,
+        };
+        if !good {
+            let remedy = "expected sha256: with 64 or sha512: with 128 hexadecimal digits in lower case";
+            return Err(RenderError::invalid("spec.programs.downloads[].digest", &download.digest, remedy));
+        }
+    }
+    let addresses = programs.base_url.iter().chain(programs.downloads.iter().filter_map(|download| download.url.as_ref()));
+    for address in addresses {
+        let web = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
+        if !web.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_graphic() && !"@\"<>^`{|}\\".contains(c))) {
+            let remedy = "expected an http or https address without user and blanks, e.g. https://mirror.example.com/kubernetes";
+            return Err(RenderError::invalid("spec.programs", address, remedy));
+        }
+    }
+    Ok(())
+}
+
 /// Certificates that containerd could not read would make it leave the whole list of mirrors out.
 fn registries(facts: &BootstrapFacts) -> Result<(), RenderError> {
     for registry in &facts.spec.containerd.registries {
@@ -165,7 +192,8 @@ fn kubelet(facts: &BootstrapFacts) -> Result<(), RenderError> {
 }
 
 fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
-    const OURS: [&str; 5] = [paths::JOIN_CONFIG, paths::KUBELET_PATCH, paths::KUBELET_DROP_IN, paths::CONTAINERD_CONFIG, paths::SENTINEL];
+    const OURS: [&str; 6] =
+        [paths::JOIN_CONFIG, paths::KUBELET_PATCH, paths::KUBELET_DROP_IN, paths::KUBE_PROXY_CONFIG, paths::CONTAINERD_CONFIG, paths::SENTINEL];
     let mut seen = BTreeSet::new();
     for (index, file) in facts.spec.files.iter().enumerate() {
         let wrong = |remedy: &str| Err(RenderError::invalid(format!("spec.files[{index}].path"), &file.path, remedy));

@@ -33,6 +33,9 @@ pub enum ApiError {
     /// Our credentials may not do this.
     #[error("{0}; grant it to this user, e.g. by config/rbac of this provider")]
     Forbidden(String),
+    /// A ResourceQuota of the namespace leaves no room. It names the request without the object, so that the text stays the same.
+    #[error("{0}; raise the ResourceQuota, or make room in it")]
+    QuotaExceeded(String),
     /// Our credentials are not accepted at all.
     #[error("{0}; the credentials are wrong or have expired")]
     Unauthorized(String),
@@ -79,6 +82,9 @@ impl ApiError {
             Self::AlreadyExists(text)
         } else if status.is_conflict() {
             Self::Conflict(text)
+        } else if let Some((_, quota)) = status.message.split_once("exceeded quota: ").filter(|_| status.is_forbidden()) {
+            let request = what.rsplit_once(' ').map_or(what, |(request, _)| request);
+            Self::QuotaExceeded(format!("{request}: exceeded quota: {quota}"))
         } else if status.is_forbidden() {
             Self::Forbidden(text)
         } else if status.is_invalid() && uid_differs() {
@@ -105,6 +111,7 @@ impl ApiError {
             Self::Conflict(_) => "conflict",
             Self::AlreadyExists(_) => "already_exists",
             Self::Forbidden(_) => "forbidden",
+            Self::QuotaExceeded(_) => "quota_exceeded",
             Self::Unauthorized(_) => "unauthorized",
             Self::Invalid(_) => "invalid",
             Self::Unreachable(_) => "unreachable",
@@ -113,11 +120,18 @@ impl ApiError {
         }
     }
 
+    /// Whether the server has understood the request and does not want it: the same one will be refused again.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Forbidden(_) | Self::QuotaExceeded(_) | Self::Invalid(_))
+    }
+
     pub fn retry(&self) -> Retry {
         match self {
             Self::Conflict(_) | Self::AlreadyExists(_) => Retry::Soon,
             Self::NotFound(_) | Self::Invalid(_) => Retry::OnChange,
-            Self::Forbidden(_) | Self::Unauthorized(_) | Self::Unreachable(_) | Self::Throttled { .. } | Self::Other(_) => Retry::Backoff,
+            Self::Forbidden(_) | Self::QuotaExceeded(_) | Self::Unauthorized(_) | Self::Unreachable(_) | Self::Throttled { .. } | Self::Other(_) => {
+                Retry::Backoff
+            }
         }
     }
 }
@@ -171,6 +185,23 @@ mod tests {
         let details = serde_json::json!({ "causes": [{ "reason": "FieldValueInvalid", "message": "immutable", "field": "metadata.uid" }] });
         let status = status(422, "Invalid").with_details(serde_json::from_value(details).unwrap());
         assert_eq!(ApiError::answered("patch x", &status).label(), "conflict");
+    }
+
+    /// The text does not change with the object: whoever tries again with another name has nothing new to say.
+    #[test]
+    fn a_full_quota_is_told_without_the_object() {
+        let told = |name: &str| {
+            let message = format!("windowsmachines \"{name}\" is forbidden: exceeded quota: few, requested: a=1, used: a=2, limited: a=2");
+            let status = Status::failure(&message, "Forbidden").with_code(403);
+            ApiError::answered(&format!("create windowsmachines lab/{name}"), &status)
+        };
+        let error = told("pool-1");
+        assert_eq!((error.label(), error.retry(), error.is_refusal()), ("quota_exceeded", Retry::Backoff, true));
+        assert_eq!(
+            error.to_string(),
+            "create windowsmachines: exceeded quota: few, requested: a=1, used: a=2, limited: a=2; raise the ResourceQuota, or make room in it"
+        );
+        assert_eq!(told("pool-2").to_string(), error.to_string());
     }
 
     #[test]

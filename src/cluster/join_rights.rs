@@ -14,6 +14,8 @@ use super::workload::{Workload, WorkloadError};
 use super::{ApiError, FIELD_MANAGER};
 
 const NAMESPACE: &str = "kube-system";
+/// Name of the object that [`ensure_proxy`] keeps.
+pub const NODE_PROXIER: &str = "capw:node-proxier";
 /// Names of the objects that [`ensure`] keeps.
 pub const NODE_BOOTSTRAPPER: &str = "capw:node-bootstrapper";
 pub const GET_NODES: &str = "capw:get-nodes";
@@ -33,6 +35,12 @@ pub async fn ensure(workload: &Workload) -> Result<bool, WorkloadError> {
     let same = |a: &RoleBinding, b: &RoleBinding| a.role_ref == b.role_ref && a.subjects == b.subjects;
     written |= keep(workload, &system_bindings, binding(), same).await?;
     Ok(written)
+}
+
+/// Lets kube-proxy work with the certificate of the node it runs on. Returns whether anything was written.
+pub async fn ensure_proxy(workload: &Workload) -> Result<bool, WorkloadError> {
+    let same = |a: &ClusterRoleBinding, b: &ClusterRoleBinding| a.role_ref == b.role_ref && a.subjects == b.subjects;
+    keep(workload, &Api::all(workload.client.clone()), proxy_binding(), same).await
 }
 
 async fn keep<K>(workload: &Workload, api: &Api<K>, wanted: K, same: impl Fn(&K, &K) -> bool) -> Result<bool, WorkloadError>
@@ -60,8 +68,8 @@ fn named(name: &str, namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta { name: Some(name.into()), namespace: namespace.map(Into::into), ..Default::default() }
 }
 
-fn group() -> Option<Vec<Subject>> {
-    Some(vec![Subject { api_group: Some("rbac.authorization.k8s.io".into()), kind: "Group".into(), name: JOIN_GROUP.into(), namespace: None }])
+fn group(name: &str) -> Option<Vec<Subject>> {
+    Some(vec![Subject { api_group: Some("rbac.authorization.k8s.io".into()), kind: "Group".into(), name: name.into(), namespace: None }])
 }
 
 fn role(kind: &str, name: &str) -> RoleRef {
@@ -79,7 +87,11 @@ fn rule(resource: &str, names: &[&str]) -> Option<Vec<PolicyRule>> {
 }
 
 fn cluster_binding(name: &str, cluster_role: &str) -> ClusterRoleBinding {
-    ClusterRoleBinding { metadata: named(name, None), role_ref: role("ClusterRole", cluster_role), subjects: group() }
+    ClusterRoleBinding { metadata: named(name, None), role_ref: role("ClusterRole", cluster_role), subjects: group(JOIN_GROUP) }
+}
+
+fn proxy_binding() -> ClusterRoleBinding {
+    ClusterRoleBinding { metadata: named(NODE_PROXIER, None), role_ref: role("ClusterRole", "system:node-proxier"), subjects: group("system:nodes") }
 }
 
 /// kubeadm refuses to join a name that is taken, so it looks first.
@@ -92,7 +104,7 @@ fn join_configuration() -> Role {
 }
 
 fn binding() -> RoleBinding {
-    RoleBinding { metadata: named(JOIN_CONFIGURATION, Some(NAMESPACE)), role_ref: role("Role", JOIN_CONFIGURATION), subjects: group() }
+    RoleBinding { metadata: named(JOIN_CONFIGURATION, Some(NAMESPACE)), role_ref: role("Role", JOIN_CONFIGURATION), subjects: group(JOIN_GROUP) }
 }
 
 #[cfg(test)]

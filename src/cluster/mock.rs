@@ -10,11 +10,17 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-/// One expected request, `METHOD path` (without query), and the answer to it.
+/// One expected request, `METHOD path` (without query; a `*` at its end is any rest), and the answer to it.
 pub(crate) struct Step {
     request: String,
     code: u16,
     answer: Value,
+}
+
+impl Step {
+    fn expects(&self, request: &str) -> bool {
+        self.request.strip_suffix('*').map_or(self.request == request, |beginning| request.starts_with(beginning))
+    }
 }
 
 /// Expects `METHOD path` and answers with an object.
@@ -26,6 +32,13 @@ pub(crate) fn step(request: &str, answer: Value) -> Step {
 pub(crate) fn refuse(request: &str, code: u16, reason: &str) -> Step {
     let answer =
         json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": format!("said {reason}"), "reason": reason, "code": code });
+    Step { request: request.into(), code, answer }
+}
+
+/// Expects `METHOD path` and answers with an error status that says this, with these details.
+pub(crate) fn refuse_with(request: &str, code: u16, message: &str, details: Value) -> Step {
+    let answer =
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "", "code": code, "details": details });
     Step { request: request.into(), code, answer }
 }
 
@@ -69,7 +82,7 @@ async fn answer(state: &Mutex<State>, request: Request<Body>) -> Response<Body> 
     let mut state = state.lock().unwrap();
     state.seen.push(Seen { query: parts.uri.query().unwrap_or_default().into(), body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) });
     let (code, answer) = match state.steps.pop_front() {
-        Some(step) if step.request == got => (step.code, step.answer),
+        Some(step) if step.expects(&got) => (step.code, step.answer),
         other => {
             state.wrong.push(format!("expected {:?}, got {got}", other.map(|s| s.request)));
             (500, json!({ "message": "not in the script", "code": 500 }))

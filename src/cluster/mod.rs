@@ -4,6 +4,7 @@
 //! written with the state of its predecessor. Nothing here decides anything.
 
 pub mod csr;
+pub mod drain;
 pub mod error;
 pub mod events;
 pub mod join_rights;

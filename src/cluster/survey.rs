@@ -6,7 +6,7 @@ use kube::api::{Api, ListParams};
 
 use super::workload::{Workload, WorkloadError};
 
-/// Objects of one request; a node has fewer pods and events than that, and a diagnosis needs no more.
+/// Events of one request; a diagnosis needs no more.
 const LIMIT: u32 = 500;
 
 impl Workload {
@@ -16,9 +16,9 @@ impl Workload {
         Ok(all.items.into_iter().filter(|node| node.spec.as_ref().and_then(|s| s.provider_id.as_deref()) == Some(provider_id)).collect())
     }
 
-    /// The Pods on a Node.
+    /// All Pods on a Node.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, WorkloadError> {
-        let parameters = ListParams::default().fields(&format!("spec.nodeName={node}")).limit(LIMIT);
+        let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
         Ok(self.call("list pods", Api::<Pod>::all(self.client.clone()).list(&parameters)).await?.items)
     }
 

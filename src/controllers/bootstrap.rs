@@ -19,7 +19,7 @@ use crate::api::pool::{cluster_of, joins};
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
 use crate::bootstrap::{self, RenderError, Secrets};
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::cluster::{ApiError, token};
+use crate::cluster::{ApiError, join_rights, token};
 use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, data_secret as made_secret, token_id};
 use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
 use crate::lifecycle::report::Token;
@@ -202,6 +202,9 @@ async fn make_data_in(
     render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
 ) -> Result<Outcome, Failure> {
     ctx.ensure_join_rights(workload).await?;
+    if object.spec.kube_proxy.is_some() {
+        join_rights::ensure_proxy(workload).await?;
+    }
     ctx.certificates.watch(ctx, &seen.namespace, &cluster.name_any(), workload);
     let uid = object.uid().unwrap_or_default();
     let made = match ctx.unreported.take(&uid) {

@@ -1,24 +1,26 @@
-//! What comes before the end of the VM of a machine that stands alone: its Node goes. Under Cluster API, core sees to that.
+//! What comes before the end of the VM of a machine that stands alone: its Node is drained and goes. Under Cluster API, core sees to that.
 
 use std::time::Duration;
 
 use kube::ResourceExt;
 
-use super::Context;
 use super::bootstrap::reason_of;
 use super::shell::ReconcileError;
+use super::{Context, drain};
+use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::api::pool::joins;
 use crate::cluster::workload::WorkloadError;
+use crate::lifecycle::Decision;
 use crate::lifecycle::machine::{host_name, vm_uuid};
 
 /// How far the farewell is.
 pub enum Farewell {
     /// Nothing of the Node is left, or the machine is none that stands alone: the VM may go.
     Done,
-    /// Look again after that time; a change of the Node wakes the machine earlier. The text says what is waited for.
-    Wait { after: Duration, message: String },
+    /// What is said meanwhile, and when to look again; a change of the Node wakes the machine earlier.
+    Wait(Decision<()>),
 }
 
 /// A Node that was deleted is gone with the next word of the watch.
@@ -40,11 +42,14 @@ pub async fn farewell(ctx: &Context, object: &WindowsMachine) -> Result<Farewell
         }
         Err(error) => {
             ctx.workloads.doubt(&namespace, joins, &error).await;
+            if drain::is_over(ctx, object) {
+                tracing::warn!(joins, "nobody waits for the Node any longer: {error}");
+                return Ok(Farewell::Done);
+            }
             if reason_of(&error).is_none() {
                 return Err(error.into());
             }
-            let message = format!("the Node must go before the VM, and cannot: {error}");
-            Ok(Farewell::Wait { after: MEND, message })
+            Ok(wait(MEND, format!("the Node must go before the VM, and cannot: {error}")))
         }
     }
 }
@@ -52,13 +57,19 @@ pub async fn farewell(ctx: &Context, object: &WindowsMachine) -> Result<Farewell
 async fn step(ctx: &Context, object: &WindowsMachine, namespace: &str, joins: &str) -> Result<Farewell, WorkloadError> {
     let workload = ctx.joined(namespace, joins).await?;
     if !ctx.nodes.are_known(namespace, joins) {
-        return Ok(Farewell::Wait { after: BEGINNING, message: "the Nodes of the cluster are being listed".into() });
+        return Ok(wait(BEGINNING, "the Nodes of the cluster are being listed".into()));
     }
     let Some(node) = ctx.nodes.of(namespace, joins, vm_uuid(object)) else { return Ok(Farewell::Done) };
-    // DRAIN: cordon and drain `node` here, one step for each pass, and return Wait until it is empty.
+    if let Some(decision) = drain::drain(ctx, object, &workload, &node).await? {
+        return Ok(Farewell::Wait(decision));
+    }
     let provider_id = node.spec.as_ref().and_then(|s| s.provider_id.as_deref()).unwrap_or_default();
     workload.delete_node(&node.name_any(), provider_id).await?;
-    Ok(Farewell::Wait { after: GOING, message: format!("Node {} is being removed", node.name_any()) })
+    Ok(wait(GOING, format!("Node {} is being removed", node.name_any())))
+}
+
+fn wait(after: Duration, message: String) -> Farewell {
+    Farewell::Wait(Decision::new(()).say(Desired::yes(condition::DELETING, reason::DELETING).with_message(message)).look_again(after))
 }
 
 /// The last word, when nothing is left of the VM: a Node that came while the watch was behind is not left alone.
@@ -66,10 +77,16 @@ pub async fn last_word(ctx: &Context, object: &WindowsMachine) -> Result<(), Rec
     let namespace = object.namespace().unwrap_or_default();
     let (Some(joins), Ok(name)) = (joins(&object.metadata), host_name(object)) else { return Ok(()) };
     let vm = vm_uuid(object);
-    let workload = match ctx.joined(&namespace, joins).await {
-        Err(WorkloadError::KubeconfigMissing { .. }) => return Ok(()),
-        other => other?,
+    let forget = async || {
+        let workload = ctx.joined(&namespace, joins).await?;
+        workload.delete_node_if(name.as_str(), |id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await
     };
-    workload.delete_node_if(name.as_str(), |id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await?;
-    Ok(())
+    match forget().await {
+        Err(WorkloadError::KubeconfigMissing { .. }) => Ok(()),
+        Err(error) if drain::is_over(ctx, object) => {
+            tracing::warn!(joins, "whether the Node is gone is not known: {error}");
+            Ok(())
+        }
+        other => Ok(other?),
+    }
 }

@@ -82,5 +82,5 @@ impl Inventories {
 }
 
 fn present(row: OwnedVm) -> Present {
-    Present { power: row.power, seeded: true, vm: true, addresses: row.addresses, report: row.report }
+    Present { power: row.power, seeded: row.seeded, vm: true, addresses: row.addresses, report: row.report }
 }

@@ -46,10 +46,7 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
         Step::Release => release(ctx, &object).await,
         Step::Ask(target) if target.goal == Goal::Gone => match farewell(ctx, &object).await? {
             Farewell::Done => ask(ctx, &object, &owner, &seen.namespace, target).await,
-            Farewell::Wait { after, message } => {
-                let said = Decision::new(()).say(Desired::yes(condition::DELETING, reason::DELETING).with_message(message)).look_again(after);
-                say(ctx, &object, &said, None).await
-            }
+            Farewell::Wait(decision) => say(ctx, &object, &decision, None).await,
         },
         Step::Ask(target) => {
             ctx.complete_node(&object).await?;
@@ -91,6 +88,19 @@ async fn ask(ctx: &Context, object: &WindowsMachine, owner: &Owner<'_>, namespac
             ctx.seeds.forget(target.key.vm);
             return say(ctx, object, &decision, Some(present)).await;
         }
+        vm::Step::Detach(present) => match driver.detach(&target.key, &journal, &observed).await {
+            Ok(Done::Done | Done::Changed) => {
+                // Until the next listing shows it.
+                ctx.inventories.note(&place, target.key.vm, Some(Present { seeded: false, ..(**present).clone() }));
+                tracing::info!("the node is there: its seed was taken away");
+                return say(ctx, object, &decision, Some(present)).await;
+            }
+            Err(DriverError::Invalid(cause)) => {
+                let decision = decision.say(vm::seed_stays(&target.hypervisor, &cause));
+                return say(ctx, object, &decision, None).await;
+            }
+            other => other.map_err(Failure::Driver),
+        },
         vm::Step::SetProviderId(id) => return set_provider_id(ctx, object, &id.to_string()).await,
         vm::Step::Release => {
             ctx.seeds.forget(target.key.vm);

@@ -9,6 +9,7 @@ mod claim;
 mod clean_up;
 mod control_plane;
 mod data_secret;
+mod drain;
 mod farewell;
 mod hypervisor;
 mod inventory;

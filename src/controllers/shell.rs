@@ -1,6 +1,6 @@
 //! THE LOOP AROUND EVERY CONTROLLER: queue, back-off per object, limits, metrics, spans. Decides nothing about any kind.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -78,6 +78,11 @@ impl ReconcileError {
             Self::Invalid(_) => "invalid_object",
             Self::Defect => "defect",
         }
+    }
+
+    /// As [`ApiError::is_refusal`].
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Api(error) if error.is_refusal())
     }
 
     pub fn retry(&self) -> Retry {
@@ -189,7 +194,8 @@ struct Controller {
     name: &'static str,
     shell: Shell,
     trouble: Mutex<HashMap<(String, String), Trouble>>,
-    waiting: Mutex<HashSet<(String, String)>>,
+    /// Since when.
+    waiting: Mutex<HashMap<(String, String), Instant>>,
 }
 
 impl Shell {
@@ -236,14 +242,15 @@ impl Shell {
 impl Controller {
     fn queued<K: Kind>(&self, object: &ObjectRef<K>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.insert((object.namespace.clone().unwrap_or_default(), object.name.clone()));
+        waiting.entry((object.namespace.clone().unwrap_or_default(), object.name.clone())).or_insert_with(Instant::now);
         self.shell.metrics.queue_depth(self.name, waiting.len());
     }
 
     fn taken(&self, key: &(String, String)) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.remove(key) {
+        if let Some(since) = waiting.remove(key) {
             self.shell.metrics.queue_depth(self.name, waiting.len());
+            self.shell.metrics.taken_from_queue(self.name, since.elapsed());
         }
     }
 

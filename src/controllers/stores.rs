@@ -54,6 +54,23 @@ impl Stores {
         }
     }
 
+    /// Nothing is there, and nothing comes.
+    #[cfg(test)]
+    pub fn empty() -> Self {
+        Self {
+            clusters: Cache(Watch::unused()),
+            machines: Cache(Watch::unused()),
+            machine_pools: Cache(Watch::unused()),
+            windows_machines: Cache(Watch::unused()),
+            configs: Cache(Watch::unused()),
+            hypervisors: Cache(Watch::unused()),
+            windows_clusters: Cache(Watch::unused()),
+            pools: Cache(Watch::unused()),
+            machine_templates: Cache(Watch::unused()),
+            config_templates: Cache(Watch::unused()),
+        }
+    }
+
     /// Decisions look at several caches: none is taken before all of them are filled once.
     pub async fn ready(&self) {
         tokio::join!(

@@ -102,8 +102,16 @@ impl<K: Kind> Watch<K> {
 
     /// A cache that is empty, ready, and never changes: for a kind that this process has nothing to do with, and no right to read.
     pub fn unused() -> Self {
+        Self::holding(Vec::new())
+    }
+
+    /// The same, with these objects.
+    pub(super) fn holding(objects: Vec<K>) -> Self {
         let (store, mut writer) = reflector::store::<K>();
         writer.apply_watcher_event(&watcher::Event::Init);
+        for object in objects {
+            writer.apply_watcher_event(&watcher::Event::InitApply(object));
+        }
         writer.apply_watcher_event(&watcher::Event::InitDone);
         Self { store, subscribers: Subscribers::default() }
     }

@@ -38,6 +38,10 @@ pub trait Driver: Send + Sync {
     /// At most one mutating call towards "runs with this config drive".
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<Step, DriverError>;
 
+    /// At most one mutating call towards "its seed is not attached", for a machine that has read it for the last time. The machine runs
+    /// on, and [`Driver::advance`] does not attach it again. [`DriverError::Invalid`]: this hypervisor cannot do so, and why.
+    async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<Step, DriverError>;
+
     /// At most one mutating call towards "nothing left". Re-reads the owner mark before it destroys.
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<Step, DriverError>;
 
@@ -45,7 +49,7 @@ pub trait Driver: Send + Sync {
     async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError>;
 }
 
-/// What [`Driver::advance`] and [`Driver::retire`] did.
+/// What [`Driver::advance`], [`Driver::detach`] and [`Driver::retire`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// There is nothing to do: the goal is reached.
@@ -71,6 +75,8 @@ pub struct Endpoint {
 pub struct OwnedVm {
     pub key: MachineKey,
     pub power: Power,
+    /// Its seed is attached.
+    pub seeded: bool,
     pub addresses: Vec<String>,
     pub report: Option<crate::vm::GuestReport>,
 }

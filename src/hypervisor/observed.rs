@@ -109,6 +109,10 @@ impl Driver for ObservedDriver {
         self.change("advance", self.inner.advance(key, spec, seed, journal, observed)).await
     }
 
+    async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<Step, DriverError> {
+        self.change("detach", self.inner.detach(key, journal, observed)).await
+    }
+
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<Step, DriverError> {
         self.change("retire", self.inner.retire(key, how, journal, observed)).await
     }
@@ -152,6 +156,9 @@ mod tests {
             Ok(journal.clone())
         }
         async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &Seed, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
+            Ok(Step::Done)
+        }
+        async fn detach(&self, _: &MachineKey, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
             Ok(Step::Done)
         }
         async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<Step, DriverError> {

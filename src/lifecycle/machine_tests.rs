@@ -58,6 +58,7 @@ struct World {
     reach: Reach,
     now: i64,
     made: u32,
+    detached: u32,
 }
 
 impl World {
@@ -71,6 +72,7 @@ impl World {
             reach: Reach::Reachable,
             now: 10,
             made: 0,
+            detached: 0,
         }
     }
 
@@ -115,13 +117,17 @@ impl World {
                 let vm = self.vm.as_mut().unwrap();
                 if vm.seeded { vm.power = Power::On } else { vm.seeded = true }
             }
+            vm::Step::Detach(_) => {
+                self.vm.as_mut().unwrap().seeded = false;
+                self.detached += 1;
+            }
             vm::Step::SetProviderId(id) => self.object.as_mut().unwrap().spec.provider_id = Some(id.to_string()),
             vm::Step::Retire(_) => self.vm = self.vm.take().filter(|v| v.power == Power::On).map(|v| Present { power: Power::Off, ..v }),
             vm::Step::Release => self.release(),
             vm::Step::Wait => {}
             vm::Step::Report(_) => assert!(self.object.as_ref().unwrap().spec.provider_id.is_some()),
         }
-        let present = if let vm::Step::Report(present) = step { Some(&**present) } else { None };
+        let present = if let vm::Step::Report(present) | vm::Step::Detach(present) = step { Some(&**present) } else { None };
         self.report(said, present);
     }
 
@@ -174,6 +180,16 @@ fn a_machine_lives_and_goes() {
     w.owner = machine_of_core(true, Some("win-1"));
     w.settle();
     assert_eq!(w.reason("NodeJoined"), reason::JOINED);
+    assert_eq!(w.detached, 0, "the guest may still need its seed");
+    let finished = GuestReport { sequence: 9, boot: 2, item: "plan".into(), state: "finished".into(), code: 0, message: String::new() };
+    w.vm.as_mut().unwrap().report = Some(finished);
+    w.settle();
+    assert_eq!((w.detached, w.vm.as_ref().unwrap().seeded), (1, false));
+    assert_eq!((w.reason("Ready").as_str(), w.reason("VirtualMachineReady").as_str()), (reason::PROVISIONED, reason::PROVISIONED));
+    // A move to another cluster takes the status away, and the seed is gone by then.
+    w.object.as_mut().unwrap().status = None;
+    w.settle();
+    assert_eq!((w.reason("Ready").as_str(), w.reason("NodeJoined").as_str(), w.detached), (reason::PROVISIONED, reason::JOINED, 1));
     w.delete();
     w.settle();
     assert!(w.object.is_none() && w.vm.is_none());

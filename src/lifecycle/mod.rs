@@ -4,6 +4,7 @@ pub mod bootstrap;
 pub mod claim;
 pub mod control_plane;
 pub mod csr;
+pub mod drain;
 pub mod guest;
 pub mod machine;
 pub mod pool;

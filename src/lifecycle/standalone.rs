@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::bootstrap::data_secret;
 use super::claim::{INFRASTRUCTURE, VERSION_ANNOTATION};
 use super::machine::host_name;
+use super::pool::in_place;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{
     CidrBlocks, Cluster, ClusterInitialization, ClusterNetwork, ClusterSpec, ClusterStatus, Endpoint, Machine, MachineBootstrap, MachinePool,
@@ -17,7 +18,7 @@ use crate::api::capi::{
 };
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition;
-use crate::api::machine::WindowsMachine;
+use crate::api::machine::{TemplateMetadata, WindowsMachine};
 use crate::api::pool::{PoolCluster, WindowsNodePool};
 
 /// Condition of a Machine: its Node is Ready.
@@ -94,31 +95,24 @@ fn without_node(object: &WindowsMachine) -> MachineStatus {
 /// Domains of labels that Cluster API copies from a Machine to its Node: a kubelet may not give itself most of them.
 const NODE_LABEL_DOMAINS: [&str; 3] = ["node-role.kubernetes.io", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io"];
 
-/// What completes the Node of a machine, as a merge patch: the labels that its kubelet may not give it, and with them the end of the
-/// taint that keeps pods away until it has them. `None`: it is complete.
+/// What completes the Node of a machine, as a merge patch: the labels that its kubelet may not give it, without those that the machine
+/// has no more, and with them the end of the taint that keeps pods away until it has them. `None`: it is complete.
 pub fn completion(object: &WindowsMachine, node: &Node) -> Option<Value> {
-    let labels = lacking_labels(object, node);
+    let labels = in_place::metadata(&TemplateMetadata { labels: labels_of_node(object), ..Default::default() }, &node.metadata);
     let taints = node.spec.as_ref().and_then(|s| s.taints.as_ref());
     let tainted = taints.is_some_and(|all| all.iter().any(|t| t.key == UNINITIALIZED_TAINT));
-    if labels.is_empty() && !tainted {
-        return None;
-    }
-    let mut patch = json!({ "metadata": { "labels": labels } });
-    if let (true, Value::Object(patch)) = (tainted, &mut patch) {
-        let left: Vec<_> = taints.into_iter().flatten().filter(|t| t.key != UNINITIALIZED_TAINT).collect();
-        patch.insert("spec".into(), json!({ "taints": left }));
-    }
-    Some(patch)
+    let left = tainted.then(|| taints.into_iter().flatten().filter(|t| t.key != UNINITIALIZED_TAINT).collect::<Vec<_>>());
+    let changes = [labels.map(|labels| ("metadata", labels)), left.map(|left| ("spec", json!({ "taints": left })))];
+    let patch: Map<String, Value> = changes.into_iter().flatten().map(|(field, change)| (field.to_owned(), change)).collect();
+    (!patch.is_empty()).then(|| patch.into())
 }
 
-fn lacking_labels(object: &WindowsMachine, node: &Node) -> BTreeMap<String, String> {
+fn labels_of_node(object: &WindowsMachine) -> BTreeMap<String, String> {
     let of_node = |key: &str| {
         let domain = key.split_once('/').map(|(domain, _)| domain).unwrap_or_default();
         NODE_LABEL_DOMAINS.iter().any(|d| domain == *d || domain.strip_suffix(d).is_some_and(|rest| rest.ends_with('.')))
     };
-    let there = node.metadata.labels.as_ref();
-    let wanted = object.metadata.labels.iter().flatten().filter(|(key, value)| of_node(key) && there.and_then(|l| l.get(*key)) != Some(value));
-    wanted.map(|(key, value)| (key.clone(), value.clone())).collect()
+    object.metadata.labels.iter().flatten().filter(|(key, _)| of_node(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// The Cluster that is joined. Without `server`, which only the kubeconfig knows, and without an endpoint of the pool's own, it has

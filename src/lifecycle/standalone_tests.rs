@@ -46,9 +46,15 @@ fn labels_that_a_kubelet_may_not_give_itself_are_those_that_core_copies() {
     let mut node = node("True");
     node.metadata.labels = Some([("node.cluster.x-k8s.io/d".to_owned(), "e".to_owned())].into());
     let lacking = json!({"a.node-restriction.kubernetes.io/b": "c", "node-role.kubernetes.io/windows": ""});
-    assert_eq!(completion(&object, &node), Some(json!({"metadata": {"labels": lacking}})));
+    let note = "infrastructure.cluster.x-k8s.io/labels-from-pool";
+    let keys = "a.node-restriction.kubernetes.io/b,node-role.kubernetes.io/windows,node.cluster.x-k8s.io/d";
+    assert_eq!(completion(&object, &node), Some(json!({"metadata": {"labels": lacking, "annotations": {note: keys}}})));
+    // What the machine has no more goes, and what the Node has from others stays.
+    node.metadata.annotations = Some([(note.to_owned(), "node.cluster.x-k8s.io/d".to_owned())].into());
+    node.metadata.labels.as_mut().unwrap().insert("node-role.kubernetes.io/theirs".into(), String::new());
     object.metadata.labels = None;
-    assert_eq!(completion(&object, &node), None);
+    let dropped = json!({"labels": {"node.cluster.x-k8s.io/d": null}, "annotations": {note: null}});
+    assert_eq!(completion(&object, &node), Some(json!({"metadata": dropped})));
 }
 
 #[test]
@@ -56,7 +62,7 @@ fn pods_may_come_when_the_labels_are_there() {
     let mut node = node("True");
     let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
     node.spec = serde_json::from_value(json!({"taints": [taint("os"), taint(UNINITIALIZED_TAINT)]})).unwrap();
-    let complete = json!({"metadata": {"labels": {}}, "spec": {"taints": [taint("os")]}});
+    let complete = json!({"spec": {"taints": [taint("os")]}});
     assert_eq!(completion(&object(json!({})), &node), Some(complete));
 }
 

@@ -10,7 +10,7 @@ use super::{Decision, Owner, quiet_left, seconds};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
-use crate::vm::{Journal, Observed, Power, Present, StopMode};
+use crate::vm::{Journal, Observed, Power, Present, REPORT_PLAN, StopMode, state};
 
 /// What one look at the hypervisor gave.
 pub struct Situation<'a> {
@@ -32,6 +32,8 @@ pub enum Step {
     SetProviderId(ProviderId),
     /// Tell Cluster API and users what is there; the report itself is the effect.
     Report(Box<Present>),
+    /// One call of the driver towards a VM without its seed: the secrets in it have served.
+    Detach(Box<Present>),
     /// One more call of the driver towards nothing.
     Retire(StopMode),
     /// Absence is proven: let the object go.
@@ -64,12 +66,15 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
     if !vm.vm && provider_id(s.object).is_some() {
         return removed(&id, &s.target.hypervisor);
     }
-    if vm.power == Power::On && (vm.seeded || provisioned) {
+    // It is stored once the VM ran with its seed, and outlives a move to another cluster, which status does not.
+    let has_run = provisioned || provider_id(s.object).is_some();
+    if vm.power == Power::On && (vm.seeded || has_run) {
         if provider_id(s.object).is_none() {
             return Decision::new(Step::SetProviderId(id));
         }
         let decision = Decision::new(Step::Report(Box::new(vm.clone()))).say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED));
         let decision = joined(s, vm, decision, now);
+        let decision = if has_read_its_seed(s.object, vm) { Decision { step: Step::Detach(Box::new(vm.clone())), ..decision } } else { decision };
         return match news_in(s.object, vm, now) {
             Some(after) => Decision { look_again: Some(decision.look_again.map_or(after, |look| look.min(after))), ..decision },
             None => decision,
@@ -93,6 +98,21 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
             format!("the VM is being made on WindowsHypervisor {}", s.target.hypervisor),
         )),
     }
+}
+
+/// The Node is there, which is told already, and the guest says that its plan is done. A guest that lies harms itself only.
+fn has_read_its_seed(object: &WindowsMachine, vm: &Present) -> bool {
+    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let done = vm.report.as_ref().is_some_and(|report| report.item == REPORT_PLAN && report.state == state::FINISHED);
+    vm.seeded && done && condition::is_true(conditions, condition::NODE_JOINED) && condition::find(conditions, condition::SEED_DETACHED).is_none()
+}
+
+/// What is said when the hypervisor cannot take the seed away. It is not tried again.
+pub fn seed_stays(hypervisor: &str, cause: &str) -> Desired {
+    let message = format!(
+        "WindowsHypervisor {hypervisor} cannot take the configuration drive from the machine: {cause}. Its token has expired, but other secrets of the bootstrap data stay readable in the guest: remove the drive by hand"
+    );
+    Desired::no(condition::SEED_DETACHED, reason::SEED_STAYS, message)
 }
 
 /// When the guest's newest word may be written, if that is not now.

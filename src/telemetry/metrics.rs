@@ -85,6 +85,7 @@ struct All {
     reconcile_times: Times<Controller>,
     running: Family<Controller, Gauge>,
     waiting: Family<Controller, Gauge>,
+    queue_times: Times<Controller>,
     hypervisor_calls: Family<HypervisorCall, Counter>,
     hypervisor_times: Times<HypervisorTime>,
     requests: Family<Request, Counter>,
@@ -109,6 +110,7 @@ impl Default for Metrics {
             reconcile_times: Family::new_with_constructor(times),
             running: Family::default(),
             waiting: Family::default(),
+            queue_times: Family::new_with_constructor(times),
             hypervisor_calls: Family::default(),
             hypervisor_times: Family::new_with_constructor(times),
             requests: Family::default(),
@@ -125,6 +127,7 @@ impl Default for Metrics {
         registry.register("reconcile_seconds", "Time of a reconcile", all.reconcile_times.clone());
         registry.register("reconciles_running", "Reconciles under way", all.running.clone());
         registry.register("queue_depth", "Objects that wait for a reconcile", all.waiting.clone());
+        registry.register("queue_seconds", "Time from the first event about an object until its reconcile began", all.queue_times.clone());
         registry.register("hypervisor_calls", "Calls to hypervisors by driver, endpoint, call and outcome", all.hypervisor_calls.clone());
         registry.register("hypervisor_call_seconds", "Time of a call to a hypervisor", all.hypervisor_times.clone());
         registry.register("api_requests", "Requests to Kubernetes API servers", all.requests.clone());
@@ -153,6 +156,11 @@ impl Metrics {
 
     pub fn queue_depth(&self, controller: &'static str, waiting: usize) {
         self.0.waiting.get_or_create(&Controller { controller }).set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// An object that waited for so long is looked at.
+    pub fn taken_from_queue(&self, controller: &'static str, waited: Duration) {
+        self.0.queue_times.get_or_create(&Controller { controller }).observe(waited.as_secs_f64());
     }
 
     pub fn hypervisor_call(&self, driver: &'static str, endpoint: &str, call: &'static str, outcome: &'static str, took: Duration) {

@@ -6,6 +6,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ImageCredentialProvider;
+
 /// What the kubelet is told. Everything else is computed.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -62,6 +64,9 @@ pub struct Kubelet {
     /// Whether `kubectl get --raw /api/v1/nodes/NAME/proxy/logs/?query=kubelet` answers, for those who may read `nodes/proxy`. Default: true from Kubernetes 1.36, where it is stable, else false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_query: Option<bool>,
+    /// Programs that give credentials for registries. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_credential_provider: Option<ImageCredentialProvider>,
     /// More fields of the KubeletConfiguration (kubelet.config.k8s.io/v1beta1), e.g. `imageMaximumGCAge: 168h`: they win over CAPW's own defaults and are checked against the version of Kubernetes. At most 64 fields and 16 KiB.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "any_fields")]

@@ -2,11 +2,14 @@
 //! One file per part of the spec.
 
 mod containerd;
+mod credential_provider;
 mod delivery;
 mod file;
 mod join;
+mod kube_proxy;
 mod kubelet;
 mod network;
+mod programs;
 mod registry;
 mod secret;
 mod steps;
@@ -20,11 +23,14 @@ use serde::{Deserialize, Serialize};
 use super::machine::TemplateMetadata;
 
 pub use containerd::*;
+pub use credential_provider::*;
 pub use delivery::*;
 pub use file::*;
 pub use join::*;
+pub use kube_proxy::*;
 pub use kubelet::*;
 pub use network::*;
+pub use programs::*;
 pub use registry::*;
 pub use secret::*;
 pub use steps::*;
@@ -74,12 +80,18 @@ pub struct WindowsBootstrapConfigSpec {
     /// Windows itself.
     #[serde(default)]
     pub windows: Windows,
+    /// Where the programs of the node come from. Default: they are in the image.
+    #[serde(default)]
+    pub programs: Programs,
     /// The kubelet.
     #[serde(default)]
     pub kubelet: Kubelet,
     /// The container runtime.
     #[serde(default)]
     pub containerd: Containerd,
+    /// kube-proxy as a service of Windows. Default: none; it is then to run as a HostProcess DaemonSet, as network plug-ins bring it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kube_proxy: Option<KubeProxy>,
     /// How the node gets into the cluster.
     #[serde(default)]
     pub join: Join,

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ValueSource;
+use super::{CaBundleSource, ValueSource};
 
 /// The node's own network.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub struct Network {
     #[schemars(length(min = 1, max = 65_536))]
     #[x_kube(validation = Rule::new("self.contains('-----BEGIN CERTIFICATE-----')").message("must be certificates in PEM form"))]
     pub ca_bundle: Option<String>,
-    /// The same from a Secret.
+    /// The same from a ConfigMap or a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca_bundle_from: Option<ValueSource>,
+    pub ca_bundle_from: Option<CaBundleSource>,
     /// The proxy for what the node itself fetches. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,

@@ -4,6 +4,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ValueSource;
+
 /// Where the images of one registry come from: containerd's `hosts.toml`.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -36,6 +38,7 @@ pub enum Fallback {
 /// A server that has images of a registry.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.url.startsWith('https://') || (!has(self.basicAuth) && !has(self.clientCertificate))").message("credentials go over https only: give an https address, or leave basicAuth and clientCertificate out"))]
 pub struct Mirror {
     /// Address, e.g. `https://mirror.example.com` or `https://mirror.example.com/v2/docker-hub`.
     #[schemars(length(min = 9, max = 512))]
@@ -57,6 +60,48 @@ pub struct Mirror {
     #[schemars(length(min = 1, max = 16_384))]
     #[x_kube(validation = Rule::new("self.contains('-----BEGIN CERTIFICATE-----')").message("must be certificates in PEM form, with -----BEGIN CERTIFICATE-----"))]
     pub ca_certificates: Option<String>,
+    /// User and password that containerd gives to the server (HTTP Basic), and with containerd 2 also to the server that gives out its tokens. They stay on the node in a file for administrators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basic_auth: Option<BasicAuth>,
+    /// Certificate and key by which the server knows the node. They stay on the node in files for administrators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_certificate: Option<ClientCertificate>,
+}
+
+impl Mirror {
+    /// Its fields that take a value from a Secret, as users write them.
+    pub fn secret_refs(&self, registry: &Registry) -> Vec<(String, &ValueSource)> {
+        let at = |field: &str| format!("spec.containerd.registries[{}].mirrors[{}].{field}.secretKeyRef", registry.host, self.url);
+        let mut uses = Vec::new();
+        if let Some(basic) = &self.basic_auth {
+            uses.extend([(at("basicAuth.usernameFrom"), &basic.username_from), (at("basicAuth.passwordFrom"), &basic.password_from)]);
+        }
+        if let Some(client) = &self.client_certificate {
+            let (certificate, key) = (&client.certificate_from, &client.key_from);
+            uses.extend([(at("clientCertificate.certificateFrom"), certificate), (at("clientCertificate.keyFrom"), key)]);
+        }
+        uses
+    }
+}
+
+/// A user and a password.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct BasicAuth {
+    /// The user, without a colon.
+    pub username_from: ValueSource,
+    /// The password.
+    pub password_from: ValueSource,
+}
+
+/// A certificate and its key.
+#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientCertificate {
+    /// The certificate, PEM, and those between it and the authority.
+    pub certificate_from: ValueSource,
+    /// The key of the certificate, PEM, without a password.
+    pub key_from: ValueSource,
 }
 
 /// What a server is asked for.

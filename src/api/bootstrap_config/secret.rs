@@ -1,4 +1,4 @@
-//! Values that come from Secrets: which fields name one.
+//! Values that come from Secrets and ConfigMaps: which fields name one.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -20,6 +20,20 @@ pub struct SecretKeyRef {
     pub key: String,
 }
 
+/// One value of a ConfigMap in the namespace of the WindowsBootstrapConfig. It is read once, when the bootstrap data is made.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapKeyRef {
+    /// Name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of a ConfigMap: lower case letters, digits, - and ."))]
+    pub name: String,
+    /// Key below its `data` or `binaryData`.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[-._A-Za-z0-9]+$')").message("must be a key of a ConfigMap: letters, digits, -, _ and ."))]
+    pub key: String,
+}
+
 /// Where a value comes from.
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -28,8 +42,22 @@ pub struct ValueSource {
     pub secret_key_ref: SecretKeyRef,
 }
 
-/// Fields that take a value from a Secret and are there once.
+/// Where certificates come from, which are no secret.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.secretKeyRef) != has(self.configMapKeyRef)").message("give exactly one of secretKeyRef and configMapKeyRef"))]
+pub struct CaBundleSource {
+    /// A Secret in the same namespace, and the key in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_key_ref: Option<SecretKeyRef>,
+    /// A ConfigMap in the same namespace, and the key in its `data` or `binaryData`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map_key_ref: Option<ConfigMapKeyRef>,
+}
+
+/// Fields that take a value from elsewhere and are there once.
 pub const CA_BUNDLE: &str = "spec.network.caBundleFrom.secretKeyRef";
+pub const CA_BUNDLE_MAP: &str = "spec.network.caBundleFrom.configMapKeyRef";
 pub const PROXY_URL: &str = "spec.network.proxy.urlFrom.secretKeyRef";
 pub const DOMAIN_BLOB: &str = "spec.windows.gmsa.domain.blobFrom.secretKeyRef";
 
@@ -60,13 +88,24 @@ impl WindowsBootstrapConfigSpec {
         }
         let network = &self.network;
         let gmsa = self.windows.gmsa.as_ref();
+        let bundle = network.ca_bundle_from.as_ref().and_then(|from| from.secret_key_ref.as_ref());
+        uses.extend(bundle.map(|reference| SecretUse { field: CA_BUNDLE.into(), reference }));
+        for registry in &self.containerd.registries {
+            for mirror in &registry.mirrors {
+                uses.extend(mirror.secret_refs(registry).into_iter().map(|(field, from)| SecretUse { field, reference: &from.secret_key_ref }));
+            }
+        }
         for (field, from) in [
-            (CA_BUNDLE, network.ca_bundle_from.as_ref()),
             (PROXY_URL, network.proxy.as_ref().and_then(|proxy| proxy.url_from.as_ref())),
             (DOMAIN_BLOB, gmsa.and_then(|gmsa| gmsa.domain.as_ref()).map(|domain| &domain.blob_from)),
         ] {
             uses.extend(from.map(|from| SecretUse { field: field.into(), reference: &from.secret_key_ref }));
         }
         uses
+    }
+
+    /// The ConfigMap that `spec.network.caBundleFrom` names.
+    pub fn config_map_ref(&self) -> Option<&ConfigMapKeyRef> {
+        self.network.ca_bundle_from.as_ref()?.config_map_key_ref.as_ref()
     }
 }

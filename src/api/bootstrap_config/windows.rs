@@ -61,6 +61,9 @@ pub struct Windows {
     /// Set the registry values that are known to mend the networking of this release of Windows. Default: true.
     #[serde(default = "yes")]
     pub registry_overrides: bool,
+    /// At each start of Windows remove what the container network still has for containers that are gone: after a crash it makes new pods fail. Default: true.
+    #[serde(default = "yes")]
+    pub network_clean_up: bool,
     /// What makes attacks harder. Small, and without effect on what nodes do.
     #[serde(default)]
     pub hardening: Hardening,
@@ -88,6 +91,7 @@ impl Default for Windows {
             hyper_v_isolation: false,
             defender_exclusions: true,
             registry_overrides: true,
+            network_clean_up: true,
             hardening: Hardening::default(),
             gmsa: None,
         }

@@ -17,6 +17,8 @@ pub use strategy::*;
 
 /// Kept on a WindowsNodePool until none of its machines is left.
 pub const FINALIZER: &str = "windowsnodepool.infrastructure.cluster.x-k8s.io";
+/// A pool has no more machines: Cluster API takes no longer list of provider IDs.
+pub const MOST_MACHINES: i32 = 10_000;
 /// Label on the WindowsMachines of a pool: its name, or a hash of a name that is too long.
 pub const POOL_LABEL: &str = "infrastructure.cluster.x-k8s.io/windows-node-pool";
 /// Label on the WindowsMachines of a pool: what they were made from. Another value than the pool's own means outdated.
@@ -70,7 +72,7 @@ pub struct WindowsNodePoolSpec {
     #[serde(default = "one_machine")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
-    /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations and `joinDeadlineSeconds` change in place; labels and taints of the kubelet count for later machines.
+    /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations, `joinDeadlineSeconds` and the labels and taints of the kubelet change in place, those of the kubelet on the Nodes.
     pub template: PoolTemplate,
     /// The cluster whose nodes the pool makes without Cluster API; `{}` is the cluster that the pool is in. A pool without this field waits for a MachinePool that names it; one that a MachinePool owns leaves the field alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +103,9 @@ pub struct WindowsNodePoolSpec {
     /// How many failed machines are replaced by themselves.
     #[serde(default)]
     pub health: Health,
+    /// How machines leave where no Machine of Cluster API drains them.
+    #[serde(default)]
+    pub drain: Drain,
     /// Bounds for cluster-autoscaler. Without them it leaves the pool alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,

@@ -122,6 +122,30 @@ fn forty_percent() -> Amount {
     Amount::Share("40%".into())
 }
 
+/// How a machine of a pool that stands alone leaves: its Node is cordoned and drained, as `kubectl drain` does. Under Cluster API the Machine says it, in `spec.deletion`.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Drain {
+    /// Seconds after which a machine goes with the pods that are left, counted from its deletion, 0 to 604800. Default: 0, which waits for ever, as Cluster API does.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 604_800))]
+    pub timeout_seconds: i64,
+    /// Seconds beyond its grace period after which a pod that hangs in termination is deleted by force, 0 to 86400; 0 never does. Default: 300.
+    #[serde(default = "five_minutes")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub hung_pod_seconds: i64,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { timeout_seconds: 0, hung_pod_seconds: five_minutes() }
+    }
+}
+
+fn five_minutes() -> i64 {
+    300
+}
+
 /// Bounds for cluster-autoscaler.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]

@@ -11,6 +11,11 @@ const COMMAND_LINE: usize = 8191;
 /// Minor from which kube-log-runner rotates what it writes.
 const LOG_ROTATION: u32 = 34;
 
+/// Whether kube-log-runner cuts the log of the kubelet.
+pub(in super::super) fn log_is_cut(minor: u32) -> bool {
+    minor >= LOG_ROTATION
+}
+
 /// Flags that have no field in the configuration: name and value, for kubeadm and for the service.
 pub(in super::super) fn flags(facts: &BootstrapFacts) -> Vec<(String, String)> {
     let spec = &facts.spec.kubelet;
@@ -36,6 +41,10 @@ pub(in super::super) fn flags(facts: &BootstrapFacts) -> Vec<(String, String)> {
     };
     flag("windows-priorityclass", class.into());
     flag("config-dir", paths::KUBELET_DROP_INS.into());
+    if let Some(provider) = &spec.image_credential_provider {
+        flag("image-credential-provider-config", paths::CREDENTIAL_PROVIDERS.into());
+        flag("image-credential-provider-bin-dir", provider.directory.clone());
+    }
     for argument in &spec.extra_args {
         flag(&argument.name, argument.value.clone());
     }
@@ -54,14 +63,20 @@ fn service_flags() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// Command line of the service. The kubelet writes to its standard error only, which a service has not: kube-log-runner gives
-/// it a file.
-pub(in super::super) fn command_line(facts: &BootstrapFacts) -> Result<String, RenderError> {
-    let mut words = vec![paths::LOG_RUNNER.to_owned(), format!(r"--log-file={}\kubelet.log", paths::KUBELET_LOG)];
-    if facts.kubernetes.minor >= LOG_ROTATION {
+/// What runs a program of Kubernetes as a service: it writes to its standard error only, which a service has not, and
+/// kube-log-runner gives it a file.
+pub(in super::super) fn log_runner(facts: &BootstrapFacts, file: &str) -> Vec<String> {
+    let mut words = vec![paths::LOG_RUNNER.to_owned(), format!("--log-file={file}")];
+    if log_is_cut(facts.kubernetes.minor) {
         // A week of files of at most 100 MiB; what is written stays in memory for at most 5 s.
         words.extend(["--log-file-size=100Mi", "--log-file-age=168h", "--flush-interval=5s"].map(str::to_owned));
     }
+    words
+}
+
+/// Command line of the service.
+pub(in super::super) fn command_line(facts: &BootstrapFacts) -> Result<String, RenderError> {
+    let mut words = log_runner(facts, &format!(r"{}\kubelet.log", paths::KUBELET_LOG));
     words.extend([paths::KUBELET.to_owned(), "--windows-service".to_owned()]);
     words.extend(service_flags().iter().map(|(name, value)| format!("--{name}={value}")));
     words.extend(flags(facts).into_iter().map(|(name, value)| format!("--{name}={value}")));

@@ -4,9 +4,11 @@
 //! kubeadm downloads the cluster's configuration, which is made for Linux, and lays our patch over it: our fields win, the
 //! cluster's own choices stay. The kubelet itself lays the users' own fields over that, from its drop-in directory.
 
+mod credential_providers;
 mod flags;
 
-pub(super) use flags::{command_line, flags};
+pub(super) use credential_providers::credential_providers;
+pub(super) use flags::{command_line, flags, log_is_cut, log_runner};
 
 use std::collections::BTreeMap;
 

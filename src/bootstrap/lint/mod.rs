@@ -2,8 +2,9 @@
 //! over what is rendered and over the users' own fields and flags alike. Pure.
 //!
 //! L1 to L19 are those of the design; L20: a field that the minor does not have; L21: a value of the wrong type; L22: a field
-//! that means nothing on Windows; L23: what is set by other means.
+//! that means nothing on Windows; L23: what is set by other means; L24: programs for credentials.
 
+mod credentials;
 mod fields;
 mod flags;
 mod node;
@@ -16,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
-use super::{containerd, join, kubelet};
+use super::{containerd, join, kube_proxy, kubelet};
 
 pub(super) use surface::reset_fields;
 
@@ -32,7 +33,7 @@ pub enum Severity {
 /// What a rule has to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `L1` to `L23`.
+    /// `L1` to `L24`.
     pub rule: &'static str,
     pub severity: Severity,
     /// Where users wrote it, or would.
@@ -122,10 +123,15 @@ pub(super) fn check(facts: &BootstrapFacts) -> Result<Vec<Finding>, RenderError>
     fields::check(&node, surface, windows, &mut findings);
     flags::check(&node, surface, windows, &mut findings);
     node::check(&node, &mut findings);
+    credentials::check(&node, &mut findings);
     let join = serde_json::to_value(join::document(facts)).map_err(|e| unreadable(&e))?;
     node::check_join(node.minor, &join, &mut findings);
     let toml: toml::Table = containerd::configuration(facts)?.parse().map_err(|e: toml::de::Error| unreadable(&e))?;
     node::check_containerd(facts.spec.containerd.line, &toml, &mut findings);
+    if let Some(spec) = &facts.spec.kube_proxy {
+        let proxy = serde_json::to_value(kube_proxy::configuration(facts, spec)).map_err(|e| unreadable(&e))?;
+        node::check_proxy(facts.spec.windows_release, spec.network_type, &proxy, &mut findings);
+    }
     let (errors, warnings): (Vec<Finding>, Vec<Finding>) = findings.0.into_iter().partition(|finding| finding.severity == Severity::Error);
     if errors.is_empty() { Ok(warnings) } else { Err(RenderError::Lint(errors)) }
 }

@@ -1,9 +1,9 @@
-//! Rules over reserves, addresses, kubeadm and containerd: L7, L9 to L13, L18.
+//! Rules over reserves, addresses, kubeadm, containerd and kube-proxy: L7, L9 to L14, L18.
 
 use serde_json::Value;
 
 use super::{Findings, Node};
-use crate::api::bootstrap_config::ContainerdLine;
+use crate::api::bootstrap_config::{ContainerdLine, ProxyNetwork, WindowsRelease};
 
 /// What Windows itself takes at least, in MiB.
 const WINDOWS_MIB: u64 = 2048;
@@ -98,5 +98,31 @@ pub(super) fn check_containerd(line: ContainerdLine, toml: &toml::Table, finding
         if cni.get("bin_dir").is_some() == cni.get("bin_dirs").is_some() {
             findings.error("L13", format!("config.toml: {name}.cni"), "bin_dir, bin_dirs", "containerd takes exactly one of the two");
         }
+    }
+}
+
+/// L14 over a KubeProxyConfiguration: kube-proxy ends without the address in an overlay, and does not look at it elsewhere.
+pub(super) fn check_proxy(release: WindowsRelease, network: ProxyNetwork, proxy: &Value, findings: &mut Findings) {
+    let address = proxy.pointer("/winkernel/sourceVip").and_then(Value::as_str).unwrap_or_default();
+    let parses = address.parse::<std::net::IpAddr>().is_ok();
+    match network {
+        ProxyNetwork::Overlay if !parses => {
+            let remedy = "expected an IP address of the node's own pod network, which an overlay needs; with a template, run kube-proxy as a HostProcess DaemonSet, which finds it out";
+            findings.error("L14", "spec.kubeProxy.sourceVIP", address, remedy);
+        }
+        ProxyNetwork::L2Bridge if !address.is_empty() => {
+            findings.error(
+                "L14",
+                "spec.kubeProxy.sourceVIP",
+                address,
+                "a network of kind L2Bridge has none: remove it, or set networkType to Overlay",
+            );
+        }
+        _ => {}
+    }
+    let forward = proxy.pointer("/winkernel/forwardHealthCheckVip").and_then(Value::as_bool).unwrap_or_default();
+    if forward && release == WindowsRelease::Server2019 {
+        let remedy = "Windows Server 2019 refuses the rule for 0.0.0.0:10256 (0x803b0013): leave it out, or take a newer release";
+        findings.error("L14", "spec.kubeProxy.forwardHealthCheckVip", "true", remedy);
     }
 }

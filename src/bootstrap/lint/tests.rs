@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::bootstrap_config::{Argument, ContainerdLine, ServingCertificate, WindowsRelease};
+use crate::api::bootstrap_config::{Argument, ContainerdLine, ProxyNetwork, ServingCertificate, WindowsRelease};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::sample::facts;
 
@@ -178,6 +178,21 @@ fn other_documents() {
     ] {
         assert_eq!(findings(&|f| node::check_containerd(line, &text.parse().unwrap(), f)), expected, "{text}");
     }
+    let proxy = |network: ProxyNetwork, source: Option<&str>, forward: bool| json!({"networkName": "cbr0", "networkType": network, "sourceVIP": source, "forwardHealthCheckVip": forward});
+    use ProxyNetwork::{L2Bridge, Overlay};
+    for (release, proxy, expected) in [
+        (WindowsRelease::Server2022, proxy(L2Bridge, None, true), &[][..]),
+        (WindowsRelease::Server2022, proxy(Overlay, Some("10.244.3.2"), false), &[]),
+        (WindowsRelease::Server2022, proxy(Overlay, None, false), &["E:L14"]),
+        (WindowsRelease::Server2022, proxy(Overlay, Some("1.2.3"), false), &["E:L14"]),
+        (WindowsRelease::Server2022, proxy(L2Bridge, Some("10.244.3.2"), false), &["E:L14"]),
+        (WindowsRelease::Server2019, proxy(L2Bridge, None, true), &["E:L14"]),
+    ] {
+        let mut facts = at(33);
+        facts.spec.windows_release = release;
+        facts.spec.kube_proxy = Some(serde_json::from_value(proxy.clone()).unwrap());
+        assert_eq!(said(&facts), expected, "{proxy}");
+    }
     let mut small = at(36);
     small.pod_networks = vec!["10.1.0.0/25".into(), "fd00::/64".into()];
     small.spec.kubelet.max_pods = Some(126);
@@ -232,5 +247,29 @@ proptest::proptest! {
         let mut facts = at(minor);
         facts.spec.kubelet.extra_args = vec![Argument { name, value }];
         let _ = check(&facts);
+    }
+}
+
+#[test]
+fn programs_for_credentials_by_minor() {
+    let provider = |change: Value| {
+        let mut provider = json!({"name": "a", "matchImages": ["*.example.com"]});
+        super::merge(&mut provider, &change);
+        json!({"directory": "C:\\k", "providers": [provider]})
+    };
+    let token = json!({"tokenAttributes": {"serviceAccountTokenAudience": "a", "cacheType": "Token"}});
+    for (change, minors, expected) in [
+        (json!({}), 31..=37, &[][..]),
+        (token.clone(), 31..=33, &["E:L24"][..]),
+        (token, 34..=37, &[][..]),
+        (json!({"name": "..\\a"}), 31..=37, &["E:L24"][..]),
+        (json!({"matchImages": []}), 31..=37, &["E:L24"][..]),
+        (json!({"matchImages": ["https://a"]}), 31..=37, &["E:L24"][..]),
+    ] {
+        for minor in minors {
+            let mut facts = at(minor);
+            facts.spec.kubelet.image_credential_provider = Some(serde_json::from_value(provider(change.clone())).unwrap());
+            assert_eq!(said(&facts), expected, "1.{minor} {change}");
+        }
     }
 }

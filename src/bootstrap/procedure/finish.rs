@@ -24,6 +24,9 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
         paths.extend(owned(&paths::SETUP_ANSWERS));
         tasks.push(FIRST_BOOT_TASK.to_owned());
     }
+    if super::programs::leaves_archives(facts) {
+        paths.push(crate::bootstrap::paths::DOWNLOADS.to_owned());
+    }
     // Last: it is what goes on after a kill.
     tasks.push(BOOT_TASK.to_owned());
     let kind = Kind::Absent { paths, tasks };

@@ -6,6 +6,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Action, Check, Direction, Item, Kind, Protocol, Start};
 use crate::bootstrap::{join, kubelet, paths};
 
+const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/";
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
 
 /// Configuration, service, join.
@@ -61,6 +62,22 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderE
             ),
         ));
     }
+    credential_providers(all, facts)
+}
+
+/// The programs that the kubelet asks for credentials, and for what.
+fn credential_providers(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let (Some(spec), Some(text)) = (&facts.spec.kubelet.image_credential_provider, kubelet::credential_providers(facts)?) else { return Ok(()) };
+    for (number, provider) in spec.providers.iter().enumerate() {
+        let program = format!(r"{}\{}.exe", spec.directory, provider.name);
+        let remedy = "Use an image that has this program there, or correct spec.kubelet.imageCredentialProvider; spec.files can bring small ones.";
+        let reason = "A kubelet does not start when a program for credentials is missing.";
+        let id = format!("credentials-{number:02}");
+        all.add(Item { attempts: 1, ..item(&id, 41, 5, Kind::Wait { check: Check::File(program) }, why(reason, PROVIDER_DOCS, remedy)) });
+    }
+    let kind = all.file("files/credential-providers.yaml", paths::CREDENTIAL_PROVIDERS, Access::Admins, text);
+    let reason = "Which program the kubelet asks for which images.";
+    all.add(item("credential-providers", 72, 60, kind, why(reason, PROVIDER_DOCS, "Check the free space and the health of drive C:.")));
     Ok(())
 }
 

@@ -6,14 +6,17 @@
 mod finish;
 mod gmsa;
 mod hardening;
+mod kube_proxy;
 mod kubelet;
 mod network;
+mod programs;
 mod proxy;
 mod registry;
 mod runtime;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -73,10 +76,14 @@ impl Procedure {
 pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec<u8>>), RenderError> {
     let mut all = Procedure::default();
     windows::stage(&mut all, facts)?;
+    programs::stage(&mut all, facts)?;
     runtime::stage(&mut all, facts)?;
     steps::files(&mut all, facts)?;
     steps::before_join(&mut all, facts)?;
+    upkeep::stage(&mut all, facts);
     kubelet::stage(&mut all, facts)?;
+    runtime::sandbox_image(&mut all, facts)?;
+    kube_proxy::stage(&mut all, facts)?;
     steps::after_join(&mut all, facts)?;
     finish::stage(&mut all, facts);
     let plan = Plan {

@@ -6,7 +6,7 @@ use x509_parser::pem::Pem;
 
 use super::registry::number;
 use super::{Procedure, item, owned, why};
-use crate::api::bootstrap_config::CA_BUNDLE;
+use crate::api::bootstrap_config::{CA_BUNDLE, CA_BUNDLE_MAP, CaBundleSource};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::{BootstrapFacts, sha256};
 use crate::bootstrap::paths;
@@ -103,7 +103,13 @@ fn certificates(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), Rende
     let (field, pem) = match (&network.ca_bundle, &network.ca_bundle_from) {
         (None, None) => return Ok(()),
         (Some(pem), None) => ("spec.network.caBundle", pem.as_bytes()),
-        (None, Some(from)) => (CA_BUNDLE, facts.secrets.bytes(CA_BUNDLE, &from.secret_key_ref)?),
+        (None, Some(CaBundleSource { secret_key_ref: Some(reference), config_map_key_ref: None })) => {
+            (CA_BUNDLE, facts.secrets.bytes(CA_BUNDLE, reference)?)
+        }
+        (None, Some(CaBundleSource { secret_key_ref: None, config_map_key_ref: Some(reference) })) => {
+            (CA_BUNDLE_MAP, facts.secrets.public(CA_BUNDLE_MAP, reference)?)
+        }
+        (None, Some(_)) => return Err(RenderError::invalid("spec.network.caBundleFrom", "", "give exactly one of secretKeyRef and configMapKeyRef")),
         (Some(_), Some(_)) => return Err(RenderError::invalid("spec.network.caBundle", "(not shown)", "give caBundle or caBundleFrom, not both")),
     };
     let wrong = |text: String| RenderError::invalid(field, "(not shown)", text);

@@ -9,7 +9,7 @@ use crate::api::bootstrap_config::{PortRange, Route, SecretKeyRef};
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Item, Kind, Plan, Variables};
 use crate::bootstrap::read::Payload;
-use crate::bootstrap::sample::{CANARIES, any_windows, facts, full};
+use crate::bootstrap::sample::{CANARIES, CANARY_PASSWORD, any_windows, facts, full};
 use crate::bootstrap::{explain, paths, render};
 
 fn plan(facts: &BootstrapFacts) -> Plan {
@@ -38,14 +38,28 @@ fn what_needs_another_comes_after_it() {
         &["boot-task", "identity", "free-space", "time-service-running", "time-servers", "clock", "page-file"][..],
         &["domain-blob", "domain-join", "settle", "domain-member"],
         &["smb1-feature-off", "containers-feature", "hyper-v-feature", "hypervisor-launch", "settle", "firewall-on", "firewall-vxlan"],
+        &["download-containerd", "unpack-containerd", "containerd-config", "registry-02", "containerd-running"],
+        &["containerd-pipe", "crictl-info", "cut-logs", "credentials-00", "kubelet-service", "join", "sandbox-image", "sentinel"],
         &["containerd-service", "containerd-environment", "containerd-running", "file-00", "user-agent", "settle-before-join", "join"],
-        &["kubelet-service", "kubelet-environment", "join", "kubelet-healthy", "user-port", "user-register", "sentinel", "no-secrets"],
+        &[
+            "kubelet-service",
+            "kubelet-environment",
+            "join",
+            "kubelet-healthy",
+            "kube-proxy-config",
+            "kube-proxy-running",
+            "user-port",
+            "user-register",
+            "sentinel",
+            "no-secrets",
+        ],
     ] {
         let places: Vec<usize> = order.iter().map(|id| place(&plan, id)).collect();
         assert!(places.is_sorted(), "{order:?} is at {places:?}");
     }
     let Kind::Running { after, .. } = &find(&plan, "containerd-running").kind else { panic!() };
     assert!(after.iter().any(|id| id == "containerd-environment"), "containerd must start anew with its variables");
+    assert!(after.iter().any(|id| id == "unpack-containerd"), "containerd must start anew with its new program");
     assert_eq!(plan.limits.reboots, 4, "three, and one for the steps before the join");
     assert!(find(&plan, "user-register").optional && find(&plan, "defender-exclusions").optional);
     assert_eq!((find(&plan, "user-once").attempts, find(&plan, "user-agent").seconds), (1, 600));
@@ -71,15 +85,27 @@ fn every_secret_is_where_it_belongs_and_nowhere_else() {
     let rendered = render(&facts).unwrap();
     let payload = Payload::from_user_data(rendered.user_data.as_bytes()).unwrap();
     let shown = [rendered.plan.json().unwrap(), explain(&rendered.plan), format!("{facts:?} {rendered:?} {payload:?}")];
-    for ((name, canary), places) in
-        CANARIES.into_iter().zip([&["secret/domain-join"][..], &["secret/containerd-environment", "secret/kubelet-environment"], &["secret/user-00"]])
-    {
+    for ((name, canary), places) in CANARIES.into_iter().zip([
+        &["secret/domain-join"][..],
+        &["secret/containerd-environment", "secret/kubelet-environment"],
+        &["secret/user-00"],
+        &["secret/registry-01"],
+    ]) {
         let holds = |bytes: &[u8]| bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
         let with: Vec<&String> = payload.files.iter().filter(|(_, bytes)| holds(bytes)).map(|(path, _)| path).collect();
         assert_eq!(with, places, "{name}");
         for text in &shown {
             assert!(!text.contains(canary), "{name}: {text}");
         }
+    }
+    let (password, header) = CANARY_PASSWORD;
+    for (path, bytes) in &payload.files {
+        let text = String::from_utf8_lossy(bytes);
+        assert!(!text.contains(password), "{path}");
+        assert_eq!(text.contains(header), path == "secret/registry-02", "{path}");
+    }
+    for text in &shown {
+        assert!(!text.contains(password) && !text.contains(header), "{text}");
     }
     // Files with secrets are for administrators, and so is the configuration of a service that holds one.
     for item in &rendered.plan.items {

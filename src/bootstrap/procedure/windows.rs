@@ -32,7 +32,6 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
         hardening::defender(all);
     }
     network::ports_and_routes(all, facts)?;
-    programs(all);
     directories(all);
     Ok(())
 }
@@ -47,7 +46,7 @@ fn boot_task(all: &mut Procedure) {
             "boot-task",
             13,
             60,
-            Kind::Task { name: BOOT_TASK.into(), argv: owned(&argv) },
+            Kind::Task { name: BOOT_TASK.into(), argv: owned(&argv), every_minutes: None },
             why(
                 "The plan goes on after any restart, also when cloudbase-init does not call again.",
                 CLOUDBASE_DOCS,
@@ -182,20 +181,6 @@ fn with_restart(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), Rende
         gmsa::joined(all, gmsa);
     }
     Ok(())
-}
-
-/// The programs that the image brings.
-fn programs(all: &mut Procedure) {
-    for (id, path) in [
-        ("program-containerd", paths::CONTAINERD),
-        ("program-kubelet", paths::KUBELET),
-        ("program-kubeadm", paths::KUBEADM),
-        ("program-log-runner", paths::LOG_RUNNER),
-    ] {
-        let remedy = "Use an image that has this program at this path (image-builder puts them there).";
-        let kind = Kind::Wait { check: Check::File(path.into()) };
-        all.add(Item { attempts: 1, ..item(id, 41, 5, kind, why("The image brings the programs of the node.", NODE_DOCS, remedy)) });
-    }
 }
 
 /// Where everything goes, and who may write there.

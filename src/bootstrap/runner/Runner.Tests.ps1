@@ -7,6 +7,7 @@ BeforeAll {
     . "$PSScriptRoot\journal.ps1"
     . "$PSScriptRoot\windows.ps1"
     . "$PSScriptRoot\items.ps1"
+    . "$PSScriptRoot\programs.ps1"
     . "$PSScriptRoot\scripts.ps1"
     [void] [System.IO.Directory]::CreateDirectory($MarkerDirectory)
     [void] [System.IO.Directory]::CreateDirectory($Payload)
@@ -28,6 +29,18 @@ Describe 'reports' {
     }
     It 'are one line of printable characters' {
         Get-ReportLine 7 1 'join' 'failed' 71 "a`r`nb" | Should -Match '^capw1 7 1 join failed 71 [0-9a-f]{8} a\?\?b$'
+    }
+}
+
+Describe 'what a program said last' {
+    It 'is the line that it marks as an error, else its last line' {
+        $file = "$Root\said.txt"
+        [System.IO.File]::WriteAllText($file, "I1 x`r`nerror: it failed`r`nTo see the stack trace, use --v=5`r`n")
+        Get-LastWord $file | Should -Be 'error: it failed'
+        [System.IO.File]::WriteAllText($file, "one`ntwo`n`n")
+        Get-LastWord $file | Should -Be 'two'
+        [System.IO.File]::WriteAllText($file, '')
+        Get-LastWord $file | Should -Be ''
     }
 }
 
@@ -122,5 +135,52 @@ Describe 'a report' {
         $script:said | Should -Match '^capw1 1 0 plan failed 11 [0-9a-f]{8} no disk$'
         [System.IO.File]::ReadAllText($ReportFile).Trim() | Should -Be $script:said
         [System.IO.File]::ReadAllText($LogFile) | Should -Match 'report to guestinfo: the tools are busy'
+    }
+}
+
+Describe 'a download' {
+    BeforeEach {
+        Mock Receive-File { [System.IO.File]::WriteAllText($Path, 'abc') }
+    }
+    It 'is kept with the digest that was asked for' {
+        $digest = 'sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
+        $item = New-Object PSObject -Property @{ url = 'https://a.example.com/a.exe'; path = "$Root\bin\a.exe"; digest = $digest; seconds = 5 }
+        Test-DownloadItem $item | Should -Be $false
+        Set-DownloadItem $item
+        Test-DownloadItem $item | Should -Be $true
+        # What is there already gets another name: it may run.
+        Set-DownloadItem $item
+        [System.IO.File]::Exists("$Root\bin\a.exe.old") | Should -Be $true
+    }
+    It 'is thrown away with another one, and not tried again' {
+        $item = New-Object PSObject -Property @{ url = 'https://a.example.com/b.exe'; path = "$Root\bin\b.exe"; digest = 'sha256:00'; seconds = 5 }
+        { Set-DownloadItem $item } | Should -Throw -ExceptionType ([System.IO.InvalidDataException])
+        [System.IO.File]::Exists("$Root\bin\b.exe") | Should -Be $false
+        [System.IO.File]::Exists("$Root\bin\b.exe.new") | Should -Be $false
+    }
+}
+
+Describe 'the end of what a program wrote' {
+    It 'is the cause and not the advice after it' {
+        $file = "$Root\said"
+        [System.IO.File]::WriteAllText($file, "error: it failed`nTo see the stack trace of this error execute with --v=5 or higher`n")
+        Get-Tail $file 160 | Should -Be 'error: it failed'
+    }
+}
+
+Describe 'logs' {
+    It 'go on while others write them' {
+        $log = "$Root\a.log"
+        $writer = New-Object System.IO.FileStream($log, [System.IO.FileMode]::Append, [System.IO.FileAccess]::Write, [System.IO.FileShare]::ReadWrite)
+        try {
+            foreach ($byte in @(97, 98, 99)) {
+                $writer.WriteByte($byte)
+                $writer.Flush()
+                & "$PSScriptRoot\logs.ps1" -Paths "$log|$Root\none.log" -Megabytes 0 -Keep 2
+            }
+        } finally { $writer.Dispose() }
+        [System.IO.File]::ReadAllText("$log.1") | Should -Match 'c$'
+        [System.IO.File]::Exists("$log.2") | Should -Be $true
+        [System.IO.File]::Exists("$log.3") | Should -Be $false
     }
 }

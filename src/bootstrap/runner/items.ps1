@@ -210,21 +210,28 @@ function Set-RunningItem($Item) {
     $service.WaitForStatus('Running', $limit)
 }
 
-# --- task: name, argv (at every start, as SYSTEM)
+# --- task: name, argv, everyMinutes (none: at every start), as SYSTEM
 function Test-TaskItem($Item) {
     $task = Get-ScheduledTask -TaskName $Item.name -ErrorAction SilentlyContinue
     if ($null -eq $task) { return $false }
     $action = @($task.Actions)[0]
     $argv = @($Item.argv)
+    # Windows keeps the pause as text (ISO 8601), and may write it in another way: the definition says what was asked for.
+    if ([string] $task.Description -cne (Get-ItemDigest $Item)) { return $false }
     return $action.Execute -ceq $argv[0] -and [string] $action.Arguments -ceq (ConvertTo-CommandLine $argv[1..($argv.Count - 1)])
 }
 
 function Set-TaskItem($Item) {
     $argv = @($Item.argv)
+    $minutes = Get-Field $Item 'everyMinutes' 0
+    if ($minutes -gt 0) {
+        $trigger = New-ScheduledTaskTrigger -Once -At ([System.DateTime]::Now) -RepetitionInterval (New-TimeSpan -Minutes $minutes)
+    } else {
+        $trigger = New-ScheduledTaskTrigger -AtStartup
+    }
     $definition = @{
-        TaskName = $Item.name; Force = $true
+        TaskName = $Item.name; Force = $true; Trigger = $trigger; Description = Get-ItemDigest $Item
         Action = New-ScheduledTaskAction -Execute $argv[0] -Argument (ConvertTo-CommandLine $argv[1..($argv.Count - 1)])
-        Trigger = New-ScheduledTaskTrigger -AtStartup
         Principal = New-ScheduledTaskPrincipal -UserId 'S-1-5-18' -LogonType ServiceAccount -RunLevel Highest
         Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit (New-TimeSpan -Hours 2)
     }

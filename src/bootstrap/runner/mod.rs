@@ -2,12 +2,15 @@
 //! `loader.ps1` carries the payload ([`super::cloudbase`]) and starts `run.ps1`, which reads the others.
 
 /// Name and text of each script in the payload's `runner/`.
-pub(super) const SCRIPTS: [(&str, &str); 5] = [
+pub(super) const SCRIPTS: [(&str, &str); 8] = [
     ("run.ps1", include_str!("run.ps1")),
     ("journal.ps1", include_str!("journal.ps1")),
     ("windows.ps1", include_str!("windows.ps1")),
     ("items.ps1", include_str!("items.ps1")),
+    ("programs.ps1", include_str!("programs.ps1")),
     ("scripts.ps1", include_str!("scripts.ps1")),
+    ("logs.ps1", include_str!("logs.ps1")),
+    ("network.ps1", include_str!("network.ps1")),
 ];
 
 #[cfg(test)]

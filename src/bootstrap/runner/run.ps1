@@ -10,11 +10,12 @@ $Root = Split-Path -Parent $Payload
 . "$PSScriptRoot\journal.ps1"
 . "$PSScriptRoot\windows.ps1"
 . "$PSScriptRoot\items.ps1"
+. "$PSScriptRoot\programs.ps1"
 . "$PSScriptRoot\scripts.ps1"
 
 $PlanVersion = 1
 $Kinds = @(
-    'directory', 'file', 'registry', 'serviceEnvironment', 'environment', 'feature', 'firewall', 'service', 'running', 'task', 'command', 'script', 'wait', 'reboot', 'absent'
+    'directory', 'file', 'download', 'archive', 'registry', 'serviceEnvironment', 'environment', 'feature', 'firewall', 'service', 'running', 'task', 'command', 'script', 'wait', 'reboot', 'absent'
 )
 $Scripts = @(
     'identity', 'freeSpace', 'clock', 'winHttpProxy', 'hypervisor', 'defenderExclusions', 'firewallOn', 'dynamicPorts', 'reservedPorts', 'domainJoin', 'credentialPlugin'
@@ -48,7 +49,8 @@ function Invoke-PlanItem($Item) {
         Test-Deadline
         Send-Report $Item.id 'started' 0 "attempt $attempt of $($Item.attempts)"
         $problem = 'it is still not true after it was done'
-        try { $null = & $act $Item } catch { $problem = $_.Exception.Message }
+        # Data that are wrong stay wrong: that is no reason to try again.
+        try { $null = & $act $Item } catch [System.IO.InvalidDataException] { throw } catch { $problem = $_.Exception.Message }
         if (Test-PlanItem $test $Item) {
             Set-Marker $Item.id $digest ([System.DateTime]::UtcNow.Ticks)
             Send-Report $Item.id 'done' 0 "attempt $attempt"

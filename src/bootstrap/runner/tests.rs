@@ -43,6 +43,8 @@ fn kinds() -> Vec<Kind> {
     let all = vec![
         Kind::Directory { paths: vec![], access: Access::Admins },
         Kind::File { path: text(), source: text(), sha256: text(), access: Access::Admins },
+        Kind::Download { url: text(), path: text(), digest: text() },
+        Kind::Archive { path: text(), digest: text(), directory: text(), strip: 0, files: vec![] },
         Kind::Registry { key: text(), name: text(), data: RegistryData::Dword(1), restart: true },
         Kind::ServiceEnvironment { service: text(), variables: Variables::Plain(vec![text()]) },
         Kind::Environment { name: text(), value: text() },
@@ -57,7 +59,7 @@ fn kinds() -> Vec<Kind> {
         },
         Kind::Service { name: text(), command_line: text(), start: Start::Auto, depends_on: vec![], reset_seconds: 1, restart_delays: vec![] },
         Kind::Running { name: text(), after: vec![] },
-        Kind::Task { name: text(), argv: vec![] },
+        Kind::Task { name: text(), argv: vec![], every_minutes: Some(1) },
         Kind::Command {
             argv: vec![],
             directory: text(),
@@ -72,7 +74,13 @@ fn kinds() -> Vec<Kind> {
     ];
     for kind in &all {
         match kind {
-            Kind::Directory { .. } | Kind::File { .. } | Kind::Registry { .. } | Kind::Environment { .. } | Kind::Feature { .. } => {}
+            Kind::Directory { .. }
+            | Kind::File { .. }
+            | Kind::Download { .. }
+            | Kind::Archive { .. }
+            | Kind::Registry { .. }
+            | Kind::Environment { .. }
+            | Kind::Feature { .. } => {}
             Kind::Firewall { .. } | Kind::Service { .. } | Kind::Running { .. } | Kind::Task { .. } | Kind::Command { .. } => {}
             Kind::ServiceEnvironment { .. } | Kind::Script(_) | Kind::Wait { .. } | Kind::Reboot { .. } | Kind::Absent { .. } => {}
         }

@@ -59,10 +59,20 @@ function ConvertTo-CommandLine([string[]] $Arguments) {
     return [string]::Join(' ', @($Arguments | ForEach-Object { ConvertTo-Argument $_ }))
 }
 
+# What a program that failed said last: the line that it marks as an error, else its last line.
+function Get-LastWord([string] $Path) {
+    $lines = @((Get-Tail $Path 8000) -split "`r?`n" | Where-Object { $_.Trim() -ne '' } | Select-Object -Last 20)
+    if ($lines.Count -eq 0) { return '' }
+    $marked = @($lines | Where-Object { $_ -match 'error: |\[ERROR' })
+    if ($marked.Count -gt 0) { return $marked[-1].Trim() }
+    return $lines[-1].Trim()
+}
+
 # The end of a text, for messages.
 function Get-Tail([string] $Path, [int] $Characters) {
     if (-not [System.IO.File]::Exists($Path)) { return '' }
-    $text = [System.IO.File]::ReadAllText($Path).Trim()
+    # Some programs end with advice, which would hide the cause.
+    $text = ([System.IO.File]::ReadAllText($Path) -replace '(?m)^To see the stack trace of this error.*$', '').Trim()
     if ($text.Length -gt $Characters) { return $text.Substring($text.Length - $Characters) }
     return $text
 }
@@ -92,8 +102,8 @@ function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [
         $script:Output = [System.IO.File]::ReadAllText($output)
         Write-Log "$($Argv[0]) ended with $($process.ExitCode)`r`n$(Get-Tail $output 8000)`r`n$(Get-Tail $errors 8000)"
         if ($Success -notcontains $process.ExitCode) {
-            $said = Get-Tail $errors 160
-            if ($said -eq '') { $said = Get-Tail $output 160 }
+            $said = Get-LastWord $errors
+            if ($said -eq '') { $said = Get-LastWord $output }
             throw "$($Argv[0]) ended with $($process.ExitCode): $said"
         }
     } finally {
@@ -142,6 +152,14 @@ function Test-Check($Check) {
         $service = Get-Service -Name $name -ErrorAction SilentlyContinue
         return $null -ne $service -and [string] $service.Status -eq 'Running'
     }
+    $argv = Get-Field $Check 'succeeds' $null
+    if ($null -ne $argv) {
+        try { Invoke-Program @($argv) $env:SystemRoot 60 } catch {
+            Write-Log $_.Exception.Message
+            return $false
+        }
+        return $true
+    }
     $not = Get-Field $Check 'not' $null
     if ($null -ne $not) { return -not (Test-Check $not) }
     $all = Get-Field $Check 'all' $null
@@ -155,6 +173,8 @@ function Get-Finding($Check) {
     if ($null -ne $registry) { return "expected $($registry.name) $($registry.equals), found '$(Get-RegistryValue $registry.key $registry.name)'" }
     $all = Get-Field $Check 'all' $null
     if ($null -ne $all) { return Get-Finding @(@($all) | Where-Object { -not (Test-Check $_) })[0] }
+    $argv = Get-Field $Check 'succeeds' $null
+    if ($null -ne $argv) { return "expected that $(ConvertTo-CommandLine @($argv)) succeeds, and it does not" }
     foreach ($name in @('file', 'pipe', 'url', 'registryKey', 'port', 'service')) {
         $value = Get-Field $Check $name $null
         if ($null -ne $value) { return "expected $name $value, found none" }

@@ -5,12 +5,14 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::api::bootstrap_config::{SecretKeyRef, WindowsBootstrapConfig, WindowsBootstrapConfigSpec, WindowsBootstrapConfigTemplate};
+use crate::api::bootstrap_config::{
+    ConfigMapKeyRef, SecretKeyRef, WindowsBootstrapConfig, WindowsBootstrapConfigSpec, WindowsBootstrapConfigTemplate,
+};
 use crate::api::cluster::WindowsCluster;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
 
@@ -42,6 +44,7 @@ pub(super) struct Manifests {
     service_networks: Vec<String>,
     /// Values of Secrets.
     secrets: BTreeMap<SecretKeyRef, Vec<u8>>,
+    config_maps: BTreeMap<ConfigMapKeyRef, Vec<u8>>,
 }
 
 /// One machine to render.
@@ -134,6 +137,7 @@ impl Manifests {
                 self.endpoint = self.endpoint.take().or_else(|| endpoint(&value));
             }
             ("", "Secret") => self.secret(&origin, &name, &value)?,
+            ("", "ConfigMap") => self.config_map(&origin, &name, &value)?,
             ("cluster.x-k8s.io", "Cluster") => {
                 self.pod_networks = texts(&value, "/spec/clusterNetwork/pods/cidrBlocks");
                 self.service_networks = texts(&value, "/spec/clusterNetwork/services/cidrBlocks");
@@ -201,6 +205,20 @@ impl Manifests {
     /// The value of a Secret among the documents.
     pub(super) fn secret_value(&self, reference: &SecretKeyRef) -> Option<Vec<u8>> {
         self.secrets.get(reference).cloned()
+    }
+
+    /// The value of a ConfigMap among the documents.
+    pub(super) fn config_map_value(&self, reference: &ConfigMapKeyRef) -> Option<Vec<u8>> {
+        self.config_maps.get(reference).cloned()
+    }
+
+    fn config_map(&mut self, origin: &str, name: &str, value: &Value) -> Result<(), String> {
+        let map: ConfigMap = serde_json::from_value(value.clone()).map_err(|e| format!("{origin}: {e}"))?;
+        let bytes = map.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
+        for (key, bytes) in bytes.chain(map.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()))) {
+            self.config_maps.insert(ConfigMapKeyRef { name: name.to_owned(), key }, bytes);
+        }
+        Ok(())
     }
 
     fn secret(&mut self, origin: &str, name: &str, value: &Value) -> Result<(), String> {

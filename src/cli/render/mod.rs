@@ -91,6 +91,9 @@ impl Render {
         for used in machine.spec.secret_refs() {
             secrets.insert(used.reference.clone(), manifests.secret_value(used.reference).unwrap_or_else(|| placeholder(&used)));
         }
+        if let Some(reference) = machine.spec.config_map_ref() {
+            secrets.insert_public(reference.clone(), manifests.config_map_value(reference).unwrap_or_else(|| PLACEHOLDER_CA.into()));
+        }
         Ok(BootstrapFacts {
             machine_uid: vm.to_string(),
             machine_name: machine.name.clone(),
@@ -124,6 +127,8 @@ impl Render {
 fn placeholder(used: &SecretUse<'_>) -> Vec<u8> {
     match used.field.as_str() {
         field if field.contains("caBundle") => PLACEHOLDER_CA.as_bytes().to_vec(),
+        field if field.contains("clientCertificate.certificateFrom") => PLACEHOLDER_CA.as_bytes().to_vec(),
+        field if field.contains("clientCertificate.keyFrom") => b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".to_vec(),
         field if field.contains("productKey") => b"PLACE-HOLDE-R0000-00000-00000".to_vec(),
         _ => format!("placeholder for {} of Secret {}", used.reference.key, used.reference.name).into_bytes(),
     }

@@ -37,6 +37,16 @@ async fn missing_rights_are_made_and_present_ones_cost_no_write() {
 }
 
 #[tokio::test]
+async fn kube_proxy_may_use_the_nodes_certificate() {
+    let (path, object) = (format!("{RBAC}/clusterrolebindings/capw:node-proxier"), serde_json::to_value(proxy_binding()).unwrap());
+    assert_eq!(object["subjects"][0]["name"], "system:nodes");
+    let (cluster, _script) = workload(vec![refuse(&format!("GET {path}"), 404, "NotFound"), step(&format!("PATCH {path}"), object.clone())]);
+    assert!(ensure_proxy(&cluster).await.unwrap());
+    let (cluster, _script) = workload(vec![step(&format!("GET {path}"), object)]);
+    assert!(!ensure_proxy(&cluster).await.unwrap());
+}
+
+#[tokio::test]
 async fn a_changed_right_is_restored() {
     let mut steps: Vec<Step> = kept().into_iter().map(|(path, object)| step(&format!("GET {path}"), object)).collect();
     let (path, object) = kept().swap_remove(1);

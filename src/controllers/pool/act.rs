@@ -7,7 +7,7 @@ use futures::stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::observe::Seen;
@@ -21,7 +21,7 @@ use crate::controllers::shell::ReconcileError;
 use crate::lifecycle::claim::VERSION_ANNOTATION;
 use crate::lifecycle::machine::{host_name, vm_uuid};
 use crate::lifecycle::pool::template::Template;
-use crate::lifecycle::pool::{Step, Why};
+use crate::lifecycle::pool::{Step, Why, in_place};
 
 /// Requests of one batch at the same time.
 const AT_ONCE: usize = 8;
@@ -61,7 +61,7 @@ pub async fn carry_out(
 }
 
 /// Runs calls side by side, all of them; the first error, if there is one.
-pub async fn all<T>(calls: Vec<impl Future<Output = Result<T, ReconcileError>>>) -> Result<Vec<T>, ReconcileError> {
+pub(super) async fn all<T>(calls: Vec<impl Future<Output = Result<T, ReconcileError>>>) -> Result<Vec<T>, ReconcileError> {
     let done: Vec<Result<T, ReconcileError>> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
     done.into_iter().collect()
 }
@@ -76,14 +76,15 @@ async fn make(
     place: Option<&str>,
 ) -> Result<(), ReconcileError> {
     let uid = object.uid().unwrap_or_default();
+    let name = ctx.pools.take_unanswered(&uid).unwrap_or_else(|| name(object, &format!("{uid} {} {nth}", ctx.now())));
     let metadata = object.spec.template.metadata.clone().unwrap_or_default();
-    let mut annotations = metadata.annotations;
+    let mut annotations: BTreeMap<String, String> = in_place::notes(&metadata).into_iter().chain(metadata.annotations).collect();
     annotations.extend(template.version.clone().map(|version| (VERSION_ANNOTATION.to_owned(), version)));
     annotations.extend(Joins::of(object).map(|joins| (JOINS_ANNOTATION.to_owned(), joins.to_string())));
     let hypervisor_ref = place.map(|name| LocalReference { name: name.to_owned() }).or_else(|| template.machine.hypervisor_ref.clone());
     let machine = WindowsMachine {
         metadata: ObjectMeta {
-            name: Some(name(object, &format!("{uid} {} {nth}", ctx.now()))),
+            name: Some(name.clone()),
             namespace: object.namespace(),
             labels: Some(metadata.labels.into_iter().chain(labels(object, pool, template)).collect()),
             annotations: Some(annotations),
@@ -93,12 +94,30 @@ async fn make(
         spec: WindowsMachineSpec { hypervisor_ref, provider_id: None, ..template.machine.clone() },
         status: None,
     };
-    match ctx.cluster.create_if_absent(&machine).await? {
-        Creation::Made(made) => ctx.pools.made(&uid, made, ctx.now()),
+    match heard(ctx, object, &name, ctx.cluster.create_if_absent(&machine).await) {
+        Ok(Creation::Made(made)) => ctx.pools.made(&uid, made, ctx.now()),
+        // An earlier try had no answer: this is what it made.
+        Ok(Creation::Existing(found)) if found.owner_references().iter().any(|owner| owner.uid == uid) => ctx.pools.made(&uid, found, ctx.now()),
         // Somebody has that name: the next pass finds another one.
-        Creation::Existing(found) => return Err(ApiError::AlreadyExists(format!("WindowsMachine {} is there already", found.name_any())).into()),
+        Ok(Creation::Existing(_)) => return Err(ApiError::AlreadyExists(format!("WindowsMachine {name} is there already")).into()),
+        Err(error) => {
+            if matches!(error, ApiError::Unreachable(_) | ApiError::Other(_)) {
+                ctx.pools.no_answer(&uid, name);
+            }
+            return Err(error.into());
+        }
     }
     Ok(())
+}
+
+/// A refusal is remembered, without the name that is another one each time.
+fn heard<T>(ctx: &Context, object: &WindowsNodePool, name: &str, answer: Result<T, ApiError>) -> Result<T, ApiError> {
+    if let Err(error) = &answer
+        && error.is_refusal()
+    {
+        ctx.pools.refused(&object.uid().unwrap_or_default(), error.to_string().replace(name, "…"), ctx.now());
+    }
+    answer
 }
 
 /// The labels by which core finds a machine of its pool.
@@ -202,7 +221,7 @@ pub async fn furnish(ctx: &Context, object: &WindowsNodePool, template: &Templat
     let mut calls = Vec::new();
     for one in seen.iter().filter(|s| s.object.metadata.deletion_timestamp.is_none()) {
         let spec = template.bootstrap.as_ref().filter(|_| one.config.is_none() && one.member.up_to_date);
-        let patch = in_place(object, template, one);
+        let patch = change(object, template, one);
         if spec.is_some() || patch.is_some() {
             calls.push(furnish_one(ctx, object, one, spec, patch));
         }
@@ -248,7 +267,7 @@ async fn configure(
         spec: spec.clone(),
         status: None,
     };
-    match ctx.cluster.create_if_absent(&config).await? {
+    match heard(ctx, object, &config.name_any(), ctx.cluster.create_if_absent(&config).await)? {
         Creation::Existing(found) if !found.owner_references().iter().any(|o| Some(&o.uid) == machine.metadata.uid.as_ref()) => {
             let name = found.name_any();
             let message = format!("WindowsBootstrapConfig {name} is there and does not belong to the machine of that name: remove it");
@@ -259,27 +278,18 @@ async fn configure(
 }
 
 /// What of the template is written into a machine that is there: labels, annotations and the join deadline.
-fn in_place(object: &WindowsNodePool, template: &Template, seen: &Seen) -> Option<Value> {
+fn change(object: &WindowsNodePool, template: &Template, seen: &Seen) -> Option<Value> {
     // Core still edits an object that it has not made its own (`capi-contract.md` §1.7).
     if Joins::of(object).is_none() {
         capi::machine_owner(seen.object.metadata.owner_references.as_ref())?;
     }
     let wanted = object.spec.template.metadata.clone().unwrap_or_default();
-    let lacks = |wanted: &BTreeMap<String, String>, has: Option<&BTreeMap<String, String>>| -> BTreeMap<String, String> {
-        wanted.iter().filter(|(key, value)| has.and_then(|h| h.get(*key)) != Some(value)).map(|(k, v)| (k.clone(), v.clone())).collect()
-    };
-    let labels = lacks(&wanted.labels, seen.object.metadata.labels.as_ref());
-    let annotations = lacks(&wanted.annotations, seen.object.metadata.annotations.as_ref());
     let deadline = template.machine.join_deadline_seconds;
     let same = deadline == seen.object.spec.join_deadline_seconds || !seen.member.up_to_date;
-    let mut patch = json!({});
-    if !labels.is_empty() || !annotations.is_empty() {
-        patch = json!({ "metadata": { "labels": labels, "annotations": annotations } });
-    }
-    if !same && let Value::Object(fields) = &mut patch {
-        fields.insert("spec".into(), json!({ "joinDeadlineSeconds": deadline }));
-    }
-    (patch != json!({})).then_some(patch)
+    let metadata = in_place::metadata(&wanted, &seen.object.metadata).map(|changes| ("metadata", changes));
+    let spec = (!same).then(|| ("spec", json!({ "joinDeadlineSeconds": deadline })));
+    let patch: Map<String, Value> = metadata.into_iter().chain(spec).map(|(field, changes)| (field.to_owned(), changes)).collect();
+    (!patch.is_empty()).then(|| patch.into())
 }
 
 /// Says in the MachinePool how many machines there are, as it follows the pool and not the pool it (`capi-contract.md` §4.4).

@@ -12,6 +12,9 @@ use crate::api::machine::WindowsMachine;
 /// A watch that is behind for longer is down, and the machine may have gone without a word.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
 
+/// So long nothing is made after the API server has refused a machine.
+const REFUSED: SignedDuration = SignedDuration::from_secs(30);
+
 /// By UID of the pool.
 #[derive(Default)]
 pub struct Memories(Mutex<HashMap<String, Memory>>);
@@ -20,10 +23,14 @@ pub struct Memories(Mutex<HashMap<String, Memory>>);
 struct Memory {
     /// Machines that were made, by UID.
     made: HashMap<String, (WindowsMachine, Timestamp)>,
+    /// Names of machines whose create had no answer: by the same name, the next try finds what that one made.
+    unanswered: Vec<String>,
     /// UIDs of machines whose removal was asked for.
     removed: HashMap<String, Timestamp>,
     /// When the pool was looked at last.
     looked: Option<Timestamp>,
+    /// Why the API server refused a machine, and when.
+    refused: Option<(String, Timestamp)>,
 }
 
 impl Memories {
@@ -31,6 +38,15 @@ impl Memories {
         if let Some(uid) = object.uid() {
             self.lock().entry(pool.to_owned()).or_default().made.insert(uid, (object, now));
         }
+    }
+
+    pub fn no_answer(&self, pool: &str, name: String) {
+        self.lock().entry(pool.to_owned()).or_default().unanswered.push(name);
+    }
+
+    /// A name to try again.
+    pub fn take_unanswered(&self, pool: &str) -> Option<String> {
+        self.lock().get_mut(pool)?.unanswered.pop()
     }
 
     pub fn removed(&self, pool: &str, machine: &str, now: Timestamp) {
@@ -71,11 +87,37 @@ impl Memories {
         left
     }
 
+    pub fn refused(&self, pool: &str, why: String, now: Timestamp) {
+        self.lock().entry(pool.to_owned()).or_default().refused = Some((why, now));
+    }
+
+    /// Why nothing is made, and how long that lasts; `None`: it may be tried.
+    pub fn refusal(&self, pool: &str, now: Timestamp) -> Option<(String, SignedDuration)> {
+        let all = self.lock();
+        let (why, at) = all.get(pool)?.refused.as_ref()?;
+        Some((why.clone(), REFUSED - now.duration_since(*at))).filter(|(_, left)| left.is_positive())
+    }
+
     pub fn forget(&self, pool: &str) {
         self.lock().remove(pool);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_lasts_half_a_minute() {
+        let memories = Memories::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!(memories.refusal("a", at(0)), None);
+        memories.refused("a", "no".into(), at(0));
+        assert_eq!(memories.refusal("a", at(10)), Some(("no".into(), SignedDuration::from_secs(20))));
+        assert_eq!((memories.refusal("a", at(30)), memories.refusal("b", at(10))), (None, None));
     }
 }

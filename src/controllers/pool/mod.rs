@@ -2,8 +2,11 @@
 
 mod act;
 mod hand_over;
+mod marks;
 mod memory;
 mod observe;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +21,8 @@ use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use crate::api::capi::MachinePool;
 use crate::api::condition::{self, Desired, reason};
-use crate::api::pool::{FINALIZER, Joins, WindowsNodePool};
-use crate::lifecycle::pool::{Goal, Member, Situation, decide, report as reports};
+use crate::api::pool::{FINALIZER, Joins, MOST_MACHINES, WindowsNodePool};
+use crate::lifecycle::pool::{Goal, Member, Situation, Step, decide, report as reports};
 use crate::lifecycle::{self, paused, paused_condition, quiet_left, standalone};
 
 use self::observe::{Owner, Seen};
@@ -115,18 +118,44 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
     if Joins::of(object).is_some() {
         act::strike_out(ctx, object, &seen).await?;
     }
-    if act::furnish(ctx, object, &template, &seen).await? {
-        return Ok(Outcome::now());
+    let uid = object.uid().unwrap_or_default();
+    let refused = || ctx.pools.refusal(&uid, ctx.now());
+    if refused().is_none() {
+        match act::furnish(ctx, object, &template, &seen).await {
+            // Told below.
+            Err(error) if error.is_refusal() && refused().is_some() => {}
+            done => {
+                if done? {
+                    return Ok(Outcome::now());
+                }
+            }
+        }
     }
     let elsewhere = pool.is_scaled_by_infrastructure();
     let replicas = if elsewhere { object.spec.replicas } else { pool.spec.replicas.unwrap_or(1) };
+    if !(0..=MOST_MACHINES).contains(&replicas) {
+        let message = format!("MachinePool {}: spec.replicas is {replicas}: ask for 0 to {MOST_MACHINES} machines", pool.name_any());
+        return say(ctx, object, &[Desired::no(condition::READY, reason::INVALID_SPEC, message)]).await;
+    }
     let goal = Goal::of(&object.spec, replicas, pool.spec.template.spec.min_ready_seconds.unwrap_or(object.spec.min_ready_seconds));
     let domains = if object.spec.failure_domains.is_empty() { &pool.spec.failure_domains } else { &object.spec.failure_domains };
     let members: Vec<Member> = seen.iter().map(|s| s.member.clone()).collect();
     let failures = reports::failures(object.status.as_ref(), &template.hash(), &members);
     let now = ctx.now();
-    let decision = decide(&Situation { goal: &goal, members: &members, domains, failures }, now);
-    let acted = act::carry_out(ctx, object, pool, &template, &seen, &decision.step).await?;
+    let mut decision = decide(&Situation { goal: &goal, members: &members, domains, failures }, now);
+    let acted = match decision.step {
+        Step::Make(_) if refused().is_some() => false,
+        _ => match act::carry_out(ctx, object, pool, &template, &seen, &decision.step).await {
+            // Told below.
+            Err(error) if error.is_refusal() && matches!(decision.step, Step::Make(_)) => false,
+            acted => acted?,
+        },
+    };
+    if let Some((why, left)) = refused() {
+        decision.conditions.retain(|said| said.type_ != condition::READY);
+        decision.conditions.push(Desired::no(condition::READY, reason::MACHINES_REFUSED, why));
+        decision.look_again = Some(Duration::try_from(left).unwrap_or_default());
+    }
     if elsewhere {
         act::tell_replicas(ctx, pool, members.len()).await?;
     }
@@ -134,7 +163,8 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
     let known = reports::Seen { goal: &goal, members: &members, template: &template, failures, step: &decision.step };
     let next = reports::status(object, &decision.conditions, Some(&known), now);
     report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(if acted { Outcome::now() } else { Outcome::of(decision.look_again) })
+    let marked = marks::follow(ctx, object, &template, &seen).await?;
+    Ok(if acted || marked { Outcome::now() } else { Outcome::of(decision.look_again) })
 }
 
 /// Keeps `spec.providerIDList` true. The ID of a machine that is being drained stays: without it, Cluster API would delete the Node

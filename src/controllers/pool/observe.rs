@@ -88,8 +88,17 @@ fn bootstrap(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Res
     if Joins::of(object).is_some() {
         return Ok(Some(WindowsBootstrapConfigSpec::default()));
     }
-    let Some(reference) = pool.spec.template.spec.bootstrap.config_ref.as_ref().filter(|r| r.kind == "WindowsBootstrapConfig") else {
-        return Ok(None);
+    let reference = match &pool.spec.template.spec.bootstrap.config_ref {
+        Some(reference) if reference.kind == "WindowsBootstrapConfig" => reference,
+        Some(reference) if reference.kind == "WindowsBootstrapConfigTemplate" => {
+            let message = format!(
+                "MachinePool {}: spec.template.spec.bootstrap.configRef.kind is {:?}, which is for MachineDeployments: name a WindowsBootstrapConfig",
+                pool.name_any(),
+                reference.kind
+            );
+            return Err(Missing { reason: reason::INVALID_SPEC, message });
+        }
+        _ => return Ok(None),
     };
     let found = ctx.stores.configs.get(&namespace, &reference.name);
     let found = found.ok_or_else(|| {

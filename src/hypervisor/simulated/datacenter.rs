@@ -121,6 +121,17 @@ impl Datacenter {
         }
     }
 
+    pub fn detach(&self, key: &MachineKey) -> Result<Step, DriverError> {
+        let _lock = self.lock()?;
+        let vm = self.vm(key.vm.0);
+        // What is not there, or is somebody else's, has no seed of ours.
+        if self.own_record(&vm, key)?.is_none() {
+            return Ok(Step::Done);
+        }
+        let had = vm.detach().map_err(|error| self.failed("removing the seed of", &vm.0, &error))?;
+        Ok(if had { Step::Changed } else { Step::Done })
+    }
+
     pub fn retire(&self, key: &MachineKey, how: StopMode, now: Timestamp) -> Result<Step, DriverError> {
         if !self.home.exists() {
             return Ok(Step::Done);
@@ -157,7 +168,7 @@ impl Datacenter {
                 continue;
             }
             let report = vm.report().map_err(|error| self.failed("reading", &vm.console(), &error))?;
-            owned.push(OwnedVm { key: record.key(), power: record.power(now), addresses: record.addresses(now), report });
+            owned.push(OwnedVm { key: record.key(), power: record.power(now), seeded: vm.seeded(), addresses: record.addresses(now), report });
         }
         Ok(owned)
     }

@@ -84,6 +84,11 @@ impl Driver for SimulatedDriver {
         self.call(move |datacenter, now| datacenter.advance(&key, &spec, &seed, now)).await
     }
 
+    async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<Step, DriverError> {
+        let key = key.clone();
+        self.call(move |datacenter, _| datacenter.detach(&key)).await
+    }
+
     async fn retire(&self, key: &MachineKey, how: StopMode, _journal: &Journal, _observed: &Observed) -> Result<Step, DriverError> {
         let key = key.clone();
         self.call(move |datacenter, now| datacenter.retire(&key, how, now)).await

@@ -172,6 +172,12 @@ impl Home {
         }
     }
 
+    /// Takes away what is attached; false when nothing was.
+    pub fn detach(&self) -> io::Result<bool> {
+        let removed = [found(fs::remove_file(self.config_drive()))?, found(fs::remove_file(self.guest_info()))?];
+        Ok(removed.iter().any(Option::is_some))
+    }
+
     pub fn console(&self) -> PathBuf {
         self.0.join("console.log")
     }

@@ -79,18 +79,19 @@ fn own<'a>(k: &Known<'a>, type_: &str) -> Option<&'a Condition> {
 /// (`capi-contract.md` §4.3); what the template cannot bring up speaks against the template and is not tried again by itself.
 fn failure(k: &Known<'_>) -> Option<Failure> {
     let told = k.machine.and_then(|m| m.status.as_ref()).map(|s| s.conditions.as_slice()).unwrap_or_default();
-    if find(told, OWNER_REMEDIATED).is_some_and(|c| c.status == "False") {
+    let remediated = find(told, OWNER_REMEDIATED).is_some_and(|c| c.status == "False");
+    let failed = |condition: &Condition, replace| Some(Failure { why: condition.reason.clone(), replace });
+    let unready = own(k, condition::READY).filter(|c| c.status == "False");
+    // Before the rest: it is nothing that the template could do about.
+    if let Some(ready) = unready.filter(|c| c.reason == reason::VIRTUAL_MACHINE_REMOVED) {
+        return failed(ready, if remediated { Replace::AtOnce } else { Replace::InBudget });
+    }
+    if remediated {
         let why = find(told, HEALTH_CHECK_SUCCEEDED).map_or("a MachineHealthCheck found it unhealthy", |c| c.reason.as_str());
         return Some(Failure { why: why.into(), replace: Replace::AtOnce });
     }
-    let failed = |condition: &Condition, replace| Some(Failure { why: condition.reason.clone(), replace });
-    if let Some(ready) = own(k, condition::READY).filter(|c| c.status == "False") {
-        if ready.reason == reason::VIRTUAL_MACHINE_REMOVED {
-            return failed(ready, Replace::InBudget);
-        }
-        if !is_provisioned(k.object) && is_of_template(&ready.reason) {
-            return failed(ready, Replace::NotHere);
-        }
+    if let Some(ready) = unready.filter(|c| !is_provisioned(k.object) && is_of_template(&c.reason)) {
+        return failed(ready, Replace::NotHere);
     }
     let here = if k.alone { Replace::InBudget } else { Replace::NotHere };
     if let Some(deleted) = find(told, NODE_READY).filter(|c| k.alone && c.status == "False" && c.reason == NODE_DELETED) {
@@ -118,7 +119,8 @@ fn given_up_at(k: &Known<'_>) -> Option<Timestamp> {
 /// Reasons that no other machine of the template would be spared.
 fn is_of_template(why: &str) -> bool {
     use reason::*;
-    [IMAGE_MISSING, INVALID_SPEC, HOST_NAME_TOO_LONG, REFUSED_BY_HYPERVISOR, HYPERVISOR_MISSING, PAYLOAD_TOO_LARGE, SECRET_MISSING].contains(&why)
+    [IMAGE_MISSING, INVALID_SPEC, INCOMPATIBLE, HOST_NAME_TOO_LONG, REFUSED_BY_HYPERVISOR, HYPERVISOR_MISSING, PAYLOAD_TOO_LARGE, SECRET_MISSING]
+        .contains(&why)
 }
 
 /// `10.0.20348.2700` as numbers.
@@ -192,8 +194,24 @@ mod tests {
                 json!({"conditions": [condition("OwnerRemediated", "False", "W"), condition("HealthCheckSucceeded", "False", "UnhealthyNode")]}),
                 Some(Replace::AtOnce),
             ),
+            (
+                up(json!([condition("Ready", "False", "VirtualMachineRemoved")])),
+                json!({"conditions": [condition("OwnerRemediated", "False", "W")]}),
+                Some(Replace::AtOnce),
+            ),
         ] {
             assert_eq!(known(object, machine).failed.map(|f| f.replace), expected);
+        }
+    }
+
+    /// Found by the story of the race: with two VMs taken away while they started, the pool took its template for broken for ever.
+    #[test]
+    fn a_vm_that_somebody_removed_does_not_speak_against_the_template() {
+        let starting = |reason: &str| json!({"initialization": {"provisioned": true}, "conditions": [condition("Ready", "False", reason), condition("NodeJoined", "False", "NodeNeverJoined")]});
+        for machine in [json!({}), json!({"conditions": [condition("OwnerRemediated", "False", "W")]})] {
+            let removed = known(starting("VirtualMachineRemoved"), machine.clone());
+            assert!(removed.failed.is_some() && !removed.failed_to_start(), "{removed:?}");
+            assert!(known(starting("NodeNeverJoined"), machine).failed_to_start());
         }
     }
 

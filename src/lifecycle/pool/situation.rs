@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::api::condition::reason;
 use crate::api::pool::{Amount, DeletePolicy, Health, Order, Strategy, WindowsNodePoolSpec};
 
 /// Everything that the decision depends on.
@@ -123,9 +124,9 @@ impl Member {
         matches!(self.state, State::Leaving { .. })
     }
 
-    /// It failed before it was of any use: that speaks against its template.
+    /// It failed before it was of any use: that speaks against its template, unless somebody has removed its VM.
     pub fn failed_to_start(&self) -> bool {
-        self.failed.is_some() && matches!(self.state, State::Making { .. } | State::Starting)
+        self.failed.as_ref().is_some_and(|f| f.why != reason::VIRTUAL_MACHINE_REMOVED) && matches!(self.state, State::Making { .. } | State::Starting)
     }
 
     pub fn is_ready(&self) -> bool {

@@ -20,7 +20,7 @@ fn removed(step: &Step) -> Vec<&str> {
 }
 
 fn fail(world: &mut World, name: &str, replace: Replace) {
-    world.member(name).failed = Some(Failure { why: "VirtualMachineRemoved".into(), replace });
+    world.member(name).failed = Some(Failure { why: "NodeNeverJoined".into(), replace });
     world.member(name).state = State::NotReady;
 }
 
@@ -176,7 +176,7 @@ fn more_failures_than_the_budget_are_left_alone() {
     assert_eq!(world.pass(), Step::Wait);
     let told = said(&world, READY);
     assert_eq!((told.status, told.reason), (Some(false), reason::TOO_MANY_UNHEALTHY));
-    assert!(told.message.contains("m0 (VirtualMachineRemoved)") && told.message.contains("and 2 more"), "{}", told.message);
+    assert!(told.message.contains("m0 (NodeNeverJoined)") && told.message.contains("and 2 more"), "{}", told.message);
     // A MachineHealthCheck has its own budget.
     fail(&mut world, "m0", Replace::AtOnce);
     assert_eq!(removed(&world.pass()), ["m0"]);

@@ -40,6 +40,8 @@ pub struct Disk {
     scripts: BTreeSet<String>,
     /// How often each item ran its program.
     runs: BTreeMap<String, u32>,
+    /// Programs that end well by now, with their arguments.
+    succeeds: BTreeSet<String>,
     restart_pending: bool,
 }
 
@@ -69,7 +71,7 @@ impl Disk {
     /// A machine as its image is, after cloudbase-init gave it its name. `build` is that of Windows, e.g. 20348.
     pub fn of_image(computer_name: &str, build: u32) -> Self {
         let mut disk = Self::default();
-        for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER] {
+        for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER, paths::KUBE_PROXY] {
             disk.files.insert(lower(program), String::new());
         }
         disk.services.insert("W32Time".into(), Service { automatic: true, ..Service::default() });
@@ -130,6 +132,17 @@ impl Disk {
             }
             Kind::File { path, sha256, .. } => {
                 self.files.insert(lower(path), sha256.clone());
+            }
+            Kind::Download { path, digest, .. } => {
+                self.files.insert(lower(path), digest.clone());
+            }
+            Kind::Archive { path, directory, files, .. } => {
+                if !self.has_file(path) {
+                    return Act::Never(format!("{path} does not exist"));
+                }
+                for file in files {
+                    self.files.insert(lower(&format!(r"{directory}\{file}")), String::new());
+                }
             }
             Kind::Registry { key, name, data, restart } => {
                 let text = match data {
@@ -239,6 +252,9 @@ impl Disk {
             Check::RegistryKey(key) => {
                 self.registry.insert(value_name(key, ""), String::new());
             }
+            Check::Succeeds(argv) => {
+                self.succeeds.insert(argv.join(" "));
+            }
             Check::Not(check) => match &**check {
                 Check::File(path) => {
                     self.files.remove(&lower(path));
@@ -293,6 +309,11 @@ impl Disk {
             Check::RegistryKey(key) => self.registry.keys().any(|name| name.starts_with(&value_name(key, ""))),
             Check::Port(port) => *port == 10_250 && running("kubelet") && self.has_file(paths::KUBELET_CONFIG),
             Check::Service(name) => running(name),
+            // An image is there once somebody pulled it; every other program that only looks finds all well.
+            Check::Succeeds(argv) => {
+                let found = argv.first().is_some_and(|program| self.has_file(program));
+                found && (argv.iter().all(|word| word != "inspecti") || self.succeeds.contains(&argv.join(" ")))
+            }
             Check::Not(check) => !self.holds(check),
             Check::All(checks) => checks.iter().all(|check| self.holds(check)),
         }

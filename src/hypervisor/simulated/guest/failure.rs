@@ -2,7 +2,7 @@
 
 use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{FeatureState, Item, Kind};
+use crate::bootstrap::plan::{Check, FeatureState, Item, Kind, Script};
 
 /// Why the item fails for good, if one of the faults befalls it.
 pub fn words(faults: &[Fault], item: &Item) -> Option<&'static str> {
@@ -20,11 +20,32 @@ fn befalls(fault: Fault, kind: &Kind) -> Option<&'static str> {
         (Fault::RuntimeBroken, Kind::Running { name, .. }) if name == "containerd" => {
             Some("Failed to start service 'containerd (containerd)': the service did not respond in a timely fashion")
         }
-        (Fault::TokenExpired, Kind::Command { argv, .. }) if join(argv) => {
-            Some("kubeadm.exe ended with 1: could not find a JWS signature in the cluster-info ConfigMap for token ID")
+        (Fault::ClockWrong, Kind::Script(Script::Clock { .. })) => Some("expected a clock within 30 seconds of the API server, found 3598"),
+        (Fault::ProgramMissing, Kind::Wait { check: Check::File(path) }) if path == paths::KUBELET => {
+            Some(r"expected file C:\k\kubelet.exe, found none within 5 seconds")
         }
+        (fault, Kind::Command { argv, .. }) if join(argv) => joining(fault),
         _ => None,
     }
+}
+
+/// What is said of a `kubeadm.exe join` that fails: the words of v1.36.3, cut as a report is. It printed those of the discovery under Wine.
+fn joining(fault: Fault) -> Option<&'static str> {
+    Some(match fault {
+        Fault::TokenExpired => {
+            r#"C:\k\kubeadm.exe ended with 1: error: error execution phase preflight: couldn't validate the identity of the API Server: could not find a JWS signature in the cluster-info ConfigMap for token ID "abcdef""#
+        }
+        Fault::ClusterUnknown => {
+            r#"C:\k\kubeadm.exe ended with 1: error: error execution phase preflight: couldn't validate the identity of the API Server: cluster CA found in cluster-info ConfigMap is invalid: none of the public keys "sha256:e72a8b24b6c8b6d003f776f0084e"#
+        }
+        Fault::NameTaken => {
+            r#"C:\k\kubeadm.exe ended with 1: error: error execution phase kubelet-start: a Node with name "win-1" and status "Ready" already exists in the cluster. You must delete the existing Node or change the name of this new joining Node"#
+        }
+        Fault::KubeletBroken => {
+            r#"C:\k\kubeadm.exe ended with 1: error: error execution phase kubelet-wait-bootstrap: failed while waiting for the kubelet to start: The HTTP call equal to 'curl -sSL http://127.0.0.1:10248/healthz' returned error: Get "http://127.0.0.1:10248"#
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -36,7 +57,16 @@ mod tests {
     fn each_fault_befalls_one_step_of_an_ordinary_plan_first() {
         let plan = bootstrap::sample_plan();
         let first = |fault| plan.items.iter().find(|item| words(&[fault], item).is_some()).map(|item| item.code / 10);
-        for (fault, group) in [(Fault::FeatureMissing, 2), (Fault::RuntimeBroken, 5), (Fault::TokenExpired, 7)] {
+        for (fault, group) in [
+            (Fault::FeatureMissing, 2),
+            (Fault::ClockWrong, 3),
+            (Fault::ProgramMissing, 4),
+            (Fault::RuntimeBroken, 5),
+            (Fault::TokenExpired, 7),
+            (Fault::ClusterUnknown, 7),
+            (Fault::NameTaken, 7),
+            (Fault::KubeletBroken, 7),
+        ] {
             assert_eq!(first(fault), Some(group), "{fault:?}");
         }
         assert!(first(Fault::DiskFull).is_some());

@@ -151,8 +151,10 @@ impl Guest {
             }
         }
         console.item = (REPORT_PLAN.into(), 0);
-        console.line(state::FINISHED, "").await;
+        // Before it is told: then the seed may go.
         disk.end = Some(state::FINISHED.into());
+        self.save(disk, console).await?;
+        console.line(state::FINISHED, "").await;
         Ok(())
     }
 

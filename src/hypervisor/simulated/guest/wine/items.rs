@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 use tokio::time::{Instant, sleep};
 
 use super::machine::Machine;
 use super::prefix::resolve;
 use super::registry::{self, Value};
 use super::services::{CONSOLE, Service, Services};
+use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, RegistryData, Script, Variables};
 use crate::bootstrap::read::Payload;
 use crate::hypervisor::simulated::record::{remove_all, replace};
@@ -35,6 +36,8 @@ pub struct Recorded {
     pub ran: BTreeMap<String, Kind>,
     pub tasks: BTreeMap<String, Vec<String>>,
     pub services: BTreeMap<String, Service>,
+    /// Digests of archives that were unpacked, by id of the item.
+    pub unpacked: BTreeMap<String, String>,
     pub restart_pending: bool,
 }
 
@@ -64,6 +67,13 @@ impl Windows<'_> {
             Kind::File { path, sha256: wanted, .. } => {
                 Ok(fs::read(self.path(path)?).is_ok_and(|bytes| HEXLOWER.encode(&Sha256::digest(bytes)) == *wanted))
             }
+            Kind::Download { path, digest, .. } => Ok(fs::read(self.path(path)?).is_ok_and(|bytes| digest_like(&bytes, digest) == *digest)),
+            Kind::Archive { digest, directory, files, .. } => {
+                let missing = files
+                    .iter()
+                    .try_fold(false, |missing, file| Ok::<_, String>(missing || !self.path(&format!(r"{directory}\{file}"))?.exists()))?;
+                Ok(!missing && self.recorded.unpacked.get(&item.id) == Some(digest))
+            }
             Kind::Registry { key, name, data, .. } => self.has_value(key, name, data).await,
             Kind::ServiceEnvironment { service, variables } => {
                 self.has_value(&service_key(service), "Environment", &RegistryData::MultiString(self.lines(variables)?)).await
@@ -80,7 +90,7 @@ impl Windows<'_> {
                 let newer = after.iter().any(|id| self.acted.get(id).is_some_and(|acted| *acted >= started));
                 Ok(!newer && self.services.runs(name).await?)
             }
-            Kind::Task { name, argv } => Ok(self.recorded.tasks.get(name) == Some(argv)),
+            Kind::Task { name, argv, .. } => Ok(self.recorded.tasks.get(name) == Some(argv)),
             Kind::Command { check: None, .. } => Ok(self.recorded.ran.get(&item.id) == Some(&item.kind)),
             Kind::Script(Script::Identity { build }) => {
                 let found = registry::read(self.machine, WINDOWS, "CurrentBuildNumber").await?;
@@ -108,6 +118,35 @@ impl Windows<'_> {
                 let bytes = self.payload.files.get(source).ok_or_else(|| format!("the payload has no {source}"))?;
                 let to = self.path(path)?;
                 to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| replace(&to, bytes)).map_err(said(path))?;
+            }
+            Kind::Download { url, path, digest } => {
+                let to = self.path(path)?;
+                let temporary = to.with_extension("new");
+                to.parent().map_or(Ok(()), fs::create_dir_all).map_err(said(path))?;
+                let proxy = self.proxy().await?;
+                let authorities = self.path(paths::CA_BUNDLE)?;
+                self.machine.download(url, &temporary, &proxy, Some(authorities.as_path()).filter(|path| path.exists()), item.seconds).await?;
+                let bytes = fs::read(&temporary).map_err(said(path))?;
+                let found = digest_like(&bytes, digest);
+                if found != *digest {
+                    fs::remove_file(&temporary).map_err(said(path))?;
+                    return Err(format!("expected {url} with digest {digest}, found {found}: correct the one or the other"));
+                }
+                fs::rename(&temporary, &to).map_err(said(path))?;
+            }
+            Kind::Archive { path, digest, directory, strip, files } => {
+                let (archive, into) = (self.path(path)?, self.path(directory)?);
+                let found = fs::read(&archive).map(|bytes| digest_like(&bytes, digest)).map_err(said(path))?;
+                if found != *digest {
+                    return Err(format!("expected {path} with digest {digest}, found {found}"));
+                }
+                fs::create_dir_all(&into).map_err(said(directory))?;
+                for file in files {
+                    // What runs keeps its file, and the name is free.
+                    fs::remove_file(into.join(file)).or_else(missing).map_err(said(file))?;
+                }
+                self.machine.unpack(&archive, &into, *strip).await?;
+                self.recorded.unpacked.insert(item.id.clone(), digest.clone());
             }
             Kind::Registry { key, name, data, restart } => {
                 registry::write(self.machine, key, name, data).await?;
@@ -145,8 +184,12 @@ impl Windows<'_> {
                 self.services.start(name, &self.recorded.services).await?;
                 self.acted.insert(format!("start {name}"), self.acted.len() + 1);
             }
-            Kind::Task { name, argv } => {
+            Kind::Task { name, argv, .. } => {
                 self.recorded.tasks.insert(name.clone(), argv.clone());
+            }
+            // That of Wine does nothing: what it would leave is made here.
+            Kind::Command { argv, check: Some(Check::RegistryKey(key)), .. } if argv.first().is_some_and(|program| program == "certutil.exe") => {
+                registry::write(self.machine, key, "Origin", &RegistryData::String(item.id.clone())).await?;
             }
             Kind::Command { argv, directory, exit_codes, .. } => {
                 let code = self.run(&item.id, argv, directory, item.seconds, exit_codes).await?;
@@ -188,6 +231,10 @@ impl Windows<'_> {
             Check::RegistryKey(key) => registry::has_key(self.machine, key).await,
             Check::Port(port) => self.machine.listens(*port).await.map_err(|error| error.to_string()),
             Check::Service(name) => self.services.runs(name).await,
+            Check::Succeeds(argv) => {
+                let id = argv.first().and_then(|program| program.rsplit('\\').next()).unwrap_or("check");
+                Ok(self.run(&format!("check-{id}"), argv, r"C:\", 60, &ExitCodes::default()).await.is_ok())
+            }
             Check::Not(check) => Ok(!Box::pin(self.holds(check)).await?),
             Check::All(checks) => {
                 for check in checks {
@@ -202,6 +249,15 @@ impl Windows<'_> {
 
     async fn has_value(&self, key: &str, name: &str, data: &RegistryData) -> Found {
         Ok(registry::read(self.machine, key, name).await? == Some(Value::of(data)))
+    }
+
+    /// The proxy of the machine, in the variables that curl reads.
+    async fn proxy(&self) -> Result<Vec<(&'static str, String)>, String> {
+        let mut variables = Vec::new();
+        for (theirs, ours) in [("http_proxy", "HTTP_PROXY"), ("https_proxy", "HTTPS_PROXY"), ("no_proxy", "NO_PROXY")] {
+            variables.extend(registry::read(self.machine, ENVIRONMENT, ours).await?.map(|value| (theirs, value.text())));
+        }
+        Ok(variables)
     }
 
     /// The variables of a service, `NAME=value`.
@@ -246,6 +302,14 @@ impl Windows<'_> {
             }
         }
     }
+}
+
+/// The digest of these bytes by the algorithm of the digest that is expected, which is written before its colon.
+fn digest_like(bytes: &[u8], expected: &str) -> String {
+    if expected.starts_with("sha512:") {
+        return format!("sha512:{}", HEXLOWER.encode(&Sha512::digest(bytes)));
+    }
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
 fn service_key(service: &str) -> String {

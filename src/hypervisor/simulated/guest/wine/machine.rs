@@ -53,6 +53,14 @@ fn failed(what: &str, output: &Output) -> io::Error {
     io::Error::other(format!("{what}: {}", text.lines().last().unwrap_or("it failed without a word")))
 }
 
+fn ended(program: &str, output: io::Result<Output>) -> Result<(), String> {
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(failed(program, &output).to_string()),
+        Err(error) => Err(format!("a Wine guest needs the program {program}: {error}")),
+    }
+}
+
 async fn run(program: &str, arguments: &[&str]) -> io::Result<()> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).kill_on_drop(true).output().await?;
     if output.status.success() { Ok(()) } else { Err(failed(&format!("{program} {}", arguments.join(" ")), &output)) }
@@ -154,6 +162,24 @@ impl Machine {
             Ok(start.ends_with(b" 200"))
         });
         Ok(asked.await.unwrap_or(false))
+    }
+
+    /// Brings a file from inside, as Windows would: through the proxy of the variables, checked against these authorities beside the host's.
+    pub async fn download(&self, url: &str, to: &Path, proxy: &[(&str, String)], authorities: Option<&Path>, seconds: u32) -> Result<(), String> {
+        let mut command = self.inside();
+        command.args(["curl", "--silent", "--show-error", "--fail", "--location", "--max-time", &seconds.to_string(), "--output"]).arg(to);
+        if let Some(authorities) = authorities {
+            command.arg("--cacert").arg(authorities);
+        }
+        command.arg("--").arg(url).envs(proxy.iter().map(|(name, value)| (*name, value)));
+        ended("curl", command.output().await)
+    }
+
+    /// Unpacks an archive as tar.exe does.
+    pub async fn unpack(&self, archive: &Path, into: &Path, strip: u32) -> Result<(), String> {
+        let mut command = self.inside();
+        command.args(["tar", "-x", "--no-same-owner", "--strip-components", &strip.to_string(), "-f"]).arg(archive).arg("-C").arg(into);
+        ended("tar", command.output().await)
     }
 
     /// Does something listen on that port inside?

@@ -55,7 +55,20 @@ struct Kept {
     end: Option<String>,
     /// Ids of items that were reported as done.
     done: BTreeSet<String>,
+    /// What the seed said of the machine: it may be gone once the plan is done.
+    known: Option<Known>,
     recorded: Recorded,
+}
+
+/// What every start of the machine needs to know.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Known {
+    host_name: String,
+    /// Version of the programs in its image.
+    kubernetes: String,
+    /// The API server's address if it is this host's own.
+    server: Option<SocketAddr>,
 }
 
 /// Files of the guest below the VM's `disk/`.
@@ -141,27 +154,33 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
     guest.until(guest.record.boots_at()).await;
     let mut kept = disk.read()?;
     fs::create_dir_all(disk.logs())?;
-    let (payload, host_name) = match guest.files(|home| Ok(read_seed(home))).await? {
-        Ok(found) => found,
-        Err(error) => return fail(guest, disk, &mut kept, &error).await,
+    let finished = kept.end.as_deref() == Some(state::FINISHED);
+    let (payload, known) = match kept.known.clone().filter(|_| finished) {
+        Some(known) => (None, known),
+        None => match guest.files(|home| Ok(read_seed(home))).await? {
+            Ok((payload, host_name)) => {
+                let known = Known { host_name, kubernetes: payload.plan.kubernetes.clone(), server: server_of(&payload) };
+                (Some(payload), known)
+            }
+            Err(error) => return fail(guest, disk, &mut kept, &error).await,
+        },
     };
-    if let Err(error) = insert_disk(guest, disk, &payload).await {
+    kept.known = Some(known.clone());
+    if let Err(error) = insert_disk(guest, disk, &known.kubernetes).await {
         return fail(guest, disk, &mut kept, &error).await;
     }
     loop {
         kept.boot += 1;
         disk.write(&kept)?;
-        let running = match boot(guest, disk, &payload, &host_name, kept.boot).await {
+        let running = match boot(guest, disk, &known, kept.boot).await {
             Ok(running) => on.insert(running),
             Err(error) => return fail(guest, disk, &mut kept, &JoinError(format!("the Wine guest does not start: {error}"))).await,
         };
         if let Err(error) = running.services.start_automatic(&kept.recorded.services).await {
             debug!(vm = %guest.record.vm, error, "a service of a Wine guest does not start");
         }
-        if kept.end.as_deref() == Some(state::FINISHED) {
-            break;
-        }
-        let restart = carry_out(guest, disk, &payload, &mut kept, running).await?;
+        let Some(payload) = payload.as_ref().filter(|_| kept.end.as_deref() != Some(state::FINISHED)) else { break };
+        let restart = carry_out(guest, disk, payload, &mut kept, running).await?;
         if !restart {
             break;
         }
@@ -176,11 +195,11 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
 }
 
 /// The disk with what its image brings, made at the first start.
-async fn insert_disk(guest: &Guest, disk: &Disk, payload: &Payload) -> Result<(), JoinError> {
+async fn insert_disk(guest: &Guest, disk: &Disk, kubernetes: &str) -> Result<(), JoinError> {
     let Some(programs) = guest.wine_programs.clone() else {
         return Err(JoinError("this process has no Windows programs for guests of kind Wine: start capw with --wine-programs=DIR".into()));
     };
-    let (prefix, image, kubernetes) = (disk.prefix(), guest.record.image.clone(), payload.plan.kubernetes.clone());
+    let (prefix, image, kubernetes) = (disk.prefix(), guest.record.image.clone(), kubernetes.to_owned());
     let make = move || {
         if !prefix.exists() {
             prefix::make(&programs, &prefix)?;
@@ -190,11 +209,11 @@ async fn insert_disk(guest: &Guest, disk: &Disk, payload: &Payload) -> Result<()
     tokio::task::spawn_blocking(make).await.unwrap_or_else(|error| Err(JoinError(error.to_string())))
 }
 
-async fn boot(guest: &Guest, disk: &Disk, payload: &Payload, host_name: &str, boot: u32) -> io::Result<On> {
+async fn boot(guest: &Guest, disk: &Disk, known: &Known, boot: u32) -> io::Result<On> {
     let record = &guest.record;
-    let mut machine = Machine::switch_on(&disk.prefix(), host_name, record.vm, address(record.vm)).await?;
+    let mut machine = Machine::switch_on(&disk.prefix(), &known.host_name, record.vm, address(record.vm)).await?;
     fs::write(disk.pid(), machine.pid().to_string())?;
-    if let Some(server) = server_of(payload) {
+    if let Some(server) = known.server {
         machine.forward(server).await?;
     }
     let machine = Arc::new(machine);
@@ -282,10 +301,11 @@ async fn carry_out(guest: &Guest, disk: &Disk, payload: &Payload, kept: &mut Kep
             return Ok(restart);
         }
     }
-    console.say(REPORT_PLAN, 0, state::FINISHED, "").await;
-    kept.sequence = console.sequence();
+    // Before it is told: then the seed may go.
     kept.end = Some(state::FINISHED.into());
+    kept.sequence = console.sequence() + 1;
     disk.write(kept)?;
+    console.say(REPORT_PLAN, 0, state::FINISHED, "").await;
     Ok(false)
 }
 

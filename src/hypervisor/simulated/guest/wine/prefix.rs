@@ -77,6 +77,7 @@ pub fn install(programs: &Path, prefix: &Path, image: &str, kubernetes: &str) ->
         ("kubelet", kubernetes, paths::KUBELET),
         ("kubeadm", kubernetes, paths::KUBEADM),
         ("kube-log-runner", kubernetes, paths::LOG_RUNNER),
+        ("kube-proxy", kubernetes, paths::KUBE_PROXY),
         (CONTAINERD, &found, paths::CONTAINERD),
     ] {
         let from = programs.join(format!("{program}-windows-{version}")).join(format!("{program}.exe"));

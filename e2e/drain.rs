@@ -1,0 +1,229 @@
+//! Story *drain*: machines of a pool without Cluster API leave as `kubectl drain` would let them: what a PodDisruptionBudget protects
+//! waits for another replica, DaemonSets stay, a pod of nobody goes, a hung one is forced, and a time limit ends it all. The Node is
+//! gone before its VM is stopped.
+//!
+//! Pods are made and placed by the real controllers and the real scheduler; of the kubelet, the story plays what it needs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use crate::standalone::{install_rights, wait_settled};
+use crate::workers;
+use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
+const POOL: &str = "default/windows";
+const POD: Kind = Kind::new("v1", "pods");
+const BUDGET: Kind = Kind::new("policy/v1", "poddisruptionbudgets");
+/// Pods with it do not end by themselves.
+const HANGS: &str = "example.com/hangs";
+
+#[test]
+fn a_machine_leaves_when_its_pods_have_left() {
+    world::run(async {
+        let options = Options { scheduler: true, ..Options::plain() };
+        let cp = Arc::new(ControlPlane::start(options.named("drain")).await);
+        install_rights(&cp).await;
+        let capw = Arc::new(Capw::start(&cp, &[]).await);
+        cp.apply(SAMPLE).await;
+        let names = wait_settled(&cp, &cp, POOL, 2).await;
+        let kubelet = Background::start({
+            let cp = cp.clone();
+            move || {
+                let cp = cp.clone();
+                async move { look_after_pods(&cp).await }
+            }
+        });
+        workers::apply(&cp, &[agent(), web(1), budget()]).await;
+        let web_pod = wait_running(&cp, "web", 1).await.remove(0);
+        wait_running(&cp, "agent", 2).await;
+        let victim = text(&web_pod, "/spec/nodeName").to_owned();
+        assert!(names.contains(&victim), "{victim} of {names:?}");
+        workers::apply(&cp, &[lonely("lonely", &victim, json!({})), lonely("hung", &victim, json!({HANGS: "true"}))]).await;
+        wait_running(&cp, "lonely", 1).await;
+        wait_running(&cp, "hung", 1).await;
+        step(format!("pods run on {victim}: one of a budget, one of a DaemonSet, one of nobody, one that will hang"));
+
+        cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &json!({"spec": {"drain": {"hungPodSeconds": 6}}})).await.expect("the margin");
+        let order = Background::start({
+            let (cp, capw, victim) = (cp.clone(), capw.clone(), victim.clone());
+            move || {
+                let (cp, capw, victim) = (cp.clone(), capw.clone(), victim.clone());
+                async move { the_node_goes_first(&cp, &capw, &victim).await }
+            }
+        });
+        let mark = cp.audit_mark();
+        remove(&cp, &victim, 1).await;
+        let machine = format!("default/{victim}");
+        let says = |what: &'static [&'static str]| {
+            move |object: &Value| {
+                let deleting = condition(object, "Deleting").filter(|c| c["reason"] == "DrainingNode")?;
+                let message = text(deleting, "/message");
+                what.iter().all(|part| message.contains(part)).then(|| message.to_owned())
+            }
+        };
+        cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it names the budget", LIMIT, says(&["default/web-", "disruption budget"])).await;
+        let hung = says(&["pod default/hung is still there", "deleted by force"]);
+        cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it names the pod that hangs", LIMIT, hung).await;
+        wait_gone(&cp, "lonely").await;
+        wait_gone(&cp, "hung").await;
+        assert_eq!(simulated_vms(capw.state()).len(), 2, "a VM went while a budget kept its pod");
+        step("the pod of nobody went, the hung one was forced, and the budget holds the machine");
+
+        workers::apply(&cp, &[web(2)]).await;
+        cp.wait_gone(Kind::WINDOWS_MACHINE, &machine, LIMIT).await;
+        order.stop().await;
+        let left = wait_settled(&cp, &cp, POOL, 1).await;
+        assert!(!left.contains(&victim));
+        what_was_asked(&cp, mark, &victim);
+        step("another replica came up, and the machine went: Node first, then VM");
+
+        a_time_limit(&cp, &capw, left.first().expect("one is left")).await;
+        kubelet.stop().await;
+    });
+}
+
+/// A budget that never yields, and a limit: the machine goes with the pods that are left, and says so.
+async fn a_time_limit(cp: &ControlPlane, capw: &Capw, last: &str) {
+    wait_running(cp, "web", 2).await;
+    cp.patch(BUDGET, "default/web", &json!({"spec": {"minAvailable": 2}})).await.expect("the budget");
+    cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &json!({"spec": {"replicas": 0, "drain": {"timeoutSeconds": 15}}})).await.expect("the limit");
+    let machine = format!("default/{last}");
+    let told = |object: &Value| condition(object, "Deleting").filter(|c| text(c, "/message").contains("whatever is left")).map(drop);
+    cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it says when it goes", LIMIT, told).await;
+    cp.wait_gone(Kind::WINDOWS_MACHINE, &machine, LIMIT).await;
+    wait_for("no VM and no Node are left", LIMIT, || async {
+        let (vms, nodes) = (simulated_vms(capw.state()), cp.list(Kind::NODE, None).await);
+        if vms.is_empty() && nodes.is_empty() { Ok(()) } else { Err(format!("{} VMs, {} Nodes", vms.len(), nodes.len())) }
+    })
+    .await;
+    let events = cp.events("default", last).await;
+    assert!(events.iter().any(|event| event.starts_with("Warning DrainGivenUp") && event.contains("15 s")), "{events:?}");
+    step("a time limit ended a drain that a budget would have held for ever");
+}
+
+/// The requests, by the audit log: cordon, then evictions, none of a DaemonSet's pod; force for the hung one alone; the Node.
+fn what_was_asked(cp: &ControlPlane, mark: AuditMark, node: &str) {
+    let mut asked = cp.audit_since(mark);
+    asked.retain(|event| event.user == Capw::USER && event.is_write());
+    let of_node = |verb: &str| asked.iter().position(|e| e.resource == "nodes" && e.name == node && e.verb == verb && e.code < 300);
+    let evictions: Vec<usize> = (0..asked.len()).filter(|n| asked[*n].subresource == "eviction").collect();
+    let (first, last) = (evictions[0], evictions[evictions.len() - 1]);
+    assert!(of_node("patch").is_some_and(|cordoned| cordoned < first), "evicted before it was cordoned");
+    assert!(of_node("delete").is_some_and(|deleted| deleted > last), "the Node went before its pods");
+    let evicted = |name: &str| evictions.iter().any(|n| asked[*n].name.starts_with(name) && asked[*n].code < 300);
+    assert!(evicted("web-") && evicted("lonely") && evicted("hung") && !evictions.iter().any(|n| asked[*n].name.starts_with("agent")));
+    let forced: Vec<&str> = asked.iter().filter(|e| e.resource == "pods" && e.verb == "delete").map(|e| e.name.as_str()).collect();
+    assert_eq!(forced, ["hung"]);
+    let refused: Vec<&str> = asked.iter().filter(|event| event.code == 403).map(|event| event.uri.as_str()).collect();
+    assert!(refused.is_empty(), "CAPW was refused: {refused:#?}");
+}
+
+/// While its Node is there, a VM runs. The VM is looked at first: a Node that is seen afterwards was there at that time.
+async fn the_node_goes_first(cp: &ControlPlane, capw: &Capw, name: &str) {
+    let vm = simulated_vms(capw.state()).into_iter().find(|vm| vm.name == name && vm.is_whole());
+    let runs = vm.as_ref().is_some_and(|vm| vm.power == "On");
+    let node = cp.get(Kind::NODE, name).await;
+    assert!(runs || node.is_none(), "Node {name} is there and its VM is not On: {vm:?}");
+}
+
+async fn remove(cp: &ControlPlane, name: &str, left: usize) {
+    let annotations = json!({"infrastructure.cluster.x-k8s.io/remove-machines": name});
+    let patch = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": left}});
+    cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &patch).await.expect("a write of the pool");
+}
+
+fn pod_template(app: &str) -> Value {
+    json!({"metadata": {"labels": {"app": app}}, "spec": pod_spec()})
+}
+
+fn pod_spec() -> Value {
+    json!({"tolerations": [{"key": "os", "operator": "Exists"}], "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "c", "image": "none.invalid/none"}]})
+}
+
+fn web(replicas: usize) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": pod_template("web")}})
+}
+
+fn agent() -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": pod_template("agent")}})
+}
+
+fn budget() -> Value {
+    json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
+}
+
+fn lonely(name: &str, node: &str, annotations: Value) -> Value {
+    let mut spec = pod_spec();
+    spec["nodeName"] = json!(node);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": {"app": name}, "annotations": annotations}, "spec": spec})
+}
+
+async fn wait_running(cp: &ControlPlane, app: &str, count: usize) -> Vec<Value> {
+    wait_for(&format!("{count} pods of {app} run"), LIMIT, || async {
+        let mut pods = cp.list(POD, Some("default")).await;
+        pods.retain(|pod| text(pod, "/metadata/labels/app") == app && text(pod, "/metadata/deletionTimestamp").is_empty());
+        let running = pods.iter().filter(|pod| text(pod, "/status/phase") == "Running").count();
+        if running == count && pods.len() == count {
+            return Ok(pods);
+        }
+        Err(pods.iter().map(|pod| format!("{}: {}", text(pod, "/metadata/name"), pod["status"])).collect::<Vec<_>>().join("; "))
+    })
+    .await
+}
+
+async fn wait_gone(cp: &ControlPlane, pod: &str) {
+    cp.wait_gone(POD, &format!("default/{pod}"), LIMIT).await;
+}
+
+/// The part of a kubelet that the story needs: pods of its nodes run, and end when they are told to.
+async fn look_after_pods(cp: &ControlPlane) {
+    for pod in cp.list(POD, Some("default")).await {
+        let name = format!("default/{}", text(&pod, "/metadata/name"));
+        let hangs = pod.pointer("/metadata/annotations").is_some_and(|a| a.get(HANGS).is_some());
+        if text(&pod, "/spec/nodeName").is_empty() {
+            continue;
+        }
+        if !text(&pod, "/metadata/deletionTimestamp").is_empty() {
+            if !hangs {
+                // It may be gone by now.
+                let _ = cp.api(POD, Some("default")).delete(text(&pod, "/metadata/name"), &DeleteParams::default().grace_period(0)).await;
+            }
+        } else if text(&pod, "/status/phase") != "Running" {
+            let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+            let _ = cp.patch_status(POD, &name, &status).await;
+        }
+    }
+}
+
+/// Does something again and again, until it is told to stop; what fails in it fails the story.
+struct Background(Arc<AtomicBool>, tokio::task::JoinHandle<()>);
+
+impl Background {
+    fn start<F: Future<Output = ()> + Send + 'static>(act: impl Fn() -> F + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let task = tokio::spawn(async move {
+            while !told.load(Ordering::Relaxed) {
+                let next = act();
+                next.await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        Self(stop, task)
+    }
+
+    async fn stop(self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.await.expect("what ran beside the story");
+    }
+}

@@ -1,0 +1,104 @@
+//! Programs that give the kubelet credentials for registries (<https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/>).
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Programs of the image that the kubelet asks for credentials before it pulls. containerd does not ask them: the sandbox image needs none.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageCredentialProvider {
+    /// Directory of the programs in the image, e.g. `C:\k\credential-providers`. Only administrators should be able to write there.
+    #[schemars(length(min = 4, max = 100))]
+    #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[-A-Za-z0-9._ ]*[-A-Za-z0-9_])+$')"#).message("must be an absolute Windows path of plain characters, e.g. C:\\k\\credential-providers"))]
+    pub directory: String,
+    /// The programs, at most 8. For an image that several of them match, all are asked.
+    #[schemars(length(min = 1, max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub providers: Vec<CredentialProvider>,
+}
+
+/// One program, and the images that it is asked for.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct CredentialProvider {
+    /// Name of the program in the directory, without `.exe`.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && !self.lowerAscii().endsWith('.exe')").message("must be the name of the program without directory and without .exe, e.g. ecr-credential-provider"))]
+    pub name: String,
+    /// Images, by host and path, e.g. `*.dkr.ecr.*.amazonaws.com` or `registry.example.com:5000/team`; `*` stands for one part of a host name.
+    #[schemars(length(min = 1, max = 32), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    #[x_kube(validation = Rule::new("self.all(i, i.matches('^[A-Za-z0-9*][-A-Za-z0-9.*]*(:[0-9*]{1,5})?(/[-A-Za-z0-9._*/]*)?$'))").message("must be hosts of registries, with port and path where they are meant, without scheme, e.g. *.azurecr.io"))]
+    pub match_images: Vec<String>,
+    /// How long an answer is used when the program does not say, e.g. `12h`. Default: `10m`.
+    #[serde(default = "ten_minutes")]
+    #[schemars(length(min = 2, max = 16))]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]+(s|m|h))+$')").message("must be a length of time, e.g. 12h or 1h30m"))]
+    pub default_cache_duration: String,
+    /// Arguments of the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 1024)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub args: Vec<String>,
+    /// Variables of the program, beside those of the kubelet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub env: Vec<ProviderVariable>,
+    /// The program gets a token of the pod's service account. From Kubernetes 1.34 on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_attributes: Option<TokenAttributes>,
+}
+
+fn ten_minutes() -> String {
+    "10m".into()
+}
+
+/// A variable of a program. Not for secrets: everybody who may read this object reads it.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderVariable {
+    /// Name of the variable.
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z_][A-Za-z0-9_]*$')").message("must be letters, digits and _"))]
+    pub name: String,
+    /// Its value.
+    #[schemars(length(max = 1024))]
+    pub value: String,
+}
+
+/// Which token of the pod's service account a program gets.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.requireServiceAccount || !has(self.requiredServiceAccountAnnotationKeys)").message("required annotations need a service account: set requireServiceAccount to true"))]
+pub struct TokenAttributes {
+    /// For whom the token is good.
+    #[schemars(length(min = 1, max = 253))]
+    pub service_account_token_audience: String,
+    /// How far an answer is kept: for every pod of the service account, or for this token only.
+    pub cache_type: TokenCache,
+    /// Pods without a service account get nothing. Default: false.
+    #[serde(default)]
+    pub require_service_account: bool,
+    /// Annotations that the service account must have; the program gets them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 317)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub required_service_account_annotation_keys: Vec<String>,
+    /// Annotations of the service account that the program gets if they are there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 317)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub optional_service_account_annotation_keys: Vec<String>,
+}
+
+/// How far an answer that a token brought is kept.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum TokenCache {
+    /// For every pod of the service account.
+    #[default]
+    ServiceAccount,
+    /// For this token only.
+    Token,
+}

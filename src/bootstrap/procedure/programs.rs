@@ -1,0 +1,107 @@
+//! The programs of the node: downloaded and checked, or seen to be in the image.
+
+use super::{NODE_DOCS, Procedure, item, owned, why};
+use crate::api::bootstrap_config::{Download, Program};
+use crate::bootstrap::error::RenderError;
+use crate::bootstrap::facts::BootstrapFacts;
+use crate::bootstrap::paths;
+use crate::bootstrap::plan::{Check, Item, Kind};
+
+/// Where the programs of Kubernetes are published.
+const RELEASES: &str = "https://dl.k8s.io/release";
+const DOWNLOAD_DOCS: &str = "https://kubernetes.io/releases/download/";
+
+/// What no node can do without, and where it is.
+const NEEDED: [(Program, &str); 4] = [
+    (Program::Containerd, paths::CONTAINERD),
+    (Program::Kubelet, paths::KUBELET),
+    (Program::Kubeadm, paths::KUBEADM),
+    (Program::KubeLogRunner, paths::LOG_RUNNER),
+];
+
+/// Name in ids, files and addresses.
+fn name(program: Program) -> &'static str {
+    match program {
+        Program::Kubelet => "kubelet",
+        Program::Kubeadm => "kubeadm",
+        Program::KubeLogRunner => "kube-log-runner",
+        Program::Kubectl => "kubectl",
+        Program::KubeProxy => "kube-proxy",
+        Program::Containerd => "containerd",
+        Program::CniPlugins => "cni-plugins",
+        Program::Crictl => "crictl",
+    }
+}
+
+/// Where an archive goes, how many parts of its paths are left out, and files that it has to bring.
+fn archive(program: Program) -> Option<(&'static str, u32, &'static [&'static str])> {
+    match program {
+        Program::Containerd => Some((paths::CONTAINERD_BIN, 1, &["containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"])),
+        Program::CniPlugins => Some((paths::CNI_BIN, 0, &["host-local.exe"])),
+        Program::Crictl => Some((paths::KUBERNETES_BIN, 0, &["crictl.exe"])),
+        _ => None,
+    }
+}
+
+/// Downloads first, then what the image has to bring.
+pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let downloads = &facts.spec.programs.downloads;
+    for download in downloads {
+        add(all, facts, download)?;
+    }
+    for (program, path) in NEEDED.into_iter().filter(|(program, _)| !downloads.iter().any(|download| download.name == *program)) {
+        let remedy = "Use an image that has this program at this path (image-builder puts them there), or name it in spec.programs.downloads.";
+        let kind = Kind::Wait { check: Check::File(path.into()) };
+        let id = format!("program-{}", name(program));
+        all.add(Item { attempts: 1, ..item(&id, 41, 5, kind, why("The image brings the programs of the node.", NODE_DOCS, remedy)) });
+    }
+    Ok(())
+}
+
+fn add(all: &mut Procedure, facts: &BootstrapFacts, download: &Download) -> Result<(), RenderError> {
+    let program = download.name;
+    let name = name(program);
+    let base = facts.spec.programs.base_url.as_deref().unwrap_or(RELEASES).trim_end_matches('/');
+    let url = match (&download.url, archive(program)) {
+        (Some(url), _) => url.clone(),
+        (None, None) => format!("{base}/{}/bin/windows/amd64/{name}.exe", facts.kubernetes),
+        (None, Some(_)) => {
+            let remedy = "it has a version of its own: give the address of the archive";
+            return Err(RenderError::invalid(format!("spec.programs.downloads[{name}].url"), "", remedy));
+        }
+    };
+    let path = match archive(program) {
+        Some(_) => format!(r"{}\{name}.tar.gz", paths::DOWNLOADS),
+        None => format!(r"{}\{name}.exe", paths::KUBERNETES_BIN),
+    };
+    // Archives are removed at the end, and not fetched again then.
+    let unless = archive(program).map(|_| Check::File(paths::SENTINEL.into()));
+    let remedy = "Check from the node that the address answers (proxy, DNS, CA of the mirror), and that the digest is that of this version.";
+    let kind = Kind::Download { url, path: path.clone(), digest: download.digest.clone() };
+    all.add(Item {
+        unless: unless.clone(),
+        ..item(
+            &format!("download-{name}"),
+            42,
+            1200,
+            kind,
+            why("You asked for it in spec.programs; nothing is used before its digest is the one given.", DOWNLOAD_DOCS, remedy),
+        )
+    });
+    if let Some((directory, strip, files)) = archive(program) {
+        let kind = Kind::Archive { path, digest: download.digest.clone(), directory: directory.into(), strip, files: owned(files) };
+        let remedy = "Check that the address is that of the release's archive for windows-amd64, and the free space of drive C:.";
+        all.add(Item { unless, ..item(&format!("unpack-{name}"), 43, 600, kind, why("The archive of a release.", DOWNLOAD_DOCS, remedy)) });
+    }
+    Ok(())
+}
+
+/// Whether something is left in [`paths::DOWNLOADS`].
+pub(super) fn leaves_archives(facts: &BootstrapFacts) -> bool {
+    facts.spec.programs.downloads.iter().any(|download| archive(download.name).is_some())
+}
+
+/// Id of the item after which a program is another one, if it is downloaded.
+pub(super) fn unpacked(facts: &BootstrapFacts, program: Program) -> Option<String> {
+    facts.spec.programs.downloads.iter().any(|download| download.name == program).then(|| format!("unpack-{}", name(program)))
+}

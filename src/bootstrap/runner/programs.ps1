@@ -1,0 +1,97 @@
+# The kinds of items that bring programs: download, archive.
+
+# The digest of a file, by the algorithm of the digest that is expected.
+function Get-DigestLike([string] $Path, [string] $Digest) {
+    $algorithm = $Digest.Substring(0, $Digest.IndexOf(':'))
+    return "${algorithm}:$((Get-FileHash -LiteralPath $Path -Algorithm $algorithm.ToUpperInvariant()).Hash.ToLowerInvariant())"
+}
+
+# The proxy of the machine for an address, or $null. The variables are read where they are kept: this process began before.
+function Get-MachineProxy([System.Uri] $Address) {
+    $name = "$($Address.Scheme.ToUpperInvariant())_PROXY"
+    $proxy = [System.Environment]::GetEnvironmentVariable($name, 'Machine')
+    if ([string]::IsNullOrEmpty($proxy)) { return $null }
+    foreach ($entry in ([string] [System.Environment]::GetEnvironmentVariable('NO_PROXY', 'Machine')).Split(',')) {
+        $suffix = $entry.Trim().TrimStart('*').TrimStart('.')
+        if ($suffix -ne '' -and ($Address.Host -ieq $suffix -or $Address.Host -like "*.$suffix")) { return $null }
+    }
+    $server = New-Object System.Uri $proxy
+    $found = New-Object System.Net.WebProxy $server
+    if ($server.UserInfo -ne '') {
+        $user, $password = $server.UserInfo.Split(':', 2) | ForEach-Object { [System.Uri]::UnescapeDataString($_) }
+        $found.Credentials = New-Object System.Net.NetworkCredential($user, [string] $password)
+    }
+    return $found
+}
+
+# Certificates are checked against those that Windows trusts.
+function Receive-File([string] $Url, [string] $Path, [int] $Seconds) {
+    $end = [System.DateTime]::UtcNow.AddSeconds($Seconds)
+    [System.Net.ServicePointManager]::SecurityProtocol = [System.Net.ServicePointManager]::SecurityProtocol -bor [System.Net.SecurityProtocolType]::Tls12
+    $request = [System.Net.WebRequest]::Create($Url)
+    $request.Timeout = 60000
+    $request.ReadWriteTimeout = 60000
+    $request.Proxy = Get-MachineProxy $request.RequestUri
+    $response = $request.GetResponse()
+    try {
+        $from = $response.GetResponseStream()
+        $to = [System.IO.File]::Create($Path)
+        try {
+            $buffer = New-Object byte[] 1048576
+            while (($count = $from.Read($buffer, 0, $buffer.Length)) -gt 0) {
+                $to.Write($buffer, 0, $count)
+                if ([System.DateTime]::UtcNow -gt $end) { throw "$Url did not arrive within $Seconds seconds" }
+            }
+        } finally { $to.Dispose() }
+    } finally { $response.Dispose() }
+}
+
+# A program that runs cannot be replaced, but it can get another name.
+function Move-Aside([string] $Path) {
+    if (-not [System.IO.File]::Exists($Path)) { return }
+    if ([System.IO.File]::Exists("$Path.old")) { [System.IO.File]::Delete("$Path.old") }
+    [System.IO.File]::Move($Path, "$Path.old")
+}
+
+# --- download: url, path, digest
+function Test-DownloadItem($Item) {
+    return [System.IO.File]::Exists($Item.path) -and (Get-DigestLike $Item.path $Item.digest) -ceq $Item.digest
+}
+
+function Set-DownloadItem($Item) {
+    [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($Item.path))
+    $temporary = "$($Item.path).new"
+    Receive-File $Item.url $temporary $Item.seconds
+    $found = Get-DigestLike $temporary $Item.digest
+    if ($found -cne $Item.digest) {
+        [System.IO.File]::Delete($temporary)
+        throw (New-Object System.IO.InvalidDataException("expected $($Item.url) with digest $($Item.digest), found $found: correct the one or the other"))
+    }
+    Move-Aside $Item.path
+    [System.IO.File]::Move($temporary, $Item.path)
+}
+
+# --- archive: path, digest, directory, strip, files. What was unpacked is noted, because its files may be changed afterwards.
+function Test-ArchiveItem($Item) {
+    foreach ($file in @($Item.files)) {
+        if (-not [System.IO.File]::Exists("$($Item.directory)\$file")) { return $false }
+    }
+    $note = "$StateDirectory\unpacked-$($Item.id)"
+    return [System.IO.File]::Exists($note) -and [System.IO.File]::ReadAllText($note) -ceq $Item.digest
+}
+
+function Set-ArchiveItem($Item) {
+    # Between the download and now somebody may have changed it.
+    $found = Get-DigestLike $Item.path $Item.digest
+    if ($found -cne $Item.digest) { throw "expected $($Item.path) with digest $($Item.digest), found $found" }
+    foreach ($file in @($Item.files)) { Move-Aside "$($Item.directory)\$file" }
+    [void] [System.IO.Directory]::CreateDirectory($Item.directory)
+    $argv = @("$env:SystemRoot\System32\tar.exe", '-x', '-f', $Item.path, '-C', $Item.directory, '--strip-components', [string] $Item.strip)
+    Invoke-Program $argv $env:SystemRoot $Item.seconds
+    foreach ($file in @($Item.files)) {
+        if (-not [System.IO.File]::Exists("$($Item.directory)\$file")) {
+            throw (New-Object System.IO.InvalidDataException("expected $file in $($Item.path), found none: it is another archive"))
+        }
+    }
+    [System.IO.File]::WriteAllText("$StateDirectory\unpacked-$($Item.id)", $Item.digest)
+}
