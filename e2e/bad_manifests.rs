@@ -84,6 +84,7 @@ pub const POOL: &[Case] = &[
     (r#"{"spec": {"minReadySeconds": -1}}"#, &["spec.minReadySeconds", "greater than or equal to 0"]),
     (r#"{"spec": {"failureDomains": ["a", "a"]}}"#, &["spec.failureDomains[1]", "Duplicate value"]),
     (r#"{"spec": {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}}"#, &["spec.autoscaling", "must not be more than maxReplicas"]),
+    (r#"{"spec": {"health": {"notReadySeconds": 5}}}"#, &["spec.health.notReadySeconds", "greater than or equal to 60"]),
     (r#"{"spec": {"health": {"maxUnhealthy": "many"}}}"#, &["spec.health.maxUnhealthy"]),
 ];
 

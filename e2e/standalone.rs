@@ -94,6 +94,115 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
     });
 }
 
+/// One that never joins is replaced, as nobody else does it; when all of them fail, the pool stops, says why, and goes on when that is mended.
+#[test]
+fn machines_that_never_join() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("never-joined")).await;
+        install_rights(&cp).await;
+        let capw = Capw::start(&cp, &[]).await;
+        let one_fails = SAMPLE.replace("simulated: {}", "simulated: {faults: [{names: '*', fault: NoBoot, count: 1}]}");
+        cp.apply(&one_fails.replace("cpus: 4", "cpus: 4\n      joinDeadlineSeconds: 30")).await;
+        let settled = wait_settled(&cp, &cp, POOL, 2).await;
+        vms_are(&capw, &settled).await;
+        let made: Vec<_> = cp.audit().into_iter().filter(|e| e.resource == "windowsmachines" && e.verb == "create" && e.code < 300).collect();
+        assert_eq!(made.len(), 3, "one failed and was replaced");
+        step("a machine that never joined was replaced");
+
+        scale(&cp, 0).await;
+        wait_settled(&cp, &cp, POOL, 0).await;
+        let faults = |faults: Value| json!({"spec": {"simulated": {"faults": faults}}});
+        cp.patch(Kind::WINDOWS_HYPERVISOR, "default/lab", &faults(json!([{"names": "*", "fault": "NoBoot"}]))).await.expect("a fault");
+        let deadline = json!({"spec": {"replicas": 1, "template": {"machine": {"joinDeadlineSeconds": 10}}}});
+        cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &deadline).await.expect("a shorter deadline");
+        let stopped = |pool: &Value| {
+            let ready = condition(pool, "Ready").filter(|ready| ready["reason"] == "RolloutStopped");
+            ready.map(|ready| text(ready, "/message").to_owned())
+        };
+        let message = cp.wait_object(Kind::WINDOWS_NODE_POOL, POOL, "it stops", LIMIT, stopped).await;
+        assert!(message.contains("after 2 before") && message.contains("NodeNeverJoined"), "{message}");
+        let failed = names(&cp.list(Kind::WINDOWS_MACHINE, Some("default")).await);
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        step("all fail: the pool stopped and says why");
+
+        cp.patch(Kind::WINDOWS_HYPERVISOR, "default/lab", &faults(json!([]))).await.expect("no fault");
+        for name in &failed {
+            cp.delete(Kind::WINDOWS_MACHINE, &format!("default/{name}")).await;
+        }
+        let mended = wait_settled(&cp, &cp, POOL, 1).await;
+        assert!(mended.is_disjoint(&failed));
+        step("mended, and the failed machine deleted: it goes on");
+    });
+}
+
+/// A pool goes into the hands of Cluster API and comes back, as docs/standalone.md says; its VMs know nothing of it.
+#[test]
+fn a_pool_is_handed_to_cluster_api_and_back() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("adopted")).await;
+        install_rights(&cp).await;
+        let capw = Capw::start(&cp, &[]).await;
+        cp.apply(SAMPLE).await;
+        let machines = wait_settled(&cp, &cp, POOL, 2).await;
+        let vms = simulated_vms(capw.state());
+        let same = |when: &str| {
+            let now = simulated_vms(capw.state());
+            assert_eq!(now.iter().map(|vm| &vm.directory).collect::<Vec<_>>(), vms.iter().map(|vm| &vm.directory).collect::<Vec<_>>(), "{when}");
+        };
+
+        let mut adopter = crate::pools::Pool::new("default", 2, &cp).await;
+        let mut objects = adopter.workers.objects();
+        objects.retain(|o| {
+            !["MachineDeployment", "WindowsMachineTemplate", "WindowsBootstrapConfigTemplate", "WindowsHypervisor"].contains(&text(o, "/kind"))
+        });
+        let mut machine_pool = adopter.machine_pool();
+        machine_pool["spec"]["template"]["spec"]["infrastructureRef"]["name"] = json!("windows");
+        machine_pool["spec"]["template"]["spec"]["version"] = json!("v1.36.3");
+        let pattern = json!({"apiVersion": Kind::WINDOWS_BOOTSTRAP_CONFIG.api_version, "kind": "WindowsBootstrapConfig",
+            "metadata": {"name": "pool", "namespace": "default"}, "spec": {}});
+        objects.extend([pattern, machine_pool]);
+        workers::apply(&cp, &objects).await;
+        adopter.workers.replicas = 2;
+        wait_for("core has a Running Machine for each", LIMIT, || async {
+            let owned = cp.list(Kind::MACHINE, Some("default")).await;
+            let running = owned.iter().filter(|m| text(m, "/status/phase") == "Running").count();
+            if names(&owned) == machines && running == 2 { Ok(()) } else { Err(format!("{:?}, {running} Running", names(&owned))) }
+        })
+        .await;
+        cp.wait_condition(Kind::WINDOWS_NODE_POOL, POOL, "Ready", "True", LIMIT).await;
+        same("a VM was made anew for Cluster API");
+        step("Cluster API has the pool");
+
+        hand_back(&cp, &machines).await;
+        assert_eq!(wait_settled(&cp, &cp, POOL, 2).await, machines);
+        same("a VM was made anew on the way back");
+        cp.patch(Kind::CLUSTER, "default/c1", &json!({"spec": {"paused": false}})).await.expect("the Cluster");
+        scale(&cp, 1).await;
+        let one = wait_settled(&cp, &cp, POOL, 1).await;
+        assert!(one.is_subset(&machines));
+        vms_are(&capw, &one).await;
+        step("the pool stands alone again, and scales");
+    });
+}
+
+/// The commands of the page.
+async fn hand_back(cp: &ControlPlane, machines: &BTreeSet<String>) {
+    cp.patch(Kind::CLUSTER, "default/c1", &json!({"spec": {"paused": true}})).await.expect("the Cluster");
+    let mut objects: Vec<String> = machines.iter().map(|name| format!("machine.cluster.x-k8s.io/{name}")).collect();
+    objects.push("machinepool.cluster.x-k8s.io/pool".to_owned());
+    for object in &objects {
+        cp.kubectl(&["delete", object, "--cascade=orphan", "--wait=false"]).await;
+        let orphaned = ["get", object, "-o", "jsonpath={.metadata.finalizers}"];
+        // The garbage collector takes its own finalizer away when the owner references are gone.
+        wait_for(&format!("{object} has no dependents"), LIMIT, || async {
+            let left = cp.try_kubectl(&orphaned).await?;
+            if left.contains("orphan") { Err(left) } else { Ok(()) }
+        })
+        .await;
+        cp.kubectl(&["patch", object, "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#]).await;
+    }
+}
+
 /// What `config/standalone` adds to `config/default`.
 pub async fn install_rights(cp: &ControlPlane) {
     cp.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: capw-system}\n").await;

@@ -11,7 +11,7 @@ use crate::api::capi::Cluster;
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::{FINALIZER, FirmwareType, WindowsMachine};
 use crate::api::name::{HostName, NameError, ProviderId, VmUuid, mebibytes};
-use crate::api::pool::{annotated, cluster_of};
+use crate::api::pool::made_for;
 use crate::vm::{MachineKey, VmDisk, VmSpec};
 
 /// The hypervisor chosen for a machine; set together with the finalizer, before the first call, and never changed.
@@ -214,8 +214,7 @@ pub fn host_name(object: &WindowsMachine) -> Result<HostName, NameError> {
 /// Which VM belongs to the object.
 pub fn key(object: &WindowsMachine) -> MachineKey {
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-    // What it joined first: the mark on its VM must not change when the pool is handed to Cluster API.
-    let cluster = annotated(&object.metadata).or_else(|| cluster_of(&object.metadata)).unwrap_or_default();
+    let cluster = made_for(&object.metadata).unwrap_or_default();
     MachineKey { vm: vm_uuid(object), cluster: format!("{namespace}/{cluster}"), name: name(&object.metadata).into() }
 }
 

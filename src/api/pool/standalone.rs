@@ -12,8 +12,12 @@ use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::control_plane::KubeconfigSecretReference;
 
 /// Annotation on the WindowsMachines and WindowsBootstrapConfigs of a pool that stands alone: the cluster that they join, see
-/// [`Joins`]. It stays when the pool is handed to Cluster API: the mark on the VM depends on it.
+/// [`Joins`].
 pub const JOINS_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/joins";
+
+/// Annotation on a WindowsMachine whose pool was handed to Cluster API or back: the cluster that it was made for, of which the mark on
+/// its VM speaks.
+pub const MADE_FOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/made-for";
 
 /// The cluster whose nodes a pool makes by itself.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
@@ -85,17 +89,21 @@ impl fmt::Display for Joins {
 
 /// The workload cluster of one of our objects: the name of its Cluster, or else what it [joins](Joins).
 pub fn cluster_of(meta: &ObjectMeta) -> Option<&str> {
-    capi::cluster_name(meta.labels.as_ref()).or_else(|| annotated(meta))
+    capi::cluster_name(meta.labels.as_ref()).or_else(|| annotation(meta, JOINS_ANNOTATION))
 }
 
 /// What an object of a pool that stands alone joins; `None` for one that belongs to Cluster API.
 pub fn joins(meta: &ObjectMeta) -> Option<&str> {
-    annotated(meta).filter(|_| capi::cluster_name(meta.labels.as_ref()).is_none())
+    annotation(meta, JOINS_ANNOTATION).filter(|_| capi::cluster_name(meta.labels.as_ref()).is_none())
 }
 
-/// The annotation, whoever the object belongs to by now.
-pub fn annotated(meta: &ObjectMeta) -> Option<&str> {
-    meta.annotations.as_ref()?.get(JOINS_ANNOTATION).map(String::as_str)
+/// The workload cluster that a machine was made for, wherever it belongs by now.
+pub fn made_for(meta: &ObjectMeta) -> Option<&str> {
+    annotation(meta, MADE_FOR_ANNOTATION).or_else(|| cluster_of(meta))
+}
+
+fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 #[cfg(test)]

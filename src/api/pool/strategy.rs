@@ -106,11 +106,15 @@ pub struct Health {
     /// Machines that may be unhealthy at once, as a number or a share that is rounded up. While there are more, none is replaced: the cause is then elsewhere. `0` switches replacement off. Default: 40%.
     #[serde(default = "forty_percent")]
     pub max_unhealthy: Amount,
+    /// Seconds that a Node may stay not Ready until its machine is taken for failed, 60 to 604800. Only without Cluster API, where a MachineHealthCheck says it. Default: never, as the Node may come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 60, max = 604_800))]
+    pub not_ready_seconds: Option<i64>,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self { max_unhealthy: forty_percent() }
+        Self { max_unhealthy: forty_percent(), not_ready_seconds: None }
     }
 }
 

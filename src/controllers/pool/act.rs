@@ -15,7 +15,7 @@ use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfi
 use crate::api::capi::{self, CLUSTER_NAME_LABEL, MachinePool, POOL_NAME_LABEL};
 use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
 use crate::api::name::{ProviderId, base36};
-use crate::api::pool::{JOINS_ANNOTATION, Joins, POOL_LABEL, REMOVE_ANNOTATION, TEMPLATE_LABEL, WindowsNodePool, annotated, joins};
+use crate::api::pool::{JOINS_ANNOTATION, Joins, POOL_LABEL, REMOVE_ANNOTATION, TEMPLATE_LABEL, WindowsNodePool, joins};
 use crate::cluster::{ApiError, Creation};
 use crate::controllers::shell::ReconcileError;
 use crate::lifecycle::claim::VERSION_ANNOTATION;
@@ -120,16 +120,20 @@ fn heard<T>(ctx: &Context, object: &WindowsNodePool, name: &str, answer: Result<
     answer
 }
 
+/// The labels by which core finds a machine of its pool.
+pub fn core_labels(pool: &MachinePool) -> [(&'static str, String); 2] {
+    [(CLUSTER_NAME_LABEL, pool.spec.cluster_name.clone()), (POOL_NAME_LABEL, capi::label_value(&pool.name_any()))]
+}
+
 /// The labels by which core and the pool find a machine.
 fn labels(object: &WindowsNodePool, pool: &MachinePool, template: &Template) -> BTreeMap<String, String> {
     let own = [(POOL_LABEL, capi::label_value(&object.name_any())), (TEMPLATE_LABEL, template.hash())];
-    let of_core = [(CLUSTER_NAME_LABEL, pool.spec.cluster_name.clone()), (POOL_NAME_LABEL, capi::label_value(&pool.name_any()))];
-    let of_core = of_core.into_iter().filter(|_| Joins::of(object).is_none());
+    let of_core = core_labels(pool).into_iter().filter(|_| Joins::of(object).is_none());
     own.into_iter().chain(of_core).map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 /// The controller of the machine, unless that is its Machine (`capi-contract.md` §4.3).
-fn owner_reference(object: &WindowsNodePool) -> OwnerReference {
+pub fn owner_reference(object: &WindowsNodePool) -> OwnerReference {
     OwnerReference {
         api_version: WindowsNodePool::api_version(&()).into_owned(),
         kind: WindowsNodePool::kind(&()).into_owned(),
@@ -250,7 +254,7 @@ async fn configure(
 ) -> Result<(), ReconcileError> {
     let cluster = capi::cluster_name(machine.metadata.labels.as_ref()).map(|name| (CLUSTER_NAME_LABEL.to_owned(), name.to_owned()));
     let pool = (POOL_LABEL.to_owned(), capi::label_value(&object.name_any()));
-    let joins = annotated(&machine.metadata).map(|joins| [(JOINS_ANNOTATION.to_owned(), joins.to_owned())].into());
+    let joins = joins(&machine.metadata).map(|joins| [(JOINS_ANNOTATION.to_owned(), joins.to_owned())].into());
     let config = WindowsBootstrapConfig {
         metadata: ObjectMeta {
             name: Some(machine.name_any()),

@@ -1,6 +1,7 @@
 //! WindowsNodePool: observe → decide → act → report. The decisions are in [`lifecycle::pool`].
 
 mod act;
+mod hand_over;
 mod marks;
 mod memory;
 mod observe;
@@ -40,7 +41,7 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
         return Ok(Outcome::look_again(Duration::try_from(left).unwrap_or_default()));
     }
     let owner = observe::owner(ctx, object);
-    let cluster = observe::cluster(ctx, object);
+    let cluster = observe::cluster(ctx, object).filter(|_| Joins::of(object).is_none());
     let ours = object.finalizers().iter().any(|f| f == FINALIZER);
     let deleting = object.metadata.deletion_timestamp.is_some();
     if deleting && !ours {
@@ -111,6 +112,9 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
         Err(missing) => return say(ctx, object, &[Desired::no(condition::READY, missing.reason, missing.message)]).await,
     };
     let seen = observe::machines(ctx, object, &template.hash());
+    if hand_over::hand_over(ctx, object, pool, &seen).await? {
+        return Ok(Outcome::now());
+    }
     if Joins::of(object).is_some() {
         act::strike_out(ctx, object, &seen).await?;
     }

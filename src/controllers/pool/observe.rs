@@ -150,7 +150,18 @@ fn seen(ctx: &Context, pool: &WindowsNodePool, object: Arc<WindowsMachine>, hash
     let reach = chosen(&object).map(|hypervisor| ctx.reach(&namespace, &hypervisor));
     let unreachable = matches!(reach, Some(Reach::Missing | Reach::Unreachable(_)));
     let named = alone && pool.named_for_removal().contains(&object.name_any());
-    let known = Known { object: &object, machine: machine.as_deref(), config: config.as_deref(), hash, removed, unreachable, alone, named };
+    let known = Known {
+        object: &object,
+        machine: machine.as_deref(),
+        config: config.as_deref(),
+        hash,
+        removed,
+        unreachable,
+        alone,
+        named,
+        not_ready_seconds: pool.spec.health.not_ready_seconds,
+        now: ctx.now(),
+    };
     let member = member(&known);
     Seen { object, machine, config, member }
 }

@@ -123,9 +123,11 @@ pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
     decision
 }
 
-/// Until the next machine becomes available without any event.
+/// Until the next machine becomes available, or is given up, without any event.
 fn next_look(view: &View<'_>) -> Option<Duration> {
-    view.live().filter_map(|m| m.until_available(view.s.goal.min_ready, view.now).flatten()).min()
+    let available = view.live().filter_map(|m| m.until_available(view.s.goal.min_ready, view.now).flatten());
+    let given_up = view.live().filter(|m| m.failed.is_none()).filter_map(|m| Duration::try_from(m.given_up_at?.duration_since(view.now)).ok());
+    available.chain(given_up).min()
 }
 
 /// Machines that somebody named, by name. They go alone: what is too much is counted when they do not count any more.

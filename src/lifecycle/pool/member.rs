@@ -1,6 +1,6 @@
 //! What one machine of a pool is, from what it and its Machine say.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::situation::{Failure, Member, Replace, State};
@@ -32,6 +32,9 @@ pub struct Known<'a> {
     pub alone: bool,
     /// See [`Member::named`].
     pub named: bool,
+    /// So many seconds a Node may stay not Ready.
+    pub not_ready_seconds: Option<i64>,
+    pub now: Timestamp,
 }
 
 pub fn member(k: &Known<'_>) -> Member {
@@ -45,6 +48,7 @@ pub fn member(k: &Known<'_>) -> Member {
         up_to_date: meta.labels.as_ref().and_then(|l| l.get(TEMPLATE_LABEL)).map(String::as_str) == Some(k.hash),
         state: state(k),
         failed: failure(k),
+        given_up_at: given_up_at(k),
         marked: marked(meta.annotations.as_ref()) || marked(k.machine.and_then(|m| m.metadata.annotations.as_ref())),
         named: k.named,
         build: k.machine.and_then(build),
@@ -93,12 +97,23 @@ fn failure(k: &Known<'_>) -> Option<Failure> {
     if let Some(deleted) = find(told, NODE_READY).filter(|c| k.alone && c.status == "False" && c.reason == NODE_DELETED) {
         return failed(deleted, here);
     }
+    if let Some(ready) = find(told, NODE_READY).filter(|_| given_up_at(k).is_some_and(|at| at <= k.now)) {
+        return failed(ready, here);
+    }
     let joined = own(k, condition::NODE_JOINED).filter(|c| c.status == "False" && condition::is_problem(&c.reason));
     if let Some(joined) = joined {
         return failed(joined, here);
     }
     let data = k.config.and_then(|c| c.status.as_ref()).and_then(|s| find(&s.conditions, condition::READY));
     data.filter(|c| c.status == "False" && is_of_template(&c.reason)).and_then(|c| failed(c, Replace::NotHere))
+}
+
+/// When a machine whose Node is not Ready is given up. Where there is Cluster API, a MachineHealthCheck does that.
+fn given_up_at(k: &Known<'_>) -> Option<Timestamp> {
+    let seconds = k.not_ready_seconds.filter(|_| k.alone)?;
+    let told = k.machine?.status.as_ref()?;
+    let since = find(&told.conditions, NODE_READY).filter(|c| c.status != "True")?.last_transition_time.0;
+    since.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
 /// Reasons that no other machine of the template would be spared.
@@ -136,7 +151,18 @@ mod tests {
         let machine: Machine = serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
             "metadata": {"name": "m"}, "spec": {}, "status": machine}))
         .unwrap();
-        member(&Known { object: &object, machine: Some(&machine), config: None, hash: "h", removed: false, unreachable: false, alone, named: false })
+        member(&Known {
+            object: &object,
+            machine: Some(&machine),
+            config: None,
+            hash: "h",
+            removed: false,
+            unreachable: false,
+            alone,
+            named: false,
+            not_ready_seconds: Some(300),
+            now: Timestamp::from_second(1_767_225_600 + 300).unwrap(),
+        })
     }
 
     #[test]
@@ -192,11 +218,18 @@ mod tests {
     #[test]
     fn a_pool_that_stands_alone_replaces_what_nobody_else_does() {
         let up = |conditions: Value| json!({"initialization": {"provisioned": true}, "conditions": conditions});
+        let silent = |since: &str| {
+            let mut ready = condition("NodeReady", "Unknown", "NodeStatusUnknown");
+            ready["lastTransitionTime"] = json!(since);
+            json!({"nodeRef": {"name": "n"}, "conditions": [ready]})
+        };
         let deleted = json!({"nodeRef": {"name": "n"}, "conditions": [condition("NodeReady", "False", "NodeDeleted")]});
         for (object, machine, expected) in [
             (up(json!([condition("NodeJoined", "False", "Joining")])), json!({}), None),
             (up(json!([condition("NodeJoined", "False", "NodeNeverJoined")])), json!({}), Some(Replace::InBudget)),
             (up(json!([condition("NodeJoined", "True", "Joined")])), deleted, Some(Replace::InBudget)),
+            (up(json!([condition("NodeJoined", "True", "Joined")])), silent("2026-01-01T00:00:00Z"), Some(Replace::InBudget)),
+            (up(json!([condition("NodeJoined", "True", "Joined")])), silent("2026-01-01T00:00:01Z"), None),
             (json!({"conditions": [condition("Ready", "False", "ImageMissing")]}), json!({}), Some(Replace::NotHere)),
         ] {
             assert_eq!(told(object, machine, true).failed.map(|f| f.replace), expected);

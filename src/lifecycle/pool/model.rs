@@ -91,7 +91,18 @@ impl World {
         let state = State::Making { full: false };
         self.members.push((
             self.template,
-            Member { name, created: self.now, domain, up_to_date: true, state, failed: None, marked: false, named: false, build: None },
+            Member {
+                name,
+                created: self.now,
+                domain,
+                up_to_date: true,
+                state,
+                failed: None,
+                given_up_at: None,
+                marked: false,
+                named: false,
+                build: None,
+            },
         ));
     }
 

@@ -36,7 +36,7 @@ impl Goal {
     pub fn of(spec: &WindowsNodePoolSpec, replicas: i32, min_ready_seconds: i64) -> Self {
         let replicas = usize::try_from(replicas).unwrap_or_default();
         let Strategy { max_surge, max_unavailable, order } = &spec.strategy;
-        let Health { max_unhealthy } = &spec.health;
+        let Health { max_unhealthy, .. } = &spec.health;
         Self {
             replicas,
             surge: max_surge.up(replicas),
@@ -75,6 +75,8 @@ pub struct Member {
     pub up_to_date: bool,
     pub state: State,
     pub failed: Option<Failure>,
+    /// When it is taken for failed, if its Node stays not Ready.
+    pub given_up_at: Option<Timestamp>,
     /// Somebody wants this one to go first when there are too many.
     pub marked: bool,
     /// Somebody wants this one to go, however many there are.
