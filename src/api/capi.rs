@@ -22,6 +22,10 @@ pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 pub const POOL_NAME_LABEL: &str = "cluster.x-k8s.io/pool-name";
 /// Annotation (any value) on a Machine that goes first when there are too many.
 pub const DELETE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
+
+/// Finalizer of a Machine that core looks after.
+pub const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
+
 /// Annotation on a MachinePool whose number of machines its infrastructure decides (any value but `false`).
 pub const REPLICAS_MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/replicas-managed-by";
 /// Taint of a Node that has not got the labels of its Machine yet. Cluster API removes it with them.

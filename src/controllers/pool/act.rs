@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::observe::Seen;
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
-use crate::api::capi::{self, CLUSTER_NAME_LABEL, MachinePool, POOL_NAME_LABEL};
+use crate::api::capi::{self, CLUSTER_NAME_LABEL, MACHINE_FINALIZER, MachinePool, POOL_NAME_LABEL};
 use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
 use crate::api::name::{ProviderId, base36};
 use crate::api::pool::{JOINS_ANNOTATION, Joins, POOL_LABEL, REMOVE_ANNOTATION, TEMPLATE_LABEL, WindowsNodePool, joins};
@@ -150,13 +150,14 @@ fn name(object: &WindowsNodePool, seed: &str) -> String {
     format!("{}-{}", prefix.trim_end_matches('-'), base36(seed.as_bytes(), 5))
 }
 
-/// Removes a machine by its Machine, which drains it first. `false`: core has not made that yet, so nothing is removed. A machine of a
+/// Removes a machine by its Machine, which drains it first. `false`: core does not look after that yet, so nothing is removed. A machine of a
 /// pool that stands alone drains itself.
 async fn remove(ctx: &Context, object: &WindowsNodePool, seen: &Seen, why: Why) -> Result<bool, ReconcileError> {
     if Joins::of(object).is_some() {
         return remove_own(ctx, object, seen, why).await.map(|()| true);
     }
-    let Some(machine) = &seen.machine else { return Ok(false) };
+    // Before core looks after it, a Machine would vanish at once and leave its WindowsMachine, for which core makes another.
+    let Some(machine) = seen.machine.as_ref().filter(|m| m.finalizers().iter().any(|f| f == MACHINE_FINALIZER)) else { return Ok(false) };
     let (namespace, name, uid) = (machine.namespace().unwrap_or_default(), machine.name_any(), machine.uid().unwrap_or_default());
     ctx.cluster.delete_exact::<capi::Machine>(&namespace, &name, &uid, None).await?;
     told(ctx, object, seen, &name, &uid, why);
@@ -207,7 +208,7 @@ async fn dismiss_one(ctx: &Context, object: &WindowsNodePool, seen: &Seen) -> Re
     if seen.member.is_leaving() && (seen.machine.is_some() || seen.object.metadata.deletion_timestamp.is_some()) {
         return Ok(());
     }
-    if remove(ctx, object, seen, Why::TooMany).await? {
+    if remove(ctx, object, seen, Why::TooMany).await? || seen.machine.is_some() {
         return Ok(());
     }
     // Core makes no Machine any more for what is left without one.
