@@ -8,20 +8,19 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::claim::Claim;
 use super::data_secret::{self, Made};
+use super::facts::{DataError, Sources};
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use super::{Context, clean_up, pattern, secret_values};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
-use crate::api::capi::{self, CidrBlocks, Cluster, Endpoint, Machine};
+use crate::api::capi::{self, Cluster, Endpoint, Machine};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::{cluster_of, joins};
-use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
-use crate::bootstrap::{self, RenderError, Secrets};
+use crate::bootstrap::{self, RenderError};
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{ApiError, join_rights, token};
 use crate::lifecycle::bootstrap::{Infrastructure, Situation, Step, data_secret as made_secret, token_id};
-use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
 use crate::lifecycle::report::Token;
 use crate::lifecycle::{self, Decision, paused, standalone};
 
@@ -141,10 +140,11 @@ async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, 
             return say(ctx, object, &said, None, None).await;
         }
     };
-    let facts = |token| facts(object, machine, cluster, seen, endpoint, &workload, &secrets, token);
+    let windows_machine = seen.windows_machine.as_deref();
+    let sources = Sources { object, machine, cluster, windows_machine, endpoint, workload: &workload, secrets: &secrets };
     // What cannot be rendered gets no token: a secret of the same length stands in for it.
     let placeholder = SecretString::from(format!("{}.{}", token_id(object), "0".repeat(16)));
-    let render = |token| facts(token).and_then(|f| Ok(bootstrap::render(&f)?));
+    let render = |token| sources.facts(token).and_then(|f| Ok(bootstrap::render(&f)?));
     if let Err(error) = render(placeholder) {
         return unrenderable(ctx, object, &error).await;
     }
@@ -182,15 +182,6 @@ impl From<WorkloadError> for Failure {
     fn from(error: WorkloadError) -> Self {
         Self::Workload(error)
     }
-}
-
-/// Why facts or bytes cannot be had from the objects as they are.
-#[derive(Debug, thiserror::Error)]
-pub enum DataError {
-    #[error(transparent)]
-    Render(#[from] RenderError),
-    #[error("{0}")]
-    Facts(String),
 }
 
 async fn make_data_in(
@@ -241,57 +232,6 @@ async fn make(
     })?;
     let warnings = bootstrap::lint::message(&data.warnings);
     Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) }, warnings })
-}
-
-/// Everything that rendering may depend on.
-#[allow(clippy::too_many_arguments, reason = "each is one source of facts")]
-fn facts(
-    object: &WindowsBootstrapConfig,
-    machine: &Machine,
-    cluster: &Cluster,
-    seen: &Seen,
-    endpoint: &Endpoint,
-    workload: &Workload,
-    secrets: &Secrets,
-    token: SecretString,
-) -> Result<BootstrapFacts, DataError> {
-    let wrong = |text: String| DataError::Facts(text);
-    let Some(version) = machine.spec.version.as_deref() else {
-        return Err(wrong(format!("Machine {}: spec.version is not set; name the Kubernetes version of the node, e.g. v1.36.3", machine.name_any())));
-    };
-    let kubernetes = KubernetesVersion::parse(version).map_err(|e| wrong(format!("Machine spec.version: {e}")))?;
-    let Some(ca_pem) = workload.ca_pem.clone() else {
-        return Err(wrong(format!(
-            "the kubeconfig of Cluster {} has no certificate-authority-data: nodes need the CA of their cluster",
-            cluster.name_any()
-        )));
-    };
-    let ca_hash = bootstrap::ca_hash(&ca_pem).map_err(|e| wrong(format!("the CA in the kubeconfig of Cluster {}: {e}", cluster.name_any())))?;
-    let ours = seen.windows_machine.as_deref().filter(|_| machine.spec.infrastructure_ref.kind == "WindowsMachine");
-    let vm = ours.map(vm_spec).transpose().map_err(|e| wrong(e.to_string()))?;
-    let network = cluster.spec.cluster_network.clone().unwrap_or_default();
-    let blocks = |networks: Option<CidrBlocks>| networks.map(|n| n.cidr_blocks).unwrap_or_default();
-    Ok(BootstrapFacts {
-        machine_uid: object.uid().unwrap_or_default(),
-        machine_name: machine.name_any(),
-        generation: object.metadata.generation.unwrap_or(1),
-        host_name: ours.map(host_name).transpose().map_err(|e| wrong(e.to_string()))?,
-        provider_id: ours.and_then(future_provider_id).map(|id| id.to_string()),
-        kubernetes,
-        endpoint: format!("{}:{}", endpoint.host, endpoint.port),
-        ca_pem,
-        ca_hash,
-        token,
-        cpus: vm.as_ref().map(|v| v.cpus),
-        memory_mib: vm.as_ref().map(|v| v.memory_mib),
-        system_disk_gib: vm.as_ref().and_then(|v| v.system_disk_gib),
-        cluster_dns: object.spec.kubelet.cluster_dns.clone(),
-        cluster_domain: network.service_domain.filter(|d| !d.is_empty()).unwrap_or_else(|| "cluster.local".into()),
-        pod_networks: blocks(network.pods),
-        service_networks: blocks(network.services),
-        secrets: secrets.clone(),
-        spec: object.spec.clone(),
-    })
 }
 
 async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, expires: Timestamp) -> Result<Outcome, ReconcileError> {

@@ -10,6 +10,7 @@ mod clean_up;
 mod control_plane;
 mod data_secret;
 mod drain;
+mod facts;
 mod farewell;
 mod hypervisor;
 mod inventory;
