@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::machine::future_provider_id;
-use super::{Decision, Owner, created, paused, paused_condition, quiet_left, seconds};
+use super::{Decision, Gate, Owner, paused_condition, seconds};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::{Cluster, Endpoint, Machine};
 use crate::api::condition::{self, Desired, reason};
@@ -67,19 +67,16 @@ pub enum Step {
 }
 
 pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
-    let meta = &s.object.metadata;
-    let ours = meta.finalizers.as_ref().is_some_and(|f| f.iter().any(|f| f == FINALIZER));
-    let deleting = meta.deletion_timestamp.is_some();
-    if (s.owner.is_none() && !deleting) || (deleting && !ours) {
-        return Decision::new(Step::Ignore);
-    }
-    if let Some(why) = paused(meta, s.cluster) {
-        return Decision::new(Step::Wait).say(paused_condition(Some(why)));
-    }
-    if deleting {
+    match Gate::of(&s.object.metadata, FINALIZER, &s.owner, s.cluster) {
+        Gate::Closed => Decision::new(Step::Ignore),
+        Gate::Paused(why) => Decision::new(Step::Wait).say(paused_condition(Some(why))),
         // The status may not know what was made: a crash before the report, or a move to another management cluster.
-        return Decision::new(Step::CleanUp);
+        Gate::Leaving => Decision::new(Step::CleanUp),
+        Gate::Open { ours } => decide_life(s, ours, now),
     }
+}
+
+fn decide_life(s: &Situation<'_>, ours: bool, now: Timestamp) -> Decision<Step> {
     let Some(owner) = s.owner.machine() else {
         if data_secret(s.object).is_some() {
             // Nothing is to be made any more, and nothing of it has become untrue.
@@ -201,12 +198,8 @@ pub fn token_id(object: &WindowsBootstrapConfig) -> String {
     stored.unwrap_or_else(|| base36(object.metadata.uid.as_deref().unwrap_or_default().as_bytes(), 6))
 }
 
-/// A wait that ends by itself: reported only when it lasts.
 fn waiting(why: &'static str, message: impl Into<String>, s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
-    match quiet_left(created(&s.object.metadata), now) {
-        Some(left) => Decision::new(Step::Wait).look_again(left),
-        None => Decision::new(Step::Wait).say(Desired::no(condition::READY, why, message)),
-    }
+    super::waiting(Step::Wait, &s.object.metadata, why, message, now)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Decision, Owner, created, paused, paused_condition, quiet_left};
+use super::{Decision, Gate, Owner, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::{FINALIZER, FirmwareType, WindowsMachine};
@@ -71,16 +71,12 @@ pub enum Goal {
 
 /// May the hypervisor be asked, and for what?
 pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
-    let meta = &s.object.metadata;
-    let ours = meta.finalizers.as_ref().is_some_and(|f| f.iter().any(|f| f == FINALIZER));
-    let deleting = meta.deletion_timestamp.is_some();
-    if (s.owner.is_none() && !deleting) || (deleting && !ours) {
-        return Decision::new(Step::Ignore);
+    match Gate::of(&s.object.metadata, FINALIZER, &s.owner, s.cluster) {
+        Gate::Closed => Decision::new(Step::Ignore),
+        Gate::Paused(why) => Decision::new(Step::Wait).say(paused_condition(Some(why))),
+        Gate::Leaving => decide_deletion(s),
+        Gate::Open { ours } => decide_life(s, ours, now),
     }
-    if let Some(why) = paused(meta, s.cluster) {
-        return Decision::new(Step::Wait).say(paused_condition(Some(why)));
-    }
-    if deleting { decide_deletion(s) } else { decide_life(s, ours, now) }
 }
 
 fn decide_life(s: &Situation<'_>, ours: bool, now: Timestamp) -> Decision<Step> {
@@ -256,15 +252,12 @@ fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<St
     stuck(why, message)
 }
 
-/// A wait that ends by itself: reported only when it lasts.
+/// A machine that is provisioned stays Ready whatever is waited for.
 fn waiting(why: &'static str, message: impl Into<String>, s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
     if is_provisioned(s.object) {
         return Decision::new(Step::Wait);
     }
-    match quiet_left(created(&s.object.metadata), now) {
-        Some(left) => Decision::new(Step::Wait).look_again(left),
-        None => Decision::new(Step::Wait).say(Desired::no(condition::READY, why, message)),
-    }
+    super::waiting(Step::Wait, &s.object.metadata, why, message, now)
 }
 
 /// Something that a person must mend.

@@ -72,6 +72,33 @@ impl<'a> Owner<'a> {
     }
 }
 
+/// Where every decision about an object that a Machine asks for begins.
+pub enum Gate {
+    /// Not ours (yet): nothing may be written, not even status (`capi-contract.md` §1.7).
+    Closed,
+    /// Nothing is done, for this reason.
+    Paused(String),
+    /// It is being deleted.
+    Leaving,
+    /// It is to live; `ours`: our finalizer is stored.
+    Open { ours: bool },
+}
+
+impl Gate {
+    pub fn of(meta: &ObjectMeta, finalizer: &str, owner: &Owner<'_>, cluster: Option<&Cluster>) -> Self {
+        let ours = meta.finalizers.as_ref().is_some_and(|f| f.iter().any(|f| f == finalizer));
+        let deleting = meta.deletion_timestamp.is_some();
+        if (owner.is_none() && !deleting) || (deleting && !ours) {
+            return Self::Closed;
+        }
+        match paused(meta, cluster) {
+            Some(why) => Self::Paused(why),
+            None if deleting => Self::Leaving,
+            None => Self::Open { ours },
+        }
+    }
+}
+
 /// Why an object is paused, in words; `None` when it is not (`capi-contract.md` §1.6).
 pub fn paused(meta: &ObjectMeta, cluster: Option<&Cluster>) -> Option<String> {
     let annotated = meta.annotations.as_ref().is_some_and(|a| a.contains_key(capi::PAUSED_ANNOTATION));
@@ -97,6 +124,14 @@ pub const QUIET: Duration = Duration::from_secs(10);
 pub fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
     let waited = Duration::try_from(now.duration_since(since?)).unwrap_or_default();
     QUIET.checked_sub(waited).filter(|left| !left.is_zero())
+}
+
+/// A wait that ends by itself: Ready says so only when it lasts.
+pub fn waiting<S>(step: S, meta: &ObjectMeta, why: &'static str, message: impl Into<String>, now: Timestamp) -> Decision<S> {
+    match quiet_left(created(meta), now) {
+        Some(left) => Decision::new(step).look_again(left),
+        None => Decision::new(step).say(Desired::no(condition::READY, why, message)),
+    }
 }
 
 /// When the object was made.
