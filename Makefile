@@ -11,6 +11,8 @@ PROFILE ?= bench
 SIZES ?= 10 100 1000
 # pool or deployment.
 OF ?= pool
+# Stories at the same time: most of their time they wait.
+STORIES ?= $(shell echo $$((2 * $$(nproc))))
 CONTAINER ?= $(shell command -v podman || command -v docker)
 CARGO_DENY_VERSION := 0.20.2
 # The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
@@ -37,12 +39,12 @@ unit: ## Run the tests that need nothing but this folder
 e2e: ## Run the stories: a real control plane, Cluster API and capw (the first time builds them, about 10 minutes)
 	bash e2e/tools/build.sh
 	bash e2e/tools/windows/build.sh
-	cargo test --test e2e
+	cargo test --test e2e -- --test-threads $(STORIES)
 
 e2e-matrix: ## Run the stories, and the Windows programs of every Kubernetes minor against everything that is rendered for them
 	bash e2e/tools/build.sh
 	bash e2e/tools/windows/build.sh all
-	CAPW_MATRIX=all cargo test --test e2e
+	CAPW_MATRIX=all cargo test --test e2e -- --test-threads $(STORIES)
 
 lint: ## Check format and lints
 	cargo fmt --check

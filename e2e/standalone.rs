@@ -232,8 +232,8 @@ async fn what_is_said(cp: &ControlPlane) {
     let pool = cp.get(Kind::WINDOWS_NODE_POOL, POOL).await.expect("the pool");
     assert_eq!(pool["status"]["readyReplicas"], json!(2), "{:#}", pool["status"]);
     for machine in cp.list(Kind::WINDOWS_MACHINE, Some("default")).await {
-        let joined = condition(&machine, "NodeJoined").expect("NodeJoined");
-        assert_eq!(joined["status"], "True", "{joined}");
+        let name = format!("default/{}", text(&machine, "/metadata/name"));
+        cp.wait_condition(Kind::WINDOWS_MACHINE, &name, "NodeJoined", "True", LIMIT).await;
         let owners = machine["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
         assert_eq!((owners.len(), &owners[0]["kind"], &owners[0]["controller"]), (1, &json!("WindowsNodePool"), &json!(true)), "{owners:?}");
         assert!(machine.pointer("/metadata/labels/cluster.x-k8s.io~1cluster-name").is_none(), "{machine:#}");
