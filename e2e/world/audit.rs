@@ -72,11 +72,16 @@ impl AuditEvent {
     }
 }
 
+/// Length of the lines that are there as a whole: the last one may still be on its way.
+fn whole_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end as u64 + 1)
+}
+
 impl ControlPlane {
     /// Here and now, for [`ControlPlane::audit_since`].
     pub fn audit_mark(&self) -> AuditMark {
-        let path = self.directory().join("audit.jsonl");
-        AuditMark(std::fs::metadata(path).map(|meta| meta.len()).unwrap_or_default())
+        // Not in the middle of a line that is on its way.
+        AuditMark(whole_lines(&std::fs::read(self.directory().join("audit.jsonl")).unwrap_or_default()))
     }
 
     /// What has been asked and answered since a mark, oldest answer first.
@@ -90,9 +95,9 @@ impl ControlPlane {
         let mut file = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(mark.0)).and_then(|_| file.read_to_end(&mut bytes)).expect("the audit log can be read");
-        // The last line may still be on its way.
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        mark.0 += u64::try_from(whole).unwrap_or_default();
+        let whole = whole_lines(&bytes);
+        mark.0 += whole;
+        let whole = usize::try_from(whole).expect("a length");
         String::from_utf8_lossy(&bytes[..whole]).lines().filter_map(AuditEvent::parse).collect()
     }
 

@@ -89,6 +89,20 @@ pub(super) async fn client_of(kubeconfig: &str) -> Client {
     Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
 }
 
+/// So long a server, or a webhook that it asks, may be late on a busy machine.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// Reads, again if the server is late. Panics if it refuses.
+async fn read<T, F: Future<Output = Result<T, kube::Error>>>(what: &str, ask: impl Fn() -> F) -> T {
+    wait_for(what, BUSY, || async {
+        match ask().await {
+            Err(kube::Error::Api(status)) if status.code < 500 && status.code != 429 => panic!("{what}: {}", status.message),
+            answer => answer.map_err(|error| error.to_string()),
+        }
+    })
+    .await
+}
+
 impl ControlPlane {
     /// The objects of a kind; `namespace` is `None` for all namespaces and for kinds without.
     pub fn api(&self, kind: Kind, namespace: Option<&str>) -> Api<DynamicObject> {
@@ -109,18 +123,15 @@ impl ControlPlane {
     /// Anything but "not found" panics.
     pub async fn get(&self, kind: Kind, name: &str) -> Option<Value> {
         let (api, short) = self.named(kind, name);
-        match api.get_opt(short).await {
-            Ok(object) => object.map(|object| serde_json::to_value(object).expect("an object is JSON")),
-            Err(error) => panic!("get {} {name}: {error}", kind.plural),
-        }
+        let object = read(&format!("get {} {name}", kind.plural), || api.get_opt(short)).await;
+        object.map(|object| serde_json::to_value(object).expect("an object is JSON"))
     }
 
     /// All objects of a kind as JSON, of one namespace or (`None`) of all. Panics if it fails.
     pub async fn list(&self, kind: Kind, namespace: Option<&str>) -> Vec<Value> {
-        match self.api(kind, namespace).list(&ListParams::default()).await {
-            Ok(list) => list.items.iter().map(|object| serde_json::to_value(object).expect("an object is JSON")).collect(),
-            Err(error) => panic!("list {}: {error}", kind.plural),
-        }
+        let (api, all) = (self.api(kind, namespace), ListParams::default());
+        let list = read(&format!("list {}", kind.plural), || api.list(&all)).await;
+        list.items.iter().map(|object| serde_json::to_value(object).expect("an object is JSON")).collect()
     }
 
     /// Looks at an object until `found` gives a value. Panics at the deadline with `what` and the object's status, or its absence.
