@@ -35,7 +35,7 @@ impl Subject {
     fn object(&self, change: &Value) -> Value {
         let mut object = json!({"apiVersion": self.kind.api_version, "kind": self.name, "metadata": {"name": "bad", "namespace": "default"}});
         object["spec"] = serde_saphyr::from_str(self.spec).expect("JSON or YAML");
-        merge(&mut object, change);
+        json_patch::merge(&mut object, change);
         object
     }
 
@@ -49,25 +49,6 @@ impl Subject {
             object["spec"]["template"]["spec"] = spec;
         }
         self.template.map(|kind| (kind, object))
-    }
-}
-
-/// RFC 7386: null removes.
-pub fn merge(target: &mut Value, change: &Value) {
-    let Value::Object(change) = change else {
-        *target = change.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let target = target.as_object_mut().expect("just made one");
-    for (key, value) in change {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.entry(key).or_insert(Value::Null), value);
-        }
     }
 }
 

@@ -106,15 +106,9 @@ fn windows_matrix() {
 
 /// One object laid over another, as kubeadm lays a patch: lists are replaced, a null removes.
 fn merged(under: &Value, over: &Value) -> Value {
-    let Value::Object(over) = over else { return over.clone() };
-    let mut all = under.as_object().cloned().unwrap_or_default();
-    for (key, value) in over {
-        let under = all.remove(key).unwrap_or_default();
-        if !value.is_null() {
-            all.insert(key.clone(), merged(&under, value));
-        }
-    }
-    Value::Object(all)
+    let mut all = under.clone();
+    json_patch::merge(&mut all, over);
+    all
 }
 
 fn payload(version: &str, spec: &Value) -> Payload {

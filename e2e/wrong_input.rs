@@ -9,7 +9,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::bad_input::merge;
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 use crate::wrong_objects::{CONTROL_PLANES, MACHINES, ORPHANS};
@@ -69,16 +68,16 @@ fn machines(good: &Workers) -> Vec<Value> {
                 "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": case.name},
             },
         });
-        merge(&mut machine, &parsed(case.machine));
+        json_patch::merge(&mut machine, &parsed(case.machine));
         let mut windows = json!({
             "apiVersion": Kind::WINDOWS_MACHINE.api_version, "kind": "WindowsMachine", "metadata": own(case.name),
             "spec": {"image": "windows-server-2022", "hypervisorRef": {"name": "lab"}},
         });
-        merge(&mut windows, &json!({"spec": parsed(case.windows_machine)}));
+        json_patch::merge(&mut windows, &json!({"spec": parsed(case.windows_machine)}));
         let mut bootstrap = json!({
             "apiVersion": Kind::WINDOWS_BOOTSTRAP_CONFIG.api_version, "kind": "WindowsBootstrapConfig", "metadata": own(case.name), "spec": {},
         });
-        merge(&mut bootstrap, &json!({"spec": parsed(case.bootstrap)}));
+        json_patch::merge(&mut bootstrap, &json!({"spec": parsed(case.bootstrap)}));
         if case.name == "payload" {
             bootstrap["spec"]["files"] = json!([{"path": "C:\\k\\a", "content": noise(0)}, {"path": "C:\\k\\b", "content": noise(1)}]);
         }
@@ -112,8 +111,8 @@ fn control_planes(good: &Workers) -> Vec<Value> {
             "spec": parsed(case.spec),
         }));
         let mut kubeconfig: Value = serde_saphyr::from_str(&good.kubeconfig).expect("a kubeconfig");
-        merge(kubeconfig.pointer_mut("/clusters/0/cluster").expect("a cluster"), &parsed(case.cluster));
-        merge(kubeconfig.pointer_mut("/users/0/user").expect("a user"), &parsed(case.user));
+        json_patch::merge(kubeconfig.pointer_mut("/clusters/0/cluster").expect("a cluster"), &parsed(case.cluster));
+        json_patch::merge(kubeconfig.pointer_mut("/users/0/user").expect("a user"), &parsed(case.user));
         let secret = format!("{}-external-kubeconfig", case.name);
         objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own(&secret), "stringData": {case.key: kubeconfig.to_string()}}));
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::bad_input::merge;
 use crate::pools::{Pool, names};
 use crate::workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
@@ -101,8 +100,8 @@ fn objects(good: &Pool, case: &Case) -> [Value; 3] {
     for reference in ["bootstrap/configRef", "infrastructureRef"] {
         *machine_pool.pointer_mut(&format!("/spec/template/spec/{reference}/name")).expect("a reference") = json!(case.name);
     }
-    merge(&mut machine_pool, &parsed(case.machine_pool));
-    merge(&mut node_pool, &parsed(case.node_pool));
+    json_patch::merge(&mut machine_pool, &parsed(case.machine_pool));
+    json_patch::merge(&mut node_pool, &parsed(case.node_pool));
     [config, node_pool, machine_pool]
 }
 
@@ -163,7 +162,7 @@ async fn a_machine_that_only_looks_like_one_of_the_pool(cp: &ControlPlane, good:
     let template = cp.get(Kind::WINDOWS_MACHINE, &good.workers.name(own.first().expect("a machine"))).await.expect("a WindowsMachine");
     let mut labels = template["metadata"]["labels"].clone();
     // Without this one, Cluster API leaves it alone too.
-    merge(&mut labels, &json!({"cluster.x-k8s.io/pool-name": null}));
+    json_patch::merge(&mut labels, &json!({"cluster.x-k8s.io/pool-name": null}));
     let foreign = json!({
         "apiVersion": Kind::WINDOWS_MACHINE.api_version, "kind": "WindowsMachine",
         "metadata": {"name": "foreign", "namespace": NAMESPACE, "labels": labels}, "spec": good.workers.machine,

@@ -122,28 +122,11 @@ impl World {
 
     fn write(&mut self, patch: &Value) {
         let before = self.pool["spec"].clone();
-        merge(&mut self.pool, patch);
+        json_patch::merge(&mut self.pool, patch);
         let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
         self.pool["metadata"]["resourceVersion"] = json!((number(&self.pool["metadata"]["resourceVersion"]) + 1).to_string());
         if self.pool["spec"] != before {
             self.pool["metadata"]["generation"] = json!(self.pool["metadata"]["generation"].as_i64().unwrap() + 1);
-        }
-    }
-}
-
-/// A JSON merge patch (RFC 7396).
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(fields) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    for (key, value) in fields {
-        match value {
-            Value::Null => drop(target.as_object_mut().unwrap().remove(key)),
-            value => merge(&mut target[key.as_str()], value),
         }
     }
 }

@@ -113,7 +113,8 @@ pub(super) fn check(facts: &BootstrapFacts) -> Result<Vec<Finding>, RenderError>
     let mut config = serde_json::to_value(kubelet::configuration(facts)?).map_err(|e| unreadable(&e))?;
     for (name, value) in &facts.spec.kubelet.extra_config {
         let patch = Value::Object(Map::from_iter([(name.clone(), value.clone())]));
-        merge(&mut config, &patch);
+        // As the kubelet lays a drop-in over its configuration.
+        json_patch::merge(&mut config, &patch);
     }
     let Value::Object(config) = without_nulls(config) else { return Err(unreadable(&"no object")) };
     let flags = kubelet::flags(facts);
@@ -134,22 +135,6 @@ pub(super) fn check(facts: &BootstrapFacts) -> Result<Vec<Finding>, RenderError>
     }
     let (errors, warnings): (Vec<Finding>, Vec<Finding>) = findings.0.into_iter().partition(|finding| finding.severity == Severity::Error);
     if errors.is_empty() { Ok(warnings) } else { Err(RenderError::Lint(errors)) }
-}
-
-/// As the kubelet lays a drop-in over its configuration (RFC 7396): objects key by key, `null` takes away, the rest replaces.
-fn merge(base: &mut Value, patch: &Value) {
-    match (base, patch) {
-        (Value::Object(base), Value::Object(patch)) => {
-            for (key, value) in patch {
-                if value.is_null() {
-                    base.remove(key);
-                } else {
-                    merge(base.entry(key).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (base, patch) => *base = without_nulls(patch.clone()),
-    }
 }
 
 fn without_nulls(value: Value) -> Value {

@@ -254,7 +254,7 @@ proptest::proptest! {
 fn programs_for_credentials_by_minor() {
     let provider = |change: Value| {
         let mut provider = json!({"name": "a", "matchImages": ["*.example.com"]});
-        super::merge(&mut provider, &change);
+        json_patch::merge(&mut provider, &change);
         json!({"directory": "C:\\k", "providers": [provider]})
     };
     let token = json!({"tokenAttributes": {"serviceAccountTokenAudience": "a", "cacheType": "Token"}});

@@ -20,19 +20,8 @@ fn pod(name: &str, patch: Value) -> Pod {
     let mut value = json!({"metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"),
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": true}]},
         "status": {"phase": "Running"}});
-    json_patch(&mut value, patch);
+    json_patch::merge(&mut value, &patch);
     serde_json::from_value(value).unwrap()
-}
-
-fn json_patch(target: &mut Value, patch: Value) {
-    match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => {
-            for (key, value) in patch {
-                json_patch(target.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (target, patch) => *target = patch,
-    }
 }
 
 /// Told to end, its grace period over at that second.

@@ -135,17 +135,7 @@ mod tests {
 
     /// What the API server makes of a merge patch.
     fn merged(mut target: Value, patch: &Value) -> Value {
-        let Value::Object(fields) = patch else { return patch.clone() };
-        if !target.is_object() {
-            target = json!({});
-        }
-        for (key, value) in fields {
-            if value.is_null() {
-                target.as_object_mut().unwrap().remove(key);
-            } else {
-                target[key] = merged(target[key].clone(), value);
-            }
-        }
+        json_patch::merge(&mut target, patch);
         target
     }
 

@@ -76,7 +76,7 @@ impl KubeletConfiguration {
     /// The cluster's configuration with our patch laid over it, as kubeadm does: fields of the patch win, `null` removes.
     pub fn merged(cluster: &[u8], patch: &[u8]) -> Result<Self, JoinError> {
         let mut merged = Value::Object(serde_json::Map::new());
-        lay_over(&mut merged, yaml("kube-system/kubelet-config", cluster)?);
+        json_patch::merge(&mut merged, &yaml("kube-system/kubelet-config", cluster)?);
         let patch: Value = yaml("the kubelet's patch", patch)?;
         let kind = |value: &Value| value.get("kind").and_then(Value::as_str).map(str::to_owned);
         if kind(&patch).as_deref() != Some("KubeletConfiguration") || kind(&merged) != kind(&patch) {
@@ -86,27 +86,8 @@ impl KubeletConfiguration {
                 kind(&patch)
             )));
         }
-        lay_over(&mut merged, patch);
+        json_patch::merge(&mut merged, &patch);
         serde_json::from_value(merged).map_err(|error| JoinError(format!("the kubelet cannot read its configuration: {error}")))
-    }
-}
-
-fn lay_over(base: &mut Value, patch: Value) {
-    match (base, patch) {
-        (Value::Object(base), Value::Object(patch)) => {
-            for (key, value) in patch {
-                if value.is_null() {
-                    base.remove(&key);
-                } else {
-                    lay_over(base.entry(key).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (base, Value::Object(patch)) => {
-            *base = Value::Object(serde_json::Map::new());
-            lay_over(base, Value::Object(patch));
-        }
-        (base, patch) => *base = patch,
     }
 }
 
