@@ -10,6 +10,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
 
 use super::Context;
+use super::follower::Follower;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::condition::{self, reason};
 use crate::api::pool::cluster_of;
@@ -30,9 +31,7 @@ pub struct Certificates {
 
 #[derive(Default)]
 struct Seen {
-    /// Fingerprint of the kubeconfig that the running watch uses.
-    watching: Option<String>,
-    task: Option<tokio::task::AbortHandle>,
+    watch: Follower,
     /// Ids of tokens for which a certificate was issued, and when that was seen.
     issued: HashMap<String, Timestamp>,
     /// Names of requests, by token id.
@@ -69,31 +68,19 @@ impl Certificates {
     }
 
     fn is_watching(&self, namespace: &str, cluster: &str) -> bool {
-        let all = self.lock();
-        let seen = all.get(&(namespace.to_owned(), cluster.to_owned()));
-        seen.and_then(|s| s.task.as_ref()).is_some_and(|t| !t.is_finished())
+        self.lock().get(&(namespace.to_owned(), cluster.to_owned())).is_some_and(|seen| seen.watch.is_running())
     }
 
     /// Starts the watch of a workload cluster unless it runs with this very kubeconfig.
     pub fn watch(&self, ctx: &Context, namespace: &str, cluster: &str, workload: &Workload) {
         let key = (namespace.to_owned(), cluster.to_owned());
-        let mut all = self.lock();
-        let seen = all.entry(key.clone()).or_default();
-        if seen.watching.as_deref() == Some(&workload.fingerprint) && seen.task.as_ref().is_some_and(|t| !t.is_finished()) {
-            return;
-        }
-        if let Some(old) = seen.task.take() {
-            old.abort();
-        }
-        seen.watching = Some(workload.fingerprint.clone());
-        seen.task = Some(ctx.spawn(follow(ctx.clone(), key, workload.clone())));
+        let spawn = |workload| ctx.spawn(follow(ctx.clone(), key.clone(), workload));
+        self.lock().entry(key.clone()).or_default().watch.start(workload, spawn);
     }
 
     /// Ends the watch of a Cluster that is gone.
     pub fn forget(&self, namespace: &str, cluster: &str) {
-        if let Some(task) = self.lock().remove(&(namespace.to_owned(), cluster.to_owned())).and_then(|seen| seen.task) {
-            task.abort();
-        }
+        self.lock().remove(&(namespace.to_owned(), cluster.to_owned()));
     }
 
     fn note<T>(&self, key: &ClusterKey, change: impl FnOnce(&mut Seen) -> T) -> T {

@@ -12,6 +12,7 @@ mod data_secret;
 mod drain;
 mod facts;
 mod farewell;
+mod follower;
 mod hypervisor;
 mod inventory;
 mod machine;

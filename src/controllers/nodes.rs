@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
 use super::Context;
+use super::follower::Follower;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::{ProviderId, VmUuid};
 use crate::api::pool::joins;
@@ -26,9 +27,7 @@ pub struct Nodes(Mutex<HashMap<Key, Followed>>);
 
 #[derive(Default)]
 struct Followed {
-    /// Fingerprint of the kubeconfig that the running watch uses.
-    watching: Option<String>,
-    task: Option<tokio::task::AbortHandle>,
+    watch: Follower,
     /// Whether all Nodes were seen once.
     known: bool,
     by_vm: HashMap<VmUuid, Arc<Node>>,
@@ -50,23 +49,13 @@ impl Nodes {
     /// Follows a cluster unless it is followed with this very kubeconfig.
     pub fn follow(&self, ctx: &Context, namespace: &str, joins: &str, workload: &Workload) {
         let key = (namespace.to_owned(), joins.to_owned());
-        let mut all = self.lock();
-        let followed = all.entry(key.clone()).or_default();
-        if followed.watching.as_deref() == Some(&workload.fingerprint) && followed.task.as_ref().is_some_and(|t| !t.is_finished()) {
-            return;
-        }
-        if let Some(old) = followed.task.take() {
-            old.abort();
-        }
-        // The Nodes stay known until those behind the new kubeconfig are.
-        followed.watching = Some(workload.fingerprint.clone());
-        followed.task = Some(ctx.spawn(run(ctx.clone(), key, workload.clone())));
+        let spawn = |workload| ctx.spawn(run(ctx.clone(), key.clone(), workload));
+        // With another kubeconfig the Nodes stay known until those behind it are.
+        self.lock().entry(key.clone()).or_default().watch.start(workload, spawn);
     }
 
     pub fn forget(&self, namespace: &str, joins: &str) {
-        if let Some(task) = self.lock().remove(&(namespace.to_owned(), joins.to_owned())).and_then(|f| f.task) {
-            task.abort();
-        }
+        self.lock().remove(&(namespace.to_owned(), joins.to_owned()));
     }
 
     /// Takes in what the watch says; gives the Nodes that are not what they were.
