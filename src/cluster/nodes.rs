@@ -1,12 +1,67 @@
-//! Nodes of a workload cluster: the watch. What they mean is decided elsewhere.
+//! Nodes of a workload cluster: read, changed, deleted, watched. What they mean is decided elsewhere.
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::Api;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::{Value, json};
 
 use super::csr::failed;
 use super::workload::{Workload, WorkloadError};
+use super::{ApiError, FIELD_MANAGER, set};
+
+impl Workload {
+    /// The Node of that name.
+    pub async fn node(&self, name: &str) -> Result<Option<Node>, WorkloadError> {
+        self.call(&format!("get nodes {name}"), Api::<Node>::all(self.client.clone()).get_opt(name)).await
+    }
+
+    /// Deletes the Node of that name if it has that provider ID, and exactly the one that was read.
+    pub async fn delete_node(&self, name: &str, provider_id: &str) -> Result<(), WorkloadError> {
+        self.delete_node_if(name, |id| id == provider_id).await
+    }
+
+    /// The same, if its provider ID is meant.
+    pub async fn delete_node_if(&self, name: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
+        let Some(node) = self.node(name).await? else { return Ok(()) };
+        if !node.spec.and_then(|spec| spec.provider_id).is_some_and(|id| is_meant(&id)) {
+            return Ok(());
+        }
+        let preconditions = Preconditions { uid: node.metadata.uid, resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        match self.call(&format!("delete nodes {name}"), Api::<Node>::all(self.client.clone()).delete(name, &parameters)).await {
+            Ok(_) | Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes the Node whose provider ID is meant, if there is one.
+    pub async fn delete_node_of(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
+        let found = self.nodes_with(is_meant).await?.into_iter().find_map(|node| Some((node.metadata.name?, node.spec?.provider_id?)));
+        match found {
+            Some((name, id)) => self.delete_node(&name, &id).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The Nodes whose provider ID is meant.
+    pub async fn nodes_with(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<Node>, WorkloadError> {
+        let mut all = self.call("list nodes", Api::<Node>::all(self.client.clone()).list(&ListParams::default())).await?.items;
+        all.retain(|node| node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).is_some_and(&is_meant));
+        Ok(all)
+    }
+
+    /// Merges a patch into the Node of that name as it is now; a write in between is a conflict. `change` gives none if none is needed.
+    pub async fn change_node(&self, name: &str, change: impl Fn(&Node) -> Option<Value>) -> Result<(), WorkloadError> {
+        let Some(node) = self.node(name).await? else { return Ok(()) };
+        let Some(mut patch) = change(&node) else { return Ok(()) };
+        set(&mut patch, "uid", json!(node.metadata.uid));
+        set(&mut patch, "resourceVersion", json!(node.metadata.resource_version));
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        let call = Api::<Node>::all(self.client.clone());
+        self.call(&format!("patch nodes {name}"), call.patch(name, &parameters, &Patch::Merge(&patch))).await.map(drop)
+    }
+}
 
 /// Windows Nodes: those that exist, and every change of one. The stream has its own back-off and never ends; its errors are there to
 /// be counted and logged.

@@ -4,13 +4,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use kube::api::Api;
 use kube::config::Kubeconfig;
 use sha2::{Digest, Sha256};
 
-use super::request;
 use super::workload::{Workload, WorkloadError};
 
 const SOURCE: &str = "ConfigMap kube-public/cluster-info";
@@ -18,8 +15,7 @@ const SOURCE: &str = "ConfigMap kube-public/cluster-info";
 /// With the client of this process, and address and CA of `cluster-info`.
 pub async fn workload(client: &Client) -> Result<Workload, WorkloadError> {
     let unread = Workload { client: client.clone(), ca_pem: None, server: "the own cluster".into(), fingerprint: String::new() };
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
-    let found = request("get configmaps kube-public/cluster-info", api.get_opt("cluster-info")).await.map_err(|e| unread.explain(e))?;
+    let found = unread.config_map("kube-public", "cluster-info").await?;
     let text = found.and_then(|map| map.data?.remove("kubeconfig")).unwrap_or_default();
     let (server, ca_pem) = read(&text).map_err(|why| WorkloadError::KubeconfigInvalid { source_name: SOURCE.into(), why: why.into() })?;
     Ok(Workload { ca_pem: Some(ca_pem), server, fingerprint: HEXLOWER.encode(&Sha256::digest(text.as_bytes())), ..unread })

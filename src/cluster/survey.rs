@@ -1,7 +1,7 @@
-//! Reading a node of a workload cluster for a diagnosis: the Node, what runs on it, its certificate requests, its events. Reads only.
+//! Reading a node of a workload cluster for a diagnosis: what runs on it, its certificate requests, its events. Reads only.
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams};
 
 use super::workload::{Workload, WorkloadError};
@@ -10,12 +10,6 @@ use super::workload::{Workload, WorkloadError};
 const LIMIT: u32 = 500;
 
 impl Workload {
-    /// The Nodes with that provider ID.
-    pub async fn nodes_of(&self, provider_id: &str) -> Result<Vec<Node>, WorkloadError> {
-        let all = self.call("list nodes", Api::<Node>::all(self.client.clone()).list(&ListParams::default())).await?;
-        Ok(all.items.into_iter().filter(|node| node.spec.as_ref().and_then(|s| s.provider_id.as_deref()) == Some(provider_id)).collect())
-    }
-
     /// All Pods on a Node.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, WorkloadError> {
         let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));

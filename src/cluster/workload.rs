@@ -9,17 +9,16 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{ApiError, Cluster, FIELD_MANAGER, Retry, own, request, set};
+use super::{ApiError, Cluster, Retry, own, request};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::pool::Joins;
 
@@ -191,54 +190,6 @@ impl Workload {
             }
         }
         Ok(lacking)
-    }
-
-    /// The Node of that name.
-    pub async fn node(&self, name: &str) -> Result<Option<Node>, WorkloadError> {
-        self.call(&format!("get nodes {name}"), Api::<Node>::all(self.client.clone()).get_opt(name)).await
-    }
-
-    /// Deletes the Node of that name if it has that provider ID, and exactly the one that was read.
-    pub async fn delete_node(&self, name: &str, provider_id: &str) -> Result<(), WorkloadError> {
-        self.delete_node_if(name, |id| id == provider_id).await
-    }
-
-    /// The same, if its provider ID is meant.
-    pub async fn delete_node_if(&self, name: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
-        let Some(node) = self.node(name).await? else { return Ok(()) };
-        if !node.spec.and_then(|spec| spec.provider_id).is_some_and(|id| is_meant(&id)) {
-            return Ok(());
-        }
-        let preconditions = Preconditions { uid: node.metadata.uid, resource_version: None };
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        match self.call(&format!("delete nodes {name}"), Api::<Node>::all(self.client.clone()).delete(name, &parameters)).await {
-            Ok(_) | Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Deletes the Node whose provider ID is meant, if there is one.
-    pub async fn delete_node_of(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
-        let all = self.call("list nodes", Api::<Node>::all(self.client.clone()).list(&ListParams::default())).await?.items;
-        let found = all.into_iter().find_map(|node| {
-            let id = node.spec?.provider_id.filter(|id| is_meant(id))?;
-            Some((node.metadata.name?, id))
-        });
-        match found {
-            Some((name, id)) => self.delete_node(&name, &id).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Merges a patch into the Node of that name as it is now; a write in between is a conflict. `change` gives none if none is needed.
-    pub async fn change_node(&self, name: &str, change: impl Fn(&Node) -> Option<Value>) -> Result<(), WorkloadError> {
-        let Some(node) = self.node(name).await? else { return Ok(()) };
-        let Some(mut patch) = change(&node) else { return Ok(()) };
-        set(&mut patch, "uid", json!(node.metadata.uid));
-        set(&mut patch, "resourceVersion", json!(node.metadata.resource_version));
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        let call = Api::<Node>::all(self.client.clone());
-        self.call(&format!("patch nodes {name}"), call.patch(name, &parameters, &Patch::Merge(&patch))).await.map(drop)
     }
 
     pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, WorkloadError> {

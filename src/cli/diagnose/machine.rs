@@ -188,7 +188,7 @@ async fn nodes(workload: &Workload, machine: &WindowsMachine, known: Option<&str
     };
     if let Some(id) = &machine.spec.provider_id {
         let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
-        nodes.extend(workload.nodes_of(id).await?.into_iter().filter(|node| !names.contains(&node.name_any())));
+        nodes.extend(workload.nodes_with(|its| its == id).await?.into_iter().filter(|node| !names.contains(&node.name_any())));
     }
     Ok(nodes)
 }
