@@ -121,7 +121,7 @@ pub fn paused_condition(why: Option<String>) -> Desired {
 pub const QUIET: Duration = Duration::from_secs(10);
 
 /// How much of [`QUIET`] is left since `since`; `None` when it is over, so that the wait must be reported.
-pub fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
     let waited = Duration::try_from(now.duration_since(since?)).unwrap_or_default();
     QUIET.checked_sub(waited).filter(|left| !left.is_zero())
 }

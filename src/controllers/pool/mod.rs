@@ -23,7 +23,7 @@ use crate::api::capi::MachinePool;
 use crate::api::condition::{self, Desired, reason};
 use crate::api::pool::{FINALIZER, Joins, MOST_MACHINES, WindowsNodePool};
 use crate::lifecycle::pool::{Goal, Member, Situation, Step, decide, report as reports};
-use crate::lifecycle::{self, paused, paused_condition, quiet_left, standalone};
+use crate::lifecycle::{self, paused, paused_condition, standalone};
 
 use self::observe::{Owner, Seen};
 
@@ -213,10 +213,8 @@ async fn forget_cluster(ctx: &Context, object: &WindowsNodePool) {
 
 /// A wait that ends by itself: reported only when it lasts.
 async fn waiting(ctx: &Context, object: &WindowsNodePool, message: &str) -> Result<Outcome, ReconcileError> {
-    match quiet_left(lifecycle::created(&object.metadata), ctx.now()) {
-        Some(left) => Ok(Outcome::look_again(left)),
-        None => say(ctx, object, &[Desired::no(condition::READY, reason::WAITING_FOR_CLUSTER, message)]).await,
-    }
+    let wait = lifecycle::waiting((), &object.metadata, reason::WAITING_FOR_CLUSTER, message, ctx.now());
+    if wait.look_again.is_some() { Ok(Outcome::of(wait.look_again)) } else { say(ctx, object, &wait.conditions).await }
 }
 
 async fn say(ctx: &Context, object: &WindowsNodePool, said: &[Desired]) -> Result<Outcome, ReconcileError> {

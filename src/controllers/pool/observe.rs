@@ -1,5 +1,6 @@
 //! What the caches know of a pool: who owns it, what its machines are made from, and what they are.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -124,7 +125,8 @@ pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<Seen
     let unseen = ctx.pools.unseen(&uid, &all, ctx.now());
     all.extend(unseen.into_iter().map(Arc::new));
     all.sort_by_key(|m| m.name_any());
-    all.into_iter().map(|m| seen(ctx, object, m, hash)).collect()
+    let named = if Joins::of(object).is_some() { object.named_for_removal() } else { BTreeSet::new() };
+    all.into_iter().map(|m| seen(ctx, object, m, hash, &named)).collect()
 }
 
 /// Bootstrap configurations of the pool's machines that are still there.
@@ -137,7 +139,8 @@ fn is_of(object: &WindowsMachine, pool: &str) -> bool {
     capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|o| o.uid == pool)
 }
 
-fn seen(ctx: &Context, pool: &WindowsNodePool, object: Arc<WindowsMachine>, hash: &str) -> Seen {
+/// `named`: machines that somebody asked to remove by name.
+fn seen(ctx: &Context, pool: &WindowsNodePool, object: Arc<WindowsMachine>, hash: &str, named: &BTreeSet<String>) -> Seen {
     let (namespace, uid) = (object.namespace().unwrap_or_default(), pool.uid().unwrap_or_default());
     let alone = Joins::of(pool).is_some();
     let machine = match alone {
@@ -149,7 +152,7 @@ fn seen(ctx: &Context, pool: &WindowsNodePool, object: Arc<WindowsMachine>, hash
     let removed = [object.uid(), machine.as_ref().and_then(|m| m.uid())].into_iter().flatten().any(|one| ctx.pools.is_removed(&uid, &one));
     let reach = chosen(&object).map(|hypervisor| ctx.reach(&namespace, &hypervisor));
     let unreachable = matches!(reach, Some(Reach::Missing | Reach::Unreachable(_)));
-    let named = alone && pool.named_for_removal().contains(&object.name_any());
+    let named = named.contains(&object.name_any());
     let known = Known {
         object: &object,
         machine: machine.as_deref(),
