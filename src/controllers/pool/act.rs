@@ -219,9 +219,12 @@ async fn dismiss_one(ctx: &Context, object: &WindowsNodePool, seen: &Seen) -> Re
 
 /// A bootstrap configuration for each machine that has none, and what changes in place; `true` when something was done.
 pub async fn furnish(ctx: &Context, object: &WindowsNodePool, template: &Template, seen: &[Seen]) -> Result<bool, ReconcileError> {
+    let shown = seen.iter().filter(|s| s.config.is_some()).filter_map(|s| s.object.uid());
+    let unseen = ctx.pools.unseen_configs(&object.uid().unwrap_or_default(), shown, ctx.now());
     let mut calls = Vec::new();
     for one in seen.iter().filter(|s| s.object.metadata.deletion_timestamp.is_none()) {
-        let spec = template.bootstrap.as_ref().filter(|_| one.config.is_none() && one.member.up_to_date);
+        let lacks = one.config.is_none() && one.object.uid().is_none_or(|uid| !unseen.contains(&uid));
+        let spec = template.bootstrap.as_ref().filter(|_| lacks && one.member.up_to_date);
         let patch = change(object, template, one);
         if spec.is_some() || patch.is_some() {
             calls.push(furnish_one(ctx, object, one, spec, patch));
@@ -274,7 +277,11 @@ async fn configure(
             let message = format!("WindowsBootstrapConfig {name} is there and does not belong to the machine of that name: remove it");
             Err(ReconcileError::Invalid(message))
         }
-        _ => Ok(()),
+        _ => {
+            let (pool, machine) = (object.uid().unwrap_or_default(), machine.uid().unwrap_or_default());
+            ctx.pools.configured(&pool, &machine, ctx.now());
+            Ok(())
+        }
     }
 }
 

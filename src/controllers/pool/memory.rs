@@ -1,7 +1,7 @@
 //! What this process did to the machines of its pools and the caches do not show yet: without it, a pass that comes before the
 //! watch would make or remove machines twice. Lost with the process: the caches of the next one begin with what is there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +23,8 @@ pub struct Memories(Mutex<HashMap<String, Memory>>);
 struct Memory {
     /// Machines that were made, by UID.
     made: HashMap<String, (WindowsMachine, Timestamp)>,
+    /// Machines whose configuration was made, by UID.
+    configured: HashMap<String, Timestamp>,
     /// Names of machines whose create had no answer: by the same name, the next try finds what that one made.
     unanswered: Vec<String>,
     /// UIDs of machines whose removal was asked for.
@@ -63,6 +65,21 @@ impl Memories {
             memory.made.remove(&uid);
         }
         memory.made.values().map(|(object, _)| object.clone()).collect()
+    }
+
+    pub fn configured(&self, pool: &str, machine: &str, now: Timestamp) {
+        self.lock().entry(pool.to_owned()).or_default().configured.insert(machine.to_owned(), now);
+    }
+
+    /// Machines whose configuration was made and is not among those that the cache shows, which are forgotten.
+    pub fn unseen_configs(&self, pool: &str, shown: impl IntoIterator<Item = String>, now: Timestamp) -> HashSet<String> {
+        let mut all = self.lock();
+        let Some(memory) = all.get_mut(pool) else { return HashSet::new() };
+        memory.configured.retain(|_, at| now.duration_since(*at) < REMEMBERED);
+        for machine in shown {
+            memory.configured.remove(&machine);
+        }
+        memory.configured.keys().cloned().collect()
     }
 
     pub fn is_removed(&self, pool: &str, machine: &str) -> bool {
@@ -110,6 +127,17 @@ impl Memories {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_is_made_once_until_it_is_seen_or_a_minute_is_over() {
+        let memories = Memories::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        memories.configured("pool", "a", at(0));
+        memories.configured("pool", "b", at(0));
+        assert_eq!(memories.unseen_configs("pool", ["a".to_owned()], at(59)), ["b".to_owned()].into());
+        assert_eq!(memories.unseen_configs("pool", [], at(59)), ["b".to_owned()].into(), "what was seen may be made again when it goes");
+        assert_eq!(memories.unseen_configs("pool", [], at(60)), [].into());
+    }
 
     #[test]
     fn a_refusal_lasts_half_a_minute() {
