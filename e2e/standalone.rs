@@ -24,6 +24,9 @@ fn a_pool_without_cluster_api() {
         let first = wait_settled(&cp, &cp, POOL, 2).await;
         step("2 nodes are Ready");
         what_is_said(&cp).await;
+        let (exit, answer, errors) = capw.diagnose(&cp, &["machine", first.first().expect("a machine"), "-n", "default"]).await;
+        let well = exit == 0 && answer.contains("Nothing known to be wrong was found.") && !answer.contains("not looked at");
+        assert!(well, "{exit} {answer}{errors}");
 
         scale(&cp, 3).await;
         let three = wait_settled(&cp, &cp, POOL, 3).await;
@@ -123,7 +126,9 @@ fn machines_that_never_join() {
         assert!(message.contains("after 2 before") && message.contains("NodeNeverJoined"), "{message}");
         let failed = names(&cp.list(Kind::WINDOWS_MACHINE, Some("default")).await);
         assert_eq!(failed.len(), 1, "{failed:?}");
-        step("all fail: the pool stopped and says why");
+        let (exit, answer, errors) = capw.diagnose(&cp, &["machine", failed.first().expect("a machine"), "-n", "default"]).await;
+        assert!(exit == 3 && answer.contains("   remedy  ") && !answer.contains("not looked at"), "{exit} {answer}{errors}");
+        step("all fail: the pool stopped and says why, and so does the doctor");
 
         cp.patch(Kind::WINDOWS_HYPERVISOR, "default/lab", &faults(json!([]))).await.expect("no fault");
         for name in &failed {

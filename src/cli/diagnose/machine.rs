@@ -59,10 +59,12 @@ impl Look {
         self.problems("WindowsMachine", &machine.metadata, machine.status.as_ref().map(|s| s.conditions.as_slice()));
         let hypervisor = machine.status.as_ref().and_then(|s| s.failure_domain.clone());
         self.hypervisor(hypervisor.as_deref()).await;
-        let mut node = None;
-        if let Some(owner) = &owner {
-            node = self.owner(owner).await;
-        }
+        let asked_for = match &owner {
+            Some(owner) => self.owner(owner).await,
+            None => None,
+        };
+        self.config(&config_of(&machine, asked_for.as_ref())).await;
+        let node = asked_for.and_then(|machine| machine.status?.node_ref).map(|node| node.name).filter(|name| !name.is_empty());
         let names: Vec<String> = [Some(machine.name_any()), owner].into_iter().flatten().collect();
         self.events(&names).await;
         self.workload(&machine, node.as_deref()).await;
@@ -98,23 +100,22 @@ impl Look {
         }
     }
 
-    /// The Machine and its bootstrap configuration; gives the name of the Node that it found.
-    async fn owner(&mut self, name: &str) -> Option<String> {
-        let machine = match self.cluster.get::<Machine>(&self.namespace, name).await {
-            Ok(found) => found?,
+    async fn owner(&mut self, name: &str) -> Option<Machine> {
+        match self.cluster.get(&self.namespace, name).await {
+            Ok(found) => found,
             Err(error) => {
                 self.skipped("the Machine", &error);
-                return None;
-            }
-        };
-        if let Some(config) = machine.spec.bootstrap.config_ref.as_ref().filter(|config| config.kind == "WindowsBootstrapConfig") {
-            match self.cluster.get::<WindowsBootstrapConfig>(&self.namespace, &config.name).await {
-                Ok(Some(found)) => self.problems("WindowsBootstrapConfig", &found.metadata, found.status.as_ref().map(|s| s.conditions.as_slice())),
-                Ok(None) => {}
-                Err(error) => self.skipped("the WindowsBootstrapConfig", &error),
+                None
             }
         }
-        machine.status.and_then(|status| status.node_ref).map(|node| node.name).filter(|name| !name.is_empty())
+    }
+
+    async fn config(&mut self, name: &str) {
+        match self.cluster.get::<WindowsBootstrapConfig>(&self.namespace, name).await {
+            Ok(Some(found)) => self.problems("WindowsBootstrapConfig", &found.metadata, found.status.as_ref().map(|s| s.conditions.as_slice())),
+            Ok(None) => {}
+            Err(error) => self.skipped("the WindowsBootstrapConfig", &error),
+        }
     }
 
     /// Warnings of others than us: ours repeat conditions.
@@ -191,6 +192,12 @@ async fn nodes(workload: &Workload, machine: &WindowsMachine, known: Option<&str
         nodes.extend(workload.nodes_with(|its| its == id).await?.into_iter().filter(|node| !names.contains(&node.name_any())));
     }
     Ok(nodes)
+}
+
+/// Name of its bootstrap configuration: what its Machine names; one that a pool made has the name of the machine.
+fn config_of(machine: &WindowsMachine, owner: Option<&Machine>) -> String {
+    let named = owner.and_then(|owner| owner.spec.bootstrap.config_ref.as_ref()).filter(|config| config.kind == "WindowsBootstrapConfig");
+    named.map_or_else(|| machine.name_any(), |config| config.name.clone())
 }
 
 /// How the machine is, in one line.
