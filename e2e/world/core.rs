@@ -11,6 +11,7 @@ use super::client::Kind;
 use super::control_plane::{ControlPlane, Ready};
 use super::ports::free_port;
 use super::process::Process;
+use super::servers::go;
 use super::tools::Tools;
 use super::wait::wait_for;
 use super::{manifests, pki};
@@ -50,7 +51,7 @@ async fn attempt(cp: &ControlPlane) -> Option<Process> {
         "--leader-elect=false".to_owned(),
         "--feature-gates=ClusterTopology=true,MachinePool=true".to_owned(),
     ];
-    let process = Process::new("capi-core", &tools.capi_core, scratch.path()).args(flags).env("POD_NAMESPACE", NAMESPACE);
+    let process = go("capi-core", &tools.capi_core, scratch.path()).args(flags).env("POD_NAMESPACE", NAMESPACE);
     process.start();
     let probe = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "probe", "namespace": "default"},
