@@ -144,11 +144,13 @@ fn machines_that_never_join() {
 #[test]
 fn a_pool_is_handed_to_cluster_api_and_back() {
     world::run(async {
-        let cp = ControlPlane::start(Options::default().named("adopted")).await;
+        let cp = ControlPlane::start(Options::plain().named("adopted")).await;
         install_rights(&cp).await;
         let capw = Capw::start(&cp, &[]).await;
         cp.apply(SAMPLE).await;
         let machines = wait_settled(&cp, &cp, POOL, 2).await;
+        cp.start_core().await;
+        step("Cluster API is installed, and CAPW runs on");
         let vms = simulated_vms(capw.state());
         let same = |when: &str| {
             let now = simulated_vms(capw.state());
