@@ -4,8 +4,6 @@
 //!
 //! Pods are made and placed by the real controllers and the real scheduler; of the kubelet, the story plays what it needs.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::api::DeleteParams;
@@ -13,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::standalone::{install_rights, wait_settled};
 use crate::workers;
-use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, beside, condition, simulated_vms, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const SAMPLE: &str = include_str!("../config/samples/standalone.yaml");
@@ -27,65 +25,63 @@ const HANGS: &str = "example.com/hangs";
 fn a_machine_leaves_when_its_pods_have_left() {
     world::run(async {
         let options = Options { scheduler: true, ..Options::plain() };
-        let cp = Arc::new(ControlPlane::start(options.named("drain")).await);
+        let cp = ControlPlane::start(options.named("drain")).await;
         install_rights(&cp).await;
-        let capw = Arc::new(Capw::start(&cp, &[]).await);
+        let capw = Capw::start(&cp, &[]).await;
         cp.apply(SAMPLE).await;
         let names = wait_settled(&cp, &cp, POOL, 2).await;
-        let kubelet = Background::start({
-            let cp = cp.clone();
-            move || {
-                let cp = cp.clone();
-                async move { look_after_pods(&cp).await }
-            }
-        });
-        workers::apply(&cp, &[agent(), web(1), budget()]).await;
-        let web_pod = wait_running(&cp, "web", 1).await.remove(0);
-        wait_running(&cp, "agent", 2).await;
-        let victim = text(&web_pod, "/spec/nodeName").to_owned();
-        assert!(names.contains(&victim), "{victim} of {names:?}");
-        workers::apply(&cp, &[lonely("lonely", &victim, json!({})), lonely("hung", &victim, json!({HANGS: "true"}))]).await;
-        wait_running(&cp, "lonely", 1).await;
-        wait_running(&cp, "hung", 1).await;
-        step(format!("pods run on {victim}: one of a budget, one of a DaemonSet, one of nobody, one that will hang"));
+        beside(async || look_after_pods(&cp).await, async {
+            let victim = place_pods(&cp).await;
+            assert!(names.contains(&victim), "{victim} of {names:?}");
+            let mark = cp.audit_mark();
+            beside(async || the_node_goes_first(&cp, &capw, &victim).await, pods_leave(&cp, &capw, &victim)).await;
+            let left = wait_settled(&cp, &cp, POOL, 1).await;
+            assert!(!left.contains(&victim));
+            what_was_asked(&cp, mark, &victim);
+            step("another replica came up, and the machine went: Node first, then VM");
 
-        cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &json!({"spec": {"drain": {"hungPodSeconds": 6}}})).await.expect("the margin");
-        let order = Background::start({
-            let (cp, capw, victim) = (cp.clone(), capw.clone(), victim.clone());
-            move || {
-                let (cp, capw, victim) = (cp.clone(), capw.clone(), victim.clone());
-                async move { the_node_goes_first(&cp, &capw, &victim).await }
-            }
-        });
-        let mark = cp.audit_mark();
-        remove(&cp, &victim, 1).await;
-        let machine = format!("default/{victim}");
-        let says = |what: &'static [&'static str]| {
-            move |object: &Value| {
-                let deleting = condition(object, "Deleting").filter(|c| c["reason"] == "DrainingNode")?;
-                let message = text(deleting, "/message");
-                what.iter().all(|part| message.contains(part)).then(|| message.to_owned())
-            }
-        };
-        cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it names the budget", LIMIT, says(&["default/web-", "disruption budget"])).await;
-        let hung = says(&["pod default/hung is still there", "deleted by force"]);
-        cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it names the pod that hangs", LIMIT, hung).await;
-        wait_gone(&cp, "lonely").await;
-        wait_gone(&cp, "hung").await;
-        assert_eq!(simulated_vms(capw.state()).len(), 2, "a VM went while a budget kept its pod");
-        step("the pod of nobody went, the hung one was forced, and the budget holds the machine");
-
-        workers::apply(&cp, &[web(2)]).await;
-        cp.wait_gone(Kind::WINDOWS_MACHINE, &machine, LIMIT).await;
-        order.stop().await;
-        let left = wait_settled(&cp, &cp, POOL, 1).await;
-        assert!(!left.contains(&victim));
-        what_was_asked(&cp, mark, &victim);
-        step("another replica came up, and the machine went: Node first, then VM");
-
-        a_time_limit(&cp, &capw, left.first().expect("one is left")).await;
-        kubelet.stop().await;
+            a_time_limit(&cp, &capw, left.first().expect("one is left")).await;
+        })
+        .await;
     });
+}
+
+/// One of a budget, one of a DaemonSet, one of nobody and one that will hang, all on the node that is returned.
+async fn place_pods(cp: &ControlPlane) -> String {
+    workers::apply(cp, &[agent(), web(1), budget()]).await;
+    let web_pod = wait_running(cp, "web", 1).await.remove(0);
+    wait_running(cp, "agent", 2).await;
+    let victim = text(&web_pod, "/spec/nodeName").to_owned();
+    workers::apply(cp, &[lonely("lonely", &victim, json!({})), lonely("hung", &victim, json!({HANGS: "true"}))]).await;
+    wait_running(cp, "lonely", 1).await;
+    wait_running(cp, "hung", 1).await;
+    step(format!("pods run on {victim}: one of a budget, one of a DaemonSet, one of nobody, one that will hang"));
+    victim
+}
+
+/// From the wish to remove a machine to its end.
+async fn pods_leave(cp: &ControlPlane, capw: &Capw, victim: &str) {
+    // Told from 5 s after the grace period, and long enough for a story on a busy machine to read it.
+    cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &json!({"spec": {"drain": {"hungPodSeconds": 15}}})).await.expect("the margin");
+    remove(cp, victim, 1).await;
+    let machine = format!("default/{victim}");
+    let says = |what: &'static [&'static str]| {
+        move |object: &Value| {
+            let deleting = condition(object, "Deleting").filter(|c| c["reason"] == "DrainingNode")?;
+            let message = text(deleting, "/message");
+            what.iter().all(|part| message.contains(part)).then(|| message.to_owned())
+        }
+    };
+    cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it names the budget", LIMIT, says(&["default/web-", "disruption budget"])).await;
+    let hung = says(&["pod default/hung is still there", "deleted by force"]);
+    cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it names the pod that hangs", LIMIT, hung).await;
+    wait_gone(cp, "lonely").await;
+    wait_gone(cp, "hung").await;
+    assert_eq!(simulated_vms(capw.state()).len(), 2, "a VM went while a budget kept its pod");
+    step("the pod of nobody went, the hung one was forced, and the budget holds the machine");
+
+    workers::apply(cp, &[web(2)]).await;
+    cp.wait_gone(Kind::WINDOWS_MACHINE, &machine, LIMIT).await;
 }
 
 /// A budget that never yields, and a limit: the machine goes with the pods that are left, and says so.
@@ -202,28 +198,5 @@ async fn look_after_pods(cp: &ControlPlane) {
             let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
             let _ = cp.patch_status(POD, &name, &status).await;
         }
-    }
-}
-
-/// Does something again and again, until it is told to stop; what fails in it fails the story.
-struct Background(Arc<AtomicBool>, tokio::task::JoinHandle<()>);
-
-impl Background {
-    fn start<F: Future<Output = ()> + Send + 'static>(act: impl Fn() -> F + Send + 'static) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let told = stop.clone();
-        let task = tokio::spawn(async move {
-            while !told.load(Ordering::Relaxed) {
-                let next = act();
-                next.await;
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        });
-        Self(stop, task)
-    }
-
-    async fn stop(self) {
-        self.0.store(true, Ordering::Relaxed);
-        self.1.await.expect("what ran beside the story");
     }
 }

@@ -2,8 +2,8 @@
 //! fewer are available than promised, by the API's own word the whole time; a broken template stops after the first batch and says
 //! why; set back, it ends with the VMs from before.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::pools::{Pool, names};
 use crate::workers::{self, is_ready};
-use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, beside, condition, simulated_vms, step, text, wait_for};
 
 /// For one wait: a drain is tried again every 20 s.
 const LIMIT: Duration = Duration::from_secs(420);
@@ -21,7 +21,7 @@ const MACHINES: usize = 10;
 #[test]
 fn a_rollout_keeps_what_it_promised() {
     world::run(async {
-        let cp = Arc::new(ControlPlane::start(Options::default().named("rollout")).await);
+        let cp = ControlPlane::start(Options::default().named("rollout")).await;
         let capw = Capw::start(&cp, &[]).await;
         let mut pool = Pool::new("rollout", MACHINES, &cp).await;
         pool.spec = json!({"strategy": {"maxSurge": 2, "maxUnavailable": 0}});
@@ -30,27 +30,52 @@ fn a_rollout_keeps_what_it_promised() {
         let before = names(&pool.wait_settled(&cp).await);
         step("10 nodes are Ready");
 
-        let sampler = Sampler::start(&cp);
-        broken_then_set_back(&cp, &capw, &mut pool).await;
-        let after = names(&pool.wait_settled(&cp).await);
-        assert_eq!(after, before, "the machines from before, and no others");
-        step("a broken template stopped after two machines; set back, the machines from before are left");
-
-        let pods = guarded_pods(&cp, &pool).await;
-        pool.workers.machine["cpus"] = json!(2);
-        workers::apply(&cp, &[pool.node_pool()]).await;
-        let kubelet = Kubelet::start(&cp);
-        let machines = wait_for("every machine is replaced", LIMIT, || async { pool.workers.settled(&cp, &cp).await }).await;
-        cp.wait_condition(Kind::WINDOWS_NODE_POOL, &pool.name(), "MachinesUpToDate", "True", LIMIT).await;
-        assert!(names(&machines).is_disjoint(&before), "a machine outlived the change of its template");
-        assert!(simulated_vms(capw.state()).iter().all(|vm| vm.cpus == 2));
-        let evictions = cp.audit().iter().filter(|e| e.subresource == "eviction" && e.verb == "create").count();
-        assert!(evictions >= pods, "{evictions} evictions for {pods} pods: they were not drained");
-        kubelet.stop().await;
-        let fewest = sampler.stop().await;
+        let samples = RefCell::new(Vec::new());
+        let sample = async || {
+            let available = available(&cp).await;
+            samples.borrow_mut().push(available);
+        };
+        beside(sample, async {
+            broken_then_set_back(&cp, &capw, &mut pool).await;
+            let after = names(&pool.wait_settled(&cp).await);
+            assert_eq!(after, before, "the machines from before, and no others");
+            step("a broken template stopped after two machines; set back, the machines from before are left");
+            all_are_replaced(&cp, &capw, &mut pool, &before).await;
+        })
+        .await;
+        let samples = samples.into_inner();
+        assert!(samples.len() > 50, "{} samples are too few to say anything", samples.len());
+        let fewest = samples.into_iter().min().expect("samples");
         assert!(fewest >= MACHINES, "only {fewest} of {MACHINES} were available during a rollout with maxUnavailable 0");
         step(format!("10 machines were replaced, never fewer than {fewest} Ready Nodes that take pods"));
     });
+}
+
+/// Another template, with pods that a drain has to wait for.
+async fn all_are_replaced(cp: &ControlPlane, capw: &Capw, pool: &mut Pool, before: &BTreeSet<String>) {
+    let pods = guarded_pods(cp, pool).await;
+    pool.workers.machine["cpus"] = json!(2);
+    workers::apply(cp, &[pool.node_pool()]).await;
+    let replaced = wait_for("every machine is replaced", LIMIT, || async { pool.workers.settled(cp, cp).await });
+    let machines = beside(async || look_after_pods(cp).await, async {
+        let machines = replaced.await;
+        cp.wait_condition(Kind::WINDOWS_NODE_POOL, &pool.name(), "MachinesUpToDate", "True", LIMIT).await;
+        machines
+    })
+    .await;
+    assert!(names(&machines).is_disjoint(before), "a machine outlived the change of its template");
+    assert!(simulated_vms(capw.state()).iter().all(|vm| vm.cpus == 2));
+    let evictions = cp.audit().iter().filter(|e| e.subresource == "eviction" && e.verb == "create").count();
+    assert!(evictions >= pods, "{evictions} evictions for {pods} pods: they were not drained");
+}
+
+/// Ready Nodes that take pods.
+async fn available(cp: &ControlPlane) -> usize {
+    cp.list(Kind::NODE, None).await.iter().filter(|node| takes_pods(node)).count()
+}
+
+fn takes_pods(node: &Value) -> bool {
+    is_ready(node) && node["spec"]["unschedulable"] != json!(true)
 }
 
 /// Machines of the new image never join.
@@ -93,27 +118,6 @@ async fn guarded_pods(cp: &ControlPlane, pool: &Pool) -> usize {
 
 /// The part of a kubelet that the story needs: pods of its nodes run, and end when they are told to; what was evicted comes again
 /// on another node, as a controller and the scheduler would see to.
-struct Kubelet(Arc<AtomicBool>, tokio::task::JoinHandle<()>);
-
-impl Kubelet {
-    fn start(cp: &Arc<ControlPlane>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (told, cp) = (stop.clone(), cp.clone());
-        let task = tokio::spawn(async move {
-            while !told.load(Ordering::Relaxed) {
-                look_after_pods(&cp).await;
-                tokio::time::sleep(Duration::from_millis(300)).await;
-            }
-        });
-        Self(stop, task)
-    }
-
-    async fn stop(self) {
-        self.0.store(true, Ordering::Relaxed);
-        self.1.await.expect("pods were looked after");
-    }
-}
-
 async fn look_after_pods(cp: &ControlPlane) {
     let api: Api<Pod> = Api::namespaced(cp.client(), "rollout");
     let pods = api.list(&ListParams::default().labels("app=guarded")).await.expect("pods").items;
@@ -132,37 +136,9 @@ async fn look_after_pods(cp: &ControlPlane) {
 /// The pod on a Node that stays.
 async fn again(cp: &ControlPlane, name: &str) {
     let nodes = cp.list(Kind::NODE, None).await;
-    let free = nodes.iter().filter(|n| is_ready(n) && n["spec"]["unschedulable"] != json!(true));
+    let free = nodes.iter().filter(|node| takes_pods(node));
     // The newest: it is of the new template.
     let Some(node) = free.max_by_key(|n| text(n, "/metadata/creationTimestamp").to_owned()) else { return };
     workers::apply(cp, &[json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("{name}x"), "namespace": "rollout", "labels": {"app": "guarded"}},
         "spec": {"nodeName": text(node, "/metadata/name"), "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "none.invalid/none"}]}})]).await;
-}
-
-/// Counts Ready Nodes that take pods, again and again.
-struct Sampler(Arc<AtomicBool>, tokio::task::JoinHandle<usize>);
-
-impl Sampler {
-    fn start(cp: &Arc<ControlPlane>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (told, cp) = (stop.clone(), cp.clone());
-        let samples = AtomicUsize::new(0);
-        let task = tokio::spawn(async move {
-            let mut fewest = usize::MAX;
-            while !told.load(Ordering::Relaxed) {
-                let nodes = cp.list(Kind::NODE, None).await;
-                fewest = fewest.min(nodes.iter().filter(|n| is_ready(n) && n["spec"]["unschedulable"] != json!(true)).count());
-                samples.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            assert!(samples.into_inner() > 50, "too few samples to say anything");
-            fewest
-        });
-        Self(stop, task)
-    }
-
-    async fn stop(self) -> usize {
-        self.0.store(true, Ordering::Relaxed);
-        self.1.await.expect("the samples were taken")
-    }
 }

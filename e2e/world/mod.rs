@@ -30,6 +30,7 @@
 )]
 
 mod audit;
+mod beside;
 mod capw;
 mod client;
 mod cloudbase;
@@ -49,6 +50,7 @@ mod wait;
 pub mod wine;
 
 pub use self::audit::{AuditEvent, AuditMark};
+pub use self::beside::beside;
 pub use self::capw::Capw;
 pub use self::client::{Kind, condition, text};
 pub use self::cloudbase::CloudbaseInit;
