@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::process::Command;
+use tokio::sync::OnceCell;
 
 use super::client::output;
 use super::control_plane::{ControlPlane, Ready};
@@ -52,12 +53,7 @@ impl Capw {
 
     /// Installs `config/default`, all but what runs in pods: nothing here runs pods.
     pub async fn install(cp: &ControlPlane) {
-        let mut objects = manifests::documents(&kustomize("config/default").await);
-        let needs_pods = |object: &Value| matches!(object["kind"].as_str(), Some("Deployment" | "Service" | "PodDisruptionBudget"));
-        objects.retain(|object| !needs_pods(object));
-        let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
-        assert!(objects.iter().any(is_definition), "config/default brings no CustomResourceDefinition");
-        manifests::apply_all(&cp.client(), objects).await;
+        manifests::apply_all(&cp.client(), INSTALLED.get_or_init(installed).await.clone()).await;
     }
 
     /// Everything but the start: a second process beside the first, or one that is started later.
@@ -184,6 +180,18 @@ impl Capw {
     pub fn process(&self) -> &Process {
         &self.process
     }
+}
+
+/// Rendered and read once for all stories of this program.
+static INSTALLED: OnceCell<Vec<Value>> = OnceCell::const_new();
+
+async fn installed() -> Vec<Value> {
+    let mut objects = manifests::documents(&kustomize("config/default").await);
+    let needs_pods = |object: &Value| matches!(object["kind"].as_str(), Some("Deployment" | "Service" | "PodDisruptionBudget"));
+    objects.retain(|object| !needs_pods(object));
+    let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
+    assert!(objects.iter().any(is_definition), "config/default brings no CustomResourceDefinition");
+    objects
 }
 
 /// Renders a kustomization of the checkout.

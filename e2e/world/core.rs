@@ -1,6 +1,7 @@
 //! Cluster API core as a process: its webhooks by address instead of by Service, its rights those of its own ServiceAccount, so
 //! that what a provider forgets to grant fails here as it would in a cluster.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use base64::Engine;
@@ -18,6 +19,12 @@ use super::{manifests, pki};
 
 const NAMESPACE: &str = "capi-system";
 
+/// Read once for all stories of this program: it is a megabyte of YAML.
+static MANIFESTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    let text = std::fs::read_to_string(&Tools::ensure().capi_core_manifests).expect("build.sh made capi-core.yaml");
+    manifests::documents(&text)
+});
+
 /// Installs core's definitions and rights, starts it and waits until its webhooks answer.
 pub(super) async fn start(cp: &ControlPlane) -> Process {
     for _ in 0..3 {
@@ -33,8 +40,7 @@ async fn attempt(cp: &ControlPlane) -> Option<Process> {
     let tools = Tools::ensure();
     let scratch = cp.scratch();
     let authority = STANDARD.encode(pki::loopback_certificate(scratch, "webhook"));
-    let text = std::fs::read_to_string(&tools.capi_core_manifests).expect("build.sh made capi-core.yaml");
-    let mut objects = manifests::documents(&text);
+    let mut objects = MANIFESTS.clone();
     for object in &mut objects {
         direct(object, webhooks, &authority);
     }
