@@ -11,8 +11,8 @@ PROFILE ?= bench
 SIZES ?= 10 100 1000
 # pool or deployment.
 OF ?= pool
-# Stories at the same time: most of their time they wait.
-STORIES ?= $(shell echo $$((2 * $$(nproc))))
+# Stories at the same time: they wait for much of their time, and one of them for nearly all of it.
+STORIES ?= $(shell echo $$((2 * $$(nproc) + 1)))
 CONTAINER ?= $(shell command -v podman || command -v docker)
 CARGO_DENY_VERSION := 0.20.2
 # The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
