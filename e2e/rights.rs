@@ -8,10 +8,13 @@ use serde_json::{Value, json};
 use crate::standalone::install_rights;
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
-/// Rules that a life can do without, and why they are there.
-const UNUSED: [(&str, &str); 6] = [
+/// Rules that a life uses only if an answer is lost or a watch is late, and why they are there.
+const AT_TIMES: [(&str, &str); 2] = [
     ("get infrastructure.cluster.x-k8s.io/windowsmachines", "a machine whose creation had no answer is found again"),
     ("get bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs", "the same of its configuration"),
+];
+/// Rules that no life uses, and why they are there.
+const UNUSED: [(&str, &str); 4] = [
     ("patch /secrets", "the token of a machine that takes longer to join than half its life is extended"),
     ("approve certificates.k8s.io/signers", "asked for by the admission plugin CertificateApproval alone"),
     ("update bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs/finalizers", "asked for by OwnerReferencesPermissionEnforcement alone"),
@@ -162,10 +165,12 @@ fn rights(role: &Value) -> Vec<String> {
 
 /// What is wrong: rights that are needed and missing, rights that nothing needs, exceptions that are none any more.
 fn judge(granted: &BTreeSet<String>, used: &BTreeSet<String>) -> Vec<String> {
-    let excused = |right: &String| UNUSED.iter().any(|(unused, _)| unused == right);
+    let excused = |right: &String| UNUSED.iter().chain(&AT_TIMES).any(|(unused, _)| unused == right);
     let missing = used.difference(granted).map(|right| format!("used, but in no role: {right}"));
     let idle = granted.difference(used).filter(|right| !excused(right)).map(|right| format!("in a role, but never used: {right}"));
-    let stale = UNUSED.iter().filter(|(right, _)| !granted.contains(*right));
+    let used_after_all = UNUSED.iter().filter(|(right, _)| used.contains(*right));
+    let gone = UNUSED.iter().chain(&AT_TIMES).filter(|(right, _)| !granted.contains(*right));
+    let stale = used_after_all.chain(gone);
     missing.chain(idle).chain(stale.map(|(right, _)| format!("take it from the list of unused rules: {right}"))).collect()
 }
 
@@ -174,7 +179,10 @@ fn the_judge_sees_what_is_missing_and_what_is_idle() {
     let role = json!({"rules": [{"apiGroups": ["a.b"], "resources": ["xs", "xs/status"], "verbs": ["list", "patch"]}]});
     let mut granted: BTreeSet<String> = rights(&role).into_iter().collect();
     assert_eq!(granted.iter().map(String::as_str).collect::<Vec<_>>(), ["list a.b/xs", "list a.b/xs/status", "patch a.b/xs", "patch a.b/xs/status"]);
-    granted.extend(UNUSED.map(|(right, _)| right.to_owned()));
+    granted.extend(UNUSED.iter().chain(&AT_TIMES).map(|(right, _)| (*right).to_owned()));
     let used = ["list a.b/xs", "patch a.b/xs", "patch a.b/xs/status", "get /secrets (refused)"].map(str::to_owned).into();
     assert_eq!(judge(&granted, &used), ["used, but in no role: get /secrets (refused)", "in a role, but never used: list a.b/xs/status"]);
+    let mut used: BTreeSet<String> = rights(&role).into_iter().collect();
+    used.extend([UNUSED[0].0, AT_TIMES[0].0].map(str::to_owned));
+    assert_eq!(judge(&granted, &used), [format!("take it from the list of unused rules: {}", UNUSED[0].0)]);
 }
