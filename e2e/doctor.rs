@@ -14,7 +14,8 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, tex
 /// Until a guest has given up and all has told of it: it tries three times.
 const TOLD: Duration = Duration::from_secs(60);
 const LIMIT: Duration = Duration::from_secs(120);
-const FOUND: i32 = 3;
+/// Exit code of `capw diagnose` when something was found.
+pub const FOUND: i32 = 3;
 
 /// A fault, and what is told of it: reason of the conditions, rule or code, step, words of the guest, words of the remedy.
 struct Case {

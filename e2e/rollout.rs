@@ -56,9 +56,8 @@ async fn all_are_replaced(cp: &ControlPlane, capw: &Capw, pool: &mut Pool, befor
     let pods = guarded_pods(cp, pool).await;
     pool.workers.machine["cpus"] = json!(2);
     workers::apply(cp, &[pool.node_pool()]).await;
-    let replaced = wait_for("every machine is replaced", LIMIT, || async { pool.workers.settled(cp, cp).await });
     let machines = beside(async || look_after_pods(cp).await, async {
-        let machines = replaced.await;
+        let machines = wait_for("every machine is replaced", LIMIT, || async { pool.workers.settled(cp, cp).await }).await;
         cp.wait_condition(Kind::WINDOWS_NODE_POOL, &pool.name(), "MachinesUpToDate", "True", LIMIT).await;
         machines
     })

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::doctor::FOUND;
 use crate::pools::names;
 use crate::workers::{self, is_ready};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
@@ -127,7 +128,7 @@ fn machines_that_never_join() {
         let failed = names(&cp.list(Kind::WINDOWS_MACHINE, Some("default")).await);
         assert_eq!(failed.len(), 1, "{failed:?}");
         let (exit, answer, errors) = capw.diagnose(&cp, &["machine", failed.first().expect("a machine"), "-n", "default"]).await;
-        assert!(exit == 3 && answer.contains("   remedy  ") && !answer.contains("not looked at"), "{exit} {answer}{errors}");
+        assert!(exit == FOUND && answer.contains("   remedy  ") && !answer.contains("not looked at"), "{exit} {answer}{errors}");
         step("all fail: the pool stopped and says why, and so does the doctor");
 
         cp.patch(Kind::WINDOWS_HYPERVISOR, "default/lab", &faults(json!([]))).await.expect("no fault");

@@ -14,6 +14,12 @@ struct Running {
     task: AbortHandle,
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 impl Follower {
     pub fn is_running(&self) -> bool {
         self.0.as_ref().is_some_and(|running| !running.task.is_finished())
@@ -24,19 +30,8 @@ impl Follower {
         if self.is_running() && self.0.as_ref().is_some_and(|running| running.fingerprint == workload.fingerprint) {
             return;
         }
-        self.end();
+        // The old one ends before the new one begins.
+        self.0 = None;
         self.0 = Some(Running { fingerprint: workload.fingerprint.clone(), task: spawn(workload.clone()) });
-    }
-
-    fn end(&mut self) {
-        if let Some(running) = self.0.take() {
-            running.task.abort();
-        }
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.end();
     }
 }
