@@ -114,10 +114,16 @@ fn a_machine_pool_of_cluster_api() {
         rule_4_2_the_two_traps(&cp, &pool).await;
         rule_4_3_a_machine_each(&cp, &pool, &machines).await;
 
+        let before = names(&machines);
+        spread(&cp, &pool).await;
         pool.scale(&cp, 5).await;
         let machines = pool.wait_settled(&cp).await;
         assert_eq!(machines.len(), 5);
-        step("3 -> 5");
+        for vm in simulated_vms(capw.state()) {
+            let place = if before.contains(&vm.name) { "pool.lab" } else { "pool.west" };
+            assert_eq!(vm.datacenter, place, "{} is not where the fewest are", vm.name);
+        }
+        step("3 -> 5, on the hypervisor that has none yet");
         rule_4_3_the_annotated_one_goes_first(&cp, &mut pool, &machines).await;
         rule_4_3_a_health_check_replaces(&cp, &capw, &pool).await;
         rule_4_3_a_lost_instance_is_replaced(&cp, &capw, &pool).await;
@@ -135,6 +141,15 @@ fn a_machine_pool_of_cluster_api() {
         assert!(refused.is_empty(), "CAPW was refused: {refused:#?}");
         step("the Cluster is gone, and nothing is left");
     });
+}
+
+/// Gives the MachinePool a second WindowsHypervisor as a failure domain. None of the machines that are there moves.
+async fn spread(cp: &ControlPlane, pool: &Pool) {
+    let west = json!({"apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor", "metadata": {"name": "west", "namespace": "pool"},
+        "spec": {"simulated": {}}});
+    workers::apply(cp, &[west]).await;
+    cp.wait_condition(Kind::WINDOWS_HYPERVISOR, "pool/west", "Ready", "True", LIMIT).await;
+    cp.patch(Kind::MACHINE_POOL, &pool.name(), &json!({"spec": {"failureDomains": ["lab", "west"]}})).await.expect("failure domains");
 }
 
 /// `spec.providerIDList` is sorted and current, `status.replicas` is what is there, and core took both.

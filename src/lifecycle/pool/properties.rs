@@ -98,6 +98,23 @@ fn happen(world: &mut World, event: &Event, good: impl Fn(u32) -> bool) {
     }
 }
 
+/// Machines are made on the hypervisors that have the fewest of the template, of those that have room.
+fn spread(world: &World, live: &[&Member], places: &[Option<String>]) -> Result<(), TestCaseError> {
+    if world.domains.is_empty() {
+        prop_assert!(places.iter().all(Option::is_none));
+        return Ok(());
+    }
+    let on = |domain: &String| live.iter().filter(|m| m.domain.as_ref() == Some(domain)).copied().collect::<Vec<&Member>>();
+    let has_room = |domain: &&String| !on(domain).iter().any(|m| m.state == State::Making { full: true });
+    let after = |domain: &String| on(domain).iter().filter(|m| m.up_to_date).count() + places.iter().flatten().filter(|p| *p == domain).count();
+    let fewest = world.domains.iter().filter(has_room).map(after).min().unwrap_or_default();
+    for place in places {
+        let place = place.as_ref().filter(|place| world.domains.contains(place) && has_room(place));
+        prop_assert!(place.is_some_and(|place| after(place) <= fewest + 1), "{place:?} is not where the fewest are: {places:?}");
+    }
+    Ok(())
+}
+
 /// The step keeps what was promised. Bounds are computed here from scratch, not by the code that is tested.
 fn judge(world: &World, step: &Step) -> Result<(), TestCaseError> {
     let members = world.seen();
@@ -115,6 +132,7 @@ fn judge(world: &World, step: &Step) -> Result<(), TestCaseError> {
             prop_assert!(fresh + places.len() <= goal.replicas, "more of the template than asked for");
             let surge = if rolling { goal.surge } else { 0 };
             prop_assert!(live.len() + clearing + places.len() <= goal.replicas + surge, "above the surge");
+            spread(world, &live, places)?;
         }
         Step::Remove { names, why } => {
             prop_assert!(!names.is_empty());
@@ -186,8 +204,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_step_keeps_the_bounds_and_it_ends_as_asked(goal in goals(), events in prop::collection::vec(event(), 0..60)) {
-        let mut world = World::new(goal);
+    fn every_step_keeps_the_bounds_and_it_ends_as_asked(
+        goal in goals(),
+        domains in 0_usize..4,
+        events in prop::collection::vec(event(), 0..60),
+    ) {
+        let domains = ["a", "b", "c"].into_iter().take(domains).map(str::to_owned).collect();
+        let mut world = World { domains, ..World::new(goal) };
         // Template 2 is broken.
         let good = |template: u32| template != 2;
         for event in &events {
