@@ -1,11 +1,12 @@
-//! Story *doctor*: guests that give up. `kubectl get` shows step and message, the conditions the cause and the remedy, `capw diagnose`
-//! agrees and needs no more rights than its kubeconfig has; nothing is written again and again; a MachineHealthCheck replaces such a
-//! machine. The commands are those of docs/troubleshooting.md.
+//! Story *doctor*: guests that give up, one that never says a word, and a Node that is not Ready. `kubectl get` shows step and message,
+//! the conditions the cause and the remedy, `capw diagnose` agrees and needs no more rights than its kubeconfig has; nothing is written
+//! again and again; a MachineHealthCheck replaces such a machine. The commands are those of docs/troubleshooting.md.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::workers::{self, Workers};
@@ -119,11 +120,12 @@ fn the_doctor_says_why_guests_gave_up() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("doctor")).await;
         let capw = Capw::start(&cp, &[]).await;
-        futures::future::join_all(CASES.iter().map(|case| gave_up(&cp, &capw, case))).await;
+        tokio::join!(silent(&cp, &capw), futures::future::join_all(CASES.iter().map(|case| gave_up(&cp, &capw, case))));
         let healthy = one_machine("healthy", &cp).await;
         healthy.apply(&cp).await;
         healthy.wait_settled(&cp, &cp, LIMIT).await;
         tokio::join!(finished(&cp, &capw), silent_at_rest(&cp, &capw), commands_of_the_page(&cp, &capw));
+        not_ready(&cp, &capw).await;
         replaced(&cp).await;
         assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
     });
@@ -184,6 +186,81 @@ async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
     step(format!("{} is told as {}", case.namespace, case.finding));
+}
+
+/// Nothing runs in the VM: when the time for its Node is over, the condition says what that usually means.
+async fn silent(cp: &ControlPlane, capw: &Capw) {
+    let mut workers = one_machine("silent", cp).await;
+    workers.machine["joinDeadlineSeconds"] = json!(10);
+    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoBoot"}]});
+    workers.apply(cp).await;
+    let machine = wait_for("the machine says that it never joined", TOLD, || async {
+        let machine = only(cp, "silent").await.ok_or("no machine")?;
+        let never = condition(&machine, "NodeJoined").is_some_and(|joined| joined["reason"] == "NodeNeverJoined");
+        if never { Ok(machine) } else { Err(format!("{:#}", machine["status"])) }
+    })
+    .await;
+    let told = text(condition(&machine, "NodeJoined").expect("the condition"), "/message");
+    for part in ["10 s after power on", "cloudbase-init is not in the image", "whose plugins name UserDataPlugin", "(F01)", "MachineHealthCheck"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(machine["status"].get("bootstrap").is_none(), "{:#}", machine["status"]);
+    let (exit, shown, _) = capw.diagnose(cp, &["machine", text(&machine, "/metadata/name"), "-n", "silent"]).await;
+    assert!(exit == FOUND && shown.contains("1. F01 "), "{shown}");
+    step("a guest that never said a word is told as F01");
+}
+
+/// The Node of a machine that has joined is not Ready: core copies that to the Machine, and NodeJoined adds the cause without a change
+/// of its own status.
+async fn not_ready(cp: &ControlPlane, capw: &Capw) {
+    let machine = only(cp, "healthy").await.expect("the machine");
+    let before = condition(&machine, "NodeJoined").expect("the condition").clone();
+    let node = text(&machine, "/status/hostName").to_owned();
+    assert_eq!((text(&before, "/status"), text(&before, "/message")), ("True", format!("Node {node}").as_str()));
+    let minutes_ago = Timestamp::now().checked_sub(SignedDuration::from_mins(5)).expect("a time");
+    let words = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized";
+    let broken = json!({"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": words, "lastTransitionTime": minutes_ago});
+    let told = |words: &'static str| {
+        let (node, broken) = (&node, &broken);
+        async move {
+            let machine = only(cp, "healthy").await.ok_or("no machine")?;
+            let joined = condition(&machine, "NodeJoined").ok_or("no condition")?.clone();
+            if text(&joined, "/message") == format!("Node {node}{words}") || (!words.is_empty() && text(&joined, "/message").contains(words)) {
+                return Ok(joined);
+            }
+            if !words.is_empty() {
+                // The kubelet of the guest reports now and then that all is well.
+                set_ready(cp, node, broken).await;
+            }
+            Err(format!("{joined:#}"))
+        }
+    };
+    let joined = wait_for("NodeJoined says why the Node is not Ready", TOLD, || told("; it is not Ready: ")).await;
+    for part in ["No network plug-in for Windows is installed", r"must be in C:\etc\cni\net.d", "(F60)"] {
+        assert!(text(&joined, "/message").contains(part), "{part}: {joined:#}");
+    }
+    for field in ["status", "reason", "lastTransitionTime"] {
+        assert_eq!(joined[field], before[field], "{field}: {joined:#}");
+    }
+    let (exit, shown, _) = capw.diagnose(cp, &["machine", text(&machine, "/metadata/name"), "-n", "healthy"]).await;
+    assert!(exit == FOUND && shown.contains("1. F60 "), "{shown}");
+    let well = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastTransitionTime": Timestamp::now()});
+    set_ready(cp, &node, &well).await;
+    let joined = wait_for("NodeJoined says no more than before", TOLD, || told("")).await;
+    assert_eq!(joined, before);
+    step("a Node that is not Ready is told as F60, while it is so");
+}
+
+/// Puts that condition into the Node's status, unless it says so already.
+async fn set_ready(cp: &ControlPlane, node: &str, ready: &Value) {
+    let found = cp.get(Kind::NODE, node).await.expect("the Node");
+    let mut conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    if condition(&found, "Ready").is_some_and(|is| is["status"] == ready["status"]) {
+        return;
+    }
+    conditions.retain(|condition| condition["type"] != "Ready");
+    conditions.push(ready.clone());
+    cp.patch_status(Kind::NODE, node, &json!({"status": {"conditions": conditions}})).await.expect("the Node's status can be written");
 }
 
 /// A machine that is well: its guest has said so, and there is nothing to find.

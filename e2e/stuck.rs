@@ -300,7 +300,14 @@ async fn never_joined(cp: &ControlPlane) {
         condition: ("NodeJoined", "False"),
         reason: "NodeNeverJoined",
         // The guest's own last word is in it: it says which step it is stuck at.
-        says: &["10 s after power on", "last word: ", "C:\\ProgramData\\capw", "MachineHealthCheck"],
+        says: &[
+            "10 s after power on",
+            "last word: ",
+            "hangs at the step that the guest named last",
+            "C:\\ProgramData\\capw",
+            "(F07)",
+            "MachineHealthCheck",
+        ],
     };
     told(cp, "nojoin", fact, never).await;
 }

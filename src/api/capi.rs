@@ -30,6 +30,10 @@ pub const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
 pub const REPLICAS_MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/replicas-managed-by";
 /// Taint of a Node that has not got the labels of its Machine yet. Cluster API removes it with them.
 pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
+/// Condition of a Machine: its Node is Ready.
+pub const NODE_READY: &str = "NodeReady";
+/// Reason of [`NODE_READY`]: somebody deleted the Node of a machine that had joined.
+pub const NODE_DELETED: &str = "NodeDeleted";
 /// Label selected by `--watch-filter`.
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Type of the Secrets that Cluster API and its providers exchange.

@@ -38,6 +38,7 @@ fn access(access: Access) -> &'static str {
     match access {
         Access::Admins => "for administrators only",
         Access::Readable => "that users may read",
+        Access::Shared => "that users may read, and write below",
         Access::Inherited => "with inherited access",
     }
 }

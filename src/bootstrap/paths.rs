@@ -45,6 +45,17 @@ pub const KUBELET_DROP_INS: &str = r"C:\etc\kubernetes\kubelet.conf.d";
 /// The users' own fields. Other files of the directory are theirs altogether.
 pub const KUBELET_DROP_IN: &str = r"C:\etc\kubernetes\kubelet.conf.d\50-user.conf";
 pub const KUBELET_PKI: &str = r"C:\var\lib\kubelet\pki";
+/// Volumes of pods, each in a directory of its own.
+pub const KUBELET_PODS: &str = r"C:\var\lib\kubelet\pods";
+/// Sockets of plug-ins that run as administrators.
+pub const KUBELET_PLUGINS: [&str; 4] = [
+    r"C:\var\lib\kubelet\plugins",
+    r"C:\var\lib\kubelet\plugins_registry",
+    r"C:\var\lib\kubelet\device-plugins",
+    r"C:\var\lib\kubelet\pod-resources",
+];
+/// Programs that the kubelet runs as SYSTEM: what it takes for `volumePluginDir` when nobody says otherwise.
+pub const VOLUME_PLUGINS: &str = r"C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec";
 pub const KUBELET_LOG: &str = r"C:\var\log\kubelet";
 
 pub const CONTAINERD_BIN: &str = r"C:\Program Files\containerd";

@@ -185,8 +185,11 @@ pub enum Access {
     Admins,
     /// The same, and Users may read and run.
     Readable,
-    /// As Windows gives it to what is made there. For the kubelet's directory: containers read and write volumes below it
-    /// as ordinary users.
+    /// Of directories: `Readable`, and in the directories below it, not in itself, Users may make files and directories, which
+    /// are theirs. That is what Windows gives below `C:\`; containers that run as ordinary users write volumes with it
+    /// (<https://github.com/kubernetes/kubernetes/issues/75049>, <https://stigaview.com/products/winserv2022/v1r5/WN22-00-000140>).
+    Shared,
+    /// As Windows gives it to what is made there.
     Inherited,
 }
 

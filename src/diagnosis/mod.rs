@@ -4,16 +4,19 @@
 //! [`codes.toml`](codes.toml), one entry per failure code of the node plan (§1.14). A rule is a few regular expressions and where
 //! each counts; objects of the cluster become lines first ([`objects`]), so that one mechanism reads everything.
 //!
-//! The engine is used for the condition of a machine whose guest has given up, and by `capw diagnose`.
+//! The engine is used for the conditions of a machine whose guest has given up or whose Node does not come, or comes and is not Ready
+//! ([`of_guest`], [`of_node_ready`]), and by `capw diagnose`.
 
 mod book;
 mod engine;
+mod guest;
 pub mod logs;
 pub mod objects;
 mod sign;
 
 pub use book::{Book, Certainty, Code, Rule, book};
 pub use engine::{Evidence, Finding, diagnose, reason};
+pub use guest::{Symptoms, of_guest, of_machine, of_node_ready};
 pub use sign::{Sign, Source};
 
 #[cfg(test)]

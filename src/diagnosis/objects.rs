@@ -7,24 +7,17 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 
 use super::sign::{Sign, Source};
-use crate::api::condition::{self, reason};
-use crate::api::machine::{MachineAddressType, WindowsMachine, WindowsMachineStatus};
-use crate::vm::state;
+use crate::api::condition;
+use crate::api::machine::{MachineAddressType, WindowsMachine};
 
-/// A guest that has not said a word for so many seconds does not read its data.
-const SILENT: i64 = 900;
-/// A restart takes less, in seconds.
-const RESTART: i64 = 900;
-/// Starts of Windows before the join that are more than a plan asks for.
-const STARTS: i64 = 6;
 /// A request of a kubelet is approved sooner, in seconds.
 const APPROVAL: i64 = 60;
 
-fn seconds(since: Option<&Time>, now: Timestamp) -> i64 {
+pub(super) fn seconds(since: Option<&Time>, now: Timestamp) -> i64 {
     since.map_or(0, |since| now.duration_since(since.0).as_secs().max(0))
 }
 
-fn name(meta: &ObjectMeta) -> String {
+pub(super) fn name(meta: &ObjectMeta) -> String {
     let name = meta.name.clone().unwrap_or_default();
     meta.namespace.as_ref().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
 }
@@ -36,48 +29,9 @@ pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<
     wrong.map(|c| (Sign::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), c.reason.clone())).collect()
 }
 
-/// What a WindowsMachine says of its guest.
-pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Sign> {
-    let Some(status) = &object.status else { return Vec::new() };
-    if condition::is_true(&status.conditions, condition::NODE_JOINED) {
-        return Vec::new();
-    }
-    let at = format!("WindowsMachine {}", name(&object.metadata));
-    let mut signs: Vec<Sign> = status
-        .bootstrap
-        .iter()
-        .map(|said| {
-            let code = (said.state == state::FAILED).then(|| u32::try_from(said.code).unwrap_or_default());
-            Sign { at: format!("{at} status.bootstrap"), ..Sign::step(&said.item, &said.state, code, &said.message) }
-        })
-        .collect();
-    signs.extend(waits(status, now).iter().map(|fact| Sign::new(Source::Machine, at.clone(), fact)));
-    signs
-}
-
-/// What has lasted too long.
-fn waits(status: &WindowsMachineStatus, now: Timestamp) -> Vec<String> {
-    let mut facts = Vec::new();
-    let Some(on) = &status.powered_on_at else { return facts };
-    let on = seconds(Some(on), now);
-    let over = condition::find(&status.conditions, condition::NODE_JOINED).is_some_and(|c| c.reason == reason::NODE_NEVER_JOINED);
-    match &status.bootstrap {
-        None if over || on >= SILENT => facts.push(format!("the guest has said nothing for {on} s since power on, and there is no Node")),
-        None => {}
-        Some(said) => {
-            let ago = seconds(Some(&said.time), now);
-            if over && said.state != state::FAILED {
-                facts.push(format!("no Node {on} s after power on, and the guest spoke of {} ({}) last, {ago} s ago", said.item, said.state));
-            }
-            if said.state == state::REBOOT && ago >= RESTART {
-                facts.push(format!("the guest asked for a restart {ago} s ago and has not come back"));
-            }
-            if said.boot >= STARTS {
-                facts.push(format!("Windows has started {} times and there is no Node", said.boot));
-            }
-        }
-    }
-    facts
+/// A condition of a Node as the rules know it, whoever tells of it.
+pub(super) fn condition_line(type_: &str, status: &str, reason: &str, message: &str) -> String {
+    format!("{type_}={status} {reason}: {message}")
 }
 
 /// What a Node says of itself. `machine` is the WindowsMachine that it belongs to.
@@ -88,7 +42,7 @@ pub fn of_node(node: &Node, machine: &WindowsMachine, now: Timestamp) -> Vec<Sig
         let good = if c.type_ == "Ready" { "True" } else { "False" };
         if c.status != good {
             let (reason, message) = (c.reason.as_deref().unwrap_or_default(), c.message.as_deref().unwrap_or_default());
-            facts.push(format!("{}={} {reason}: {message}", c.type_, c.status));
+            facts.push(condition_line(&c.type_, &c.status, reason, message));
         }
     }
     for taint in node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()) {

@@ -57,6 +57,14 @@ pub fn progress(known: Option<&BootstrapProgress>, said: &GuestReport, now: Time
     }
 }
 
+/// What `status.bootstrap` says after a look at the guest.
+pub fn told(known: Option<&BootstrapProgress>, said: Option<&GuestReport>, now: Timestamp) -> Option<BootstrapProgress> {
+    match said.map(|said| progress(known, said, now)) {
+        Some(Progress::News(news)) => Some(*news),
+        Some(Progress::Known | Progress::Later(_)) | None => known.cloned(),
+    }
+}
+
 /// The number in `attempt 2 of 3`.
 fn attempt(message: &str) -> Option<i64> {
     let (_, rest) = message.split_once("attempt ")?;

@@ -10,6 +10,8 @@ use crate::vm::{GuestReport, Observed, Power, Present};
 
 #[path = "machine_histories.rs"]
 mod histories;
+#[path = "machine_troubles.rs"]
+mod troubles;
 
 const START: i64 = 1_800_000_000;
 
@@ -61,6 +63,8 @@ struct World {
     now: i64,
     made: u32,
     detached: u32,
+    /// When the last look at the VM asked for another.
+    look: Option<Duration>,
 }
 
 impl World {
@@ -75,6 +79,7 @@ impl World {
             now: 10,
             made: 0,
             detached: 0,
+            look: None,
         }
     }
 
@@ -102,6 +107,7 @@ impl World {
                 );
                 let observed = self.vm.clone().map_or(Observed::Absent, Observed::Present);
                 let next = vm::decide(&vm::Situation { object: &object, owner: &owner, target, observed: &observed }, at(self.now));
+                self.look = next.look_again;
                 self.act(&next.step, &next.conditions);
             }
         }

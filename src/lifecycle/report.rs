@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::guest::{self, Progress};
+use super::guest;
 use super::machine::{chosen, host_name};
 use super::paused_condition;
 use crate::api::bootstrap_config::{BootstrapInitialization, WindowsBootstrapConfig, WindowsBootstrapConfigStatus};
@@ -59,10 +59,7 @@ pub fn machine(
         }
         status.host_name = host;
         status.powered_on_at.get_or_insert(Time(whole_second(now)));
-        let news = vm.report.as_ref().map(|said| guest::progress(status.bootstrap.as_ref(), said, now));
-        if let Some(Progress::News(news)) = news {
-            status.bootstrap = Some(*news);
-        }
+        status.bootstrap = guest::told(status.bootstrap.as_ref(), vm.report.as_ref(), now);
     }
     status
 }

@@ -14,17 +14,12 @@ use super::pool::in_place;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{
     CidrBlocks, Cluster, ClusterInitialization, ClusterNetwork, ClusterSpec, ClusterStatus, Endpoint, Machine, MachineBootstrap, MachinePool,
-    MachinePoolSpec, MachineSpec, MachineStatus, MachineTemplate, NodeInfo, NodeRef, Reference, UNINITIALIZED_TAINT,
+    MachinePoolSpec, MachineSpec, MachineStatus, MachineTemplate, NODE_DELETED, NODE_READY, NodeInfo, NodeRef, Reference, UNINITIALIZED_TAINT,
 };
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition;
 use crate::api::machine::{TemplateMetadata, WindowsMachine};
 use crate::api::pool::{PoolCluster, WindowsNodePool};
-
-/// Condition of a Machine: its Node is Ready.
-pub const NODE_READY: &str = "NodeReady";
-/// Reason of [`NODE_READY`]: somebody deleted the Node of a machine that had joined.
-pub const NODE_DELETED: &str = "NodeDeleted";
 
 /// The Machine of a WindowsMachine; `node` is the Node with its provider ID, if there is one.
 pub fn machine(object: &WindowsMachine, joins: &str, config: Option<&WindowsBootstrapConfig>, node: Option<&Node>) -> Machine {

@@ -10,6 +10,7 @@ use super::{Decision, Owner, quiet_left, seconds};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
+use crate::diagnosis;
 use crate::vm::{Journal, Observed, Power, Present, REPORT_PLAN, StopMode, state};
 
 /// What one look at the hypervisor gave.
@@ -125,33 +126,39 @@ fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Dura
 }
 
 /// How far the join is. Ready stays true while there is hope, since MachineHealthCheck counts from the last change of it. A guest
-/// that has given up makes it false: that is what a MachineHealthCheck can see (`InfrastructureReady` of the Machine).
+/// that has given up makes it false: that is what a MachineHealthCheck can see (`InfrastructureReady` of the Machine). What the doctor
+/// finds wrong changes the words only, never a status: a cause that comes and goes must not start anybody's clock anew.
 fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timestamp) -> Decision<Step> {
     let condition = |reason, message: String| Desired::no(condition::NODE_JOINED, reason, message);
-    let node = s.owner.machine().and_then(|m| m.status.as_ref()).and_then(|s| s.node_ref.as_ref()).filter(|n| !n.name.is_empty());
+    let node = s.owner.machine().and_then(|m| Some((m, m.status.as_ref()?.node_ref.as_ref()?))).filter(|(_, node)| !node.name.is_empty());
     let given_up = vm.report.as_ref().filter(|report| report.is_final_failure());
     if let (None, Some(report)) = (node, given_up) {
         let (why, message) = guest::failure(report);
         return decision.say(condition(why, message.clone())).say(Desired::no(condition::READY, why, message));
     }
     let decision = decision.say(Desired::yes(condition::READY, reason::PROVISIONED));
-    if let Some(node) = node {
-        return decision.say(Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {}", node.name)));
+    if let Some((machine, node)) = node {
+        let ready = diagnosis::of_node_ready(machine, now);
+        let trouble = ready.sentence().map(|why| format!("; it is not Ready: {why}")).unwrap_or_default();
+        let joined = Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {}{trouble}", node.name));
+        return Decision { look_again: ready.next, ..decision.say(joined) };
     }
-    let joining = condition(reason::JOINING, "the VM runs; its Node has not appeared yet".into());
-    let Some(since) = s.object.status.as_ref().and_then(|s| s.powered_on_at.as_ref()) else {
-        return decision.say(joining).look_again(Duration::from_secs(s.object.spec.join_deadline_seconds.unsigned_abs()));
-    };
-    let left = s.object.spec.join_deadline_seconds - seconds(since.0, now);
+    let status = s.object.status.as_ref();
+    let last = guest::told(status.and_then(|s| s.bootstrap.as_ref()), vm.report.as_ref(), now);
+    let symptoms = diagnosis::of_guest(s.object, last.as_ref(), now);
+    let trouble = symptoms.sentence();
+    let deadline = s.object.spec.join_deadline_seconds;
+    let left = status.and_then(|s| s.powered_on_at.as_ref()).map_or(deadline, |since| deadline - seconds(since.0, now));
     if left > 0 {
-        return decision.say(joining).look_again(Duration::from_secs(left.unsigned_abs()));
+        let trouble = trouble.map(|why| format!(": {why}")).unwrap_or_default();
+        let joining = condition(reason::JOINING, format!("the VM runs; its Node has not appeared yet{trouble}"));
+        let left = Duration::from_secs(left.unsigned_abs());
+        return decision.say(joining).look_again(symptoms.next.map_or(left, |next| next.min(left)));
     }
-    let said = vm.report.as_ref().map(|r| format!("; the guest's last word: {} {} ({}): {}", r.item, r.state, r.code, r.message)).unwrap_or_default();
-    let message = format!(
-        "no Node has appeared {} s after power on{said}. Look at the VM's console and at C:\\ProgramData\\capw\\bootstrap.log; a MachineHealthCheck replaces such machines",
-        s.object.spec.join_deadline_seconds
-    );
-    decision.say(condition(reason::NODE_NEVER_JOINED, message))
+    let said = last.map(|l| format!("; the guest's last word: {} {} ({}): {}", l.item, l.state, l.code, l.message)).unwrap_or_default();
+    let trouble = trouble.unwrap_or_else(|| r"Look at the VM's console and at C:\ProgramData\capw\bootstrap.log".into());
+    let never = format!("no Node has appeared {deadline} s after power on{said}. {trouble}; a MachineHealthCheck replaces such machines");
+    Decision { look_again: symptoms.next, ..decision.say(condition(reason::NODE_NEVER_JOINED, never)) }
 }
 
 /// Whether the next word is that no Node will come: the guest's last word goes with it, so it must not be an old one.

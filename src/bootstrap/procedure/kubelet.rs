@@ -15,8 +15,21 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
     node(all, facts)
 }
 
+/// What lies in the kubelet's own directory, and who may write there.
+fn directories(all: &mut Procedure, [private, volumes]: [&str; 2]) {
+    let keys = [&[paths::KUBELET_PKI][..], &paths::KUBELET_PLUGINS].concat();
+    for (id, access, paths, reason) in [
+        (private, Access::Admins, &keys[..], "Keys and the sockets of plug-ins are for administrators only."),
+        (volumes, Access::Shared, &[paths::KUBELET_PODS][..], "Containers that run as ordinary users read and write volumes below it."),
+    ] {
+        let kind = Kind::Directory { paths: owned(paths), access };
+        all.add(item(id, 13, 60, kind, why(reason, NODE_DOCS, "Check the free space and the health of drive C:.")));
+    }
+}
+
 /// What the kubelet and kubeadm read.
 fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+    directories(all, ["kubelet-private", "kubelet-volumes"]);
     let kind = Kind::Firewall {
         name: "capw-kubelet".into(),
         direction: Direction::Inbound,
@@ -137,6 +150,8 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> 
         kind,
         why("kubeadm finds the cluster by the CA's hash and asks for the node's certificate with the token.", KUBEADM_DOCS, remedy),
     ));
+    // What undoes an attempt empties the kubelet's directory, and what the kubelet then makes itself has the access of what lies above.
+    directories(all, ["kubelet-private-still", "kubelet-volumes-still"]);
     all.add(item(
         "kubelet-automatic",
         74,

@@ -80,7 +80,7 @@ pub(super) fn plan(facts: &BootstrapFacts) -> Result<(Plan, BTreeMap<String, Vec
     runtime::stage(&mut all, facts)?;
     steps::files(&mut all, facts)?;
     steps::before_join(&mut all, facts)?;
-    upkeep::stage(&mut all, facts);
+    upkeep::stage(&mut all, facts)?;
     kubelet::stage(&mut all, facts)?;
     runtime::sandbox_image(&mut all, facts)?;
     kube_proxy::stage(&mut all, facts)?;

@@ -165,15 +165,10 @@ pub(super) fn ports_and_routes(all: &mut Procedure, facts: &BootstrapFacts) -> R
             all.add(item(&format!("reserved-ports-{name}-{index}"), 37, 60, kind, why(reason, NETSH_DOCS, remedy)));
         }
     }
-    for (index, route) in network.routes.iter().enumerate() {
-        let (address, mask) = masked(&route.destination).ok_or_else(|| {
-            let remedy = "expected an IPv4 network without bits below its prefix, e.g. 10.20.0.0/16";
-            RenderError::invalid(format!("spec.network.routes[{index}].destination"), &route.destination, remedy)
-        })?;
-        let metric = route.metric.to_string();
+    for (index, Route { address, mask, gateway, metric, .. }) in routes(facts)?.into_iter().enumerate() {
         // How Windows keeps them.
-        let name = format!("{address},{mask},{},{metric}", route.gateway);
-        let argv = ["route.exe", "-p", "ADD", &address, "MASK", &mask, &route.gateway, "METRIC", &metric];
+        let name = format!("{address},{mask},{gateway},{metric}");
+        let argv = ["route.exe", "-p", "ADD", &address, "MASK", &mask, gateway, "METRIC", &metric];
         let check = Check::RegistryValue { key: r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\PersistentRoutes".into(), name };
         let reason = "You asked for it in spec.network.routes.";
         all.add(item(
@@ -185,6 +180,28 @@ pub(super) fn ports_and_routes(all: &mut Procedure, facts: &BootstrapFacts) -> R
         ));
     }
     Ok(())
+}
+
+/// A route in the words of Windows.
+pub(super) struct Route<'a> {
+    pub prefix: &'a str,
+    pub address: String,
+    pub mask: String,
+    pub gateway: &'a str,
+    pub metric: String,
+}
+
+/// The routes that are asked for.
+pub(super) fn routes(facts: &BootstrapFacts) -> Result<Vec<Route<'_>>, RenderError> {
+    let all = facts.spec.network.routes.iter().enumerate();
+    all.map(|(index, route)| {
+        let (address, mask) = masked(&route.destination).ok_or_else(|| {
+            let remedy = "expected an IPv4 network without bits below its prefix, e.g. 10.20.0.0/16";
+            RenderError::invalid(format!("spec.network.routes[{index}].destination"), &route.destination, remedy)
+        })?;
+        Ok(Route { prefix: &route.destination, address, mask, gateway: &route.gateway, metric: route.metric.to_string() })
+    })
+    .collect()
 }
 
 /// Address and mask of `10.20.0.0/16`.

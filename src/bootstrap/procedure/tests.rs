@@ -121,6 +121,48 @@ fn every_secret_is_where_it_belongs_and_nowhere_else() {
     assert!(path.starts_with(paths::SECRET));
 }
 
+/// By default users may make directories in `C:\`: each directory of that kind in which we or the kubelet put something is ours.
+#[test]
+fn no_user_can_plant_anything() {
+    let plan = plan(&full());
+    let mut known: Vec<(String, Access)> = Vec::new();
+    for item in &plan.items {
+        let (paths, access) = match &item.kind {
+            Kind::Directory { paths, access } => (paths.clone(), *access),
+            // Users name paths of their own.
+            Kind::File { path, access, .. } if !item.id.starts_with("file-") => (vec![path.clone()], *access),
+            _ => continue,
+        };
+        for path in paths {
+            let parts: Vec<&str> = path.split('\\').collect();
+            let parents: Vec<String> = (2..parts.len()).map(|count| parts[..count].join("\\")).collect();
+            let windows = parents.iter().any(|parent| [r"C:\ProgramData", r"C:\Program Files"].contains(&parent.as_str()));
+            let root = parts.len() == 2;
+            let over = parents.iter().rev().find_map(|parent| known.iter().find(|(path, _)| path == parent));
+            assert!(windows || root || over.is_some(), "{}: {path} lies in a directory of which nobody knows whose it is", item.id);
+            if let Some((parent, above)) = over {
+                assert!(*above != Access::Inherited && access != Access::Inherited, "{}: {path} below {parent}", item.id);
+                assert!(*above != Access::Admins || access == Access::Admins, "{}: {path} is less guarded than {parent}", item.id);
+            }
+            known.push((path, access));
+        }
+    }
+    let access = |path: &str| known.iter().find(|(known, _)| known == path).map(|(_, access)| *access);
+    assert_eq!(access(paths::KUBELET_ROOT), Some(Access::Readable));
+    assert_eq!(access(paths::VOLUME_PLUGINS), Some(Access::Readable), "the kubelet runs what lies there as SYSTEM");
+    assert!(paths::KUBELET_PLUGINS.iter().all(|path| access(path) == Some(Access::Admins)));
+    let others: Vec<&str> =
+        known.iter().filter(|(_, access)| matches!(access, Access::Shared | Access::Inherited)).map(|(path, _)| path.as_str()).collect();
+    assert_eq!(others, [r"C:\tmp", paths::KUBELET_PODS, paths::KUBELET_PODS], "where else do users write?");
+    // kubeadm empties the kubelet's directory when an attempt has failed.
+    let Kind::Command { undo, .. } = &find(&plan, "join").kind else { panic!() };
+    assert!(undo.contains(&"reset".to_owned()));
+    for (before, after) in [("kubelet-private", "kubelet-private-still"), ("kubelet-volumes", "kubelet-volumes-still")] {
+        assert!(place(&plan, before) < place(&plan, "join") && place(&plan, "join") < place(&plan, after));
+        assert_eq!(find(&plan, before).kind, find(&plan, after).kind);
+    }
+}
+
 #[test]
 fn a_plain_proxy_is_everywhere_that_needs_it() {
     let mut facts = facts();

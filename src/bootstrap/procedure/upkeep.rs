@@ -1,6 +1,8 @@
-//! What goes on after the join, without CAPW: logs that nobody else cuts, and what a crash leaves in the container network.
+//! What goes on after the join, without CAPW: logs that nobody else cuts, what a crash leaves in the container network, and routes that
+//! it loses.
 
-use super::{NODE_DOCS, Procedure, item, owned, why};
+use super::{NODE_DOCS, Procedure, item, network, owned, why};
+use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::Kind;
 use crate::bootstrap::{kubelet, paths};
@@ -11,13 +13,17 @@ const LOG_FILES: &str = "5";
 /// Minutes between two looks at the logs.
 const LOG_MINUTES: u32 = 15;
 
+/// Minutes between two looks at the routes.
+const ROUTE_MINUTES: u32 = 5;
+
+const ROUTE_DOCS: &str = "https://github.com/ovn-kubernetes/ovn-kubernetes/issues/512";
 const HNS_DOCS: &str = "https://learn.microsoft.com/virtualization/windowscontainers/container-networking/architecture";
 
 /// The tasks. They are made before the join, so that a node never runs without them.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
+pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let remedy = "Start the Task Scheduler service.";
     // containerd never cuts its log. From 1.34 on kube-log-runner cuts those of the kubelet and of kube-proxy.
-    let mut logs = vec![format!(r"{}\containerd.log", paths::CONTAINERD_LOG)];
+    let mut logs = vec![format!(r"{}\containerd.log", paths::CONTAINERD_LOG), format!(r"{}\network.log", paths::ROOT)];
     if !kubelet::log_is_cut(facts.kubernetes.minor) {
         logs.push(format!(r"{}\kubelet.log", paths::KUBELET_LOG));
         logs.extend(facts.spec.kube_proxy.as_ref().map(|_| format!(r"{}\kube-proxy.log", paths::KUBE_PROXY_LOG)));
@@ -34,6 +40,16 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
         let remedy = "Start the Task Scheduler service, or set spec.windows.networkCleanUp to false.";
         all.add(item("network-clean-up", 13, 60, kind, why(reason, HNS_DOCS, remedy)));
     }
+    let routes = network::routes(facts)?;
+    if !routes.is_empty() {
+        let list = routes.iter().map(|r| format!("{},{},{},{},{}", r.prefix, r.address, r.mask, r.gateway, r.metric)).collect::<Vec<_>>();
+        let mut argv = script("routes.ps1");
+        argv.extend(owned(&["-Routes", &list.join("|")]));
+        let kind = Kind::Task { name: "capw-routes".into(), argv, every_minutes: Some(ROUTE_MINUTES) };
+        let reason = "When the container network makes its switch, the address of the machine moves to another adapter and routes stay behind.";
+        all.add(item("keep-routes", 13, 60, kind, why(reason, ROUTE_DOCS, remedy)));
+    }
+    Ok(())
 }
 
 /// A script of the payload, run as SYSTEM.

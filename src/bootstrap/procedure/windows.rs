@@ -22,6 +22,8 @@ const HYPER_V_DOCS: &str = "https://learn.microsoft.com/virtualization/windowsco
 pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
     boot_task(all);
     machine(all, facts);
+    // Before the first file goes anywhere.
+    directories(all);
     settings(all, facts);
     network::stage(all, facts)?;
     proxy::stage(all, facts)?;
@@ -31,9 +33,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
     if facts.spec.windows.defender_exclusions {
         hardening::defender(all);
     }
-    network::ports_and_routes(all, facts)?;
-    directories(all);
-    Ok(())
+    network::ports_and_routes(all, facts)
 }
 
 /// What goes on after restarts.
@@ -183,27 +183,36 @@ fn with_restart(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), Rende
     Ok(())
 }
 
-/// Where everything goes, and who may write there.
+/// Where everything goes, and who may write there. Parents first: what lies below takes over their access.
 fn directories(all: &mut Procedure) {
+    let guarded = [
+        r"C:\etc",
+        r"C:\opt",
+        r"C:\run",
+        r"C:\usr",
+        r"C:\var",
+        r"C:\var\lib",
+        r"C:\var\log",
+        paths::KUBERNETES_BIN,
+        paths::CNI_BIN,
+        paths::CNI_CONF,
+        paths::REGISTRIES,
+        paths::SENTINEL_DIR,
+        paths::KUBELET_ROOT,
+        paths::KUBELET_LOG,
+        paths::CONTAINERD_LOG,
+        paths::VOLUME_PLUGINS,
+    ];
+    let private = [paths::SECRET, paths::KUBERNETES, paths::PATCHES, paths::KUBELET_DROP_INS];
     for (id, access, paths, reason) in [
-        (
-            "directories",
-            Access::Inherited,
-            &[paths::KUBELET_ROOT, paths::KUBELET_LOG, paths::CONTAINERD_LOG, r"C:\tmp"][..],
-            "kubeadm fails where the kubelet's directory is missing.",
-        ),
         (
             "directories-guarded",
             Access::Readable,
-            &[r"C:\etc", r"C:\opt", r"C:\run", paths::KUBERNETES_BIN, paths::CNI_BIN, paths::CNI_CONF, paths::REGISTRIES, paths::SENTINEL_DIR][..],
+            &guarded[..],
             "By default every user may make directories in C:\\; nobody may plant programs or configurations here.",
         ),
-        (
-            "directories-private",
-            Access::Admins,
-            &[paths::SECRET, paths::KUBERNETES, paths::PATCHES, paths::KUBELET_DROP_INS, paths::KUBELET_PKI][..],
-            "Keys and tokens are for administrators only.",
-        ),
+        ("directories-private", Access::Admins, &private[..], "Keys and tokens are for administrators only."),
+        ("directories", Access::Inherited, &[r"C:\tmp"][..], "Scripts of network plug-ins expect it, for files of any user."),
     ] {
         all.add(item(
             id,

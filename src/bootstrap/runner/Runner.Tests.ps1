@@ -45,11 +45,46 @@ Describe 'what a program said last' {
 }
 
 Describe 'access' {
-    It 'does not depend on the order of its rules' {
-        Get-Rules 'D:P(A;;FA;;;SY)(A;;FA;;;BA)' | Should -Be (Get-Rules 'D:P(A;;FA;;;BA)(A;;FA;;;SY)')
+    It 'does not depend on the order of its rules, nor on how they are written' {
+        $one = Get-Rules (New-Security 'D:P(A;CI;0x2;;;BU)(A;;FA;;;SY)(A;CI;0x4;;;BU)' $true)
+        $one | Should -Be (Get-Rules (New-Security 'D:P(A;;0x1f01ff;;;SY)(A;CI;DCLC;;;BU)' $true))
+        $one | Should -Not -Be (Get-Rules (New-Security 'D:P(A;;FA;;;SY)(A;CI;0x2;;;BU)' $true))
+    }
+    It 'is for SYSTEM and administrators, and for users what is said' {
+        Get-Sddl 'admins' $true | Should -Be 'D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)'
+        Get-Sddl 'admins' $false | Should -Be 'D:P(A;;FA;;;SY)(A;;FA;;;BA)'
+        Get-Sddl 'readable' $true | Should -Be 'D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU)'
+        Get-Sddl 'readable' $false | Should -Be 'D:P(A;;FA;;;SY)(A;;FA;;;BA)(A;;0x1200a9;;;BU)'
+        Get-Sddl 'shared' $true | Should -Be 'D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;BU)(A;CIIO;0x6;;;BU)(A;OICIIO;FA;;;CO)'
+        Get-Sddl 'inherited' $true | Should -Be $null
     }
     It 'is refused when nobody knows it' {
         { Get-Sddl 'everybody' $true } | Should -Throw
+        { Get-Sddl 'shared' $false } | Should -Throw
+    }
+    It 'is found again where it was set' {
+        foreach ($access in @('admins', 'readable', 'shared')) {
+            $directory = "$Root\access-$access"
+            [void] [System.IO.Directory]::CreateDirectory($directory)
+            Test-Access $directory $access $true | Should -Be $false
+            Set-Access $directory $access $true
+            Test-Access $directory $access $true | Should -Be $true
+        }
+    }
+    It 'lets users make files in what lies below a shared directory, not in itself' {
+        $directory = "$Root\access-below"
+        [void] [System.IO.Directory]::CreateDirectory($directory)
+        Set-Access $directory 'shared' $true
+        [void] [System.IO.Directory]::CreateDirectory("$directory\below")
+        $users = 'S-1-5-32-545'
+        $may = {
+            param($path)
+            $rules = [System.IO.Directory]::GetAccessControl($path).GetAccessRules($true, $true, [System.Security.Principal.SecurityIdentifier])
+            $own = @($rules | Where-Object { "$($_.IdentityReference)" -eq $users -and "$($_.PropagationFlags)" -notmatch 'InheritOnly' })
+            @($own | Where-Object { ([int] $_.FileSystemRights -band 6) -eq 6 }).Count -gt 0
+        }
+        & $may $directory | Should -Be $false
+        & $may "$directory\below" | Should -Be $true
     }
 }
 

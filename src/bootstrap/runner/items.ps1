@@ -70,12 +70,15 @@ function Test-ServiceEnvironmentItem($Item) {
     $secret = Get-Field $Item.variables 'secret' $null
     if ($null -eq $secret) { return $found -ceq [string]::Join("`n", @($Item.variables.plain)) }
     $access = (Get-Item -LiteralPath $key).GetAccessControl([System.Security.AccessControl.AccessControlSections]::Access)
-    $rules = Get-Rules $access.GetSecurityDescriptorSddlForm([System.Security.AccessControl.AccessControlSections]::Access)
-    return (Get-TextDigest $found) -ceq $secret.sha256 -and $rules -ceq (Get-Rules $SecretKeyAccess)
+    return (Get-TextDigest $found) -ceq $secret.sha256 -and (Get-Rules $access) -ceq (Get-Rules (New-SecretKeySecurity))
 }
 
 # Full control of a registry key for SYSTEM and administrators.
-$SecretKeyAccess = 'D:P(A;CI;KA;;;SY)(A;CI;KA;;;BA)'
+function New-SecretKeySecurity {
+    $security = New-Object System.Security.AccessControl.RegistrySecurity
+    $security.SetSecurityDescriptorSddlForm('D:P(A;CI;KA;;;SY)(A;CI;KA;;;BA)', [System.Security.AccessControl.AccessControlSections]::Access)
+    return $security
+}
 
 function Set-ServiceEnvironmentItem($Item) {
     $path = "SYSTEM\CurrentControlSet\Services\$($Item.service)"
@@ -83,9 +86,7 @@ function Set-ServiceEnvironmentItem($Item) {
     $secret = Get-Field $Item.variables 'secret' $null
     if ($null -ne $secret) {
         $lines = [System.IO.File]::ReadAllText("$Payload\$($secret.source.Replace('/', '\'))").Split("`n")
-        $security = New-Object System.Security.AccessControl.RegistrySecurity
-        $security.SetSecurityDescriptorSddlForm($SecretKeyAccess, [System.Security.AccessControl.AccessControlSections]::Access)
-        Set-KeySecurity $path 'ChangePermissions' $security
+        Set-KeySecurity $path 'ChangePermissions' (New-SecretKeySecurity)
     }
     $null = New-ItemProperty -LiteralPath "HKLM:\$path" -Name 'Environment' -PropertyType MultiString -Value ([string[]] $lines) -Force
 }

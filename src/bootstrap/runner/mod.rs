@@ -2,7 +2,7 @@
 //! `loader.ps1` carries the payload ([`super::cloudbase`]) and starts `run.ps1`, which reads the others.
 
 /// Name and text of each script in the payload's `runner/`.
-pub(super) const SCRIPTS: [(&str, &str); 8] = [
+pub(super) const SCRIPTS: [(&str, &str); 9] = [
     ("run.ps1", include_str!("run.ps1")),
     ("journal.ps1", include_str!("journal.ps1")),
     ("windows.ps1", include_str!("windows.ps1")),
@@ -11,6 +11,7 @@ pub(super) const SCRIPTS: [(&str, &str); 8] = [
     ("scripts.ps1", include_str!("scripts.ps1")),
     ("logs.ps1", include_str!("logs.ps1")),
     ("network.ps1", include_str!("network.ps1")),
+    ("routes.ps1", include_str!("routes.ps1")),
 ];
 
 #[cfg(test)]

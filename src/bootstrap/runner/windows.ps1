@@ -6,14 +6,29 @@ function Get-Sddl([string] $Access, [bool] $Directory) {
     if ($Directory) { $inherit = 'OICI' }
     $admins = "D:P(A;$inherit;FA;;;SY)(A;$inherit;FA;;;BA)"
     if ($Access -eq 'admins') { return $admins }
-    if ($Access -eq 'readable') { return "$admins(A;$inherit;0x1200a9;;;BU)" }
+    $readable = "$admins(A;$inherit;0x1200a9;;;BU)"
+    if ($Access -eq 'readable') { return $readable }
+    # Below it users may make files and directories (0x6), and whoever made one may do everything with it.
+    if ($Access -eq 'shared' -and $Directory) { return "$readable(A;CIIO;0x6;;;BU)(A;OICIIO;FA;;;CO)" }
     if ($Access -eq 'inherited') { return $null }
-    throw "expected access admins, readable or inherited, found '$Access'"
+    throw "expected access admins, readable, shared (of a directory) or inherited, found '$Access'"
+}
+
+# Windows joins rules that can be one and writes rights its own way: what is wanted goes through the same hands as what is there.
+function New-Security([string] $Sddl, [bool] $Directory) {
+    if ($Directory) {
+        $security = New-Object System.Security.AccessControl.DirectorySecurity
+    } else {
+        $security = New-Object System.Security.AccessControl.FileSecurity
+    }
+    $security.SetSecurityDescriptorSddlForm($Sddl, [System.Security.AccessControl.AccessControlSections]::Access)
+    return $security
 }
 
 # The rules of a descriptor, in an order that does not matter.
-function Get-Rules([string] $Sddl) {
-    $rules = [System.Text.RegularExpressions.Regex]::Matches($Sddl, '\([^)]*\)') | ForEach-Object { $_.Value } | Sort-Object
+function Get-Rules($Security) {
+    $sddl = $Security.GetSecurityDescriptorSddlForm([System.Security.AccessControl.AccessControlSections]::Access)
+    $rules = [System.Text.RegularExpressions.Regex]::Matches($sddl, '\([^)]*\)') | ForEach-Object { $_.Value } | Sort-Object
     return [string]::Join('', @($rules))
 }
 
@@ -26,20 +41,16 @@ function Test-Access([string] $Path, [string] $Access, [bool] $Directory) {
     } else {
         $security = [System.IO.File]::GetAccessControl($Path, $section)
     }
-    return $security.AreAccessRulesProtected -and (Get-Rules $security.GetSecurityDescriptorSddlForm($section)) -ceq (Get-Rules $wanted)
+    return $security.AreAccessRulesProtected -and (Get-Rules $security) -ceq (Get-Rules (New-Security $wanted $Directory))
 }
 
 function Set-Access([string] $Path, [string] $Access, [bool] $Directory) {
     $wanted = Get-Sddl $Access $Directory
     if ($null -eq $wanted) { return }
-    $section = [System.Security.AccessControl.AccessControlSections]::Access
+    $security = New-Security $wanted $Directory
     if ($Directory) {
-        $security = New-Object System.Security.AccessControl.DirectorySecurity
-        $security.SetSecurityDescriptorSddlForm($wanted, $section)
         [System.IO.Directory]::SetAccessControl($Path, $security)
     } else {
-        $security = New-Object System.Security.AccessControl.FileSecurity
-        $security.SetSecurityDescriptorSddlForm($wanted, $section)
         [System.IO.File]::SetAccessControl($Path, $security)
     }
 }

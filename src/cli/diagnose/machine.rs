@@ -15,7 +15,7 @@ use crate::api::machine::WindowsMachine;
 use crate::api::pool::cluster_of;
 use crate::cluster::Cluster;
 use crate::cluster::workload::{Workload, Workloads};
-use crate::diagnosis::{Certainty, Sign, diagnose, objects};
+use crate::diagnosis::{self, Certainty, Sign, diagnose, objects};
 use crate::operator;
 
 #[derive(Args, Debug)]
@@ -55,7 +55,7 @@ impl Look {
     async fn at(mut self, name: &str) -> Result<Answer, String> {
         let machine = self.machine(name).await?;
         let owner = capi::machine_owner(machine.metadata.owner_references.as_ref()).map(|owner| owner.name.clone());
-        self.signs.extend(objects::of_machine(&machine, self.now));
+        self.signs.extend(diagnosis::of_machine(&machine, self.now));
         self.problems("WindowsMachine", &machine.metadata, machine.status.as_ref().map(|s| s.conditions.as_slice()));
         let hypervisor = machine.status.as_ref().and_then(|s| s.failure_domain.clone());
         self.hypervisor(hypervisor.as_deref()).await;
@@ -64,10 +64,13 @@ impl Look {
             None => None,
         };
         self.config(&config_of(&machine, asked_for.as_ref())).await;
-        let node = asked_for.and_then(|machine| machine.status?.node_ref).map(|node| node.name).filter(|name| !name.is_empty());
         let names: Vec<String> = [Some(machine.name_any()), owner].into_iter().flatten().collect();
         self.events(&names).await;
-        self.workload(&machine, node.as_deref()).await;
+        let nodes = self.workload(&machine, asked_for.as_ref()).await;
+        if let Some(asked_for) = asked_for.filter(|_| !nodes) {
+            // The Node itself cannot be read: what core has read of it.
+            self.signs.extend(diagnosis::of_node_ready(&asked_for, self.now).signs);
+        }
         Ok(self.answer(&machine))
     }
 
@@ -128,15 +131,23 @@ impl Look {
         }
     }
 
-    async fn workload(&mut self, machine: &WindowsMachine, node: Option<&str>) {
-        let Some(cluster) = cluster_of(&machine.metadata).map(str::to_owned) else { return };
+    /// What the workload cluster knows; whether its Nodes could be read.
+    async fn workload(&mut self, machine: &WindowsMachine, owner: Option<&Machine>) -> bool {
+        let Some(cluster) = cluster_of(&machine.metadata).map(str::to_owned) else { return false };
         let workload = match Workloads::new(self.cluster.clone()).get(&self.namespace, &cluster).await {
             Ok(workload) => workload,
-            Err(error) => return self.skipped("the workload cluster", &error),
+            Err(error) => {
+                self.skipped("the workload cluster", &error);
+                return false;
+            }
         };
-        let nodes = match nodes(&workload, machine, node).await {
+        let known = owner.and_then(|machine| machine.status.as_ref()?.node_ref.as_ref()).map(|node| node.name.as_str()).filter(|n| !n.is_empty());
+        let nodes = match nodes(&workload, machine, known).await {
             Ok(nodes) => nodes,
-            Err(error) => return self.skipped("the Node", &error),
+            Err(error) => {
+                self.skipped("the Node", &error);
+                return false;
+            }
         };
         self.signs.extend(objects::of_twins(&nodes));
         let host = machine.status.as_ref().and_then(|s| s.host_name.clone());
@@ -144,7 +155,7 @@ impl Look {
         if let Some(node) = nodes.first() {
             self.signs.extend(objects::of_node(node, machine, self.now));
         }
-        let Some(name) = name else { return };
+        let Some(name) = name else { return true };
         match workload.requests_of(&name).await {
             Ok(requests) => self.signs.extend(requests.iter().filter_map(|request| objects::of_request(request, self.now))),
             Err(error) => self.skipped("certificate requests", &error),
@@ -161,6 +172,7 @@ impl Look {
             Ok(events) => self.signs.extend(events.iter().filter_map(objects::of_event)),
             Err(error) => self.skipped("events of the workload cluster", &error),
         }
+        true
     }
 
     fn answer(self, machine: &WindowsMachine) -> Answer {

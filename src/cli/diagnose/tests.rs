@@ -147,7 +147,7 @@ fn what_a_node_says_becomes_facts_that_the_rules_know() {
         }))
         .unwrap()
     };
-    let mut signs = objects::of_machine(&machine, now);
+    let mut signs = diagnosis::of_machine(&machine, now);
     signs.extend(objects::of_node(&node, &machine, now));
     signs.extend(objects::of_twins(&[node.clone(), node]));
     signs.extend(objects::of_request(&request, now));

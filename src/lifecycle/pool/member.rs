@@ -5,12 +5,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::situation::{Failure, Member, Replace, State};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi::{DELETE_ANNOTATION, Machine};
+use crate::api::capi::{DELETE_ANNOTATION, Machine, NODE_DELETED, NODE_READY};
 use crate::api::condition::{self, find, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::TEMPLATE_LABEL;
 use crate::lifecycle::machine::{chosen, is_provisioned};
-use crate::lifecycle::standalone::{NODE_DELETED, NODE_READY};
 
 /// Condition of a Machine, `False` while a MachineHealthCheck wants it replaced.
 const OWNER_REMEDIATED: &str = "OwnerRemediated";
