@@ -195,14 +195,25 @@ fn directories(all: &mut Procedure) {
         (
             "directories-guarded",
             Access::Readable,
-            &[r"C:\etc", r"C:\opt", r"C:\run", paths::KUBERNETES_BIN, paths::CNI_BIN, paths::CNI_CONF, paths::REGISTRIES, paths::SENTINEL_DIR][..],
+            &[
+                r"C:\etc",
+                r"C:\opt",
+                r"C:\run",
+                r"C:\usr",
+                paths::KUBERNETES_BIN,
+                paths::CNI_BIN,
+                paths::CNI_CONF,
+                paths::REGISTRIES,
+                paths::SENTINEL_DIR,
+                paths::VOLUME_PLUGINS,
+            ][..],
             "By default every user may make directories in C:\\; nobody may plant programs or configurations here.",
         ),
         (
             "directories-private",
             Access::Admins,
-            &[paths::SECRET, paths::KUBERNETES, paths::PATCHES, paths::KUBELET_DROP_INS, paths::KUBELET_PKI][..],
-            "Keys and tokens are for administrators only.",
+            &[paths::SECRET, paths::KUBERNETES, paths::MANIFESTS, paths::PATCHES, paths::KUBELET_DROP_INS, paths::KUBELET_PKI][..],
+            "Keys, tokens and static pods are for administrators only.",
         ),
     ] {
         all.add(item(
