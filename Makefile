@@ -77,7 +77,7 @@ demo: ## Three Windows nodes in a cluster made for it; KUBECONFIG=FILE uses your
 	cargo build --bin capw --example demo
 	cargo run --quiet --example demo -- $(DEMO_ARGS)
 
-bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines (half an hour, and a build with optimization)
+bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines (16 minutes on two cores, and a build with optimization)
 	bash e2e/tools/build.sh
 	cargo bench --profile $(PROFILE) --bench lifecycle -- --of $(OF) $(SIZES)
 

@@ -10,7 +10,7 @@ use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wa
 
 /// Rules that a life uses only if an answer is lost or a watch is late, and why they are there.
 const AT_TIMES: [(&str, &str); 2] = [
-    ("get infrastructure.cluster.x-k8s.io/windowsmachines", "a machine whose creation had no answer is found again"),
+    ("get infrastructure.cluster.x-k8s.io/windowsmachines", "a machine whose creation had no answer, or that no watch shows, is found again"),
     ("get bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs", "the same of its configuration"),
 ];
 /// Rules that no life uses, and why they are there.

@@ -29,8 +29,7 @@ fn a_pool_without_cluster_api() {
         let well = exit == 0 && answer.contains("Nothing known to be wrong was found.") && !answer.contains("not looked at");
         assert!(well, "{exit} {answer}{errors}");
 
-        scale(&cp, 3).await;
-        let three = wait_settled(&cp, &cp, POOL, 3).await;
+        let three = scaled_by_a_horizontal_autoscaler(&cp, 3).await;
         assert!(first.is_subset(&three), "a machine was replaced: {first:?} {three:?}");
         step("2 -> 3");
 
@@ -296,6 +295,22 @@ pub async fn nothing_of_ours(cp: &ControlPlane) {
         if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
     })
     .await;
+}
+
+/// It asks for its least number, as it has no metrics: the `scale` subresource is what it needs of us.
+async fn scaled_by_a_horizontal_autoscaler(cp: &ControlPlane, replicas: usize) -> BTreeSet<String> {
+    let kind = Kind::new("autoscaling/v2", "horizontalpodautoscalers");
+    let autoscaler = json!({"apiVersion": kind.api_version, "kind": "HorizontalPodAutoscaler", "metadata": {"name": "windows", "namespace": "default"}, "spec": {
+        "scaleTargetRef": {"apiVersion": Kind::WINDOWS_NODE_POOL.api_version, "kind": "WindowsNodePool", "name": "windows"},
+        "minReplicas": replicas, "maxReplicas": replicas,
+        "metrics": [{"type": "External", "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "1"}}}],
+    }});
+    cp.apply(&autoscaler.to_string()).await;
+    let machines = wait_settled(cp, cp, POOL, replicas).await;
+    cp.wait_condition(kind, POOL, "AbleToScale", "True", LIMIT).await;
+    cp.delete(kind, POOL).await;
+    cp.wait_gone(kind, POOL, LIMIT).await;
+    machines
 }
 
 async fn scale(cp: &ControlPlane, replicas: usize) {

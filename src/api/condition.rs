@@ -89,6 +89,7 @@ pub mod reason {
     pub const SCALING_UP: &str = "ScalingUp";
     pub const SCALING_DOWN: &str = "ScalingDown";
     pub const REPLACING: &str = "ReplacingUnhealthy";
+    pub const MACHINES_FAILED: &str = "MachinesFailed";
     pub const TOO_MANY_UNHEALTHY: &str = "TooManyUnhealthy";
     pub const UP_TO_DATE: &str = "UpToDate";
     pub const ROLLING_OUT: &str = "RollingOut";
@@ -148,6 +149,7 @@ pub fn is_problem(reason: &str) -> bool {
         SECRET_MISSING,
         SECRET_CONFLICT,
         TOO_MANY_UNHEALTHY,
+        MACHINES_FAILED,
         ROLLOUT_STOPPED,
         TEMPLATE_MISSING,
         MACHINES_REFUSED,

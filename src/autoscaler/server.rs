@@ -26,6 +26,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const RELOAD: Duration = Duration::from_secs(10);
 /// A peer that is gone is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+/// A client that found a process which does not lead finds another one by its next connection.
+const CONNECTION: Duration = Duration::from_secs(60);
 /// The autoscaler calls one after the other.
 const CALLS_AT_ONCE: u32 = 64;
 
@@ -61,6 +63,7 @@ pub struct Bound {
     listener: TcpListener,
     identity: Option<Identity>,
     reload: Duration,
+    connection: Duration,
 }
 
 impl Bound {
@@ -73,12 +76,17 @@ impl Bound {
         };
         let address = settings.address;
         let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
-        Ok(Self { listener, identity, reload: RELOAD })
+        Ok(Self { listener, identity, reload: RELOAD, connection: CONNECTION })
     }
 
     /// For tests, which do not wait that long.
     pub fn reload_every(self, reload: Duration) -> Self {
         Self { reload, ..self }
+    }
+
+    /// As above.
+    pub fn close_connections_after(self, connection: Duration) -> Self {
+        Self { connection, ..self }
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -88,7 +96,8 @@ impl Bound {
     /// Answers calls until the end.
     pub async fn serve(self, slot: Slot, metrics: Metrics, end: CancellationToken) {
         let service = CloudProviderServer::new(Service::new(slot, metrics));
-        let mut server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).max_concurrent_streams(CALLS_AT_ONCE);
+        let server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).max_concurrent_streams(CALLS_AT_ONCE);
+        let mut server = server.max_connection_age(self.connection);
         let router = server.add_service(service);
         let done = end.clone().cancelled_owned();
         let result = match self.identity {

@@ -50,6 +50,31 @@ async fn new_certificates_are_used_without_a_restart_and_broken_ones_are_not() {
     assert!(!gets_in(&running, &new, &old).await, "the old authority still gets in");
 }
 
+/// A client that has found a process which does not lead would stay with it.
+#[tokio::test]
+async fn connections_end_after_a_while() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let settings = Settings { address: ([127, 0, 0, 1], 0).into(), security: Security::Loopback };
+    let bound = Bound::new(&settings).await.unwrap().close_connections_after(Duration::from_millis(50));
+    let address = bound.address().unwrap();
+    let end = tokio_util::sync::CancellationToken::new();
+    tokio::spawn(bound.serve(Default::default(), Default::default(), end.clone()));
+    let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+    // The beginning of HTTP/2 and empty settings (RFC 9113, 3.4).
+    client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut said = Vec::new();
+    // The header of a GOAWAY frame without debug data (RFC 9113, 6.8): 8 bytes, type 7, no flags, stream 0.
+    let goes = |said: &[u8]| said.windows(9).any(|header| header == [0, 0, 8, 7, 0, 0, 0, 0, 0]);
+    let told = async {
+        while !goes(&said) {
+            assert_ne!(client.read_buf(&mut said).await.unwrap(), 0, "it ended without a word: {said:?}");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.expect("the server says that it will not take more on this connection");
+    end.cancel();
+}
+
 #[tokio::test]
 async fn what_cannot_be_served_is_said_by_flag_and_file() {
     let refused = |settings: Settings| async move { Bound::new(&settings).await.err().map(|e: ServeError| e.to_string()).unwrap_or_default() };

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::observe::Seen;
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
-use crate::api::capi::{self, CLUSTER_NAME_LABEL, MACHINE_FINALIZER, MachinePool, POOL_NAME_LABEL};
+use crate::api::capi::{self, CLUSTER_NAME_LABEL, MACHINE_FINALIZER, Machine, MachinePool, POOL_NAME_LABEL};
 use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
 use crate::api::name::{ProviderId, base36};
 use crate::api::pool::{JOINS_ANNOTATION, Joins, POOL_LABEL, REMOVE_ANNOTATION, TEMPLATE_LABEL, WindowsNodePool, joins};
@@ -49,6 +49,9 @@ pub async fn carry_out(
             Ok(true)
         }
         Step::Remove { names, why } => {
+            if *why == Why::TooMany && Joins::of(object).is_none() {
+                refuse_if_marks_are_news(ctx, pool, seen).await?;
+            }
             let mut removed = Vec::new();
             for one in seen {
                 if names.contains(&one.member.name) {
@@ -57,6 +60,36 @@ pub async fn carry_out(
             }
             Ok(all(removed).await?.into_iter().any(|done| done))
         }
+    }
+}
+
+/// Asks for machines that were made and that a watch which is down does not show: they would be made twice.
+pub async fn look_for_unseen(ctx: &Context, object: &WindowsNodePool) -> Result<(), ReconcileError> {
+    let pool = object.uid().unwrap_or_default();
+    let overdue = ctx.pools.overdue(&pool, ctx.now());
+    all(overdue.iter().map(|made| look_for(ctx, &pool, made)).collect()).await.map(drop)
+}
+
+async fn look_for(ctx: &Context, pool: &str, made: &WindowsMachine) -> Result<(), ReconcileError> {
+    let found: Option<WindowsMachine> = ctx.cluster.get(&made.namespace().unwrap_or_default(), &made.name_any()).await?;
+    match found.filter(|found| found.uid() == made.uid()) {
+        Some(found) => ctx.pools.made(pool, found, ctx.now()),
+        None => ctx.pools.seen(&made.uid().unwrap_or_default()),
+    }
+    Ok(())
+}
+
+/// cluster-autoscaler marks a Machine, then lowers the number in the MachinePool: those are two watches, and the first may be behind.
+async fn refuse_if_marks_are_news(ctx: &Context, pool: &MachinePool, seen: &[Seen]) -> Result<(), ReconcileError> {
+    let labels = core_labels(pool).map(|(key, value)| format!("{key}={value}")).join(",");
+    let now: Vec<Machine> = ctx.cluster.list(&pool.namespace().unwrap_or_default(), Some(&labels)).await?;
+    let is_marked = |machine: &Machine| machine.annotations().contains_key(capi::DELETE_ANNOTATION);
+    let of = |machine: &Machine| seen.iter().find(|s| s.object.name_any() == machine.name_any());
+    match now.iter().find(|machine| of(machine).is_some_and(|s| is_marked(machine) != s.machine.as_deref().is_some_and(is_marked))) {
+        Some(machine) => {
+            Err(ApiError::Conflict(format!("the annotation {} of Machine {} has just changed", capi::DELETE_ANNOTATION, machine.name_any())).into())
+        }
+        None => Ok(()),
     }
 }
 
@@ -159,7 +192,7 @@ async fn remove(ctx: &Context, object: &WindowsNodePool, seen: &Seen, why: Why) 
     // Before core looks after it, a Machine would vanish at once and leave its WindowsMachine, for which core makes another.
     let Some(machine) = seen.machine.as_ref().filter(|m| m.finalizers().iter().any(|f| f == MACHINE_FINALIZER)) else { return Ok(false) };
     let (namespace, name, uid) = (machine.namespace().unwrap_or_default(), machine.name_any(), machine.uid().unwrap_or_default());
-    ctx.cluster.delete_exact::<capi::Machine>(&namespace, &name, &uid, None).await?;
+    ctx.cluster.delete_exact::<Machine>(&namespace, &name, &uid, None).await?;
     told(ctx, object, seen, &name, &uid, why);
     Ok(true)
 }

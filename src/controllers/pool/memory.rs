@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use crate::api::machine::WindowsMachine;
 
-/// A watch that is behind for longer is down, and the machine may have gone without a word.
+/// A watch that is behind for longer is down, and what it has not shown may have gone without a word.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
 
 /// So long nothing is made after the API server has refused a machine.
@@ -59,12 +59,18 @@ impl Memories {
     pub fn unseen(&self, pool: &str, cached: &[std::sync::Arc<WindowsMachine>], now: Timestamp) -> Vec<WindowsMachine> {
         let mut all = self.lock();
         let Some(memory) = all.get_mut(pool) else { return Vec::new() };
-        memory.made.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
         memory.removed.retain(|_, at| now.duration_since(*at) < REMEMBERED);
         for uid in cached.iter().filter_map(|m| m.uid()) {
             memory.made.remove(&uid);
         }
         memory.made.values().map(|(object, _)| object.clone()).collect()
+    }
+
+    /// Machines that were made and that the watch has not shown for so long that they must be asked for.
+    pub fn overdue(&self, pool: &str, now: Timestamp) -> Vec<WindowsMachine> {
+        let all = self.lock();
+        let made = all.get(pool).into_iter().flat_map(|memory| memory.made.values());
+        made.filter(|(_, at)| now.duration_since(*at) >= REMEMBERED).map(|(object, _)| object.clone()).collect()
     }
 
     pub fn configured(&self, pool: &str, machine: &str, now: Timestamp) {
@@ -86,7 +92,7 @@ impl Memories {
         self.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))
     }
 
-    /// A machine that the watch has shown is no longer remembered, even if it is gone again.
+    /// A machine that the watch has shown, or the API server does not know, is no longer remembered.
     pub fn seen(&self, machine: &str) {
         for memory in self.lock().values_mut() {
             memory.made.remove(machine);
@@ -137,6 +143,19 @@ mod tests {
         assert_eq!(memories.unseen_configs("pool", ["a".to_owned()], at(59)), ["b".to_owned()].into());
         assert_eq!(memories.unseen_configs("pool", [], at(59)), ["b".to_owned()].into(), "what was seen may be made again when it goes");
         assert_eq!(memories.unseen_configs("pool", [], at(60)), [].into());
+    }
+
+    #[test]
+    fn a_machine_that_was_made_is_remembered_until_it_is_seen_and_asked_for_after_a_minute() {
+        let memories = Memories::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut machine = WindowsMachine::new("m", Default::default());
+        machine.metadata.uid = Some("uid-m".into());
+        memories.made("pool", machine, at(0));
+        assert_eq!((memories.overdue("pool", at(59)).len(), memories.overdue("pool", at(60)).len()), (0, 1));
+        assert_eq!(memories.unseen("pool", &[], at(600)).len(), 1);
+        memories.seen("uid-m");
+        assert_eq!((memories.overdue("pool", at(600)).len(), memories.unseen("pool", &[], at(600)).len()), (0, 0));
     }
 
     #[test]

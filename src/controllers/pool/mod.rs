@@ -53,6 +53,7 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     if let Some(why) = paused(&object.metadata, cluster.as_deref()).or_else(|| object.spec.paused.then(|| "spec.paused is true".to_owned())) {
         return say(ctx, object, &[paused_condition(Some(why))]).await;
     }
+    act::look_for_unseen(ctx, object).await?;
     if deleting {
         return leave(ctx, object).await;
     }

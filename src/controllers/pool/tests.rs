@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::pool::TEMPLATE_LABEL;
 use crate::cluster::events::Events;
 use crate::cluster::mock::{Script, Step, refuse, step};
 use crate::cluster::workload::Workloads;
@@ -14,6 +15,7 @@ use crate::controllers::stores::{Cache, Stores};
 use crate::controllers::watch::Watch;
 use crate::controllers::{Parts, wake};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
+use crate::lifecycle::pool::template::Template;
 
 const MACHINES: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
 const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsnodepools/win/status";
@@ -45,8 +47,13 @@ fn machine(name: &str, owner: &str) -> Value {
         "spec": {"image": "w"}})
 }
 
-/// Caches that never change, a clock that goes on a second with each look, and the script.
+/// Caches that show nothing but the MachinePool and never change, a clock that goes on a second with each look, and the script.
 fn stage(steps: Vec<Step>) -> (Context, Script) {
+    stage_of(Stores::empty(), 1, steps)
+}
+
+/// With these caches, and a clock that goes on so many seconds with each look.
+fn stage_of(stores: Stores, seconds: i64, steps: Vec<Step>) -> (Context, Script) {
     let (client, script) = Script::new(steps);
     let cluster = Cluster::new(client.clone());
     let clock = AtomicI64::new(1_767_225_600);
@@ -63,12 +70,12 @@ fn stage(steps: Vec<Step>) -> (Context, Script) {
         workloads: Workloads::new(cluster),
         events: Events::new(client, "test", Arc::new(|_| ())),
         drivers: Arc::new(Drivers::new(settings)),
-        clock: Arc::new(move || Timestamp::from_second(clock.fetch_add(1, Ordering::Relaxed)).unwrap()),
+        clock: Arc::new(move || Timestamp::from_second(clock.fetch_add(seconds, Ordering::Relaxed)).unwrap()),
         new_token_secret: Arc::new(|| "0123456789abcdef".to_owned().into()),
         written: Default::default(),
         autoscaler: None,
     };
-    let stores = Stores { machine_pools: Cache(Watch::holding(vec![read(machine_pool())])), ..Stores::empty() };
+    let stores = Stores { machine_pools: Cache(Watch::holding(vec![read(machine_pool())])), ..stores };
     (Context::new(parts, stores, wake::Calls::new().0), script)
 }
 
@@ -118,4 +125,58 @@ async fn a_conflict_at_the_report_makes_no_second_machine() {
     let (machine, status) = (&script.seen()[0].body, &script.seen()[2].body["status"]);
     assert_eq!(machine["metadata"]["ownerReferences"][0]["uid"], "pool-uid");
     assert_eq!(status["replicas"], 1, "{status}");
+}
+
+#[tokio::test]
+async fn a_machine_that_the_watch_never_shows_is_asked_for_and_not_made_twice() {
+    let made = machine("win-x", "pool-uid");
+    let (ctx, script) = stage_of(
+        Stores::empty(),
+        60,
+        vec![
+            step(&format!("POST {MACHINES}"), made.clone()),
+            step(STATUS, pool()),
+            step(&format!("GET {MACHINES}/win-x"), made),
+            step(STATUS, pool()),
+            refuse(&format!("GET {MACHINES}/win-x"), 404, "NotFound"),
+            step(&format!("POST {MACHINES}"), machine("win-y", "pool-uid")),
+            step(STATUS, pool()),
+        ],
+    );
+    pass(&ctx).await.expect("it is made");
+    pass(&ctx).await.expect("it is there");
+    pass(&ctx).await.expect("it is gone, and another one is made");
+    assert_eq!(script.seen().len(), 7);
+}
+
+#[tokio::test]
+async fn nobody_is_removed_while_the_mark_of_the_autoscaler_is_not_seen_yet() {
+    let template = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) };
+    let own = |name: &str| {
+        let mut own = machine(name, "pool-uid");
+        own["metadata"]["labels"] = json!({TEMPLATE_LABEL: template.hash()});
+        own
+    };
+    let of_core = |name: &str, annotations: Value| {
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+            "metadata": {"name": name, "namespace": "lab", "uid": format!("core-{name}"), "finalizers": ["machine.cluster.x-k8s.io"], "annotations": annotations},
+            "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": name}}})
+    };
+    let marked = json!({"cluster.x-k8s.io/delete-machine": "true"});
+    let stores = |marks: Value| Stores {
+        windows_machines: Cache(Watch::holding(vec![read(own("a")), read(own("b"))])),
+        machines: Cache(Watch::holding(vec![read(of_core("a", json!({}))), read(of_core("b", marks))])),
+        ..Stores::empty()
+    };
+    let list = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineList", "metadata": {},
+        "items": [of_core("a", json!({})), of_core("b", marked.clone())]});
+    const OF_CORE: &str = "/apis/cluster.x-k8s.io/v1beta2/namespaces/lab/machines";
+    let (ctx, script) = stage_of(stores(json!({})), 1, vec![step(&format!("GET {OF_CORE}"), list.clone())]);
+    assert_eq!(pass(&ctx).await.unwrap_err().label(), "conflict", "the newest would have gone, which is not the one that is named");
+    assert!(script.seen()[0].query.contains("pool-name"), "{:?}", script.seen());
+
+    let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+    let steps = vec![step(&format!("GET {OF_CORE}"), list), step(&format!("DELETE {OF_CORE}/b"), gone), step(STATUS, pool())];
+    let (ctx, _script) = stage_of(stores(marked), 1, steps);
+    pass(&ctx).await.expect("the one that is named goes");
 }

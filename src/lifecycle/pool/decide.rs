@@ -97,6 +97,13 @@ impl<'a> View<'a> {
         self.live().filter(|m| m.failed.is_some() || m.state == State::NotReady).count()
     }
 
+    /// Machines that are asked for and not there yet, unless their hypervisor has no room for them.
+    pub fn coming(&self) -> usize {
+        let full = self.live().any(|m| m.state == State::Making { full: true });
+        let missing = if full { 0 } else { self.s.goal.replicas.saturating_sub(self.count()) };
+        missing + self.fresh.iter().filter(|m| m.failed.is_none() && matches!(m.state, State::Making { full: false } | State::Starting)).count()
+    }
+
     pub fn too_many_unhealthy(&self) -> bool {
         self.unhealthy() > self.s.goal.max_unhealthy
     }
@@ -162,7 +169,9 @@ fn failed(view: &View<'_>) -> Vec<String> {
     if view.stopped {
         return Vec::new();
     }
-    let mut budget = if view.too_many_unhealthy() { 0 } else { view.s.goal.max_unhealthy.saturating_sub(view.leaving) };
+    // Those that were removed, until others have taken their places: else one batch after another would go.
+    let away = view.leaving.max(view.coming());
+    let mut budget = if view.too_many_unhealthy() { 0 } else { view.s.goal.max_unhealthy.saturating_sub(away) };
     let mut candidates: Vec<&Member> = view.fresh.iter().filter(|m| m.failed.is_some()).copied().collect();
     candidates.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
     let allowed = candidates.into_iter().filter(|m| match m.failed.as_ref().map(|f| f.replace) {
@@ -173,19 +182,22 @@ fn failed(view: &View<'_>) -> Vec<String> {
     allowed.map(|m| m.name.clone()).collect()
 }
 
-/// Outdated machines. One that is available goes when there is one more than promised; others go at once, unless so many Nodes
-/// are not Ready that the cause is elsewhere.
+/// Outdated machines. What was of no use yet goes at once. One that is available goes when there is one more than promised; one
+/// that is not, and may become so again, only while those that are left would be as many as promised: what takes the Nodes away
+/// one after another, or all at once, must not take the machines too.
 fn outdated(view: &View<'_>) -> Vec<String> {
     if view.stopped {
         return Vec::new();
     }
     let mut spare = view.available.saturating_sub(view.floor());
-    let outage = view.live().filter(|m| m.state == State::NotReady && m.failed.is_none()).count() > view.s.goal.max_unhealthy.max(1);
+    let hopes = view.old.iter().filter(|m| m.may_serve()).chain(view.fresh.iter().filter(|m| view.is_available(m))).count();
+    let mut room = hopes.saturating_sub(view.floor());
     let mut candidates = view.old.clone();
     candidates.sort_by_cached_key(|m| turn(view, m));
-    let allowed = candidates.into_iter().filter(|m| match m.state {
-        State::NotReady if m.failed.is_none() => !outage,
-        _ => !view.is_available(m) || take(&mut spare),
+    let allowed = candidates.into_iter().filter(|m| match (m.may_serve(), view.is_available(m)) {
+        (false, _) => true,
+        (true, true) => take(&mut spare),
+        (true, false) => take(&mut room),
     });
     allowed.map(|m| m.name.clone()).collect()
 }

@@ -16,6 +16,7 @@ enum Event {
     Template(u32),
     Advance,
     NotReady(prop::sample::Index),
+    Outage,
     Fail(prop::sample::Index, Replace),
     Mark(prop::sample::Index),
     Name(prop::sample::Index),
@@ -32,6 +33,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0_u32..3).prop_map(Event::Template),
         6 => Just(Event::Advance),
         1 => index().prop_map(Event::NotReady),
+        1 => Just(Event::Outage),
         1 => (index(), replace).prop_map(|(i, replace)| Event::Fail(i, replace)),
         1 => index().prop_map(Event::Mark),
         1 => index().prop_map(Event::Name),
@@ -78,6 +80,7 @@ fn happen(world: &mut World, event: &Event, good: impl Fn(u32) -> bool) {
                 m.state = State::NotReady;
             }
         }),
+        Event::Outage => world.members.iter_mut().filter(|(_, m)| m.is_ready()).for_each(|(_, m)| m.state = State::NotReady),
         Event::Fail(i, replace) => change(world, i, &|m| m.failed = Some(Failure { why: "GuestFailed".into(), replace: *replace })),
         Event::Mark(i) => change(world, i, &|m| m.marked = true),
         Event::Name(i) => change(world, i, &|m| m.named = true),
@@ -122,11 +125,31 @@ fn judge(world: &World, step: &Step) -> Result<(), TestCaseError> {
                 Why::Named => {
                     prop_assert!(victims.iter().all(|m| m.named) && !kept.iter().any(|m| m.named), "the named and no others");
                 }
-                Why::Failed => prop_assert!(victims.iter().all(|m| m.up_to_date && m.failed.is_some())),
+                Why::Failed => {
+                    prop_assert!(victims.iter().all(|m| m.up_to_date && m.failed.is_some()));
+                    let ours = victims.iter().filter(|m| m.failed.as_ref().is_some_and(|f| f.replace == Replace::InBudget)).count();
+                    let full = live.iter().any(|m| m.state == State::Making { full: true });
+                    let missing = if full { 0 } else { goal.replicas.saturating_sub(live.len()) };
+                    let starting =
+                        |m: &&&Member| m.up_to_date && m.failed.is_none() && matches!(m.state, State::Making { full: false } | State::Starting);
+                    let gone = (members.len() - live.len()).max(missing + live.iter().filter(starting).count());
+                    prop_assert!(ours == 0 || gone + ours <= goal.max_unhealthy, "more than the budget at once");
+                }
                 Why::Outdated => {
                     prop_assert!(victims.iter().all(|m| !m.up_to_date));
                     let floor = goal.replicas.saturating_sub(goal.unavailable);
                     prop_assert!(lost == 0 || available - lost >= floor, "below what was promised: {} of {floor}", available - lost);
+                    // If all Nodes came back, there would be as many as promised.
+                    let serves = |m: &Member| matches!(m.state, State::NotReady | State::Ready { .. });
+                    let given_up = |m: &Member| m.failed.as_ref().is_some_and(|f| f.replace == Replace::AtOnce);
+                    let may_serve = |m: &Member| serves(m) && !given_up(m);
+                    let hopes = kept.iter().filter(|m| if m.up_to_date { is_available(m) } else { may_serve(m) }).count();
+                    prop_assert!(hopes >= floor || !victims.iter().any(|m| may_serve(m)), "{hopes} of {floor} could come back");
+                    let not_ready = |m: &&Member| m.state == State::NotReady && may_serve(m) && !m.marked;
+                    let unproven = |m: &&Member| m.is_ready() && !is_available(m) && !m.marked;
+                    if goal.order == Order::NotReady && victims.iter().copied().any(|m| unproven(&m)) {
+                        prop_assert!(!kept.iter().any(|m| !m.up_to_date && not_ready(m)), "a Ready one went before one that is not");
+                    }
                     let ages = |list: &[&Member]| list.iter().filter(|m| is_available(m) && !m.marked).map(|m| m.created).collect::<Vec<_>>();
                     let spared = kept.iter().filter(|m| !m.up_to_date && is_available(m) && !m.marked).map(|m| m.created).min();
                     if goal.order == Order::Oldest {

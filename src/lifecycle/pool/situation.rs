@@ -129,6 +129,12 @@ impl Member {
         self.failed.as_ref().is_some_and(|f| f.why != reason::VIRTUAL_MACHINE_REMOVED) && matches!(self.state, State::Making { .. } | State::Starting)
     }
 
+    /// Its Node has served, and may again. A machine that a MachineHealthCheck has given up does not.
+    pub fn may_serve(&self) -> bool {
+        let given_up = self.failed.as_ref().is_some_and(|f| f.replace == Replace::AtOnce);
+        matches!(self.state, State::Ready { .. } | State::NotReady) && !given_up
+    }
+
     pub fn is_ready(&self) -> bool {
         matches!(self.state, State::Ready { .. }) && self.failed.is_none()
     }

@@ -113,13 +113,27 @@ fn old_first_when_nothing_may_be_above() {
 
 #[test]
 fn the_order_names_who_is_replaced_first() {
-    for (order, first) in [(Order::Oldest, "m0"), (Order::NotReady, "m0"), (Order::Build, "m2")] {
+    for (order, first) in [(Order::Oldest, "m0"), (Order::Build, "m2")] {
         let mut world = World::settled(super::Goal { order, ..goal(3, 0, 1) });
         for (name, build) in [("m0", 26100), ("m1", 20348), ("m2", 17763)] {
             world.member(name).build = Some(vec![10, 0, build]);
         }
         world.template = 1;
         assert_eq!(removed(&world.pass()), [first], "{order:?}");
+    }
+}
+
+/// Of those that are not available, one has just become Ready, the other is not.
+#[test]
+fn what_is_not_ready_goes_first_where_that_is_the_order() {
+    for (order, first) in [(Order::Oldest, "m0"), (Order::NotReady, "m2")] {
+        let mut world = World::settled(super::Goal { order, ..goal(3, 0, 1) });
+        world.goal.min_ready = std::time::Duration::from_secs(30);
+        world.member("m0").state = State::Ready { since: world.now };
+        world.member("m2").state = State::NotReady;
+        world.template = 1;
+        assert_eq!(removed(&world.pass()), [first], "{order:?}");
+        assert_eq!(world.pass(), Step::Wait, "{order:?}");
     }
 }
 
@@ -189,15 +203,88 @@ fn what_somebody_else_watches_over_is_not_replaced_here() {
     assert_eq!(world.pass(), Step::Wait);
 }
 
+/// Whatever takes Nodes away, whether they count as failed, and one after another or all at once: no more machines go than may be
+/// missing.
 #[test]
 fn an_outage_is_no_reason_to_remove_outdated_machines() {
-    let mut world = World::settled(goal(10, 1, 0));
+    for (given_up, unavailable) in [(None, 0), (None, 3), (Some(Replace::InBudget), 0), (Some(Replace::InBudget), 3), (Some(Replace::NotHere), 3)] {
+        let mut world = World::settled(goal(10, 1, unavailable));
+        world.template = 1;
+        let mut gone = 0;
+        for name in world.names() {
+            if !world.member(&name).is_leaving() {
+                world.member(&name).state = State::NotReady;
+            }
+            world.member(&name).failed = given_up.map(|replace| Failure { why: "NodeStatusUnknown".into(), replace });
+            if let Step::Remove { names, .. } = world.pass() {
+                gone += names.len();
+            }
+        }
+        for _ in 0..10 {
+            if let Step::Remove { names, .. } = world.pass() {
+                gone += names.len();
+            }
+        }
+        assert_eq!(gone, unavailable, "{given_up:?}");
+    }
+}
+
+/// kube-apiserver was away for a moment: every Node is Ready again since then.
+#[test]
+fn machines_that_are_ready_and_not_yet_available_are_replaced_within_the_bounds() {
+    let mut world = World::settled(super::Goal { min_ready: std::time::Duration::from_secs(300), ..goal(10, 0, 2) });
+    world.template = 1;
+    let now = world.now;
+    world.members.iter_mut().for_each(|(_, m)| m.state = State::Ready { since: now });
+    assert_eq!(removed(&world.pass()).len(), 2);
+    assert_eq!(world.pass(), Step::Wait);
+}
+
+#[test]
+fn nodes_that_never_come_back_do_not_hold_up_a_new_template() {
+    let mut world = World::settled(goal(3, 1, 0));
     world.template = 1;
     for name in world.names() {
-        world.member(&name).state = State::NotReady;
+        fail(&mut world, &name, Replace::NotHere);
     }
-    assert!(matches!(world.pass(), Step::Make(_)));
-    assert_eq!(world.pass(), Step::Wait);
+    world.run(|_| true);
+    assert_eq!((world.names().len(), world.available()), (3, 3));
+}
+
+#[test]
+fn a_rollout_that_failed_machines_hold_up_says_so() {
+    let mut world = World::settled(goal(10, 2, 0));
+    world.template = 1;
+    world.pass();
+    world.advance(&|_| true);
+    world.advance(&|_| true);
+    assert_eq!(removed(&world.pass()), ["m0", "m1"], "the first two came up");
+    world.advance(&|_| true);
+    assert_eq!(world.pass(), Step::Make(vec![None, None]));
+    for name in ["m12", "m13"] {
+        world.member(name).failed = Some(Failure { why: "GuestFailed".into(), replace: Replace::NotHere });
+        world.member(name).state = State::Starting;
+    }
+    let told = |world: &World| said(world, crate::api::condition::MACHINES_UP_TO_DATE);
+    assert_eq!((world.decide(), told(&world).reason), (Step::Wait, reason::ROLLOUT_STOPPED));
+    let message = told(&world).message;
+    assert!(message.contains("4 machines are of the template") && message.contains("m12 (GuestFailed), m13 (GuestFailed)"), "{message}");
+    assert_eq!(said(&world, READY).status, Some(true), "all that were promised are there");
+}
+
+#[test]
+fn failures_one_after_another_are_replaced_within_the_budget_too() {
+    let mut world = World::settled(goal(10, 1, 0));
+    for name in ["m0", "m1", "m2", "m3"] {
+        fail(&mut world, name, Replace::InBudget);
+    }
+    world.pass();
+    world.advance(&|_| true);
+    for name in ["m4", "m5", "m6", "m7"] {
+        fail(&mut world, name, Replace::InBudget);
+    }
+    assert!(matches!(world.pass(), Step::Make(places) if places.len() == 4));
+    assert_eq!(world.pass(), Step::Wait, "the first four are not back");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! What a pool says of itself: numbers and names, never times, so that the words change only when the state does.
 
 use super::decide::{Step, View, Why};
-use super::{Member, State};
+use super::{Member, Replace, State};
 use crate::api::condition::{self, Desired, reason};
 
 /// Names in one message.
 const NAMES: usize = 3;
 
 pub(super) fn conditions(view: &View<'_>, step: &Step) -> Vec<Desired> {
-    vec![up_to_date(view), ready(view, step)]
+    vec![up_to_date(view, step), ready(view, step)]
 }
 
 fn ready(view: &View<'_>, step: &Step) -> Desired {
@@ -24,7 +24,7 @@ fn ready(view: &View<'_>, step: &Step) -> Desired {
             _ => yes(reason::READY, available(view)),
         };
     }
-    let failed = failures(view);
+    let failed = failures(&view.live().collect::<Vec<_>>());
     if view.stopped {
         return no(reason::ROLLOUT_STOPPED, format!("{}; {}", available(view), stopped(view)));
     }
@@ -38,8 +38,17 @@ fn ready(view: &View<'_>, step: &Step) -> Desired {
         );
         return no(reason::TOO_MANY_UNHEALTHY, message);
     }
-    if !failed.is_empty() || matches!(step, Step::Remove { why: Why::Failed, .. }) {
+    let ours = view.live().any(|m| m.failed.as_ref().is_some_and(|f| f.replace != Replace::NotHere));
+    if ours || matches!(step, Step::Remove { why: Why::Failed, .. }) {
         return no(reason::REPLACING, format!("{}; failed{}", available(view), listed(&failed)));
+    }
+    if !failed.is_empty() {
+        let message = format!(
+            "{}; failed, and not replaced by the pool itself{}. Mend what they say; a machine that is deleted, by a MachineHealthCheck or by hand, is made anew",
+            available(view),
+            listed(&failed)
+        );
+        return no(reason::MACHINES_FAILED, message);
     }
     if view.live().any(|m| m.state == State::Making { full: true }) {
         return no(reason::NO_CAPACITY, format!("{}; {} wait for room on their hypervisor", available(view), full(view)));
@@ -47,16 +56,26 @@ fn ready(view: &View<'_>, step: &Step) -> Desired {
     no(reason::SCALING_UP, progress(view))
 }
 
-fn up_to_date(view: &View<'_>) -> Desired {
+fn up_to_date(view: &View<'_>, step: &Step) -> Desired {
     let outdated = view.old.len() + view.clearing;
     if outdated == 0 {
         return Desired::yes(condition::MACHINES_UP_TO_DATE, reason::UP_TO_DATE);
     }
+    let no = |why, message| Desired::no(condition::MACHINES_UP_TO_DATE, why, message);
     if view.stopped {
-        return Desired::no(condition::MACHINES_UP_TO_DATE, reason::ROLLOUT_STOPPED, stopped(view));
+        return no(reason::ROLLOUT_STOPPED, stopped(view));
     }
     let message = format!("{} machines are of the template as it is now, {outdated} are not yet replaced", view.fresh.len());
-    Desired::no(condition::MACHINES_UP_TO_DATE, reason::ROLLING_OUT, message)
+    let failed = failures(&view.fresh);
+    if failed.is_empty() {
+        return no(reason::ROLLING_OUT, message);
+    }
+    if *step == Step::Wait && view.coming() + view.leaving == 0 {
+        let message =
+            format!("{message}, and nobody replaces those that failed{}. Mend the template, or delete the failed machines to go on", listed(&failed));
+        return no(reason::ROLLOUT_STOPPED, message);
+    }
+    no(reason::ROLLING_OUT, format!("{message}; failed{}", listed(&failed)))
 }
 
 fn available(view: &View<'_>) -> String {
@@ -83,22 +102,22 @@ fn full(view: &View<'_>) -> usize {
 
 /// Why nothing more is made or replaced, and the way out.
 fn stopped(view: &View<'_>) -> String {
-    let failed: Vec<(&str, &str)> =
-        failures(view).into_iter().filter(|(name, _)| view.fresh.iter().any(|m| m.name == *name && m.failed_to_start())).collect();
+    let never_started: Vec<&Member> = view.fresh.iter().copied().filter(|m| m.failed_to_start()).collect();
     let before = match view.s.failures.count {
         0 => String::new(),
         n => format!(" after {n} before"),
     };
     format!(
         "no machine of the template as it is now became Ready{before}, so nothing more is made or replaced{}. Mend the template, or set it back; to try it again, delete the failed machines",
-        listed(&failed)
+        listed(&failures(&never_started))
     )
 }
 
-fn failures<'a>(view: &View<'a>) -> Vec<(&'a str, &'a str)> {
-    let mut failed: Vec<&Member> = view.live().filter(|m| m.failed.is_some()).collect();
-    failed.sort_by(|a, b| a.name.cmp(&b.name));
-    failed.iter().filter_map(|m| Some((m.name.as_str(), m.failed.as_ref()?.why.as_str()))).collect()
+/// Name and reason of those that failed.
+fn failures<'a>(members: &[&'a Member]) -> Vec<(&'a str, &'a str)> {
+    let mut failed: Vec<(&str, &str)> = members.iter().filter_map(|m| Some((m.name.as_str(), m.failed.as_ref()?.why.as_str()))).collect();
+    failed.sort_unstable();
+    failed
 }
 
 fn listed(failed: &[(&str, &str)]) -> String {
