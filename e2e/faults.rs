@@ -6,19 +6,17 @@ use std::sync::LazyLock;
 use regex::RegexSet;
 
 /// Words that are a fault in a line of any level.
-const FAULTS: [&str; 8] = [
+const FAULTS: [&str; 6] = [
     "Using lenient decoding as strict decoding failed",
     "unknown flag",
     "has been deprecated",
     "not supported on Windows",
     "Flag --",
     "unknown field",
-    "[WARNING",
-    "[ERROR",
 ];
 
 /// Warnings and errors that no configuration of ours keeps away: a pattern, and why.
-const KNOWN: [(&str, &str); 13] = [
+const KNOWN: [(&str, &str); 17] = [
     (r#""command failed" err="failed to run Kubelet: unable to load bootstrap kubeconfig: "#, "the matrix has no cluster to join"),
     (r"hnsCall|HNS endpoints", "Wine has no Host Network Service"),
     (r"Windows kernel is not compatible for Kernel mode", "Wine has no Host Network Service for kube-proxy either"),
@@ -29,8 +27,15 @@ const KNOWN: [(&str, &str); 13] = [
     (r#"nodes? \\?"[^"\\]+\\?" not found"#, "the Node is not there before the kubelet has registered it"),
     (r#"User \\"system:anonymous\\""#, "it asks before it has its certificate"),
     (r"use of closed network connection", "it closes its connections when it has its certificate"),
-    (r"(?i)Error updating node status, will retry.*(timeout|deadline)", "this host is busy: the answer comes late"),
+    (
+        r"(https://127\.0\.0\.1:\d+/.*|Error updating node status, will retry.*)(?i:timeout|deadline)|Timeout: request did not complete within",
+        "this host is busy: the API server's answer comes late",
+    ),
     (r"Image garbage collection failed once", "how full this host's disk is"),
+    (r"\[WARNING SystemVerification\]: kernel release  is unsupported", "Wine does not tell kubeadm its release"),
+    (r"\[WARNING Service-kubelet\]: kubelet service is not enabled", "the plan lets it start with Windows only when it has joined"),
+    (r#"configmaps "kube-proxy" not found"#, "the clusters of the stories have no kube-proxy of kubeadm"),
+    (r"the provided value is: /etc/kubernetes/pki/ca.crt", "kubeadm makes paths of Windows out of the cluster's by itself"),
     (r"nodePortAddresses is unset; NodePort connections", "kube-proxy does not read the field on Windows: node ports are served on all addresses"),
 ];
 
@@ -46,8 +51,11 @@ fn faults(log: &str) -> Vec<&str> {
     log.lines().filter(wrong).collect()
 }
 
-/// Whether a line is a warning, an error or the last word of a program, in the form of klog: a letter, month and day.
+/// Whether a line is a warning, an error or the last word of a program: in the form of klog, a letter, month and day, or in kubeadm's.
 fn is_loud(line: &str) -> bool {
+    if ["[WARNING ", "[ERROR "].iter().any(|mark| line.trim_start().starts_with(mark)) {
+        return true;
+    }
     let digits = line.get(1..5).is_some_and(|date| date.bytes().all(|byte| byte.is_ascii_digit()));
     digits && line.starts_with(['W', 'E', 'F'])
 }
