@@ -21,6 +21,7 @@ mod doctor;
 mod documents;
 mod drain;
 mod effects;
+mod faults;
 mod guests;
 mod idle;
 mod in_place;

@@ -3,9 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use capw::api::name::VmUuid;
 use serde_json::{Value, json};
 
+use crate::faults::faultless;
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, SimulatedVm, condition, simulated_vms, step, text, wait_for, wine};
 
@@ -23,6 +26,11 @@ pub const CNI: (&str, &str) = (
     r#"{"cniVersion": "1.0.0", "name": "flannel.4096", "type": "flannel", "delegate": {"type": "sdnoverlay"}}"#,
 );
 
+/// Where a user asks for a secret: it stays, and shows that the search finds what is there.
+const LICENCE: (&str, &str) = (r"C:\k\licence.key", "canary-5e9c1f0d7b2a4c3e");
+/// The password in the address of the proxy. Services read it where Windows keeps their variables.
+const PROXY: &str = "canary-proxy-9c1f0d7b";
+
 #[test]
 fn real_windows_node() {
     if let Some(lacks) = wine::lacks(&[&wine::kubernetes()]) {
@@ -37,7 +45,8 @@ fn real_windows_node() {
             replicas: 2,
             simulated: json!({"guest": "Wine"}),
             // What the network's DaemonSet would write on a node that runs containers.
-            bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}], "kubeProxy": {"networkName": "cbr0"}, "kubelet": {
+            bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}, {"path": LICENCE.0, "contentFrom": from_secret("licence")}],
+                "network": {"proxy": {"urlFrom": from_secret("proxy")}}, "kubeProxy": {"networkName": "cbr0"}, "kubelet": {
                 "maxPods": PODS,
                 "nodeLabels": {"example.com/pool": "real"},
                 "taints": [{"key": "os", "value": "windows", "effect": "NoSchedule"}],
@@ -49,6 +58,10 @@ fn real_windows_node() {
         };
         let before = cp.list(Kind::CERTIFICATE_SIGNING_REQUEST, None).await.len();
         workers.apply(&cp).await;
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "canary", "namespace": workers.namespace},
+            "stringData": {"licence": LICENCE.1, "proxy": format!("http://capw:{PROXY}@192.0.2.1:3128")}});
+        cp.apply(&secret.to_string()).await;
+        let tokens = tokens_on_disks(&cp, &capw, &workers).await;
         let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
         step(format!("2 real Windows nodes are Ready after {:.0} s", from.elapsed().as_secs_f32()));
         let vms = simulated_vms(capw.state());
@@ -56,6 +69,7 @@ fn real_windows_node() {
             let (vm, node) = (vm_of(&cp, &vms, machine).await, finished(&cp, machine).await);
             look(machine, &vm, &node);
             inside(&guest(&capw, &vm), &node);
+            nothing_secret_is_left(&guest(&capw, &vm), &tokens);
         }
         let requests = requests(&cp).await;
         assert_eq!(requests.len(), before + 2, "one certificate for each node: {requests:?}");
@@ -66,6 +80,7 @@ fn real_windows_node() {
         let pids: Vec<u32> = vms.iter().filter_map(|vm| guest(&capw, vm).pid()).collect();
         assert_eq!(pids.len(), 2, "both machines are on");
         cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
+        cp.delete(Kind::SECRET, &workers.name("canary")).await;
         workers.wait_gone(&cp, LIMIT).await;
         // A request for a certificate is the kubelet's own and goes an hour later.
         wait_for("no Node, VM, process or cable is left", LIMIT, || async {
@@ -111,6 +126,44 @@ async fn vm_of(cp: &ControlPlane, vms: &[SimulatedVm], machine: &Value) -> Simul
 
 fn guest(capw: &Capw, vm: &SimulatedVm) -> wine::WineGuest {
     wine::WineGuest::of(capw.state(), &vm.datacenter, &vm.directory)
+}
+
+fn from_secret(key: &str) -> Value {
+    json!({"secretKeyRef": {"name": "canary", "key": key}})
+}
+
+/// The secret halves of the tokens of all machines, each of which was seen on the disk of a guest before it had joined.
+async fn tokens_on_disks(cp: &ControlPlane, capw: &Capw, workers: &Workers) -> Vec<String> {
+    let seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
+    wait_for("each token is where the loader puts it", LIMIT, || async {
+        let secrets = cp.list(Kind::SECRET, Some(&workers.namespace)).await;
+        let tokens = secrets.iter().filter_map(|secret| STANDARD.decode(secret["data"]["token"].as_str()?).ok());
+        for half in tokens.filter_map(|token| Some(String::from_utf8(token).ok()?.split_once('.')?.1.to_owned())) {
+            let guests = simulated_vms(capw.state()).into_iter().map(|vm| guest(capw, &vm));
+            if guests.flat_map(|guest| guest.files_with(&half)).any(|file| file.ends_with("capw/payload/secret/kubeadm-join.yaml")) {
+                seen.borrow_mut().insert(half);
+            }
+        }
+        let seen: Vec<String> = seen.borrow().iter().cloned().collect();
+        if seen.len() == workers.replicas { Ok(seen) } else { Err(format!("{} tokens were seen", seen.len())) }
+    })
+    .await
+}
+
+/// What let the machine join is nowhere on it; what the spec put there is where it was asked for, and nowhere else.
+fn nothing_secret_is_left(guest: &wine::WineGuest, tokens: &[String]) {
+    for token in tokens {
+        assert_eq!(guest.files_with(token), [""; 0], "the token is still there");
+    }
+    assert_eq!(guest.files_with(LICENCE.1), ["wine/drive_c/k/licence.key"]);
+    // Wine writes its registry now and then.
+    let found = guest.files_with(PROXY);
+    assert!(found.iter().all(|file| file == "wine/system.reg"), "{found:?}");
+    for service in ["containerd", "kubelet"] {
+        let key = format!(r"HKLM\SYSTEM\CurrentControlSet\Services\{service}");
+        let shown = guest.windows(&["reg", "query", &key, "/v", "Environment"]).expect("the service has variables").join("\n");
+        assert!(shown.contains(PROXY), "{service} does not know the proxy:\n{shown}");
+    }
 }
 
 /// What the API server shows.
@@ -184,22 +237,9 @@ fn inside(guest: &wine::WineGuest, node: &Value) {
     for secret in [r"C:\ProgramData\capw\secret", r"C:\etc\kubernetes\bootstrap-kubelet.conf"] {
         assert!(!guest.path(secret).exists(), "{secret} is still there");
     }
+    faultless(&guest.said("join").expect("what kubeadm printed"));
     let kubeconfig = guest.read(r"C:\etc\kubernetes\kubelet.conf").expect("kubelet.conf");
     assert!(kubeconfig.contains(r"C:\var\lib\kubelet\pki\kubelet-client-current.pem"), "{kubeconfig}");
-}
-
-/// What a kubelet of this version must not say about its configuration.
-pub fn faultless(log: &str) {
-    const FAULTS: [&str; 6] = [
-        "Using lenient decoding as strict decoding failed",
-        "unknown flag",
-        "has been deprecated",
-        "not supported on Windows",
-        "Flag --",
-        "unknown field",
-    ];
-    let faults: Vec<&str> = log.lines().filter(|line| FAULTS.iter().any(|fault| line.contains(fault))).collect();
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 /// Names of all requests for certificates.

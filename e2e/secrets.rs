@@ -1,17 +1,20 @@
 //! Story *secrets*: what lets a machine join, and what lets CAPW into the workload cluster, is found nowhere but in its Secrets and
 //! on the config drive; and the token is worth nothing once the machine has joined.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use capw::bootstrap::read::Payload;
 use serde_json::{Value, json};
 
 use crate::workers::Workers;
-use crate::world::{self, Capw, ControlPlane, Kind, Options, text, wait_for};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, search, text, wait_for};
 
-/// What a field of the spec takes from a Secret of the user.
+/// What fields of the spec take from a Secret of the user: a blob of djoin; the address of a proxy with its user.
+const BLOB: &str = "canary-djoin-0d7b2a4c3e5e9c1f";
+const PROXY: &str = "http://capw:canary-proxy-9c1f0d7b@proxy.example.com:3128";
+const PROXY_PASSWORD: &str = "canary-proxy-9c1f0d7b";
 const LICENCE: &str = "canary-5e9c1f0d7b2a4c3e";
 const PASSWORD: &str = "Canary-7d1f&pass";
 const PRODUCT_KEY: &str = "CANAR-YCANA-RYCAN-ARYCA-N1234";
@@ -48,7 +51,9 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
                 "containerd": {"registries": [{"host": "registry.example.com", "mirrors": [{"url": "https://mirror.example.com",
                     "basicAuth": {"usernameFrom": from_secret("user"), "passwordFrom": from_secret("mirror")},
                     "clientCertificate": {"certificateFrom": from_secret("crt"), "keyFrom": from_secret("pem")}}]}]},
-                "network": {"caBundleFrom": {"configMapKeyRef": {"name": "authorities", "key": "ca.crt"}}},
+                "network": {"caBundleFrom": {"configMapKeyRef": {"name": "authorities", "key": "ca.crt"}},
+                    "proxy": {"urlFrom": from_secret("proxy")}},
+                "windows": {"gmsa": {"domain": {"name": "corp.example.com", "blobFrom": from_secret("djoin")}}},
             }),
             ..Workers::new("vault", &cp).await
         };
@@ -61,7 +66,7 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         })
         .await;
         let licence = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "licence", "namespace": workers.namespace}, "stringData": {"key": LICENCE, "password": PASSWORD, "product": PRODUCT_KEY,
-            "user": "reader", "mirror": MIRROR_PASSWORD, "crt": CA, "pem": MIRROR_KEY}});
+            "user": "reader", "mirror": MIRROR_PASSWORD, "crt": CA, "pem": MIRROR_KEY, "djoin": BLOB, "proxy": PROXY}});
         cp.apply(&licence.to_string()).await;
         wait_for("the missing ConfigMap is told", LIMIT, || async {
             let all = cp.list(Kind::WINDOWS_BOOTSTRAP_CONFIG, Some(&workers.namespace)).await;
@@ -74,8 +79,8 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
 
         let mut canaries = vec![kubeconfig_token(&workers.kubeconfig)];
-        for given in [LICENCE, PASSWORD, PRODUCT_KEY, MIRROR_PASSWORD, MIRROR_KEY_BODY, STANDARD.encode(format!("reader:{MIRROR_PASSWORD}")).as_str()]
-        {
+        let header = STANDARD.encode(format!("reader:{MIRROR_PASSWORD}"));
+        for given in [LICENCE, PASSWORD, PRODUCT_KEY, MIRROR_PASSWORD, MIRROR_KEY_BODY, BLOB, PROXY_PASSWORD, header.as_str()] {
             canaries.extend([given.to_owned(), STANDARD.encode(given)]);
         }
         // As Windows hides it in an answer file, which is another form of the plain text.
@@ -89,6 +94,10 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             // The search below would find nothing if nothing was there: the Secret has all of it.
             let answer = String::from_utf8(STANDARD.decode(text(&secret, "/data/unattend.xml")).unwrap()).unwrap();
             assert!(answer.contains(PRODUCT_KEY) && answer.contains(&hidden), "not what Windows Setup is to be told");
+            let payload = Payload::from_user_data(&STANDARD.decode(text(&secret, "/data/value")).unwrap()).expect("a payload");
+            for (file, canary) in [("domain-join", BLOB), ("kubelet-environment", PROXY), ("containerd-environment", PROXY), ("user-00", LICENCE)] {
+                assert!(contains(&payload.files[&format!("secret/{file}")], canary), "{file} is not what the spec asked for");
+            }
             canaries.push(half.to_owned());
             wait_for("the token is gone from the workload cluster", LIMIT, || async {
                 let name = format!("kube-system/bootstrap-token-{id}");
@@ -98,7 +107,7 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         }
         // What is attached to a VM is how the token gets there; when it has served it is taken away.
         wait_for("the seeds are taken away", LIMIT, || async {
-            let left = files(capw.state())
+            let left = search::files(capw.state())
                 .into_iter()
                 .filter(|file| file.file_name().is_some_and(|name| name == "config-drive.iso" || name == "guestinfo.json"));
             let left: Vec<_> = left.collect();
@@ -117,10 +126,8 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
         let id = capw.process().id().expect("capw runs");
         let arguments = std::fs::read(format!("/proc/{id}/cmdline")).expect("its arguments");
         found.extend(canaries.iter().filter(|c| contains(&arguments, c)).map(|_| "arguments".to_owned()));
-        for file in files(capw.state()) {
-            let bytes = std::fs::read(&file).unwrap_or_default();
-            found.extend(canaries.iter().filter(|c| contains(&bytes, c)).map(|_| file.display().to_string()));
-        }
+        let files = canaries.iter().flat_map(|c| search::files_with(capw.state(), c));
+        found.extend(files.map(|file| file.display().to_string()));
         assert!(found.is_empty(), "a secret was found in: {found:#?}");
     });
 }
@@ -144,9 +151,4 @@ fn found_in_log(capw: &Capw, canaries: &[String]) -> Vec<String> {
 
 fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }

@@ -6,6 +6,7 @@ mod judge;
 
 use std::collections::BTreeMap;
 
+use capw::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use capw::api::name::HostName;
 use capw::bootstrap::facts::KubernetesVersion;
 use capw::bootstrap::plan::{Kind, Variables};
@@ -24,7 +25,7 @@ const LINES: [(&str, &str, &[&str]); 2] = [("1.7", "1.7.29", &["2019", "2022"]),
 fn options() -> Vec<(&'static str, Value)> {
     vec![
         ("labels and taints", json!({"kubelet": {"nodeLabels": {"example.com/pool": "a"}, "taints": [{"key": "gpu", "effect": "NoExecute"}]}})),
-        ("reserves", json!({"kubelet": {"systemReserved": {"cpu": "250m", "memory": "1Gi"}, "evictionHard": {"memoryAvailable": "300Mi"}}})),
+        ("reserves", json!({"kubelet": {"systemReserved": {"cpu": "250m", "memory": "1Gi"}, "evictionHard": {"memory.available": "300Mi"}}})),
         ("addresses and DNS", json!({"kubelet": {"clusterDNS": ["10.96.0.99"], "maxPods": 60, "priorityClass": "HIGH_PRIORITY_CLASS"}})),
         ("certificates by the cluster", json!({"kubelet": {"servingCertificate": "ClusterSigned", "logQuery": true}})),
         ("own fields", json!({"kubelet": {"extraConfig": {"imageGCHighThresholdPercent": 90, "serializeImagePulls": false}}})),
@@ -131,10 +132,18 @@ fn payload(version: &str, spec: &Value) -> Payload {
         pod_networks: vec!["10.244.0.0/16".into()],
         service_networks: vec!["10.96.0.0/12".into()],
         secrets: Default::default(),
-        spec: serde_json::from_value(spec.clone()).unwrap_or_else(|error| panic!("{spec}: {error}")),
+        spec: whole(spec),
     };
     let bootstrap = render(&facts).unwrap_or_else(|error| panic!("{version}, {spec}: {error}"));
     Payload::from_user_data(bootstrap.user_data.as_bytes()).expect("a payload")
+}
+
+/// The spec, all of whose fields exist: a kind leaves out those that it does not know.
+fn whole(spec: &Value) -> WindowsBootstrapConfigSpec {
+    let read: WindowsBootstrapConfigSpec = serde_json::from_value(spec.clone()).unwrap_or_else(|error| panic!("{spec}: {error}"));
+    let lost = judge::missing(spec, &serde_json::to_value(&read).expect("a spec"));
+    assert!(lost.is_empty(), "no such fields: {lost:?}");
+    read
 }
 
 fn text(payload: &Payload, path: &str) -> String {

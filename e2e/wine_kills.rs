@@ -1,9 +1,12 @@
 //! Story *Wine kills*: the operator, and with it the running Wine guest, is killed before and after some items of the plan and at the restart
-//! of Windows. The plan ends as an undisturbed one does, and kubeadm joins once.
+//! of Windows. The plan ends as an undisturbed one does, which a second guest shows, and kubeadm joins once.
+
+mod disk;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use capw::api::name::VmUuid;
 use serde_json::json;
 
 use crate::real_windows_node::CNI;
@@ -30,7 +33,7 @@ fn killed_wine_guest_ends_the_same() {
         let cp = ControlPlane::start(Options::default().named("kill-wine")).await;
         let programs = format!("--wine-programs={}", wine::programs().display());
         let capw = Capw::start(&cp, &[&programs]).await;
-        let workers = Workers {
+        let mut workers = Workers {
             replicas: 1,
             simulated: json!({"guest": "Wine"}),
             bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}]}),
@@ -83,6 +86,33 @@ fn killed_wine_guest_ends_the_same() {
         let nodes = cp.list(Kind::NODE, None).await;
         assert_eq!(nodes.len(), 1);
         assert!(nodes.iter().all(workers::is_ready), "{}", text(&nodes[0], "/metadata/name"));
+
+        step("a second guest, which nothing disturbs");
+        workers.replicas = 2;
+        cp.patch(Kind::MACHINE_DEPLOYMENT, &workers.name(&workers.cluster), &json!({"spec": {"replicas": 2}})).await.expect("it is scaled");
+        let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
+        let mut states = Vec::new();
+        for machine in &machines {
+            let name = workers.name(text(machine, "/spec/infrastructureRef/name"));
+            wait_for(&format!("the plan of {name} is at its end"), LIMIT, || async {
+                let own = cp.get(Kind::WINDOWS_MACHINE, &name).await.ok_or("no WindowsMachine")?;
+                if text(&own, "/status/bootstrap/state") == "finished" { Ok(()) } else { Err(own["status"]["bootstrap"].to_string()) }
+            })
+            .await;
+            let own = cp.get(Kind::WINDOWS_MACHINE, &name).await.expect("its WindowsMachine");
+            let id = VmUuid::of(text(&own, "/metadata/uid")).to_string();
+            let vm = simulated_vms(capw.state()).into_iter().find(|vm| vm.directory == id).expect("its VM");
+            let guest = wine::WineGuest::of(capw.state(), &vm.datacenter, &vm.directory);
+            let names =
+                [(id, "<vm>"), (text(machine, "/status/nodeRef/name").to_owned(), "<node>"), (text(&own, "/metadata/uid").to_owned(), "<uid>")];
+            states.push(disk::state(&guest, &names));
+        }
+        let differ = disk::differences(&states[0], &states[1]);
+        assert!(differ.is_empty(), "the killed guest is another one now:\n{}", differ.join("\n"));
+        let of = |kind: &str| states[0].keys().filter(|name| name.starts_with(kind)).count();
+        let (files, values, services) = (of("file "), of("value "), of("service "));
+        assert!(files > 20 && values > 10 && services > 1, "too little is compared: {:#?}", states[0].keys());
+        step(format!("both have the same {files} files, {values} registry values and {services} services"));
     });
 }
 

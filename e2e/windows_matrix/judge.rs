@@ -11,7 +11,8 @@ use capw::bootstrap::read::Payload;
 use serde_json::Value;
 
 use super::CA;
-use crate::real_windows_node::{CNI, faultless};
+use crate::faults::faultless;
+use crate::real_windows_node::CNI;
 use crate::world::wine;
 
 /// What containerd says of Wine and of a machine without images, and not of its configuration.
@@ -104,7 +105,7 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
         self.write(r"C:\join.yaml", configuration);
         let (well, said) = self.run("kubeadm", version, &["config", "validate", "--config", r"C:\join.yaml"], &[]);
         assert!(well && said.contains("ok"), "kubeadm {version} refuses the JoinConfiguration of {what}:\n{said}");
-        assert!(!said.contains("WARNING") && !said.contains("unknown field"), "{what}:\n{said}");
+        faultless(&said);
     }
 
     /// The kubelet checks flags and configuration, and then ends because there is no cluster to join.
@@ -228,7 +229,7 @@ fn migrated(written: &mut toml::Table) {
 }
 
 /// Paths of what is in one document and not, or not so, in the other.
-fn missing(written: &Value, understood: &Value) -> Vec<String> {
+pub fn missing(written: &Value, understood: &Value) -> Vec<String> {
     let mut lost = Vec::new();
     look(written, understood, "", &mut lost);
     lost

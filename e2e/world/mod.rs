@@ -43,6 +43,7 @@ mod pki;
 mod ports;
 mod process;
 mod scratch;
+pub mod search;
 mod servers;
 mod tools;
 mod vms;

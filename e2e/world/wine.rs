@@ -63,6 +63,30 @@ impl WineGuest {
         std::fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| format!("{}: {error}", path.display()))
     }
 
+    /// What the program of an item of the plan printed.
+    pub fn said(&self, item: &str) -> Result<String, String> {
+        let path = self.disk.join("logs").join(format!("{item}.log"));
+        std::fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Everything on its disk that holds a text: drive C:, the registry's files and what its programs print. Paths below `disk/`.
+    pub fn files_with(&self, text: &str) -> Vec<String> {
+        let found = super::search::files_with(&self.disk, text);
+        found.iter().map(|file| file.strip_prefix(&self.disk).unwrap_or(file).display().to_string()).collect()
+    }
+
+    /// The files of drive C: that are the guest's own, by path from there with `/`.
+    pub fn own_files(&self) -> Vec<(String, Vec<u8>)> {
+        let drive = self.disk.join("wine/drive_c");
+        let own = super::search::files(&drive).into_iter().filter(|file| super::search::is_own(file));
+        own.filter_map(|file| Some((file.strip_prefix(&drive).ok()?.display().to_string(), std::fs::read(&file).ok()?))).collect()
+    }
+
+    /// Where the guest writes down what Wine has no place for.
+    pub fn kept(&self) -> PathBuf {
+        self.disk.join("wine.json")
+    }
+
     /// What `service.exe` prints: for `show` state, start type, failure actions, command line, dependencies.
     pub fn service(&self, words: &[&str]) -> Result<Vec<String>, String> {
         let argv: Vec<&str> = std::iter::once(r"C:\windows\service.exe").chain(words.iter().copied()).collect();

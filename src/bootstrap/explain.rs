@@ -1,6 +1,6 @@
 //! The plan as a person would write the procedure: per item what, why, how long, what happens on failure.
 
-use super::plan::{Access, Action, Check, Direction, FeatureState, Item, Kind, Plan, RegistryData, Script, Start, Variables};
+use super::plan::{Access, Action, Check, Direction, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Script, Start, Variables};
 
 /// Text with one paragraph per item, lines of any length.
 pub fn explain(plan: &Plan) -> String {
@@ -64,7 +64,14 @@ fn what(kind: &Kind) -> String {
     match kind {
         Kind::Directory { paths, access: who } => format!("Make directories {}: {}", access(*who), paths.join(", ")),
         Kind::File { path, access: who, .. } => format!("Write a file {}: {path}", access(*who)),
-        Kind::Download { url, path, digest } => format!("Download {url} to {path}; its digest must be {digest}"),
+        Kind::Download { url, path, digest, proxy } => {
+            let by = match proxy {
+                Some(ProxyAddress::Plain(proxy)) => format!(" by the proxy {proxy}"),
+                Some(ProxyAddress::Secret { .. }) => " by the proxy of the Secret".to_owned(),
+                None => String::new(),
+            };
+            format!("Download {url} to {path}{by}; its digest must be {digest}")
+        }
         Kind::Archive { path, directory, .. } => format!("Unpack {path} into {directory}"),
         Kind::Registry { key, name, data, .. } => match data {
             RegistryData::String(text) | RegistryData::ExpandString(text) => format!("Set {key}\\{name} to {text}"),

@@ -6,6 +6,8 @@ pub const ROOT: &str = r"C:\ProgramData\capw";
 pub const SECRET: &str = r"C:\ProgramData\capw\secret";
 /// What the loader unpacks: `node.json`, `runner\`, `files\`, `secret\`.
 pub const PAYLOAD: &str = r"C:\ProgramData\capw\payload";
+/// The digest of what the loader has unpacked, written when all of it is there.
+pub const PAYLOAD_STAMP: &str = r"C:\ProgramData\capw\payload.sha256";
 /// The secrets among what the loader unpacks. Removed by the last item of the plan.
 pub const PAYLOAD_SECRET: &str = r"C:\ProgramData\capw\payload\secret";
 /// Archives until they are unpacked. Removed by the last item of the plan.
@@ -33,6 +35,10 @@ pub const BOOTSTRAP_KUBECONFIG: &str = r"C:\etc\kubernetes\bootstrap-kubelet.con
 pub const CLUSTER_CA: &str = r"C:\etc\kubernetes\pki\ca.crt";
 /// The authorities of `spec.network.caBundle`, PEM; only where some are given.
 pub const CA_BUNDLE: &str = r"C:\etc\ca-bundle.pem";
+/// Where clusters of kubeadm let the kubelet look for static pods; it complains every 20 s while there is no such directory.
+pub const MANIFESTS: &str = r"C:\etc\kubernetes\manifests";
+/// Where the kubelet looks for Flexvolume drivers and runs them as SYSTEM: its default, which it makes itself for every user to write to.
+pub const VOLUME_PLUGINS: &str = r"C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec";
 /// Patches that kubeadm lays over what it downloads from the cluster.
 pub const PATCHES: &str = r"C:\etc\kubernetes\patches";
 /// Our fields of the KubeletConfiguration: they win over those of the cluster's `kubelet-config`.
@@ -54,8 +60,6 @@ pub const KUBELET_PLUGINS: [&str; 4] = [
     r"C:\var\lib\kubelet\device-plugins",
     r"C:\var\lib\kubelet\pod-resources",
 ];
-/// Programs that the kubelet runs as SYSTEM: what it takes for `volumePluginDir` when nobody says otherwise.
-pub const VOLUME_PLUGINS: &str = r"C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec";
 pub const KUBELET_LOG: &str = r"C:\var\log\kubelet";
 
 pub const CONTAINERD_BIN: &str = r"C:\Program Files\containerd";

@@ -93,7 +93,14 @@ pub enum Kind {
     /// The file has these bytes, taken from `source` in the payload.
     File { path: String, source: String, sha256: String, access: Access },
     /// The file has that digest, `sha256:…` or `sha512:…`.
-    Download { url: String, path: String, digest: String },
+    Download {
+        url: String,
+        path: String,
+        digest: String,
+        /// By which proxy it is fetched. None: by none, whatever the machine's variables say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proxy: Option<ProxyAddress>,
+    },
     /// The archive with that digest was unpacked into the directory, without the first `strip` parts of its paths, and brought the
     /// files, which are named from there.
     Archive { path: String, digest: String, directory: String, strip: u32, files: Vec<String> },
@@ -211,6 +218,18 @@ pub enum Variables {
     Plain(Vec<String>),
     /// They hold a secret: lines of a file in the payload, with the digest of the lines joined by `\n`. Only administrators may
     /// read them in the service's configuration.
+    Secret {
+        source: String,
+        sha256: String,
+    },
+}
+
+/// The address of a proxy, `http://host:port`.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum ProxyAddress {
+    Plain(String),
+    /// With user and password: a file in the payload, and its digest.
     Secret {
         source: String,
         sha256: String,

@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use secrecy::SecretString;
 
 use super::facts::{BootstrapFacts, KubernetesVersion, ca_hash};
+use super::{Bootstrap, RenderError, Room, render};
 use crate::api::bootstrap_config::{
-    CaBundleSource, CommandStep, ConfigMapKeyRef, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck, StepExitCodes,
-    Steps, WindowsBootstrapConfigSpec, WindowsRelease,
+    CaBundleSource, Channel, CommandStep, ConfigMapKeyRef, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck,
+    StepExitCodes, Steps, WindowsBootstrapConfigSpec, WindowsRelease,
 };
 use crate::api::name::{HostName, ProviderId, VmUuid};
 
@@ -100,6 +101,57 @@ fn any_step(number: usize) -> impl Strategy<Value = Step> {
     })
 }
 
+/// What a spec may ask of the kubelet, containerd and kube-proxy, each by itself or with others.
+const CHOICES: [&str; 14] = [
+    r#"{"kubelet": {"systemReserved": {"cpu": "250m", "memory": "1Gi"}}}"#,
+    r#"{"kubelet": {"kubeReserved": {"memory": "600Mi"}}}"#,
+    r#"{"kubelet": {"evictionHard": {"memory.available": "300Mi", "imagefs.available": "20%"}}}"#,
+    r#"{"kubelet": {"reserveProfile": "Safe"}}"#,
+    r#"{"kubelet": {"extraConfig": {"imageGCHighThresholdPercent": 90, "serializeImagePulls": false, "imageMaximumGCAge": "168h"}}}"#,
+    r#"{"kubelet": {"extraConfig": {"registryPullQPS": 0, "containerLogMaxSize": "20Mi"}}}"#,
+    r#"{"kubelet": {"extraArgs": [{"name": "v", "value": "4"}]}}"#,
+    r#"{"kubelet": {"nodeIPs": ["10.0.0.21", "fd00::21"], "cloudProvider": "External", "clusterDNS": ["10.96.0.99"]}}"#,
+    r#"{"kubelet": {"servingCertificate": "ClusterSigned", "priorityClass": "HIGH_PRIORITY_CLASS", "logQuery": true}}"#,
+    r#"{"kubelet": {"nodeLabels": {"example.com/pool": "a"}, "taints": [{"key": "gpu", "effect": "NoExecute"}]}}"#,
+    r#"{"containerd": {"hyperV": {"processors": 2, "memoryMiB": 2048}, "metricsAddress": "[::1]:1338"}}"#,
+    r#"{"containerd": {"directory": "D:\\containerd", "scratchSizeGiB": 40, "pullProgressTimeoutMinutes": 60}}"#,
+    r#"{"containerd": {"sandboxImage": "registry.example.com/pause:3.10.2"}}"#,
+    r#"{"kubeProxy": {"networkName": "vxlan0", "networkType": "Overlay", "sourceVIP": "10.244.3.2"}}"#,
+];
+
+/// A minor of Kubernetes, a channel and some of [`CHOICES`], laid over the facts.
+pub(crate) fn any_node(facts: impl Strategy<Value = BootstrapFacts>) -> impl Strategy<Value = BootstrapFacts> {
+    let choices = prop::sample::subsequence(CHOICES.to_vec(), 0..=CHOICES.len());
+    (facts, 31..=37u32, prop::sample::select(Channel::ALL.to_vec()), choices).prop_map(|(mut facts, minor, channel, choices)| {
+        let mut spec = serde_json::to_value(&facts.spec).unwrap();
+        for choice in choices {
+            json_patch::merge(&mut spec, &serde_json::from_str(choice).unwrap());
+        }
+        facts.spec = serde_json::from_value(spec).unwrap();
+        facts.spec.channel = channel;
+        facts.kubernetes.minor = minor;
+        if minor < 34 {
+            // Refused there, see L24.
+            let providers = facts.spec.kubelet.image_credential_provider.iter_mut().flat_map(|spec| &mut spec.providers);
+            providers.for_each(|provider| provider.token_attributes = None);
+        }
+        facts
+    })
+}
+
+/// What is too large for its channel says so; everything else is rendered.
+pub(crate) fn rendered(facts: &BootstrapFacts) -> Option<Bootstrap> {
+    match render(facts) {
+        Ok(bootstrap) => {
+            let room = Room::of(facts.spec.channel, &bootstrap.user_data);
+            assert!(room.size <= room.limit, "{room:?}");
+            Some(bootstrap)
+        }
+        Err(RenderError::TooLarge { room, .. }) if facts.spec.channel == Channel::GuestInfo && room.size > room.limit => None,
+        Err(error) => panic!("{error}: {:#?}", facts.spec),
+    }
+}
+
 /// Facts with any part of the full ones, and any steps.
 pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
     let steps = (0..4usize, 0..4usize).prop_flat_map(|(before, after)| {
@@ -107,7 +159,7 @@ pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
         let after: Vec<_> = (10..10 + after).map(any_step).collect();
         (before, after)
     });
-    (prop::collection::vec(any::<bool>(), 20), 0..3u8, steps).prop_map(|(on, release, (before_join, after_join))| {
+    any_node((prop::collection::vec(any::<bool>(), 20), 0..3u8, steps).prop_map(|(on, release, (before_join, after_join))| {
         let mut facts = full();
         let spec = &mut facts.spec;
         spec.windows_release = [WindowsRelease::Server2019, WindowsRelease::Server2022, WindowsRelease::Server2025][usize::from(release)];
@@ -161,5 +213,5 @@ pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
         }
         spec.steps = Steps { before_join, after_join };
         facts
-    })
+    }))
 }

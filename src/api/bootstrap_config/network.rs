@@ -102,7 +102,7 @@ pub struct Proxy {
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://[A-Za-z0-9.:_-]+(:[0-9]{1,5})?/?$') || self.matches('^https?://\\\\[[0-9a-fA-F:]+\\\\](:[0-9]{1,5})?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
     pub https: Option<String>,
-    /// The address of the proxy for both, with user and password, from a Secret. Only containerd and the kubelet get it; Windows itself and other programs of the node do not use the proxy.
+    /// The address of the proxy for both, with user and password, from a Secret. Only containerd, the kubelet and the downloads of `spec.programs` get it; Windows itself and other programs of the node do not use the proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_from: Option<ValueSource>,
     /// More names, addresses and networks that are reached without the proxy; `.example.com` stands for all names below. At most 64.

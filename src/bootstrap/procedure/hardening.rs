@@ -145,8 +145,17 @@ pub(super) fn rule_kind(prefix: &str, rule: &FirewallRule) -> Kind {
 /// being removed.
 pub(super) fn defender(all: &mut Procedure) {
     let paths = [r"C:\ProgramData\containerd", paths::KUBELET_ROOT, r"C:\var\log", paths::KUBERNETES_BIN, r"C:\opt\cni", r"C:\etc\cni"];
-    let processes =
-        ["containerd.exe", "containerd-shim-runhcs-v1.exe", "kubelet.exe", "kube-proxy.exe", "calico-node.exe", "flanneld.exe", "csi-proxy.exe"];
+    let processes = [
+        "containerd.exe",
+        "containerd-shim-runhcs-v1.exe",
+        "kubelet.exe",
+        "kube-proxy.exe",
+        "calico-node.exe",
+        "calico.exe",
+        "calico-ipam.exe",
+        "flanneld.exe",
+        "csi-proxy.exe",
+    ];
     let kind = Kind::Script(Script::DefenderExclusions { paths: owned(&paths), processes: owned(&processes) });
     let reason = "The scan makes unpacking images several times slower and keeps layers from being removed.";
     let remedy = "Nothing needs to be done. Tamper protection or a policy forbids exclusions: make them there.";

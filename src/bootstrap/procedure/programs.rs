@@ -1,6 +1,6 @@
 //! The programs of the node: downloaded and checked, or seen to be in the image.
 
-use super::{NODE_DOCS, Procedure, item, owned, why};
+use super::{NODE_DOCS, Procedure, item, owned, proxy, why};
 use crate::api::bootstrap_config::{Download, Program};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -77,7 +77,8 @@ fn add(all: &mut Procedure, facts: &BootstrapFacts, download: &Download) -> Resu
     // Archives are removed at the end, and not fetched again then.
     let unless = archive(program).map(|_| Check::File(paths::SENTINEL.into()));
     let remedy = "Check from the node that the address answers (proxy, DNS, CA of the mirror), and that the digest is that of this version.";
-    let kind = Kind::Download { url, path: path.clone(), digest: download.digest.clone() };
+    let proxy = proxy::of_download(all, facts, &url)?;
+    let kind = Kind::Download { url, path: path.clone(), digest: download.digest.clone(), proxy };
     all.add(Item {
         unless: unless.clone(),
         ..item(

@@ -1,13 +1,17 @@
 //! The proxy, in every place that needs it: variables of the machine, of the services (which see changes of the machine's only
 //! after a restart), and WinHTTP for Windows itself (`windows-bootstrap.md` §1.3 B10).
 
+use std::net::IpAddr;
+
 use super::{NODE_DOCS, Procedure, item, why};
 use crate::api::bootstrap_config::{PROXY_URL, Proxy};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::{BootstrapFacts, sha256};
-use crate::bootstrap::plan::{Kind, Script, Variables};
+use crate::bootstrap::plan::{Kind, ProxyAddress, Script, Variables};
 
 const WINHTTP_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/windows-commands/netsh-winhttp";
+/// Where the payload has the address of the proxy for downloads, if it comes from a Secret.
+const DOWNLOAD_PROXY: &str = "secret/download-proxy";
 const REMEDY: &str = "Check spec.network.proxy.";
 
 /// What is reached without the proxy: comma separated, as Go reads it.
@@ -82,6 +86,56 @@ fn secret_url<'a>(facts: &'a BootstrapFacts, proxy: &Proxy) -> Result<Option<&'a
     good.then_some(Some(url)).ok_or_else(|| RenderError::invalid(PROXY_URL, "(not shown)", remedy))
 }
 
+/// The proxy of a download, decided here so that no guest has to read NO_PROXY: PowerShell's own proxy knows no networks, others do.
+pub(super) fn of_download(all: &mut Procedure, facts: &BootstrapFacts, url: &str) -> Result<Option<ProxyAddress>, RenderError> {
+    let Some(proxy) = &facts.spec.network.proxy else { return Ok(None) };
+    if is_direct(url, &no_proxy(facts, proxy)) {
+        return Ok(None);
+    }
+    let Some(secret) = secret_url(facts, proxy)? else {
+        let plain = if url.starts_with("https://") { &proxy.https } else { &proxy.http };
+        return Ok(plain.clone().map(ProxyAddress::Plain));
+    };
+    all.files.insert(DOWNLOAD_PROXY.into(), secret.into());
+    Ok(Some(ProxyAddress::Secret { source: DOWNLOAD_PROXY.into(), sha256: sha256(secret.as_bytes()) }))
+}
+
+/// Whether an address is reached without the proxy, as Go's programs read NO_PROXY: a name stands for those below it as well.
+fn is_direct(url: &str, no_proxy: &[String]) -> bool {
+    let host = url.parse::<http::Uri>().ok().and_then(|url| url.host().map(|host| host.trim_matches(['[', ']']).to_lowercase()));
+    let Some(host) = host else { return false };
+    let address: Option<IpAddr> = host.parse().ok();
+    no_proxy.iter().any(|entry| {
+        let entry = entry.to_lowercase();
+        match (entry.split_once('/'), address) {
+            _ if entry == "*" => true,
+            (Some((network, bits)), Some(address)) => is_within(address, network, bits),
+            (Some(_), None) => false,
+            (None, Some(address)) => entry.parse() == Ok(address),
+            (None, None) => {
+                let name = entry.trim_start_matches('*').trim_start_matches('.');
+                host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'))
+            }
+        }
+    })
+}
+
+/// Whether an address lies in the network `network/bits`.
+fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
+    let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
+    match (address, network) {
+        (IpAddr::V4(address), IpAddr::V4(network)) => {
+            let differ = address.to_bits() ^ network.to_bits();
+            bits <= 32 && differ.leading_zeros() >= bits
+        }
+        (IpAddr::V6(address), IpAddr::V6(network)) => {
+            let differ = address.to_bits() ^ network.to_bits();
+            bits <= 128 && differ.leading_zeros() >= bits
+        }
+        _ => false,
+    }
+}
+
 /// The variables of a service, right after it was made. Gives the id of the item: the service must be started anew after it.
 pub(super) fn service(all: &mut Procedure, facts: &BootstrapFacts, service: &str) -> Result<Option<String>, RenderError> {
     let Some(proxy) = &facts.spec.network.proxy else { return Ok(None) };
@@ -112,6 +166,54 @@ pub(super) fn service(all: &mut Procedure, facts: &BootstrapFacts, service: &str
 mod tests {
     use super::*;
     use crate::bootstrap::sample::facts;
+
+    #[test]
+    fn what_is_reached_without_the_proxy() {
+        let list = ["localhost", ".example.com", "mirror.example.org", "10.0.0.0/8", "192.0.2.7", "2001:db8::/32", "172.16.0.0/12", "bad/8"];
+        for (host, direct) in [
+            ("localhost", true),
+            ("a.example.com:8443", true),
+            ("A.B.EXAMPLE.COM", true),
+            ("notexample.com", false),
+            ("mirror.example.org", true),
+            ("eu.mirror.example.org", true),
+            ("example.org", false),
+            ("10.200.3.4", true),
+            ("11.0.0.1", false),
+            ("172.31.255.255:443", true),
+            ("172.32.0.1", false),
+            ("192.0.2.7", true),
+            ("192.0.2.70", false),
+            ("[2001:db8::1]:443", true),
+            ("[2001:db9::1]", false),
+        ] {
+            assert_eq!(is_direct(&format!("https://{host}/x.exe"), &list.map(str::to_owned)), direct, "{host}");
+        }
+        assert!(is_direct("https://any.example.net/x", &["*".into()]));
+        assert!(is_within("10.0.0.1".parse().unwrap(), "10.0.0.1", "32") && !is_within("10.0.0.1".parse().unwrap(), "10.0.0.0", "33"));
+        assert!(is_within("10.0.0.1".parse().unwrap(), "192.0.2.0", "0"));
+    }
+
+    #[test]
+    fn downloads_go_the_way_that_the_spec_says() {
+        let url = "https://dl.k8s.io/release/v1.36.3/bin/windows/amd64/kubelet.exe";
+        let ask = |proxy: Proxy| {
+            let mut facts = crate::bootstrap::sample::full();
+            facts.spec.network.proxy = Some(proxy);
+            let mut all = Procedure::default();
+            let found = of_download(&mut all, &facts, url).unwrap();
+            (found, all.files)
+        };
+        let plain = |url: &str| Some(url.to_owned());
+        let (found, _) = ask(Proxy { http: plain("http://a:1"), https: plain("http://b:2"), ..Proxy::default() });
+        assert_eq!(found, Some(ProxyAddress::Plain("http://b:2".into())));
+        assert_eq!(ask(Proxy { http: plain("http://a:1"), ..Proxy::default() }).0, None);
+        assert_eq!(ask(Proxy { https: plain("http://b:2"), no_proxy: vec![".k8s.io".into()], ..Proxy::default() }).0, None);
+        let from = crate::bootstrap::sample::full().spec.network.proxy.unwrap();
+        let (found, files) = ask(from);
+        assert!(matches!(found, Some(ProxyAddress::Secret { ref source, .. }) if source == DOWNLOAD_PROXY));
+        assert!(String::from_utf8_lossy(&files[DOWNLOAD_PROXY]).starts_with("http://capw:canary-proxy"));
+    }
 
     #[test]
     fn nothing_of_the_cluster_goes_through_the_proxy() {

@@ -203,7 +203,7 @@ fn directories(all: &mut Procedure) {
         paths::CONTAINERD_LOG,
         paths::VOLUME_PLUGINS,
     ];
-    let private = [paths::SECRET, paths::KUBERNETES, paths::PATCHES, paths::KUBELET_DROP_INS];
+    let private = [paths::SECRET, paths::KUBERNETES, paths::MANIFESTS, paths::PATCHES, paths::KUBELET_DROP_INS];
     for (id, access, paths, reason) in [
         (
             "directories-guarded",
@@ -211,7 +211,7 @@ fn directories(all: &mut Procedure) {
             &guarded[..],
             "By default every user may make directories in C:\\; nobody may plant programs or configurations here.",
         ),
-        ("directories-private", Access::Admins, &private[..], "Keys and tokens are for administrators only."),
+        ("directories-private", Access::Admins, &private[..], "Keys, tokens and static pods are for administrators only."),
         ("directories", Access::Inherited, &[r"C:\tmp"][..], "Scripts of network plug-ins expect it, for files of any user."),
     ] {
         all.add(item(

@@ -195,6 +195,21 @@ Describe 'a download' {
     }
 }
 
+Describe 'the proxy of a download' {
+    It 'is the one that the plan names, or none' {
+        Get-DownloadProxy (ConvertFrom-Json -InputObject '{"url": "https://a.example.com/a.exe"}') | Should -Be $null
+        $item = ConvertFrom-Json -InputObject '{"proxy": {"plain": "http://proxy.example.com:3128"}}'
+        (Get-DownloadProxy $item).Address.Host | Should -Be 'proxy.example.com'
+        (Get-DownloadProxy $item).Credentials | Should -Be $null
+    }
+    It 'may be a secret with user and password' {
+        [void] [System.IO.Directory]::CreateDirectory("$Payload\secret")
+        [System.IO.File]::WriteAllText("$Payload\secret\download-proxy", 'http://me:p%40ss@proxy.example.com:3128')
+        $item = ConvertFrom-Json -InputObject '{"proxy": {"secret": {"source": "secret/download-proxy", "sha256": "00"}}}'
+        (Get-DownloadProxy $item).Credentials.Password | Should -Be 'p@ss'
+    }
+}
+
 Describe 'the end of what a program wrote' {
     It 'is the cause and not the advice after it' {
         $file = "$Root\said"

@@ -6,16 +6,13 @@ function Get-DigestLike([string] $Path, [string] $Digest) {
     return "${algorithm}:$((Get-FileHash -LiteralPath $Path -Algorithm $algorithm.ToUpperInvariant()).Hash.ToLowerInvariant())"
 }
 
-# The proxy of the machine for an address, or $null. The variables are read where they are kept: this process began before.
-function Get-MachineProxy([System.Uri] $Address) {
-    $name = "$($Address.Scheme.ToUpperInvariant())_PROXY"
-    $proxy = [System.Environment]::GetEnvironmentVariable($name, 'Machine')
-    if ([string]::IsNullOrEmpty($proxy)) { return $null }
-    foreach ($entry in ([string] [System.Environment]::GetEnvironmentVariable('NO_PROXY', 'Machine')).Split(',')) {
-        $suffix = $entry.Trim().TrimStart('*').TrimStart('.')
-        if ($suffix -ne '' -and ($Address.Host -ieq $suffix -or $Address.Host -like "*.$suffix")) { return $null }
-    }
-    $server = New-Object System.Uri $proxy
+# The proxy that the plan names for a download, or $null: what is reached without it was decided when the plan was made.
+function Get-DownloadProxy($Item) {
+    $proxy = Get-Field $Item 'proxy' $null
+    if ($null -eq $proxy) { return $null }
+    $address = Get-Field $proxy 'plain' $null
+    if ($null -eq $address) { $address = [System.IO.File]::ReadAllText("$Payload\$($proxy.secret.source.Replace('/', '\'))") }
+    $server = New-Object System.Uri $address
     $found = New-Object System.Net.WebProxy $server
     if ($server.UserInfo -ne '') {
         $user, $password = $server.UserInfo.Split(':', 2) | ForEach-Object { [System.Uri]::UnescapeDataString($_) }
@@ -25,13 +22,13 @@ function Get-MachineProxy([System.Uri] $Address) {
 }
 
 # Certificates are checked against those that Windows trusts.
-function Receive-File([string] $Url, [string] $Path, [int] $Seconds) {
+function Receive-File([string] $Url, [string] $Path, [int] $Seconds, $Proxy) {
     $end = [System.DateTime]::UtcNow.AddSeconds($Seconds)
     [System.Net.ServicePointManager]::SecurityProtocol = [System.Net.ServicePointManager]::SecurityProtocol -bor [System.Net.SecurityProtocolType]::Tls12
     $request = [System.Net.WebRequest]::Create($Url)
     $request.Timeout = 60000
     $request.ReadWriteTimeout = 60000
-    $request.Proxy = Get-MachineProxy $request.RequestUri
+    $request.Proxy = $Proxy
     $response = $request.GetResponse()
     try {
         $from = $response.GetResponseStream()
@@ -53,7 +50,7 @@ function Move-Aside([string] $Path) {
     [System.IO.File]::Move($Path, "$Path.old")
 }
 
-# --- download: url, path, digest
+# --- download: url, path, digest, proxy {plain | secret {source, sha256}}
 function Test-DownloadItem($Item) {
     return [System.IO.File]::Exists($Item.path) -and (Get-DigestLike $Item.path $Item.digest) -ceq $Item.digest
 }
@@ -61,7 +58,7 @@ function Test-DownloadItem($Item) {
 function Set-DownloadItem($Item) {
     [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($Item.path))
     $temporary = "$($Item.path).new"
-    Receive-File $Item.url $temporary $Item.seconds
+    Receive-File $Item.url $temporary $Item.seconds (Get-DownloadProxy $Item)
     $found = Get-DigestLike $temporary $Item.digest
     if ($found -cne $Item.digest) {
         [System.IO.File]::Delete($temporary)

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::SCRIPTS;
 use super::gate::{defined, scripts};
 use crate::bootstrap::plan::{
-    Access, Action, Check, Direction, ExitCodes, FeatureState, Kind, Protocol, RegistryData, Script, Start, Variables, When,
+    Access, Action, Check, Direction, ExitCodes, FeatureState, Kind, Protocol, ProxyAddress, RegistryData, Script, Start, Variables, When,
 };
 
 const LOADER: &str = include_str!("loader.ps1");
@@ -43,7 +43,7 @@ fn kinds() -> Vec<Kind> {
     let all = vec![
         Kind::Directory { paths: vec![], access: Access::Admins },
         Kind::File { path: text(), source: text(), sha256: text(), access: Access::Admins },
-        Kind::Download { url: text(), path: text(), digest: text() },
+        Kind::Download { url: text(), path: text(), digest: text(), proxy: Some(ProxyAddress::Plain(text())) },
         Kind::Archive { path: text(), digest: text(), directory: text(), strip: 0, files: vec![] },
         Kind::Registry { key: text(), name: text(), data: RegistryData::Dword(1), restart: true },
         Kind::ServiceEnvironment { service: text(), variables: Variables::Plain(vec![text()]) },

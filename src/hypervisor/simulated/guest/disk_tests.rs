@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bootstrap::plan::{Plan, When};
-use crate::bootstrap::sample::{any_windows, facts, full};
+use crate::bootstrap::sample::{any_windows, facts, full, rendered};
 use crate::bootstrap::{BootstrapFacts, render};
 
 fn plan(facts: &BootstrapFacts) -> Plan {
@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn any_plan_ends_the_same_wherever_it_is_killed(facts in any_windows(), place in any::<prop::sample::Index>(), power in any::<bool>()) {
-        let plan = plan(&facts);
+        let Some(plan) = rendered(&facts).map(|rendered| rendered.plan) else { return Ok(()) };
         let mut whole = machine(&facts);
         let (items, done) = carry_out(&mut whole, &plan, Kill::Never);
         prop_assert!(done && !whole.files.keys().any(|path| path.starts_with(&lower(paths::SECRET))));

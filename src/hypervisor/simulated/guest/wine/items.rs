@@ -17,8 +17,7 @@ use super::prefix::resolve;
 use super::registry::{self, Value};
 use super::services::{CONSOLE, Service, Services};
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, RegistryData, Script, Variables};
-use crate::bootstrap::read::Payload;
+use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Script, Variables};
 use crate::hypervisor::simulated::record::{remove_all, replace};
 
 const WINDOWS: &str = r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion";
@@ -46,7 +45,7 @@ pub struct Windows<'a> {
     pub machine: &'a Machine,
     pub prefix: &'a Path,
     pub logs: &'a Path,
-    pub payload: &'a Payload,
+    pub plan: &'a Plan,
     pub services: &'a mut Services,
     pub recorded: &'a mut Recorded,
     /// Items that changed something since Windows started, with how many came before; services by when they were started.
@@ -75,8 +74,12 @@ impl Windows<'_> {
                 Ok(!missing && self.recorded.unpacked.get(&item.id) == Some(digest))
             }
             Kind::Registry { key, name, data, .. } => self.has_value(key, name, data).await,
-            Kind::ServiceEnvironment { service, variables } => {
-                self.has_value(&service_key(service), "Environment", &RegistryData::MultiString(self.lines(variables)?)).await
+            Kind::ServiceEnvironment { service, variables: Variables::Plain(lines) } => {
+                self.has_value(&service_key(service), "Environment", &RegistryData::MultiString(lines.clone())).await
+            }
+            Kind::ServiceEnvironment { service, variables: Variables::Secret { sha256: wanted, .. } } => {
+                let found = registry::read(self.machine, &service_key(service), "Environment").await?;
+                Ok(found.is_some_and(|found| HEXLOWER.encode(&Sha256::digest(found.data.replace("\\0", "\n"))) == *wanted))
             }
             Kind::Environment { name, value } => self.has_value(ENVIRONMENT, name, &RegistryData::String(value.clone())).await,
             Kind::Feature { names, state } => Ok(names.iter().all(|name| self.recorded.features.contains(name) == (*state == FeatureState::Enabled))),
@@ -115,17 +118,22 @@ impl Windows<'_> {
                 }
             }
             Kind::File { path, source, .. } => {
-                let bytes = self.payload.files.get(source).ok_or_else(|| format!("the payload has no {source}"))?;
-                let to = self.path(path)?;
-                to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| replace(&to, bytes)).map_err(said(path))?;
+                let (bytes, to) = (self.source(source)?, self.path(path)?);
+                to.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| replace(&to, &bytes)).map_err(said(path))?;
             }
-            Kind::Download { url, path, digest } => {
+            Kind::Download { url, path, digest, proxy } => {
                 let to = self.path(path)?;
                 let temporary = to.with_extension("new");
                 to.parent().map_or(Ok(()), fs::create_dir_all).map_err(said(path))?;
-                let proxy = self.proxy().await?;
+                let proxy = match proxy {
+                    Some(ProxyAddress::Plain(address)) => Some(address.clone()),
+                    Some(ProxyAddress::Secret { source, .. }) => Some(String::from_utf8_lossy(&self.source(source)?).into_owned()),
+                    None => None,
+                };
                 let authorities = self.path(paths::CA_BUNDLE)?;
-                self.machine.download(url, &temporary, &proxy, Some(authorities.as_path()).filter(|path| path.exists()), item.seconds).await?;
+                self.machine
+                    .download(url, &temporary, proxy.as_deref(), Some(authorities.as_path()).filter(|path| path.exists()), item.seconds)
+                    .await?;
                 let bytes = fs::read(&temporary).map_err(said(path))?;
                 let found = digest_like(&bytes, digest);
                 if found != *digest {
@@ -251,24 +259,18 @@ impl Windows<'_> {
         Ok(registry::read(self.machine, key, name).await? == Some(Value::of(data)))
     }
 
-    /// The proxy of the machine, in the variables that curl reads.
-    async fn proxy(&self) -> Result<Vec<(&'static str, String)>, String> {
-        let mut variables = Vec::new();
-        for (theirs, ours) in [("http_proxy", "HTTP_PROXY"), ("https_proxy", "HTTPS_PROXY"), ("no_proxy", "NO_PROXY")] {
-            variables.extend(registry::read(self.machine, ENVIRONMENT, ours).await?.map(|value| (theirs, value.text())));
-        }
-        Ok(variables)
-    }
-
     /// The variables of a service, `NAME=value`.
     fn lines(&self, variables: &Variables) -> Result<Vec<String>, String> {
         match variables {
             Variables::Plain(lines) => Ok(lines.clone()),
-            Variables::Secret { source, .. } => {
-                let bytes = self.payload.files.get(source).ok_or_else(|| format!("the payload has no {source}"))?;
-                Ok(String::from_utf8_lossy(bytes).split('\n').map(str::to_owned).collect())
-            }
+            Variables::Secret { source, .. } => Ok(String::from_utf8_lossy(&self.source(source)?).split('\n').map(str::to_owned).collect()),
         }
+    }
+
+    /// A file of the payload, from where the loader has put it.
+    fn source(&self, source: &str) -> Result<Vec<u8>, String> {
+        let path = format!(r"{}\{}", paths::PAYLOAD, source.replace('/', r"\"));
+        fs::read(self.path(&path)?).map_err(said(&path))
     }
 
     /// Runs a program to its end. What it prints goes to a file named after the item, its last line into the error.
@@ -292,7 +294,7 @@ impl Windows<'_> {
             }
             Ok(Ok(status)) => {
                 let text = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-                let said = redacted(last_words(&text), &self.payload.plan.redact);
+                let said = redacted(last_words(&text), &self.plan.redact);
                 Err(format!("{program} ended with {}: {said}", status.code().unwrap_or(-1)))
             }
             Ok(Err(error)) => Err(format!("{program} cannot be run: {error}")),

@@ -164,14 +164,15 @@ impl Machine {
         Ok(asked.await.unwrap_or(false))
     }
 
-    /// Brings a file from inside, as Windows would: through the proxy of the variables, checked against these authorities beside the host's.
-    pub async fn download(&self, url: &str, to: &Path, proxy: &[(&str, String)], authorities: Option<&Path>, seconds: u32) -> Result<(), String> {
+    /// Brings a file from inside, as Windows would: by that proxy or by none, checked against these authorities beside the host's.
+    pub async fn download(&self, url: &str, to: &Path, proxy: Option<&str>, authorities: Option<&Path>, seconds: u32) -> Result<(), String> {
         let mut command = self.inside();
         command.args(["curl", "--silent", "--show-error", "--fail", "--location", "--max-time", &seconds.to_string(), "--output"]).arg(to);
         if let Some(authorities) = authorities {
             command.arg("--cacert").arg(authorities);
         }
-        command.arg("--").arg(url).envs(proxy.iter().map(|(name, value)| (*name, value)));
+        // By a variable: arguments are seen by everybody.
+        command.arg("--").arg(url).envs(proxy.map(|proxy| ("ALL_PROXY", proxy)));
         ended("curl", command.output().await)
     }
 

@@ -15,12 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -36,7 +38,7 @@ use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{ExitCodes, Item, Kind, REPORT_PLAN, state};
 use crate::bootstrap::read::Payload;
-use crate::hypervisor::simulated::record::{address, replace};
+use crate::hypervisor::simulated::record::{address, remove_all, replace};
 
 /// Wine's first start on a busy host.
 const START: Duration = Duration::from_secs(120);
@@ -251,17 +253,36 @@ async fn fail(guest: &Guest, disk: &Disk, kept: &mut Kept, error: &JoinError) ->
     disk.write(kept)
 }
 
+/// What the loader does: the payload goes to the disk once, its secrets too, and the runner takes it from there. The stamp comes
+/// last, as there, so that what was cut is unpacked again.
+fn unpack(prefix: &Path, payload: &Payload) -> io::Result<()> {
+    let at = |path: &str| prefix::resolve(prefix, path).map_err(io::Error::other);
+    let digest = payload.files.iter().fold(Sha256::new(), |all, (name, bytes)| all.chain_update(name).chain_update(bytes));
+    let (stamp, digest) = (at(paths::PAYLOAD_STAMP)?, HEXLOWER.encode(&digest.finalize()));
+    if fs::read_to_string(&stamp).is_ok_and(|known| known == digest) {
+        return Ok(());
+    }
+    remove_all(&at(paths::PAYLOAD)?)?;
+    for (name, bytes) in &payload.files {
+        let path = at(&format!(r"{}\{}", paths::PAYLOAD, name.replace('/', r"\")))?;
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(path, bytes)?;
+    }
+    fs::write(stamp, digest)
+}
+
 /// The items from the first on. True: Windows is to be restarted.
 async fn carry_out(guest: &Guest, disk: &Disk, payload: &Payload, kept: &mut Kept, on: &mut On) -> io::Result<bool> {
     let console = Console::new(guest, kept.sequence, kept.boot);
     let (prefix, logs) = (disk.prefix(), disk.logs());
+    unpack(&prefix, payload)?;
     let mut acted = BTreeMap::new();
     for item in &payload.plan.items {
         let mut windows = Windows {
             machine: &on.machine,
             prefix: &prefix,
             logs: &logs,
-            payload,
+            plan: &payload.plan,
             services: &mut on.services,
             recorded: &mut kept.recorded,
             acted: &mut acted,
