@@ -41,6 +41,8 @@ use crate::api::hypervisor::GuestKind;
 const LOOK: Duration = Duration::from_millis(300);
 /// A look may take this part of the time.
 const LOOK_SHARE: u32 = 50;
+/// However long a look took: on a machine that is busy with other things it takes long too, and VMs wait to be started.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Requests of all guests to API servers at a time.
 const REQUESTS: usize = 64;
 
@@ -158,7 +160,7 @@ pub async fn run(state: PathBuf, wine_programs: Option<PathBuf>, clock: Clock, s
             warn!(error, state = %state.display(), "cannot look for simulated VMs: check the directory given with --simulated-state");
         }
         trouble = error;
-        let pause = LOOK.max(start.elapsed() * LOOK_SHARE);
+        let pause = (start.elapsed() * LOOK_SHARE).clamp(LOOK, LONGEST_PAUSE);
         tokio::select! {
             () = shutdown.cancelled() => break,
             () = sleep(pause) => {}
