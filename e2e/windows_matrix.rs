@@ -141,9 +141,21 @@ fn payload(version: &str, spec: &Value) -> Payload {
 /// The spec, all of whose fields exist: a kind leaves out those that it does not know.
 fn whole(spec: &Value) -> WindowsBootstrapConfigSpec {
     let read: WindowsBootstrapConfigSpec = serde_json::from_value(spec.clone()).unwrap_or_else(|error| panic!("{spec}: {error}"));
-    let lost = judge::missing(spec, &serde_json::to_value(&read).expect("a spec"));
-    assert!(lost.is_empty(), "no such fields: {lost:?}");
+    let unknown = unknown(spec, &serde_json::to_value(&read).expect("a spec"));
+    assert!(unknown.is_empty(), "no such fields: {unknown:?}");
     read
+}
+
+/// Names that are written and were not read.
+fn unknown(written: &Value, read: &Value) -> Vec<String> {
+    match (written, read) {
+        (Value::Object(written), Value::Object(read)) => {
+            let of = |(name, value): (&String, &Value)| read.get(name).map_or_else(|| vec![name.clone()], |found| unknown(value, found));
+            written.iter().flat_map(of).collect()
+        }
+        (Value::Array(written), Value::Array(read)) => written.iter().zip(read).flat_map(|(written, read)| unknown(written, read)).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn text(payload: &Payload, path: &str) -> String {

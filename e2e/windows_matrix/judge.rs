@@ -229,7 +229,7 @@ fn migrated(written: &mut toml::Table) {
 }
 
 /// Paths of what is in one document and not, or not so, in the other.
-pub fn missing(written: &Value, understood: &Value) -> Vec<String> {
+fn missing(written: &Value, understood: &Value) -> Vec<String> {
     let mut lost = Vec::new();
     look(written, understood, "", &mut lost);
     lost
