@@ -25,7 +25,6 @@ fn a_rollout_keeps_what_it_promised() {
         let capw = Capw::start(&cp, &[]).await;
         let mut pool = Pool::new("rollout", MACHINES, &cp).await;
         pool.spec = json!({"strategy": {"maxSurge": 2, "maxUnavailable": 0}});
-        pool.workers.machine["joinDeadlineSeconds"] = json!(10);
         pool.apply(&cp).await;
         let before = names(&pool.wait_settled(&cp).await);
         step("10 nodes are Ready");

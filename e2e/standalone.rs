@@ -131,6 +131,8 @@ fn machines_that_never_join() {
         step("all fail: the pool stopped and says why, and so does the doctor");
 
         cp.patch(Kind::WINDOWS_HYPERVISOR, "default/lab", &faults(json!([]))).await.expect("no fault");
+        let patience = json!({"spec": {"template": {"machine": {"joinDeadlineSeconds": 120}}}});
+        cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &patience).await.expect("a longer deadline");
         for name in &failed {
             cp.delete(Kind::WINDOWS_MACHINE, &format!("default/{name}")).await;
         }
