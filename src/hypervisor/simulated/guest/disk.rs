@@ -1,43 +1,42 @@
-//! What is on the disk of a simulated Windows machine, and what the items of a plan do to it. Pure; a model, not Windows.
+//! What is on the disk of a simulated Windows machine, what the items of a plan find there, and what they do to it. Pure; a model, not
+//! Windows.
+
+mod checks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use super::image::{self, AUTOMATIC, BUILD, COMPUTER_NAME, Image, ON_DEMAND, SERVICES, START};
+use super::journal::Journal;
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, RegistryData, Script, Start, Variables};
-
-const COMPUTER_NAME: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName\ActiveComputerName", "ComputerName");
+use crate::bootstrap::plan::{Access, Check, FeatureState, Item, Kind, RegistryData, Script, Start, Variables};
 
 const DOMAIN: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters", "Domain");
-const BUILD: (&str, &str) = (r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion", "CurrentBuildNumber");
+const ENVIRONMENT: &str = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment";
 
 /// Everything that survives a restart of the machine, and of the operator.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Disk {
-    /// Starts of Windows, restarts by the plan included.
-    pub boot: u32,
-    /// For which power on of the VM that was counted.
-    pub power_ons: u32,
-    /// Number of the last report.
-    pub sequence: u64,
-    /// How the plan ended: a state of a report.
-    pub end: Option<String>,
-    /// Digests of finished items, by id.
-    markers: BTreeMap<String, String>,
     /// Digests by path in lower case; programs and directories have none.
     files: BTreeMap<String, String>,
-    registry: BTreeMap<String, String>,
+    /// Who may read files and directories, where an item has said so.
+    access: BTreeMap<String, Access>,
+    registry: BTreeMap<String, RegistryData>,
     features: BTreeSet<String>,
     /// Rules by name, as they were asked for.
     firewall: BTreeMap<String, Kind>,
+    /// By name in lower case.
     services: BTreeMap<String, Service>,
-    tasks: BTreeSet<String>,
+    /// By name, as they were asked for.
+    tasks: BTreeMap<String, Kind>,
     /// What the static scripts made true.
     scripts: BTreeSet<String>,
+    /// The domain that the machine is in after the next restart.
+    next_domain: Option<String>,
+    /// Digests of archives that were unpacked, by id of the item.
+    unpacked: BTreeMap<String, String>,
     /// How often each item ran its program.
     runs: BTreeMap<String, u32>,
     /// Programs that end well by now, with their arguments.
@@ -48,48 +47,52 @@ pub struct Disk {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 struct Service {
-    command_line: String,
-    automatic: bool,
-    running: bool,
+    /// As it was asked for; not of those that Windows or another program brings.
+    definition: Option<Kind>,
     environment: Option<Variables>,
+    /// The moment at which it was started.
+    running: Option<u64>,
 }
 
 /// What the caller has to do about an item.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Act<'a> {
-    /// It is true now.
+    /// It is done.
     Done,
-    /// Windows restarts.
-    Restart,
     /// kubeadm joins the cluster by that file.
     Join { configuration: &'a str },
+    /// The service is started.
+    StartService { name: &'a str },
+    /// It would be waited for: nothing on this disk changes by itself.
+    Wait(&'a Check),
     /// It cannot become true: why.
     Never(String),
 }
 
 impl Disk {
-    /// A machine as its image is, after cloudbase-init gave it its name. `build` is that of Windows, e.g. 20348.
-    pub fn of_image(computer_name: &str, build: u32) -> Self {
+    /// A machine as its image is, after it was given its name.
+    pub fn of_image(image: &Image, computer_name: &str) -> Self {
         let mut disk = Self::default();
-        for program in [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER, paths::KUBE_PROXY] {
-            disk.files.insert(lower(program), String::new());
-        }
-        disk.services.insert("W32Time".into(), Service { automatic: true, ..Service::default() });
-        disk.registry.insert(value_name(COMPUTER_NAME.0, COMPUTER_NAME.1), computer_name.to_uppercase());
-        disk.registry.insert(value_name(BUILD.0, BUILD.1), build.to_string());
+        disk.files.extend(image.programs.iter().map(|program| (lower(program), String::new())));
+        disk.features.extend(image.features.iter().cloned());
+        disk.services.extend(image::TRIGGERED.map(|name| (lower(name), Service::default())));
+        disk.registry.extend(image::registry(image, computer_name).into_iter().map(|(key, name, data)| (value_name(&key, name), data)));
         disk
     }
 
     pub fn computer_name(&self) -> String {
-        self.registry.get(&value_name(COMPUTER_NAME.0, COMPUTER_NAME.1)).map(|name| name.to_lowercase()).unwrap_or_default()
+        self.value(COMPUTER_NAME.0, COMPUTER_NAME.1).map(|name| name.to_lowercase()).unwrap_or_default()
     }
 
-    /// Windows starts: what was pending is settled, automatic services run.
-    pub fn start(&mut self) {
-        self.boot += 1;
+    /// Windows starts: what was pending is settled, and of the services that start with it those run that `stay`.
+    pub fn start(&mut self, moment: u64, stay: impl Fn(&str) -> bool) {
         self.restart_pending = false;
-        for service in self.services.values_mut() {
-            service.running = service.automatic;
+        if let Some(domain) = self.next_domain.take() {
+            self.registry.insert(value_name(DOMAIN.0, DOMAIN.1), RegistryData::String(domain));
+        }
+        let automatic: Vec<String> = self.services.keys().filter(|name| self.is_automatic(name) && stay(name)).cloned().collect();
+        for (name, service) in &mut self.services {
+            service.running = automatic.contains(name).then_some(moment);
         }
     }
 
@@ -100,65 +103,101 @@ impl Disk {
     /// The value of `--<flag>=` on a service's command line.
     pub fn flag(&self, service: &str, flag: &str) -> Option<&str> {
         let start = format!("--{flag}=");
-        self.services.get(service)?.command_line.split(' ').find_map(|word| word.strip_prefix(&start))
+        let Some(Kind::Service { command_line, .. }) = &self.services.get(&lower(service))?.definition else { return None };
+        command_line.split(' ').find_map(|word| word.strip_prefix(&start))
     }
 
-    /// kubeadm has joined and the kubelet runs.
-    pub fn joined(&mut self) {
+    /// A value of the registry as text.
+    pub fn value(&self, key: &str, name: &str) -> Option<String> {
+        self.registry.get(&value_name(key, name)).map(text)
+    }
+
+    /// kubeadm has joined, and started the kubelet.
+    pub fn joined(&mut self, moment: u64, kubelet_stays: bool) {
         for path in [paths::KUBELET_KUBECONFIG, paths::KUBELET_CONFIG, paths::CLUSTER_CA, paths::BOOTSTRAP_KUBECONFIG] {
             self.files.insert(lower(path), String::new());
         }
-        if let Some(kubelet) = self.services.get_mut("kubelet") {
-            kubelet.running = true;
+        if kubelet_stays {
+            self.run_service("kubelet", moment);
         }
     }
 
-    /// Was the item done before, as it stands now?
-    pub fn finished(&self, item: &Item) -> bool {
-        self.markers.get(&item.id) == Some(&digest(item)) || item.unless.as_ref().is_some_and(|check| self.holds(check))
+    /// The service runs from now on.
+    pub fn run_service(&mut self, name: &str, moment: u64) {
+        if let Some(service) = self.services.get_mut(&lower(name)) {
+            service.running = Some(moment);
+        }
     }
 
-    pub fn finish(&mut self, item: &Item) {
-        self.markers.insert(item.id.clone(), digest(item));
+    /// Is the item true?
+    pub fn is_true(&self, item: &Item, journal: &Journal) -> bool {
+        let has_access = |path: &String, access: &Access| *access == Access::Inherited || self.access.get(&lower(path)) == Some(access);
+        match &item.kind {
+            Kind::Directory { paths, access } => paths.iter().all(|path| self.has_file(path) && has_access(path, access)),
+            Kind::File { path, sha256, access, .. } => self.files.get(&lower(path)) == Some(sha256) && has_access(path, access),
+            Kind::Download { path, digest, .. } => self.files.get(&lower(path)) == Some(digest),
+            Kind::Archive { digest, directory, files, .. } => {
+                files.iter().all(|file| self.has_file(&format!(r"{directory}\{file}"))) && self.unpacked.get(&item.id) == Some(digest)
+            }
+            Kind::Registry { key, name, data, .. } => self.registry.get(&value_name(key, name)) == Some(data),
+            Kind::ServiceEnvironment { service, variables } => {
+                self.services.get(&lower(service)).is_some_and(|found| found.environment.as_ref() == Some(variables))
+            }
+            Kind::Environment { name, value } => self.value(ENVIRONMENT, name).as_ref() == Some(value),
+            Kind::Feature { names, state } => names.iter().all(|name| self.features.contains(name) == (*state == FeatureState::Enabled)),
+            Kind::Firewall { name, .. } => self.firewall.get(name) == Some(&item.kind),
+            Kind::Service { name, .. } => self.services.get(&lower(name)).is_some_and(|found| found.definition.as_ref() == Some(&item.kind)),
+            Kind::Running { name, after } => {
+                let since = self.services.get(&lower(name)).and_then(|service| service.running);
+                since.is_some_and(|since| after.iter().all(|id| journal.acted(id) <= since))
+            }
+            Kind::Task { name, .. } => self.tasks.get(name) == Some(&item.kind),
+            Kind::Command { check: None, .. } => self.runs.contains_key(&item.id),
+            Kind::Command { check: Some(check), .. } | Kind::Wait { check } => self.holds(check),
+            Kind::Script(script) => self.script_holds(script),
+            Kind::Reboot { .. } => !self.restart_pending,
+            Kind::Absent { paths, tasks } => {
+                !paths.iter().any(|path| self.files.keys().any(|file| is_below(file, path)))
+                    && !tasks.iter().any(|task| self.tasks.contains_key(task))
+            }
+        }
     }
 
     /// Makes the item true, or says what the caller must do so that it becomes true.
-    pub fn act<'a>(&mut self, item: &'a Item) -> Act<'a> {
+    pub fn act<'a>(&mut self, item: &'a Item, moment: u64) -> Act<'a> {
         match &item.kind {
-            Kind::Directory { paths, .. } => {
+            Kind::Directory { paths, access } => {
                 for path in paths {
                     self.files.entry(lower(path)).or_default();
+                    self.access.insert(lower(path), *access);
                 }
             }
-            Kind::File { path, sha256, .. } => {
+            Kind::File { path, sha256, access, .. } => {
                 self.files.insert(lower(path), sha256.clone());
+                self.access.insert(lower(path), *access);
             }
             Kind::Download { path, digest, .. } => {
                 self.files.insert(lower(path), digest.clone());
             }
-            Kind::Archive { path, directory, files, .. } => {
-                if !self.has_file(path) {
-                    return Act::Never(format!("{path} does not exist"));
+            Kind::Archive { path, digest, directory, files, .. } => {
+                match self.files.get(&lower(path)) {
+                    None => return Act::Never(format!("{path} does not exist")),
+                    Some(found) if found != digest => return Act::Never(format!("expected {path} with digest {digest}, found {found}")),
+                    Some(_) => {}
                 }
-                for file in files {
-                    self.files.insert(lower(&format!(r"{directory}\{file}")), String::new());
-                }
+                self.files.extend(files.iter().map(|file| (lower(&format!(r"{directory}\{file}")), String::new())));
+                self.unpacked.insert(item.id.clone(), digest.clone());
             }
             Kind::Registry { key, name, data, restart } => {
-                let text = match data {
-                    RegistryData::String(text) | RegistryData::ExpandString(text) => text.clone(),
-                    RegistryData::Dword(number) => number.to_string(),
-                    RegistryData::MultiString(texts) => texts.join(" "),
-                };
-                let before = self.registry.insert(value_name(key, name), text.clone());
-                self.restart_pending |= *restart && before != Some(text);
+                self.registry.insert(value_name(key, name), data.clone());
+                self.restart_pending |= *restart;
             }
-            Kind::ServiceEnvironment { service, variables } => match self.services.get_mut(service) {
+            Kind::ServiceEnvironment { service, variables } => match self.services.get_mut(&lower(service)) {
                 Some(found) => found.environment = Some(variables.clone()),
                 None => return Act::Never(format!("the service {service} does not exist")),
             },
             Kind::Environment { name, value } => {
-                self.registry.insert(value_name("environment", name), value.clone());
+                self.registry.insert(value_name(ENVIRONMENT, name), RegistryData::String(value.clone()));
             }
             Kind::Feature { names, state } => {
                 for name in names {
@@ -171,152 +210,89 @@ impl Disk {
             Kind::Firewall { name, .. } => {
                 self.firewall.insert(name.clone(), item.kind.clone());
             }
-            Kind::Service { name, command_line, start, depends_on, .. } => {
-                if let Some(missing) = depends_on.iter().find(|needed| !self.services.contains_key(*needed)) {
+            Kind::Service { name, start, depends_on, .. } => {
+                if let Some(missing) = depends_on.iter().find(|needed| !self.services.contains_key(&lower(needed))) {
                     return Act::Never(format!("the service {name} needs the service {missing}, which does not exist"));
                 }
-                let service = self.services.entry(name.clone()).or_default();
-                service.command_line.clone_from(command_line);
-                service.automatic = *start == Start::Auto;
+                self.services.entry(lower(name)).or_default().definition = Some(item.kind.clone());
+                self.set_start(name, *start);
             }
-            Kind::Running { name, .. } => match self.services.get_mut(name) {
-                Some(service) => service.running = true,
-                None => return Act::Never(format!("the service {name} does not exist")),
-            },
+            Kind::Running { name, .. } if self.services.contains_key(&lower(name)) => return Act::StartService { name },
+            Kind::Running { name, .. } => return Act::Never(format!("the service {name} does not exist")),
             Kind::Task { name, .. } => {
-                self.tasks.insert(name.clone());
+                self.tasks.insert(name.clone(), item.kind.clone());
             }
             Kind::Command { argv, check, exit_codes, .. } => {
-                // What has no check is run once.
-                if check.as_ref().map_or_else(|| self.runs.contains_key(&item.id), |check| self.holds(check)) {
-                    return Act::Done;
-                }
                 *self.runs.entry(item.id.clone()).or_default() += 1;
-                return self.command(argv, check.as_ref(), exit_codes);
+                return self.command(argv, check.as_ref(), exit_codes, moment);
             }
             Kind::Script(script) => return self.script(script),
-            Kind::Wait { check } => {
-                if !self.holds(check) {
-                    return Act::Never(format!("it never came: {check:?}"));
-                }
-            }
-            Kind::Reboot { .. } => {
-                if self.restart_pending {
-                    return Act::Restart;
-                }
-            }
+            Kind::Wait { check } => return Act::Wait(check),
+            Kind::Reboot { .. } => return Act::Never("a restart is made by who runs the machine".into()),
             Kind::Absent { paths, tasks } => {
-                for path in paths {
-                    let (path, below) = (lower(path), format!(r"{}\", lower(path)));
-                    self.files.retain(|file, _| *file != path && !file.starts_with(&below));
-                }
-                self.tasks.retain(|task| !tasks.contains(task));
+                let stays = |file: &String| !paths.iter().any(|path| is_below(file, path));
+                self.files.retain(|file, _| stays(file));
+                self.access.retain(|file, _| stays(file));
+                self.tasks.retain(|task, _| !tasks.contains(task));
             }
         }
         Act::Done
-    }
-
-    fn command<'a>(&mut self, argv: &'a [String], check: Option<&Check>, codes: &ExitCodes) -> Act<'a> {
-        let Some((program, arguments)) = argv.split_first() else { return Act::Never("the command is empty".into()) };
-        if !self.has_file(program) && program.contains(':') {
-            return Act::Never(format!("{program} does not exist"));
-        }
-        if program.eq_ignore_ascii_case(paths::KUBEADM) && arguments.first().is_some_and(|word| word == "join") {
-            let configuration = arguments.iter().skip_while(|word| *word != "--config").nth(1);
-            return match configuration {
-                Some(configuration) if self.has_file(configuration) => Act::Join { configuration },
-                Some(configuration) => Act::Never(format!("{configuration} does not exist")),
-                None => Act::Never("kubeadm join has no --config".into()),
-            };
-        }
-        // Any other program does what it is for, and asks for a restart if it may.
-        self.restart_pending |= !codes.restart.is_empty();
-        match check.map(|check| self.come_true(check)) {
-            Some(false) => Act::Never(format!("{program} ended and it did not come: {check:?}")),
-            _ => Act::Done,
-        }
-    }
-
-    /// Makes the check hold; false when no program can do that here.
-    fn come_true(&mut self, check: &Check) -> bool {
-        match check {
-            Check::File(path) => {
-                self.files.insert(lower(path), String::new());
-            }
-            Check::Registry { key, name, equals } => {
-                self.registry.insert(value_name(key, name), equals.clone());
-            }
-            Check::RegistryValue { key, name } => {
-                self.registry.insert(value_name(key, name), String::new());
-            }
-            Check::RegistryKey(key) => {
-                self.registry.insert(value_name(key, ""), String::new());
-            }
-            Check::Succeeds(argv) => {
-                self.succeeds.insert(argv.join(" "));
-            }
-            Check::Not(check) => match &**check {
-                Check::File(path) => {
-                    self.files.remove(&lower(path));
-                }
-                Check::RegistryKey(key) => {
-                    let key = value_name(key, "");
-                    self.registry.retain(|name, _| !name.starts_with(&key));
-                }
-                _ => return self.holds(&Check::Not(check.clone())),
-            },
-            Check::All(checks) => return checks.iter().all(|check| self.come_true(check)),
-            // It was installed.
-            Check::Service(name) => {
-                let service = self.services.entry(name.clone()).or_default();
-                (service.automatic, service.running) = (true, true);
-            }
-            Check::Pipe(_) | Check::Url(_) | Check::Port(_) => return self.holds(check),
-        }
-        true
     }
 
     fn script(&mut self, script: &Script) -> Act<'static> {
         match script {
             Script::Identity { build } => {
-                let found = self.registry.get(&value_name(BUILD.0, BUILD.1)).map(String::as_str).unwrap_or_default();
-                if found != build.to_string() {
-                    return Act::Never(format!("expected Windows Server of build {build}, found Server {found}"));
-                }
-                return Act::Done;
+                let found = self.value(BUILD.0, BUILD.1).unwrap_or_default();
+                return Act::Never(format!("expected Windows Server of build {build}, found Server {found}"));
             }
             Script::DomainJoin { blob, .. } if !self.has_file(blob) => return Act::Never(format!("{blob} does not exist")),
-            _ => {}
+            Script::DomainJoin { domain, .. } => self.next_domain = Some(domain.clone()),
+            _ => {
+                self.scripts.insert(format!("{script:?}"));
+            }
         }
-        if let Script::DomainJoin { domain, .. } = script {
-            self.registry.insert(value_name(DOMAIN.0, DOMAIN.1), domain.clone());
-        }
-        let news = self.scripts.insert(format!("{script:?}"));
-        self.restart_pending |= news && matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
+        self.restart_pending |= matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
         Act::Done
     }
 
-    fn holds(&self, check: &Check) -> bool {
-        let running = |name: &str| self.services.get(name).is_some_and(|service| service.running);
-        match check {
-            Check::File(path) => self.has_file(path),
-            Check::Pipe(name) => name == paths::CRI_PIPE && running("containerd"),
-            Check::Url(url) => url.ends_with(":10248/healthz") && running("kubelet") && self.has_file(paths::KUBELET_CONFIG),
-            Check::Registry { key, name, equals } => {
-                self.registry.get(&value_name(key, name)).is_some_and(|found| found.eq_ignore_ascii_case(equals))
+    fn script_holds(&self, script: &Script) -> bool {
+        match script {
+            Script::Identity { build } => self.value(BUILD.0, BUILD.1).is_some_and(|found| found == build.to_string()),
+            // The disk is as large as it has to be, and the clock is that of the host.
+            Script::FreeSpace { .. } | Script::Clock { .. } => true,
+            Script::DomainJoin { domain, .. } => {
+                let now = self.value(DOMAIN.0, DOMAIN.1).is_some_and(|found| found.eq_ignore_ascii_case(domain));
+                now || self.next_domain.as_ref() == Some(domain)
             }
-            Check::RegistryValue { key, name } => self.registry.contains_key(&value_name(key, name)),
-            Check::RegistryKey(key) => self.registry.keys().any(|name| name.starts_with(&value_name(key, ""))),
-            Check::Port(port) => *port == 10_250 && running("kubelet") && self.has_file(paths::KUBELET_CONFIG),
-            Check::Service(name) => running(name),
-            // An image is there once somebody pulled it; every other program that only looks finds all well.
-            Check::Succeeds(argv) => {
-                let found = argv.first().is_some_and(|program| self.has_file(program));
-                found && (argv.iter().all(|word| word != "inspecti") || self.succeeds.contains(&argv.join(" ")))
-            }
-            Check::Not(check) => !self.holds(check),
-            Check::All(checks) => checks.iter().all(|check| self.holds(check)),
+            script => self.scripts.contains(&format!("{script:?}")),
         }
+    }
+
+    fn is_automatic(&self, service: &str) -> bool {
+        self.value(&format!(r"{SERVICES}\{service}"), START).is_some_and(|found| found == AUTOMATIC.to_string())
+    }
+
+    fn set_start(&mut self, service: &str, start: Start) {
+        let number = match start {
+            Start::Auto => AUTOMATIC,
+            Start::Demand => ON_DEMAND,
+        };
+        self.registry.insert(value_name(&format!(r"{SERVICES}\{service}"), START), RegistryData::Dword(number));
+    }
+}
+
+#[cfg(test)]
+impl Disk {
+    /// How often each item ran its program.
+    pub fn runs(&self) -> &BTreeMap<String, u32> {
+        &self.runs
+    }
+
+    /// Without when services were started, which is what a kill may change.
+    pub fn without_moments(&self) -> Self {
+        let mut disk = self.clone();
+        disk.services.values_mut().for_each(|service| service.running = service.running.map(|_| 0));
+        disk
     }
 }
 
@@ -324,15 +300,20 @@ fn lower(path: &str) -> String {
     path.to_ascii_lowercase()
 }
 
+/// Is the file, in lower case, that path or below it?
+fn is_below(file: &str, path: &str) -> bool {
+    file.strip_prefix(&lower(path)).is_some_and(|rest| rest.is_empty() || rest.starts_with('\\'))
+}
+
 fn value_name(key: &str, name: &str) -> String {
     format!("{key}|{name}").to_ascii_lowercase()
 }
 
-fn digest(item: &Item) -> String {
-    // What cannot be written down has no marker and is tested each time.
-    serde_json::to_vec(&item).map(|bytes| HEXLOWER.encode(&Sha256::digest(bytes))).unwrap_or_default()
+/// As checks compare it.
+fn text(data: &RegistryData) -> String {
+    match data {
+        RegistryData::String(text) | RegistryData::ExpandString(text) => text.clone(),
+        RegistryData::Dword(number) => number.to_string(),
+        RegistryData::MultiString(texts) => texts.join(" "),
+    }
 }
-
-#[cfg(test)]
-#[path = "disk_tests.rs"]
-mod tests;

@@ -14,7 +14,7 @@ use super::kubeadm::{BootstrapToken, JoinConfiguration, KubeletConfiguration};
 use super::kubelet::Running;
 use super::node::Kubelet;
 use super::server::{Credentials, Server};
-use super::windows::{self, Console};
+use super::windows;
 use super::{Guest, JoinError, certificate, discovery};
 use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
@@ -28,8 +28,8 @@ const DISCOVERY_EVERY: Duration = Duration::from_secs(2);
 /// kubeadm's namespace for what it keeps in the cluster.
 const SYSTEM: &str = "kube-system";
 
-/// Joins by the rendered files. `configuration` is the path of kubeadm's file on the guest's disk.
-pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: &str, console: &Console<'_>) -> Result<Running, JoinError> {
+/// Joins by the rendered files. `configuration` is the path of kubeadm's file on the guest's disk. Leaves there what the kubelet needs.
+pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: &str) -> Result<(), JoinError> {
     let file = |path: &str| payload.file(path).filter(|_| disk.has_file(path)).ok_or_else(|| JoinError(format!("{path} does not exist")));
     let configuration = JoinConfiguration::read(file(configuration)?)?;
     let computer_name = disk.computer_name();
@@ -41,7 +41,7 @@ pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: 
     guest.until(after(guest.record.boots_at(), guest.record.join_milliseconds)).await;
 
     let bootstrap = &configuration.discovery.bootstrap_token;
-    let server = discover(guest, bootstrap, console).await?;
+    let server = discover(guest, bootstrap).await?;
     if guest.record.has(Fault::NoJoin) {
         return Err(JoinError("the simulated fault NoJoin befalls this VM: it finds its cluster and never joins".into()));
     }
@@ -57,15 +57,13 @@ pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: 
         configuration: KubeletConfiguration::merged(cluster.as_bytes(), file(paths::KUBELET_PATCH)?)?,
         node,
     };
-    let (key, certificate) = identity(guest, &server, token, &kubelet.node, console).await?;
-    let running = Running { kubelet, server, certificate, key };
-    windows::keep(guest, &running).await?;
-    Ok(running)
+    let (key, certificate) = identity(guest, &server, token, &kubelet.node).await?;
+    windows::keep(guest, &Running { kubelet, server, certificate, key }).await
 }
 
-/// Tries until it works, for as long as kubeadm does. The first failure and each new one are reported, so that whoever waits
-/// need not wait for the end.
-async fn discover(guest: &Guest, bootstrap: &BootstrapToken, console: &Console<'_>) -> Result<Server, JoinError> {
+/// Tries until it works, for as long as kubeadm does. The first failure and each new one are printed, so that whoever looks at the
+/// console need not wait for the end; a report comes with the end only, as on Windows.
+async fn discover(guest: &Guest, bootstrap: &BootstrapToken) -> Result<Server, JoinError> {
     let deadline = Instant::now() + DISCOVERY;
     let mut last = None;
     loop {
@@ -81,7 +79,7 @@ async fn discover(guest: &Guest, bootstrap: &BootstrapToken, console: &Console<'
             return Err(error);
         }
         if last.as_ref() != Some(&error) {
-            console.retry(&error.to_string()).await;
+            print(guest, &error.to_string()).await;
             last = Some(error);
         }
         sleep(DISCOVERY_EVERY).await;
@@ -105,13 +103,7 @@ async fn cluster_configuration(server: &Server, client: &Client, node: &str) -> 
 }
 
 /// Key and certificate: those on the disk, or new ones.
-async fn identity(
-    guest: &Guest,
-    server: &Server,
-    token: &SecretString,
-    node: &str,
-    console: &Console<'_>,
-) -> Result<(SecretString, String), JoinError> {
+async fn identity(guest: &Guest, server: &Server, token: &SecretString, node: &str) -> Result<(SecretString, String), JoinError> {
     let (key, certificate) = windows::identity(guest).await?;
     let key = match key {
         Some(key) => key,
@@ -125,13 +117,18 @@ async fn identity(
     let certificate = match certificate {
         Some(certificate) => certificate,
         None => {
-            let waiting = async |text: String| console.retry(&text).await;
+            let waiting = async |text: String| print(guest, &text).await;
             let certificate = certificate::obtain(server, token, node, &key, waiting).await?;
             windows::write(guest, windows::CERTIFICATE, certificate.clone().into_bytes()).await?;
             certificate
         }
     };
     Ok((key, certificate))
+}
+
+/// What kubeadm prints.
+async fn print(guest: &Guest, text: &str) {
+    guest.print(format!("kubeadm: {text}\n")).await;
 }
 
 /// `a=b,c=d`.

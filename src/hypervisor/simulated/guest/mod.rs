@@ -1,5 +1,5 @@
-//! Guests of simulated VMs: each reads the config drive that is attached to its VM, carries out the plan in a model of Windows
-//! ([`disk`]), and joins the cluster over the network as kubeadm and the kubelet would.
+//! Guests of simulated VMs: each reads the config drive that is attached to its VM, carries out the plan ([`runner`]) in a model of
+//! Windows ([`model`]), and joins the cluster over the network as kubeadm and the kubelet would.
 //!
 //! A guest knows what is in its VM's directory and nothing else: no object of the operator, no struct handed over in memory.
 //! A lock on a file in that directory decides which process runs it.
@@ -8,13 +8,23 @@ mod certificate;
 mod discovery;
 mod disk;
 mod failure;
+mod image;
 mod join;
+mod journal;
 mod kubeadm;
 mod kubelet;
+mod model;
 mod node;
+mod programs;
+mod runner;
 mod server;
 mod windows;
 mod wine;
+
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod runner_tests;
 
 use std::collections::HashMap;
 use std::fs::{self, File};

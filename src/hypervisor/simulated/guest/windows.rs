@@ -5,23 +5,22 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
+use jiff::Timestamp;
 use secrecy::SecretString;
-use tokio::time::{sleep, timeout};
 use tracing::debug;
 
-use super::disk::{Act, Disk};
+use super::disk::Disk;
+use super::image::Image;
 use super::kubelet::Running;
-use super::node::{Kubelet, build};
+use super::model::{Kept, Model, World};
+use super::node::Kubelet;
 use super::server::Server;
 use super::{Guest, JoinError, failure, join};
 use crate::api::hypervisor::Fault;
-use crate::bootstrap::plan::{Item, Kind, REPORT_PLAN, state};
+use crate::bootstrap::plan::{Item, REPORT_PLAN, state};
 use crate::bootstrap::read::{Delivered, Payload};
 use crate::hypervisor::simulated::record::{Home, replace};
-use crate::vm::GuestReport;
 
 /// Files on the disk.
 pub const KEY: &str = "kubelet-client.key";
@@ -34,49 +33,6 @@ pub const INPUT: u32 = 10;
 
 pub fn registered(home: &Home) -> PathBuf {
     home.disk().join("registered")
-}
-
-/// The serial port, on which the guest reports.
-pub struct Console<'a> {
-    guest: &'a Guest,
-    sequence: AtomicU64,
-    boot: u32,
-    /// Id and code of the item at hand.
-    item: (String, u32),
-}
-
-impl<'a> Console<'a> {
-    /// `sequence` is the number of the last report.
-    pub fn new(guest: &'a Guest, sequence: u64, boot: u32) -> Self {
-        Self { guest, sequence: AtomicU64::new(sequence), boot, item: (REPORT_PLAN.into(), INPUT) }
-    }
-
-    /// Number of the last report.
-    pub fn sequence(&self) -> u64 {
-        self.sequence.load(Ordering::Relaxed)
-    }
-
-    /// The item at hand goes on, but not well.
-    pub async fn retry(&self, message: &str) {
-        self.line(state::RETRY, message).await;
-    }
-
-    async fn line(&self, state: &str, message: &str) {
-        let (item, code) = &self.item;
-        self.say(item, *code, state, message).await;
-    }
-
-    /// A report about any item.
-    pub async fn say(&self, item: &str, code: u32, state: &str, message: &str) {
-        let item = item.to_owned();
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        let report = GuestReport { sequence, boot: self.boot, item, state: state.into(), code, message: message.into() };
-        let line = report.line() + "\n";
-        let written = self.guest.files(move |home| append(home, line.as_bytes())).await;
-        if let Err(error) = written {
-            debug!(vm = %self.guest.record.vm, %error, "a simulated guest cannot write to its console");
-        }
-    }
 }
 
 /// Not into a directory that is gone: a removed VM stays removed.
@@ -104,104 +60,78 @@ impl Guest {
     }
 
     async fn carry_out(&self) -> io::Result<()> {
-        let disk = self.files(read_disk).await?;
-        let ended = disk.as_ref().is_some_and(|disk| disk.end.is_some());
-        if ended && disk.as_ref().is_some_and(|disk| disk.power_ons == self.record.power_ons) {
+        let known = self.files(read_kept).await?;
+        let started = known.as_ref().is_some_and(|kept| kept.power_ons == self.record.power_ons);
+        if started && known.as_ref().is_some_and(|kept| kept.journal.end.is_some()) {
             return Ok(());
         }
-        let payload = self.files(|home| Ok(read_seed(home))).await?;
-        let name = payload.as_ref().map(|(_, name)| name.clone()).unwrap_or_default();
-        let mut disk = disk.unwrap_or_else(|| Disk::of_image(&name, build(&self.record.image)));
-        if disk.power_ons != self.record.power_ons {
-            disk.power_ons = self.record.power_ons;
-            disk.start();
-            // After a restart the plan is looked at again, unless it succeeded.
-            disk.end = disk.end.filter(|end| end == state::FINISHED);
+        let (payload, name) = match self.files(|home| Ok(read_seed(home))).await? {
+            Ok((payload, name)) => (Ok(payload), name),
+            Err(error) => (Err(error), String::new()),
+        };
+        let world = Vm { guest: self, payload: payload.as_ref().ok() };
+        let mut model = match known {
+            Some(kept) => Model::new(kept, world),
+            None => Model::of_image(&Image::named(&self.record.image), &name, world),
+        };
+        if !started {
+            model.kept.power_ons = self.record.power_ons;
+            model.start();
         }
-        let mut console = Console::new(self, disk.sequence, disk.boot);
-        match payload {
-            _ if disk.end.is_some() => {}
-            Ok((payload, _)) => self.items(&payload, &mut disk, &mut console).await?,
+        match &payload {
+            // It may have lost its seed since.
+            _ if model.kept.journal.finished() => model.world.keep(&model.kept).await,
+            Ok(payload) => model.carry_out(&payload.plan).await,
             Err(error) => {
-                console.line(state::FAILED, &error.to_string()).await;
-                disk.end = Some(state::FAILED.into());
+                let report = model.kept.journal.report(REPORT_PLAN, state::FAILED, INPUT, &error.to_string());
+                model.kept.journal.end = Some(state::FAILED.into());
+                self.print(report.line() + "\n").await;
+                model.world.keep(&model.kept).await
             }
-        }
-        self.save(&mut disk, &console).await
-    }
-
-    async fn items(&self, payload: &Payload, disk: &mut Disk, console: &mut Console<'_>) -> io::Result<()> {
-        for item in &payload.plan.items {
-            if disk.finished(item) {
-                continue;
-            }
-            console.item = (item.id.clone(), item.code);
-            match self.item(payload, disk, item, console).await? {
-                Ok(()) => {
-                    disk.finish(item);
-                    console.line(state::DONE, "").await;
-                    self.save(disk, console).await?;
-                }
-                Err(error) if item.optional => console.line(state::WARNED, &error.to_string()).await,
-                Err(error) => {
-                    console.line(state::FAILED, &error.to_string()).await;
-                    disk.end = Some(state::FAILED.into());
-                    return Ok(());
-                }
-            }
-        }
-        console.item = (REPORT_PLAN.into(), 0);
-        // Before it is told: then the seed may go.
-        disk.end = Some(state::FINISHED.into());
-        self.save(disk, console).await?;
-        console.line(state::FINISHED, "").await;
-        Ok(())
-    }
-
-    /// All attempts of one item.
-    async fn item(&self, payload: &Payload, disk: &mut Disk, item: &Item, console: &mut Console<'_>) -> io::Result<Result<(), JoinError>> {
-        let mut attempt = 1;
-        loop {
-            let broken = failure::words(&self.record.faults, item).map(|words| Act::Never(words.to_owned()));
-            let error = match broken.unwrap_or_else(|| disk.act(item)) {
-                Act::Done => return Ok(Ok(())),
-                Act::Restart => {
-                    console.line(state::REBOOT, "").await;
-                    disk.start();
-                    console.boot = disk.boot;
-                    self.save(disk, console).await?;
-                    continue;
-                }
-                Act::Never(reason) => JoinError(reason),
-                Act::Join { configuration } => {
-                    console.line(state::STARTED, &format!("attempt {attempt} of {}", item.attempts)).await;
-                    let limit = Duration::from_secs(u64::from(item.seconds));
-                    match timeout(limit, join::join(self, payload, disk, configuration, console)).await {
-                        Ok(Ok(_)) => {
-                            disk.joined();
-                            return Ok(Ok(()));
-                        }
-                        Ok(Err(error)) => error,
-                        Err(_) => JoinError(format!("it did not come to an end within {} s", item.seconds)),
-                    }
-                }
-            };
-            if attempt >= item.attempts {
-                return Ok(Err(error));
-            }
-            console.retry(&error.to_string()).await;
-            if matches!(&item.kind, Kind::Command { undo, .. } if !undo.is_empty()) {
-                self.files(forget_identity).await?;
-            }
-            sleep(Duration::from_secs(1 << attempt.min(5))).await;
-            attempt += 1;
         }
     }
 
-    async fn save(&self, disk: &mut Disk, console: &Console<'_>) -> io::Result<()> {
-        disk.sequence = console.sequence();
-        let bytes = serde_json::to_vec(disk)?;
-        self.files(move |home| replace(&home.disk().join(STATE), &bytes)).await
+    /// Puts text on the console.
+    pub async fn print(&self, text: String) {
+        if let Err(error) = self.files(move |home| append(home, text.as_bytes())).await {
+            debug!(vm = %self.record.vm, %error, "a simulated guest cannot write to its console");
+        }
+    }
+}
+
+/// A VM of the simulator, as the model of its machine sees it.
+struct Vm<'a> {
+    guest: &'a Guest,
+    payload: Option<&'a Payload>,
+}
+
+impl World for Vm<'_> {
+    fn now(&self) -> Timestamp {
+        self.guest.now()
+    }
+
+    fn broken(&self, item: &Item) -> Option<String> {
+        failure::words(&self.guest.record.faults, item).map(str::to_owned)
+    }
+
+    async fn join(&mut self, disk: &Disk, configuration: &str) -> Result<(), JoinError> {
+        let payload = self.payload.ok_or_else(|| JoinError("there is no payload".into()))?;
+        join::join(self.guest, payload, disk, configuration).await
+    }
+
+    async fn reset(&mut self) {
+        if let Err(error) = self.guest.files(forget_identity).await {
+            debug!(vm = %self.guest.record.vm, %error, "a simulated kubeadm cannot reset");
+        }
+    }
+
+    async fn say(&mut self, lines: String) {
+        self.guest.print(lines).await;
+    }
+
+    async fn keep(&mut self, kept: &Kept) -> io::Result<()> {
+        let bytes = serde_json::to_vec(kept)?;
+        self.guest.files(move |home| replace(&home.disk().join(STATE), &bytes)).await
     }
 }
 
@@ -256,7 +186,7 @@ fn forget_identity(home: &Home) -> io::Result<()> {
     Ok(())
 }
 
-fn read_disk(home: &Home) -> io::Result<Option<Disk>> {
+fn read_kept(home: &Home) -> io::Result<Option<Kept>> {
     text(home, STATE)?.map(|text| serde_json::from_str(&text).map_err(io::Error::other)).transpose()
 }
 

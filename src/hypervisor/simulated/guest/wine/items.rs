@@ -3,21 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256, Sha512};
-use tokio::time::{Instant, sleep};
 
 use super::machine::Machine;
 use super::prefix::resolve;
 use super::registry::{self, Value};
 use super::services::{CONSOLE, Service, Services};
+use super::{Disk, Kept};
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Script, Variables};
+use crate::hypervisor::simulated::guest::Guest;
+use crate::hypervisor::simulated::guest::runner::Failure;
 use crate::hypervisor::simulated::record::{remove_all, replace};
 
 const WINDOWS: &str = r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion";
@@ -40,27 +42,29 @@ pub struct Recorded {
     pub restart_pending: bool,
 }
 
-/// A running Windows, as items see it.
+/// A running Windows with a plan.
 pub struct Windows<'a> {
+    pub guest: &'a Guest,
+    pub disk: &'a Disk,
     pub machine: &'a Machine,
-    pub prefix: &'a Path,
-    pub logs: &'a Path,
-    pub plan: &'a Plan,
     pub services: &'a mut Services,
-    pub recorded: &'a mut Recorded,
-    /// Items that changed something since Windows started, with how many came before; services by when they were started.
-    pub acted: &'a mut BTreeMap<String, usize>,
+    pub plan: &'a Plan,
+    pub kept: &'a mut Kept,
+    /// The moment at which it started, and with it the services that start by themselves.
+    pub started: u64,
+    /// The moments at which the plan started services since then.
+    pub services_started: BTreeMap<String, u64>,
 }
 
 type Found = Result<bool, String>;
 
 impl Windows<'_> {
     fn path(&self, windows: &str) -> Result<PathBuf, String> {
-        resolve(self.prefix, windows).map_err(|error| error.0)
+        resolve(&self.disk.prefix(), windows).map_err(|error| error.0)
     }
 
     /// Is it true? Changes nothing.
-    pub async fn is_true(&self, item: &Item) -> Found {
+    pub async fn test(&self, item: &Item) -> Found {
         match &item.kind {
             Kind::Directory { paths, .. } => paths.iter().try_fold(true, |all, path| Ok(all && self.path(path)?.is_dir())),
             Kind::File { path, sha256: wanted, .. } => {
@@ -71,7 +75,7 @@ impl Windows<'_> {
                 let missing = files
                     .iter()
                     .try_fold(false, |missing, file| Ok::<_, String>(missing || !self.path(&format!(r"{directory}\{file}"))?.exists()))?;
-                Ok(!missing && self.recorded.unpacked.get(&item.id) == Some(digest))
+                Ok(!missing && self.kept.recorded.unpacked.get(&item.id) == Some(digest))
             }
             Kind::Registry { key, name, data, .. } => self.has_value(key, name, data).await,
             Kind::ServiceEnvironment { service, variables: Variables::Plain(lines) } => {
@@ -82,35 +86,36 @@ impl Windows<'_> {
                 Ok(found.is_some_and(|found| HEXLOWER.encode(&Sha256::digest(found.data.replace("\\0", "\n"))) == *wanted))
             }
             Kind::Environment { name, value } => self.has_value(ENVIRONMENT, name, &RegistryData::String(value.clone())).await,
-            Kind::Feature { names, state } => Ok(names.iter().all(|name| self.recorded.features.contains(name) == (*state == FeatureState::Enabled))),
-            Kind::Firewall { name, .. } => Ok(self.recorded.firewall.get(name) == Some(&item.kind)),
+            Kind::Feature { names, state } => {
+                Ok(names.iter().all(|name| self.kept.recorded.features.contains(name) == (*state == FeatureState::Enabled)))
+            }
+            Kind::Firewall { name, .. } => Ok(self.kept.recorded.firewall.get(name) == Some(&item.kind)),
             Kind::Service { name, command_line, start, depends_on, reset_seconds, restart_delays } => {
                 let wanted = Service::new(command_line, *start, depends_on, *reset_seconds, restart_delays);
-                Ok(self.recorded.services.get(name) == Some(&wanted) && self.services.is_set(name, &wanted).await?)
+                Ok(self.kept.recorded.services.get(name) == Some(&wanted) && self.services.is_set(name, &wanted).await?)
             }
             Kind::Running { name, after } => {
-                let started = self.acted.get(&format!("start {name}")).copied().unwrap_or_default();
-                let newer = after.iter().any(|id| self.acted.get(id).is_some_and(|acted| *acted >= started));
-                Ok(!newer && self.services.runs(name).await?)
+                let since = self.services_started.get(name).copied().unwrap_or(self.started);
+                Ok(after.iter().all(|id| self.kept.journal.acted(id) <= since) && self.services.runs(name).await?)
             }
-            Kind::Task { name, argv, .. } => Ok(self.recorded.tasks.get(name) == Some(argv)),
-            Kind::Command { check: None, .. } => Ok(self.recorded.ran.get(&item.id) == Some(&item.kind)),
+            Kind::Task { name, argv, .. } => Ok(self.kept.recorded.tasks.get(name) == Some(argv)),
+            Kind::Command { check: None, .. } => Ok(self.kept.recorded.ran.get(&item.id) == Some(&item.kind)),
             Kind::Script(Script::Identity { build }) => {
                 let found = registry::read(self.machine, WINDOWS, "CurrentBuildNumber").await?;
                 Ok(found.is_some_and(|found| found.text() == build.to_string()))
             }
-            Kind::Script(_) => Ok(self.recorded.scripts.get(&item.id) == Some(&item.kind)),
-            Kind::Command { check: Some(check), .. } | Kind::Wait { check } => self.holds(check).await,
-            Kind::Reboot { .. } => Ok(!self.recorded.restart_pending),
+            Kind::Script(_) => Ok(self.kept.recorded.scripts.get(&item.id) == Some(&item.kind)),
+            Kind::Command { check: Some(check), .. } | Kind::Wait { check } => self.check(check).await,
+            Kind::Reboot { .. } => Ok(!self.kept.recorded.restart_pending),
             Kind::Absent { paths, tasks } => {
                 let gone = paths.iter().try_fold(true, |gone, path| Ok::<_, String>(gone && !self.path(path)?.exists()))?;
-                Ok(gone && tasks.iter().all(|task| !self.recorded.tasks.contains_key(task)))
+                Ok(gone && tasks.iter().all(|task| !self.kept.recorded.tasks.contains_key(task)))
             }
         }
     }
 
     /// Makes it true, or tries to.
-    pub async fn act(&mut self, item: &Item) -> Result<(), String> {
+    pub async fn make_true(&mut self, item: &Item) -> Result<(), Failure> {
         match &item.kind {
             Kind::Directory { paths, .. } => {
                 for path in paths {
@@ -138,7 +143,10 @@ impl Windows<'_> {
                 let found = digest_like(&bytes, digest);
                 if found != *digest {
                     fs::remove_file(&temporary).map_err(said(path))?;
-                    return Err(format!("expected {url} with digest {digest}, found {found}: correct the one or the other"));
+                    return Err(Failure {
+                        message: format!("expected {url} with digest {digest}, found {found}: correct the one or the other"),
+                        last: true,
+                    });
                 }
                 fs::rename(&temporary, &to).map_err(said(path))?;
             }
@@ -146,7 +154,7 @@ impl Windows<'_> {
                 let (archive, into) = (self.path(path)?, self.path(directory)?);
                 let found = fs::read(&archive).map(|bytes| digest_like(&bytes, digest)).map_err(said(path))?;
                 if found != *digest {
-                    return Err(format!("expected {path} with digest {digest}, found {found}"));
+                    return Err(format!("expected {path} with digest {digest}, found {found}").into());
                 }
                 fs::create_dir_all(&into).map_err(said(directory))?;
                 for file in files {
@@ -154,11 +162,14 @@ impl Windows<'_> {
                     fs::remove_file(into.join(file)).or_else(missing).map_err(said(file))?;
                 }
                 self.machine.unpack(&archive, &into, *strip).await?;
-                self.recorded.unpacked.insert(item.id.clone(), digest.clone());
+                if let Some(file) = files.iter().find(|file| !into.join(file).exists()) {
+                    return Err(Failure { message: format!("expected {file} in {path}, found none: it is another archive"), last: true });
+                }
+                self.kept.recorded.unpacked.insert(item.id.clone(), digest.clone());
             }
             Kind::Registry { key, name, data, restart } => {
                 registry::write(self.machine, key, name, data).await?;
-                self.recorded.restart_pending |= *restart;
+                self.kept.recorded.restart_pending |= *restart;
             }
             Kind::ServiceEnvironment { service, variables } => {
                 let lines = RegistryData::MultiString(self.lines(variables)?);
@@ -169,31 +180,32 @@ impl Windows<'_> {
             }
             Kind::Feature { names, state } => {
                 for name in names {
-                    self.recorded.restart_pending |= match state {
-                        FeatureState::Enabled => self.recorded.features.insert(name.clone()),
-                        FeatureState::Disabled => self.recorded.features.remove(name),
+                    self.kept.recorded.restart_pending |= match state {
+                        FeatureState::Enabled => self.kept.recorded.features.insert(name.clone()),
+                        FeatureState::Disabled => self.kept.recorded.features.remove(name),
                     };
                 }
             }
             Kind::Firewall { name, .. } => {
-                self.recorded.firewall.insert(name.clone(), item.kind.clone());
+                self.kept.recorded.firewall.insert(name.clone(), item.kind.clone());
             }
-            Kind::Script(Script::Identity { build }) => return Err(format!("expected Windows Server of build {build}, found another")),
+            Kind::Script(Script::Identity { build }) => return Err(format!("expected Windows Server of build {build}, found another").into()),
             Kind::Script(script) => {
-                self.recorded.restart_pending |= matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
-                self.recorded.scripts.insert(item.id.clone(), item.kind.clone());
+                self.kept.recorded.restart_pending |= matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
+                self.kept.recorded.scripts.insert(item.id.clone(), item.kind.clone());
             }
             Kind::Service { name, command_line, start, depends_on, reset_seconds, restart_delays } => {
                 let wanted = Service::new(command_line, *start, depends_on, *reset_seconds, restart_delays);
                 self.services.set(name, &wanted).await?;
-                self.recorded.services.insert(name.clone(), wanted);
+                self.kept.recorded.services.insert(name.clone(), wanted);
             }
             Kind::Running { name, .. } => {
-                self.services.start(name, &self.recorded.services).await?;
-                self.acted.insert(format!("start {name}"), self.acted.len() + 1);
+                self.services.start(name, &self.kept.recorded.services).await?;
+                let moment = self.kept.journal.next_moment();
+                self.services_started.insert(name.clone(), moment);
             }
             Kind::Task { name, argv, .. } => {
-                self.recorded.tasks.insert(name.clone(), argv.clone());
+                self.kept.recorded.tasks.insert(name.clone(), argv.clone());
             }
             // That of Wine does nothing: what it would leave is made here.
             Kind::Command { argv, check: Some(Check::RegistryKey(key)), .. } if argv.first().is_some_and(|program| program == "certutil.exe") => {
@@ -201,32 +213,22 @@ impl Windows<'_> {
             }
             Kind::Command { argv, directory, exit_codes, .. } => {
                 let code = self.run(&item.id, argv, directory, item.seconds, exit_codes).await?;
-                self.recorded.restart_pending |= exit_codes.restart.contains(&code);
-                self.recorded.ran.insert(item.id.clone(), item.kind.clone());
+                self.kept.recorded.restart_pending |= exit_codes.restart.contains(&code);
+                self.kept.recorded.ran.insert(item.id.clone(), item.kind.clone());
             }
-            Kind::Wait { check } => {
-                let end = Instant::now() + Duration::from_secs(u64::from(item.seconds));
-                while !self.holds(check).await? {
-                    if Instant::now() > end {
-                        return Err(format!("expected within {} seconds: {check:?}", item.seconds));
-                    }
-                    sleep(Duration::from_millis(500)).await;
-                }
-            }
-            Kind::Reboot { .. } => return Err("a restart is made by who runs the machine".into()),
+            Kind::Wait { .. } | Kind::Reboot { .. } => return Err(format!("{} is not done, but seen", item.id).into()),
             Kind::Absent { paths, tasks } => {
                 for path in paths {
                     let at = self.path(path)?;
                     if at.is_dir() { remove_all(&at) } else { fs::remove_file(&at).or_else(missing) }.map_err(said(path))?;
                 }
-                self.recorded.tasks.retain(|task, _| !tasks.contains(task));
+                self.kept.recorded.tasks.retain(|task, _| !tasks.contains(task));
             }
         }
-        self.acted.insert(item.id.clone(), self.acted.len() + 1);
         Ok(())
     }
 
-    pub async fn holds(&self, check: &Check) -> Found {
+    pub async fn check(&self, check: &Check) -> Found {
         match check {
             Check::File(path) => Ok(self.path(path)?.exists()),
             Check::Pipe(name) => self.services.pipe(name).await,
@@ -243,10 +245,10 @@ impl Windows<'_> {
                 let id = argv.first().and_then(|program| program.rsplit('\\').next()).unwrap_or("check");
                 Ok(self.run(&format!("check-{id}"), argv, r"C:\", 60, &ExitCodes::default()).await.is_ok())
             }
-            Check::Not(check) => Ok(!Box::pin(self.holds(check)).await?),
+            Check::Not(check) => Ok(!Box::pin(self.check(check)).await?),
             Check::All(checks) => {
                 for check in checks {
-                    if !Box::pin(self.holds(check)).await? {
+                    if !Box::pin(self.check(check)).await? {
                         return Ok(false);
                     }
                 }
@@ -276,9 +278,9 @@ impl Windows<'_> {
     /// Runs a program to its end. What it prints goes to a file named after the item, its last line into the error.
     pub async fn run(&self, id: &str, argv: &[String], directory: &str, seconds: u32, codes: &ExitCodes) -> Result<i32, String> {
         let program = argv.first().map(String::as_str).unwrap_or_default();
-        let log = self.logs.join(format!("{id}.log"));
+        let log = self.disk.logs().join(format!("{id}.log"));
         let open = || fs::File::options().create(true).append(true).open(&log);
-        let number = self.logs.join(format!("{id}.number"));
+        let number = self.disk.logs().join(format!("{id}.number"));
         let words: Vec<&str> = std::iter::once(CONSOLE).chain(argv.iter().map(String::as_str)).collect();
         let mut command = self.machine.windows(&self.path(directory)?, Some(&number), &words);
         // Programs look for those beside them on the PATH: kubeadm asks "kubelet" for its version.
@@ -300,7 +302,7 @@ impl Windows<'_> {
             Ok(Err(error)) => Err(format!("{program} cannot be run: {error}")),
             Err(_) => {
                 self.machine.kill(&number).await.map_err(said(program))?;
-                Err(format!("{program} did not end within {seconds} s"))
+                Err(format!("{program} did not end within {seconds} seconds"))
             }
         }
     }

@@ -2,16 +2,17 @@
 //! kubelet, kubeadm, containerd and the service manager are real; what Wine lacks (features, firewall, tasks, containers) is written
 //! down. Needs Linux with root, iproute2 and Wine, and the programs that e2e/tools/windows/build.sh makes.
 //!
-//! Nothing is remembered about items but that they were reported: each item's own test says whether it is true, so that a cut at
-//! any moment, which may lose what Wine's registry has not written yet, is seen and made good.
+//! Each item's own test says whether it is true, so that a cut at any moment, which may lose what Wine's registry has not written yet,
+//! is seen and made good.
 
 mod items;
 mod machine;
 mod prefix;
 mod registry;
+mod runner_machine;
 mod services;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -31,12 +32,14 @@ use tracing::debug;
 use self::items::{Recorded, Windows};
 use self::machine::Machine;
 use self::services::{CONSOLE, Services};
+use super::journal::Journal;
 use super::kubeadm::JoinConfiguration;
-use super::windows::{Console, INPUT, read_seed};
+use super::runner::{self, Ended};
+use super::windows::{INPUT, read_seed};
 use super::{Guest, JoinError};
 use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{ExitCodes, Item, Kind, REPORT_PLAN, state};
+use crate::bootstrap::plan::{REPORT_PLAN, state};
 use crate::bootstrap::read::Payload;
 use crate::hypervisor::simulated::record::{address, remove_all, replace};
 
@@ -47,16 +50,7 @@ const START: Duration = Duration::from_secs(120);
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Kept {
-    /// Starts of Windows.
-    boot: u32,
-    /// Restarts that the plan asked for.
-    reboots: u32,
-    /// Number of the last report.
-    sequence: u64,
-    /// How the plan ended: a state of a report.
-    end: Option<String>,
-    /// Ids of items that were reported as done.
-    done: BTreeSet<String>,
+    journal: Journal,
     /// What the seed said of the machine: it may be gone once the plan is done.
     known: Option<Known>,
     recorded: Recorded,
@@ -156,8 +150,7 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
     guest.until(guest.record.boots_at()).await;
     let mut kept = disk.read()?;
     fs::create_dir_all(disk.logs())?;
-    let finished = kept.end.as_deref() == Some(state::FINISHED);
-    let (payload, known) = match kept.known.clone().filter(|_| finished) {
+    let (payload, known) = match kept.known.clone().filter(|_| kept.journal.finished()) {
         Some(known) => (None, known),
         None => match guest.files(|home| Ok(read_seed(home))).await? {
             Ok((payload, host_name)) => {
@@ -172,18 +165,28 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
         return fail(guest, disk, &mut kept, &error).await;
     }
     loop {
-        kept.boot += 1;
+        let started = kept.journal.start();
         disk.write(&kept)?;
-        let running = match boot(guest, disk, &known, kept.boot).await {
+        let running = match boot(guest, disk, &known, kept.journal.boot).await {
             Ok(running) => on.insert(running),
             Err(error) => return fail(guest, disk, &mut kept, &JoinError(format!("the Wine guest does not start: {error}"))).await,
         };
         if let Err(error) = running.services.start_automatic(&kept.recorded.services).await {
             debug!(vm = %guest.record.vm, error, "a service of a Wine guest does not start");
         }
-        let Some(payload) = payload.as_ref().filter(|_| kept.end.as_deref() != Some(state::FINISHED)) else { break };
-        let restart = carry_out(guest, disk, payload, &mut kept, running).await?;
-        if !restart {
+        let Some(payload) = payload.as_ref().filter(|_| !kept.journal.finished()) else { break };
+        unpack(&disk.prefix(), payload)?;
+        let mut windows = Windows {
+            guest,
+            disk,
+            machine: &running.machine,
+            services: &mut running.services,
+            plan: &payload.plan,
+            kept: &mut kept,
+            started,
+            services_started: BTreeMap::new(),
+        };
+        if runner::carry_out(&mut windows, &payload.plan).await? == Ended::ForGood {
             break;
         }
         kept.recorded.restart_pending = false;
@@ -246,10 +249,9 @@ fn server_of(payload: &Payload) -> Option<SocketAddr> {
 
 /// Nothing can be done with this machine.
 async fn fail(guest: &Guest, disk: &Disk, kept: &mut Kept, error: &JoinError) -> io::Result<()> {
-    let console = Console::new(guest, kept.sequence, kept.boot);
-    console.say(REPORT_PLAN, INPUT, state::FAILED, &error.to_string()).await;
-    kept.sequence = console.sequence();
-    kept.end = Some(state::FAILED.into());
+    let report = kept.journal.report(REPORT_PLAN, state::FAILED, INPUT, &error.to_string());
+    guest.print(report.line() + "\n").await;
+    kept.journal.end = Some(state::FAILED.into());
     disk.write(kept)
 }
 
@@ -269,113 +271,4 @@ fn unpack(prefix: &Path, payload: &Payload) -> io::Result<()> {
         fs::write(path, bytes)?;
     }
     fs::write(stamp, digest)
-}
-
-/// The items from the first on. True: Windows is to be restarted.
-async fn carry_out(guest: &Guest, disk: &Disk, payload: &Payload, kept: &mut Kept, on: &mut On) -> io::Result<bool> {
-    let console = Console::new(guest, kept.sequence, kept.boot);
-    let (prefix, logs) = (disk.prefix(), disk.logs());
-    unpack(&prefix, payload)?;
-    let mut acted = BTreeMap::new();
-    for item in &payload.plan.items {
-        let mut windows = Windows {
-            machine: &on.machine,
-            prefix: &prefix,
-            logs: &logs,
-            plan: &payload.plan,
-            services: &mut on.services,
-            recorded: &mut kept.recorded,
-            acted: &mut acted,
-        };
-        let outcome = make_true(&mut windows, item, &console, guest).await;
-        let outcome = match outcome {
-            Ok(Outcome::Restart) if kept.reboots >= payload.plan.limits.reboots => {
-                Err(format!("expected at most {} restarts, and one more is asked for", payload.plan.limits.reboots))
-            }
-            outcome => outcome,
-        };
-        let end = match outcome {
-            Ok(Outcome::True) => {
-                if kept.done.insert(item.id.clone()) {
-                    console.say(&item.id, item.code, state::DONE, "").await;
-                }
-                None
-            }
-            Ok(Outcome::Restart) => {
-                kept.reboots += 1;
-                console.say(&item.id, item.code, state::REBOOT, "").await;
-                Some(true)
-            }
-            Err(error) if item.optional => {
-                console.say(&item.id, item.code, state::WARNED, &error).await;
-                None
-            }
-            Err(error) => {
-                console.say(&item.id, item.code, state::FAILED, &error).await;
-                kept.end = Some(state::FAILED.into());
-                Some(false)
-            }
-        };
-        kept.sequence = console.sequence();
-        disk.write(kept)?;
-        if let Some(restart) = end {
-            return Ok(restart);
-        }
-    }
-    // Before it is told: then the seed may go.
-    kept.end = Some(state::FINISHED.into());
-    kept.sequence = console.sequence() + 1;
-    disk.write(kept)?;
-    console.say(REPORT_PLAN, 0, state::FINISHED, "").await;
-    Ok(false)
-}
-
-enum Outcome {
-    True,
-    Restart,
-}
-
-/// Test, act, test again, as often as the item allows.
-async fn make_true(windows: &mut Windows<'_>, item: &Item, console: &Console<'_>, guest: &Guest) -> Result<Outcome, String> {
-    if let Some(check) = &item.unless
-        && windows.holds(check).await?
-    {
-        return Ok(Outcome::True);
-    }
-    // A test that fails says: not yet.
-    if windows.is_true(item).await.unwrap_or(false) {
-        return Ok(Outcome::True);
-    }
-    if matches!(item.kind, Kind::Reboot { .. }) {
-        return Ok(Outcome::Restart);
-    }
-    let mut attempt = 1;
-    loop {
-        console.say(&item.id, item.code, state::STARTED, &format!("attempt {attempt} of {}", item.attempts)).await;
-        let joins = matches!(&item.kind, Kind::Command { argv, .. } if argv.iter().any(|word| word == "join"));
-        let error = if joins && guest.record.has(Fault::NoJoin) {
-            "the simulated fault NoJoin befalls this VM: it finds its cluster and never joins".into()
-        } else {
-            match windows.act(item).await {
-                Ok(()) => match windows.is_true(item).await {
-                    Ok(true) => return Ok(Outcome::True),
-                    Ok(false) => "it is still not true after it was done".into(),
-                    Err(error) => error,
-                },
-                Err(error) => error,
-            }
-        };
-        if attempt >= item.attempts {
-            return Err(error);
-        }
-        console.say(&item.id, item.code, state::RETRY, &error).await;
-        if let Kind::Command { undo, directory, .. } = &item.kind
-            && !undo.is_empty()
-            && let Err(error) = windows.run(&format!("{}-undo", item.id), undo, directory, item.seconds, &ExitCodes::default()).await
-        {
-            debug!(item = item.id, error, "what undoes an item failed");
-        }
-        sleep(Duration::from_secs(1 << attempt.min(5))).await;
-        attempt += 1;
-    }
 }

@@ -1,0 +1,50 @@
+//! A Windows machine before its first start: what Windows itself has, as far as plans look at it, and what its image brings.
+
+use super::node::build;
+use crate::bootstrap::paths;
+use crate::bootstrap::plan::RegistryData;
+
+pub const COMPUTER_NAME: (&str, &str) = (r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName\ActiveComputerName", "ComputerName");
+pub const BUILD: (&str, &str) = (r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion", "CurrentBuildNumber");
+/// Where Windows keeps its services.
+pub const SERVICES: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services";
+/// How a service starts: the value and what it means.
+pub const START: &str = "Start";
+pub const AUTOMATIC: u32 = 2;
+pub const ON_DEMAND: u32 = 3;
+
+/// Services of Windows that are off until an event starts them.
+pub const TRIGGERED: [&str; 1] = ["W32Time"];
+/// Their events, below the key of the service.
+pub const TRIGGERS: &str = "TriggerInfo";
+
+/// What an image brings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image {
+    /// Build of Windows, e.g. 20348.
+    pub build: u32,
+    pub programs: Vec<String>,
+    /// Optional features that are on.
+    pub features: Vec<String>,
+}
+
+impl Image {
+    /// The image of that name: it says which Windows it is, and has the programs of a node.
+    pub fn named(name: &str) -> Self {
+        let programs = [paths::CONTAINERD, paths::KUBELET, paths::KUBEADM, paths::LOG_RUNNER, paths::KUBE_PROXY];
+        Self { build: build(name), programs: programs.map(str::to_owned).to_vec(), features: Vec::new() }
+    }
+}
+
+/// Key, name and data of what is in the registry at the first start.
+pub fn registry(image: &Image, computer_name: &str) -> Vec<(String, &'static str, RegistryData)> {
+    let mut values = vec![
+        (COMPUTER_NAME.0.to_owned(), COMPUTER_NAME.1, RegistryData::String(computer_name.to_uppercase())),
+        (BUILD.0.to_owned(), BUILD.1, RegistryData::String(image.build.to_string())),
+    ];
+    for service in TRIGGERED {
+        values.push((format!(r"{SERVICES}\{service}"), START, RegistryData::Dword(ON_DEMAND)));
+        values.push((format!(r"{SERVICES}\{service}\{TRIGGERS}"), "", RegistryData::String(String::new())));
+    }
+    values
+}

@@ -1,0 +1,201 @@
+//! The runner of simulated guests: run.ps1 in Rust, for the model and for Wine alike. Items are taken from the first on at every
+//! start: test, act, test again. What it reports is held to recorded runs of run.ps1, see traces/README.md.
+
+use std::io;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::sleep;
+
+use super::journal::Journal;
+use crate::bootstrap::plan::{Check, Item, Kind, Plan, REPORT_PLAN, state};
+
+/// Why an item could not be made true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub message: String,
+    /// Data that are wrong stay wrong: that is no reason to try again.
+    pub last: bool,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self { message, last: false }
+    }
+}
+
+/// The machine that the runner works on. What cannot be told of it is an error in words.
+pub trait Machine {
+    fn journal(&mut self) -> &mut Journal;
+
+    fn now(&self) -> Timestamp;
+
+    /// Is the item true? Changes nothing.
+    async fn is_true(&mut self, item: &Item) -> Result<bool, String>;
+
+    /// Makes the item true, or tries to.
+    async fn act(&mut self, item: &Item) -> Result<(), Failure>;
+
+    /// Takes away what the item left behind, with that program. It does not matter when that fails.
+    async fn undo(&mut self, item: &Item, argv: &[String]);
+
+    async fn holds(&mut self, check: &Check) -> Result<bool, String>;
+
+    /// A value of the registry as text.
+    async fn value(&mut self, key: &str, name: &str) -> Option<String>;
+
+    /// Says a line on the console.
+    async fn say(&mut self, line: String);
+
+    /// Keeps everything so that another process can go on from here.
+    async fn keep(&mut self) -> io::Result<()>;
+}
+
+/// How a run of the runner ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Finished or failed; the journal says which.
+    ForGood,
+    /// Windows is to be restarted.
+    ForRestart,
+}
+
+enum Outcome {
+    True,
+    Restart,
+    Failed(String),
+}
+
+/// Carries out the plan from its first item on.
+pub async fn carry_out<M: Machine>(machine: &mut M, plan: &Plan) -> io::Result<Ended> {
+    let now = machine.now();
+    machine.journal().begin(now);
+    for item in &plan.items {
+        match make_true(machine, plan, item).await? {
+            Outcome::True => {}
+            Outcome::Restart => {
+                machine.journal().reboots += 1;
+                let number = machine.journal().reboots;
+                report(machine, &item.id, state::REBOOT, 0, &format!("restart {number} of {}", plan.limits.reboots)).await;
+                machine.keep().await?;
+                return Ok(Ended::ForRestart);
+            }
+            Outcome::Failed(why) if item.optional => {
+                report(machine, &item.id, state::WARNED, item.code, &why).await;
+                machine.keep().await?;
+            }
+            Outcome::Failed(why) => {
+                report(machine, &item.id, state::FAILED, item.code, &why).await;
+                report(machine, REPORT_PLAN, state::FAILED, item.code, &format!("{}: {why}", item.id)).await;
+                return end(machine, state::FAILED).await;
+            }
+        }
+    }
+    // Before it is told: then the seed may go.
+    end(machine, state::FINISHED).await?;
+    report(machine, REPORT_PLAN, state::FINISHED, 0, &format!("{} items are true", plan.items.len())).await;
+    end(machine, state::FINISHED).await
+}
+
+async fn end<M: Machine>(machine: &mut M, how: &str) -> io::Result<Ended> {
+    machine.journal().end = Some(how.to_owned());
+    machine.keep().await?;
+    Ok(Ended::ForGood)
+}
+
+/// All attempts of one item: `Invoke-PlanItem`.
+async fn make_true<M: Machine>(machine: &mut M, plan: &Plan, item: &Item) -> io::Result<Outcome> {
+    if let Some(check) = &item.unless {
+        match machine.holds(check).await {
+            Ok(true) => return Ok(Outcome::True),
+            Ok(false) => {}
+            Err(why) => return Ok(Outcome::Failed(why)),
+        }
+    }
+    if is_true(machine, item).await {
+        if machine.journal().was_true(item) {
+            report(machine, &item.id, state::DONE, 0, "was true already").await;
+            machine.keep().await?;
+        }
+        return Ok(Outcome::True);
+    }
+    if matches!(item.kind, Kind::Reboot { .. }) {
+        let spent = machine.journal().reboots >= plan.limits.reboots;
+        let why = || format!("expected at most {} restarts, and one more is asked for", plan.limits.reboots);
+        return Ok(if spent { Outcome::Failed(why()) } else { Outcome::Restart });
+    }
+    let mut problem = String::new();
+    for attempt in 1..=item.attempts {
+        let now = machine.now();
+        if let Some(why) = machine.journal().too_late(&plan.limits, now) {
+            return Ok(Outcome::Failed(why));
+        }
+        report(machine, &item.id, state::STARTED, 0, &format!("attempt {attempt} of {}", item.attempts)).await;
+        problem = match machine.act(item).await {
+            Ok(()) => "it is still not true after it was done".to_owned(),
+            Err(failure) if failure.last => return Ok(Outcome::Failed(failure.message)),
+            Err(failure) => failure.message,
+        };
+        if is_true(machine, item).await {
+            machine.journal().became_true(item);
+            report(machine, &item.id, state::DONE, 0, &format!("attempt {attempt}")).await;
+            machine.keep().await?;
+            return Ok(Outcome::True);
+        }
+        if attempt < item.attempts {
+            report(machine, &item.id, state::RETRY, item.code, &problem).await;
+            machine.keep().await?;
+            if let Kind::Command { undo, .. } = &item.kind
+                && !undo.is_empty()
+            {
+                machine.undo(item, undo).await;
+            }
+            sleep(pause(attempt)).await;
+        }
+    }
+    Ok(Outcome::Failed(problem))
+}
+
+/// A test that cannot be made says that the item is not true.
+async fn is_true<M: Machine>(machine: &mut M, item: &Item) -> bool {
+    machine.is_true(item).await.unwrap_or(false)
+}
+
+async fn report<M: Machine>(machine: &mut M, item: &str, state: &str, code: u32, message: &str) {
+    let line = machine.journal().report(item, state, code, message).line() + "\n";
+    machine.say(line).await;
+}
+
+/// Before another attempt. run.ps1 waits longer: 5 s, then 10 s, up to a minute.
+fn pause(attempt: u32) -> Duration {
+    Duration::from_secs(1 << attempt.min(5))
+}
+
+/// What was found in place of what a check asks for: `Get-Finding`.
+pub async fn finding<M: Machine>(machine: &mut M, mut check: &Check) -> String {
+    while let Check::All(checks) = check {
+        let mut failed = None;
+        for one in checks {
+            if failed.is_none() && !machine.holds(one).await.unwrap_or(false) {
+                failed = Some(one);
+            }
+        }
+        let Some(failed) = failed else { break };
+        check = failed;
+    }
+    let (what, value) = match check {
+        Check::Registry { key, name, equals } => {
+            let found = machine.value(key, name).await.unwrap_or_default();
+            return format!("expected {name} {equals}, found '{found}'");
+        }
+        Check::Succeeds(argv) => return format!("expected that {} succeeds, and it does not", argv.join(" ")),
+        Check::File(path) => ("file", path.clone()),
+        Check::Pipe(name) => ("pipe", name.clone()),
+        Check::Url(url) => ("url", url.clone()),
+        Check::RegistryKey(key) => ("registryKey", key.clone()),
+        Check::Port(port) => ("port", port.to_string()),
+        Check::Service(name) => ("service", name.clone()),
+        Check::RegistryValue { .. } | Check::Not(_) | Check::All(_) => return "expected something else".into(),
+    };
+    format!("expected {what} {value}, found none")
+}
