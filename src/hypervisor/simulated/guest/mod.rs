@@ -25,6 +25,8 @@ mod wine;
 mod model_tests;
 #[cfg(test)]
 mod runner_tests;
+#[cfg(test)]
+mod trace_tests;
 
 use std::collections::HashMap;
 use std::fs::{self, File};

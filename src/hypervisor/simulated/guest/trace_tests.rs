@@ -1,0 +1,214 @@
+//! The model is held to what run.ps1 reported where it was run: for the same plan and the same faults, the same lines. See
+//! traces/README.md.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::JoinError;
+use super::disk::Disk;
+use super::image::Image;
+use super::model::{Kept, Model, Run, World};
+use crate::bootstrap::plan::{Item, Kind, Plan, Script, state};
+use crate::vm::GuestReport;
+
+/// Each run with its plan, and the item of it that was given other seconds.
+const RUNS: [(&str, &str, Option<(&str, u32)>); 15] = [
+    ("containerd-slow", "plain-2022", None),
+    ("dism-fails", "plain-2022", None),
+    ("dism-hangs", "plain-2022", Some(("containers-feature", 6))),
+    ("full-unattend-1.36-2022", "full-unattend", None),
+    ("full-v1.33.13-2019", "full-2019", None),
+    ("full-v1.36.3-2022", "full-2022", None),
+    ("full-v1.36.3-2025", "full-2025", None),
+    ("join-fails-always", "plain-2022", None),
+    ("join-fails-once", "plain-2022", None),
+    ("join-hangs", "plain-2022", Some(("join", 8))),
+    ("kubelet-dies", "plain-2022", None),
+    ("ok", "plain-2022", None),
+    ("plain-1.33-2019-c17", "plain-2019", None),
+    ("plain-1.36-2022", "plain-2022", None),
+    ("plain-unattend", "plain-unattend", None),
+];
+
+/// What Wine, on which they were recorded, forgets at a start of Windows, so that the runner did it again; and why.
+const FORGOTTEN: [(&str, &str); 3] = [
+    ("time-zone", "Wine writes the host's into the registry at each start"),
+    ("containerd-environment", "the security descriptors of keys are gone"),
+    ("containerd-running", "it is started again after its environment was set again"),
+];
+
+fn traces() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/hypervisor/simulated/guest/traces")
+}
+
+fn plan(name: &str, limit: Option<(&str, u32)>) -> Plan {
+    let text = fs::read_to_string(traces().join(format!("plans/{name}.json"))).unwrap();
+    let mut plan: Plan = serde_json::from_str(&text).unwrap();
+    if let Some((id, seconds)) = limit {
+        plan.items.iter_mut().find(|item| item.id == id).unwrap().seconds = seconds;
+    }
+    plan
+}
+
+/// What was on the machine beside what the simulator's images bring.
+#[derive(Deserialize)]
+struct Beside {
+    programs: Vec<String>,
+    features: Vec<String>,
+}
+
+/// The machine on which they were recorded, with the Windows that the plan is for.
+fn image(plan: &Plan) -> Image {
+    let beside: Beside = serde_json::from_str(&fs::read_to_string(traces().join("machine.json")).unwrap()).unwrap();
+    let build = plan.items.iter().find_map(|item| if let Kind::Script(Script::Identity { build }) = item.kind { Some(build) } else { None });
+    let mut image = Image { build: build.unwrap(), ..Image::named("") };
+    image.programs.extend(beside.programs);
+    image.features.extend(beside.features);
+    image
+}
+
+/// A line of `faults`.
+enum Fault {
+    /// `program|part of its arguments|exit code|seconds|times`: the program does nothing, for so long, and ends so.
+    Program { name: String, part: String, run: Run, left: i32 },
+    /// `fake/die-NAME=1`: the service ends while it starts.
+    ServiceDies(String),
+    /// `fake/slow-NAME=MILLISECONDS`: until the service runs.
+    ServiceIsSlow(String, Duration),
+}
+
+impl Fault {
+    fn parse(line: &str) -> Self {
+        if let Some((name, value)) = line.strip_prefix("fake/").and_then(|rest| rest.split_once('=')) {
+            let slow = || name.strip_prefix("slow-").map(|name| Self::ServiceIsSlow(name.into(), Duration::from_millis(value.parse().unwrap())));
+            let dies = name.strip_prefix("die-").map(|name| Self::ServiceDies(name.into()));
+            return dies.or_else(slow).unwrap_or_else(|| panic!("{line}"));
+        }
+        let [name, part, code, seconds, times] = line.split('|').collect::<Vec<_>>().try_into().unwrap();
+        let run = Run { takes: Duration::from_secs_f64(seconds.parse().unwrap()), code: code.parse().unwrap(), said: "error: made to fail".into() };
+        Self::Program { name: name.into(), part: part.into(), run, left: times.parse().unwrap() }
+    }
+}
+
+/// What was around the recorded machine: programs and services that fail as they are told, and a cluster that lets everyone join.
+struct Bench {
+    faults: Vec<Fault>,
+    start: Instant,
+    console: String,
+}
+
+impl World for Bench {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::try_from(self.start.elapsed()).unwrap()
+    }
+
+    fn broken(&self, _item: &Item) -> Option<String> {
+        None
+    }
+
+    fn program(&mut self, argv: &[String]) -> Option<Run> {
+        let (path, arguments) = argv.split_first().unwrap();
+        let program = path.rsplit('\\').next().unwrap().trim_end_matches(".exe");
+        self.faults.iter_mut().find_map(|fault| match fault {
+            Fault::Program { name, part, run, left } if name == program && arguments.join(" ").contains(&*part) && *left != 0 => {
+                *left -= 1;
+                Some(run.clone())
+            }
+            _ => None,
+        })
+    }
+
+    fn service(&self, name: &str) -> Option<Duration> {
+        let told = self.faults.iter().find_map(|fault| match fault {
+            Fault::ServiceDies(broken) if broken == name => Some(None),
+            Fault::ServiceIsSlow(slow, takes) if slow == name => Some(Some(*takes)),
+            _ => None,
+        });
+        told.unwrap_or(Some(Duration::ZERO))
+    }
+
+    async fn join(&mut self, _disk: &Disk, _configuration: &str) -> Result<(), JoinError> {
+        Ok(())
+    }
+
+    async fn reset(&mut self) {}
+
+    async fn say(&mut self, lines: String) {
+        self.console += &lines;
+    }
+
+    async fn keep(&mut self, _kept: &Kept) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn recorded(run: &str) -> Vec<GuestReport> {
+    let text = fs::read_to_string(traces().join(run).join("report.log")).unwrap();
+    text.lines().map(|line| GuestReport::parse(line).unwrap_or_else(|| panic!("{run}: {line}"))).collect()
+}
+
+async fn modelled(run: &str, plan: &Plan) -> Vec<GuestReport> {
+    let faults = fs::read_to_string(traces().join(run).join("faults")).unwrap_or_default();
+    let bench = Bench { faults: faults.lines().map(Fault::parse).collect(), start: Instant::now(), console: String::new() };
+    let mut model = Model::of_image(&image(plan), "win-1", bench);
+    model.start();
+    model.carry_out(plan).await.unwrap();
+    model.world.console.lines().map(|line| GuestReport::parse(line).unwrap()).collect()
+}
+
+/// Without what was done again because Wine had forgotten it; that goes into `forgotten`.
+fn without_forgotten(reports: Vec<GuestReport>, forgotten: &mut BTreeSet<String>) -> Vec<GuestReport> {
+    let mut done: Vec<(String, u32)> = Vec::new();
+    let mut kept = Vec::new();
+    for report in reports {
+        let again = done.iter().any(|(item, boot)| *item == report.item && *boot < report.boot);
+        if again && FORGOTTEN.iter().any(|(item, _)| *item == report.item) {
+            forgotten.insert(report.item);
+            continue;
+        }
+        if report.state == state::DONE {
+            done.push((report.item.clone(), report.boot));
+        }
+        kept.push(report);
+    }
+    kept
+}
+
+/// All that is comparable: not the number of the line, which counts what Wine forgot.
+fn line(report: &GuestReport) -> String {
+    format!("{} {} {} {} {}", report.boot, report.item, report.state, report.code, report.message)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_reports_what_the_runner_reported() {
+    let mut forgotten = BTreeSet::new();
+    for (run, plan_of, limit) in RUNS {
+        let plan = plan(plan_of, limit);
+        let model = modelled(run, &plan).await;
+        assert!((1..).zip(&model).all(|(number, report)| report.sequence == number), "{run}");
+        let recorded = without_forgotten(recorded(run), &mut forgotten);
+        let lines = |reports: &[GuestReport]| reports.iter().map(line).collect::<Vec<_>>();
+        let (recorded, model) = (lines(&recorded), lines(&model));
+        let same = recorded.iter().zip(&model).take_while(|(recorded, model)| recorded == model).count();
+        assert_eq!(
+            (recorded.get(same), model.get(same)),
+            (None, None),
+            "{run}: after {same} equal lines the recorded run goes on as on the left, the model as on the right"
+        );
+    }
+    assert_eq!(forgotten, FORGOTTEN.map(|(item, _)| item.to_owned()).into(), "no exception that is not needed");
+}
+
+#[test]
+fn every_recorded_run_is_compared() {
+    let folders = fs::read_dir(traces()).unwrap().map(|entry| entry.unwrap()).filter(|entry| entry.path().is_dir());
+    let found: BTreeSet<String> = folders.map(|entry| entry.file_name().into_string().unwrap()).filter(|name| name != "plans").collect();
+    assert_eq!(found, RUNS.map(|(run, _, _)| run.to_owned()).into());
+}
