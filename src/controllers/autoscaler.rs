@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kube::{Resource, ResourceExt};
 
 use super::Context;
-use super::stores::Cache;
-use super::watch::{Watch, Watching};
+use super::runtime::stores::Cache;
+use super::runtime::watch::{Watch, Watching};
 use crate::api::bootstrap_config::{WindowsBootstrapConfigSpec, WindowsBootstrapConfigTemplate};
 use crate::api::capi;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};

@@ -1,33 +1,15 @@
-//! OBSERVE → DECIDE → ACT → REPORT, thin: one file per kind, and [`shell`] in which they all run.
+//! OBSERVE → DECIDE → ACT → REPORT, thin: one file per kind, and [`runtime`] in which they all run.
 //!
 //! Nothing is decided here (that is `lifecycle/`), no driver is named, and the Kubernetes API is reached through `cluster/` only.
 
 mod autoscaler;
-mod bootstrap;
-mod certificates;
-mod claim;
-mod clean_up;
+mod bootstrap_config;
 mod control_plane;
-mod data_secret;
-mod drain;
-mod facts;
-mod farewell;
-mod follower;
 mod hypervisor;
-mod inventory;
 mod machine;
-mod nodes;
-mod pattern;
+mod machine_template;
 mod pool;
-mod probes;
-mod report;
-mod secret_values;
-mod seed;
-pub mod shell;
-mod stores;
-mod template;
-mod wake;
-pub mod watch;
+pub mod runtime;
 mod windows_cluster;
 
 use std::collections::HashMap;
@@ -42,8 +24,9 @@ use secrecy::SecretString;
 use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
 
-use self::shell::{Shell, Written};
-use self::watch::{Watch, Watching};
+use self::runtime::controller::{Shell, Written};
+use self::runtime::{certificates, nodes, stores, triggers};
+use self::runtime::watch::{Watch, Watching};
 use crate::api::control_plane::ExternalControlPlane;
 use crate::cluster::Cluster;
 use crate::cluster::events::Events;
@@ -83,15 +66,15 @@ pub struct Context {
 pub struct Shared {
     parts: Parts,
     stores: stores::Stores,
-    wake: wake::Calls,
-    inventories: inventory::Inventories,
-    seeds: seed::Seeds,
-    unreported: data_secret::Unreported,
-    known_tokens: data_secret::KnownTokens,
+    wake: triggers::Calls,
+    inventories: hypervisor::inventory::Inventories,
+    seeds: machine::Seeds,
+    unreported: bootstrap_config::data_secret::Unreported,
+    known_tokens: bootstrap_config::data_secret::KnownTokens,
     certificates: certificates::Certificates,
     nodes: nodes::Nodes,
     pools: pool::Memories,
-    probes: probes::Probes,
+    probes: control_plane::clients::Probes,
     join_rights: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -111,7 +94,7 @@ impl Deref for Shared {
 }
 
 impl Context {
-    fn new(parts: Parts, stores: stores::Stores, wake: wake::Calls) -> Self {
+    fn new(parts: Parts, stores: stores::Stores, wake: triggers::Calls) -> Self {
         let shared = Shared {
             parts,
             stores,
@@ -160,7 +143,7 @@ impl Context {
 
 /// Runs the controllers of these roles until the shell stops, then lets running passes end.
 pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching) {
-    let (wake, called) = wake::Calls::new();
+    let (wake, called) = triggers::Calls::new();
     let ctx = &Context::new(parts, stores::Stores::start(watching, roles), wake);
     tokio::select! {
         () = ctx.stores.ready() => {}
@@ -179,32 +162,32 @@ pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching)
             shell.run(
                 "windowsmachine",
                 &ctx.stores.windows_machines.0,
-                wake::machines(ctx, called.machines),
+                triggers::machines(ctx, called.machines),
                 with(ctx, machine::reconcile),
                 |_, _| ()
             ),
-            shell.run("windowshypervisor", &ctx.stores.hypervisors.0, wake::hypervisors(ctx), with(ctx, hypervisor::reconcile), |_, _| ()),
+            shell.run("windowshypervisor", &ctx.stores.hypervisors.0, triggers::hypervisors(ctx), with(ctx, hypervisor::reconcile), |_, _| ()),
             shell.run(
                 "windowscluster",
                 &ctx.stores.windows_clusters.0,
-                wake::windows_clusters(ctx),
+                triggers::windows_clusters(ctx),
                 with(ctx, windows_cluster::reconcile),
                 |_, _| ()
             ),
-            shell.run("windowsnodepool", &ctx.stores.pools.0, wake::pools(ctx, called.pools), with(ctx, pool::reconcile), |_, _| ()),
-            shell.run("windowsmachinetemplate", &ctx.stores.machine_templates.0, vec![], with(ctx, template::reconcile), |_, _| ()),
+            shell.run("windowsnodepool", &ctx.stores.pools.0, triggers::pools(ctx, called.pools), with(ctx, pool::reconcile), |_, _| ()),
+            shell.run("windowsmachinetemplate", &ctx.stores.machine_templates.0, vec![], with(ctx, machine_template::reconcile), |_, _| ()),
         );
     };
     let bootstrap = async {
         if roles.bootstrap {
-            let triggers = wake::configs(ctx, called.configs);
-            shell.run("windowsbootstrapconfig", &ctx.stores.configs.0, triggers, with(ctx, bootstrap::reconcile), |_, _| ()).await;
+            let triggers = triggers::configs(ctx, called.configs);
+            shell.run("windowsbootstrapconfig", &ctx.stores.configs.0, triggers, with(ctx, bootstrap_config::reconcile), |_, _| ()).await;
         }
     };
     let control_plane = async {
         if roles.control_plane {
             let control_planes: Watch<ExternalControlPlane> = Watch::start(watching);
-            shell.run("externalcontrolplane", &control_planes, wake::control_planes(ctx), with(ctx, control_plane::reconcile), |_, _| ()).await;
+            shell.run("externalcontrolplane", &control_planes, triggers::control_planes(ctx), with(ctx, control_plane::reconcile), |_, _| ()).await;
         }
     };
     ctx.spawn(forget_clusters(ctx.clone()));

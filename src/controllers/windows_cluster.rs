@@ -7,8 +7,8 @@ use std::time::Duration;
 use kube::ResourceExt;
 
 use super::Context;
-use super::report::report;
-use super::shell::{Outcome, ReconcileError};
+use super::runtime::reporter::report;
+use super::runtime::controller::{Outcome, ReconcileError};
 use crate::api::capi;
 use crate::api::cluster::{ClusterInitialization, FailureDomain, WindowsCluster, WindowsClusterStatus};
 use crate::api::condition::{self, Desired, reason};

@@ -4,7 +4,7 @@
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, GROUP, Machine, MachinePool};
 use crate::api::machine::WindowsMachine;
-use crate::lifecycle::bootstrap::data_secret;
+use crate::lifecycle::bootstrap_config::data_secret;
 
 /// Version of Kubernetes that a machine of a pool was made for. Core knows it only once the Node is there.
 pub const VERSION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/kubernetes-version";

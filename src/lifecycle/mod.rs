@@ -1,16 +1,13 @@
 //! SITUATION → DECISION (pure): what to do next, what to say, when to look again. No client, no clock, no randomness.
 
-pub mod bootstrap;
+pub mod bootstrap_config;
 pub mod claim;
 pub mod control_plane;
-pub mod csr;
-pub mod drain;
-pub mod guest;
 pub mod machine;
+pub mod node;
 pub mod pool;
 pub mod report;
 pub mod standalone;
-pub mod vm;
 
 use std::time::Duration;
 

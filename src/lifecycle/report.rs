@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::guest;
+use super::machine::guest;
 use super::machine::{chosen, host_name};
 use super::paused_condition;
 use crate::api::bootstrap_config::{BootstrapInitialization, WindowsBootstrapConfig, WindowsBootstrapConfigStatus};
@@ -108,7 +108,7 @@ pub fn control_plane(object: &ExternalControlPlane, said: &[Desired], answer: Op
 }
 
 /// The API server stores whole seconds: anything finer would differ from what it gives back, and be written again.
-pub(super) fn whole_second(time: Timestamp) -> Timestamp {
+pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use serde_json::{Map, Value, json};
 
-use super::bootstrap::data_secret;
+use super::bootstrap_config::data_secret;
 use super::claim::{INFRASTRUCTURE, VERSION_ANNOTATION};
 use super::machine::host_name;
 use super::pool::in_place;
@@ -139,5 +139,4 @@ pub fn machine_pool(pool: &WindowsNodePool) -> MachinePool {
 }
 
 #[cfg(test)]
-#[path = "standalone_tests.rs"]
 mod tests;

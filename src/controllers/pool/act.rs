@@ -17,7 +17,7 @@ use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
 use crate::api::name::{ProviderId, base36};
 use crate::api::pool::{JOINS_ANNOTATION, Joins, POOL_LABEL, REMOVE_ANNOTATION, TEMPLATE_LABEL, WindowsNodePool, joins};
 use crate::cluster::{ApiError, Creation};
-use crate::controllers::shell::ReconcileError;
+use crate::controllers::runtime::controller::ReconcileError;
 use crate::lifecycle::claim::VERSION_ANNOTATION;
 use crate::lifecycle::machine::{host_name, vm_uuid};
 use crate::lifecycle::pool::template::Template;

@@ -8,7 +8,7 @@ use super::act::{all, core_labels, owner_reference};
 use super::observe::Seen;
 use crate::api::capi::{self, MachinePool};
 use crate::api::pool::{JOINS_ANNOTATION, Joins, MADE_FOR_ANNOTATION, WindowsNodePool, joins, made_for};
-use crate::controllers::shell::ReconcileError;
+use crate::controllers::runtime::controller::ReconcileError;
 
 /// `true` when a machine was told.
 pub async fn hand_over(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool, seen: &[Seen]) -> Result<bool, ReconcileError> {

@@ -2,7 +2,7 @@
 
 mod act;
 mod hand_over;
-mod marks;
+mod node_labels;
 mod memory;
 mod observe;
 #[cfg(test)]
@@ -15,10 +15,10 @@ use jiff::SignedDuration;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::Context;
-use super::bootstrap::reason_of;
-use super::report::report;
-use super::shell::{Outcome, ReconcileError};
+use crate::controllers::Context;
+use crate::controllers::bootstrap_config::reason_of;
+use crate::controllers::runtime::reporter::report;
+use crate::controllers::runtime::controller::{Outcome, ReconcileError};
 use crate::api::capi::MachinePool;
 use crate::api::condition::{self, Desired, reason};
 use crate::api::pool::{FINALIZER, Joins, MOST_MACHINES, WindowsNodePool};
@@ -164,7 +164,7 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
     let known = reports::Seen { goal: &goal, members: &members, template: &template, failures, step: &decision.step };
     let next = reports::status(object, &decision.conditions, Some(&known), now);
     report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
-    let marked = marks::follow(ctx, object, &template, &seen).await?;
+    let marked = node_labels::follow(ctx, object, &template, &seen).await?;
     Ok(if acted || marked { Outcome::now() } else { Outcome::of(decision.look_again) })
 }
 

@@ -11,9 +11,10 @@ use crate::cluster::events::Events;
 use crate::cluster::mock::{Script, Step, refuse, step};
 use crate::cluster::workload::Workloads;
 use crate::cluster::{ApiError, Cluster};
-use crate::controllers::stores::{Cache, Stores};
-use crate::controllers::watch::Watch;
-use crate::controllers::{Parts, wake};
+use crate::controllers::runtime::stores::{Cache, Stores};
+use crate::controllers::runtime::watch::Watch;
+use crate::controllers::Parts;
+use crate::controllers::runtime::triggers;
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::lifecycle::pool::template::Template;
 
@@ -76,7 +77,7 @@ fn stage_of(stores: Stores, seconds: i64, steps: Vec<Step>) -> (Context, Script)
         autoscaler: None,
     };
     let stores = Stores { machine_pools: Cache(Watch::holding(vec![read(machine_pool())])), ..stores };
-    (Context::new(parts, stores, wake::Calls::new().0), script)
+    (Context::new(parts, stores, triggers::Calls::new().0), script)
 }
 
 async fn pass(ctx: &Context) -> Result<Outcome, ReconcileError> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::words;
+use super::messages;
 use super::{Failures, Member, Replace, Situation, State};
 use crate::api::pool::{DeletePolicy, Order};
 use crate::lifecycle::Decision;
@@ -125,7 +125,7 @@ pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
         },
     };
     let mut decision = Decision::new(step);
-    decision.conditions = words::conditions(&view, &decision.step);
+    decision.conditions = messages::conditions(&view, &decision.step);
     decision.look_again = next_look(&view);
     decision
 }

@@ -9,7 +9,7 @@ pub mod member;
 pub mod report;
 pub mod situation;
 pub mod template;
-mod words;
+mod messages;
 
 #[cfg(test)]
 mod model;

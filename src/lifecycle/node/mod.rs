@@ -1,0 +1,3 @@
+//! The Node of a machine: how it leaves.
+
+pub mod drain;
