@@ -9,27 +9,23 @@ use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::controllers::Context;
-use crate::controllers::runtime::controller::ReconcileError;
-use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use super::Context;
+use crate::api::bootstrap_config::{ANSWER_KEY, CHANNEL_KEY, WindowsBootstrapConfig};
 use crate::api::capi::{self, CLUSTER_NAME_LABEL, SECRET_TYPE};
 use crate::bootstrap::Bootstrap;
 use crate::cluster::{ApiError, Creation};
-use crate::lifecycle::report::Token;
+use crate::lifecycle::bootstrap_config::report::Token;
 
 /// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
 pub const FORMAT: &str = "cloud-config";
-/// The answer file for Windows Setup; only in the channel `Unattend`.
-pub const ANSWER_KEY: &str = "unattend.xml";
-/// Name of the channel by which the data is to reach the machine.
-pub const CHANNEL_KEY: &str = "channel";
 /// The join token, so that one which expired can be made again for a guest that already has it.
 const TOKEN_KEY: &str = "token";
 
+/// Why there is no Secret.
 pub enum Error {
-    /// A Secret of that name is there and somebody else's; the text is for the condition.
-    Foreign(String),
-    Reconcile(ReconcileError),
+    /// A Secret of another owner has that name; the text is for the condition.
+    Taken(String),
+    Api(ApiError),
 }
 
 /// What was made for a configuration: the name of its Secret, and the token in it.
@@ -100,16 +96,16 @@ pub async fn ensure_holding(
         data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), ByteString(value.to_vec()))).collect()),
         ..Secret::default()
     };
-    match ctx.cluster.create_if_absent(&secret).await.map_err(|e| Error::Reconcile(e.into()))? {
+    match ctx.management.cluster.create_if_absent(&secret).await.map_err(Error::Api)? {
         Creation::Made(_) => Ok(name),
         Creation::Existing(found) if found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref()) => Ok(name),
-        Creation::Existing(_) => Err(Error::Foreign(foreign(object))),
+        Creation::Existing(_) => Err(Error::Taken(foreign(object))),
     }
 }
 
-/// Looks, without writing, whether somebody else's Secret has the name; the text is for the condition.
+/// Looks, without writing, whether a Secret of another owner has the name; the text is for the condition.
 pub async fn taken(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<String>, ApiError> {
-    let found: Option<Secret> = ctx.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
+    let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
     let ours = |secret: &Secret| secret.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref());
     Ok(found.filter(|secret| !ours(secret)).map(|_| foreign(object)))
 }
@@ -121,7 +117,7 @@ fn foreign(object: &WindowsBootstrapConfig) -> String {
 
 /// The public and the secret half of the token in the bootstrap Secret.
 pub async fn token(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<(String, SecretString)>, ApiError> {
-    let found: Option<Secret> = ctx.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
+    let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
     let text = found.and_then(|s| s.data?.remove(TOKEN_KEY)).and_then(|v| String::from_utf8(v.0).ok());
     Ok(text.and_then(|t| t.split_once('.').map(|(id, secret)| (id.to_owned(), SecretString::from(secret.to_owned())))))
 }

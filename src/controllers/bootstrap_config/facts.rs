@@ -4,12 +4,14 @@ use kube::ResourceExt;
 use secrecy::SecretString;
 
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi::{CidrBlocks, Cluster, Endpoint, Machine};
+use crate::api::capi::{CidrBlocks, Endpoint};
 use crate::api::machine::WindowsMachine;
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
 use crate::bootstrap::{self, RenderError, Secrets};
 use crate::cluster::workload::Workload;
-use crate::lifecycle::machine::{future_provider_id, host_name, vm_spec};
+use crate::lifecycle::identity::{future_provider_id, host_name};
+use crate::lifecycle::machine::vm_spec;
+use crate::lifecycle::owner::{NodeRequest, TargetCluster};
 
 /// Why facts or bytes cannot be had from the objects as they are.
 #[derive(Debug, thiserror::Error)]
@@ -20,11 +22,11 @@ pub enum DataError {
     Facts(String),
 }
 
-/// Everything that rendering may depend on, but the token.
+/// Everything that rendering depends on, except the token.
 pub struct Sources<'a> {
     pub object: &'a WindowsBootstrapConfig,
-    pub machine: &'a Machine,
-    pub cluster: &'a Cluster,
+    pub request: &'a NodeRequest,
+    pub target: &'a TargetCluster,
     /// That of the machine, if it is one of ours.
     pub windows_machine: Option<&'a WindowsMachine>,
     pub endpoint: &'a Endpoint,
@@ -36,28 +38,27 @@ impl Sources<'_> {
     /// The facts; an error names the field that is missing or wrong.
     pub fn facts(&self, token: SecretString) -> Result<BootstrapFacts, DataError> {
         let wrong = |text: String| DataError::Facts(text);
-        let Some(version) = self.machine.spec.version.as_deref() else {
+        let Some(version) = self.request.version.as_deref() else {
             return Err(wrong(format!(
                 "Machine {}: spec.version is not set; name the Kubernetes version of the node, e.g. v1.36.3",
-                self.machine.name_any()
+                self.request.name
             )));
         };
         let kubernetes = KubernetesVersion::parse(version).map_err(|e| wrong(format!("Machine spec.version: {e}")))?;
         let Some(ca_pem) = self.workload.ca_pem.clone() else {
             return Err(wrong(format!(
                 "the kubeconfig of Cluster {} has no certificate-authority-data: nodes need the CA of their cluster",
-                self.cluster.name_any()
+                self.target.cluster
             )));
         };
-        let ca_hash =
-            bootstrap::ca_hash(&ca_pem).map_err(|e| wrong(format!("the CA in the kubeconfig of Cluster {}: {e}", self.cluster.name_any())))?;
-        let ours = self.windows_machine.filter(|_| self.machine.spec.infrastructure_ref.kind == "WindowsMachine");
+        let ca_hash = bootstrap::ca_hash(&ca_pem).map_err(|e| wrong(format!("the CA in the kubeconfig of Cluster {}: {e}", self.target.cluster)))?;
+        let ours = self.windows_machine.filter(|_| self.request.is_for_windows_machine());
         let vm = ours.map(vm_spec).transpose().map_err(|e| wrong(e.to_string()))?;
-        let network = self.cluster.spec.cluster_network.clone().unwrap_or_default();
+        let network = self.target.network.clone();
         let blocks = |networks: Option<CidrBlocks>| networks.map(|n| n.cidr_blocks).unwrap_or_default();
         Ok(BootstrapFacts {
             machine_uid: self.object.uid().unwrap_or_default(),
-            machine_name: self.machine.name_any(),
+            machine_name: self.request.name.clone(),
             generation: self.object.metadata.generation.unwrap_or(1),
             host_name: ours.map(host_name).transpose().map_err(|e| wrong(e.to_string()))?,
             provider_id: ours.and_then(future_provider_id).map(|id| id.to_string()),

@@ -1,18 +1,17 @@
-//! A WindowsBootstrapConfig that a MachinePool names: the pattern of those that its WindowsNodePool gives to each machine, so that
-//! every token is bound to one machine. Cluster API waits for its Secret, which therefore exists and joins nobody.
+//! A WindowsBootstrapConfig that a MachinePool names: the template of those that its WindowsNodePool makes for each machine, so that
+//! every token is bound to one machine. Cluster API waits for its Secret, which therefore exists and lets no machine join.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
-use crate::controllers::Context;
-use super::MANAGER;
 use super::data_secret::{self, FORMAT};
-use crate::controllers::runtime::reporter::report;
-use crate::controllers::runtime::controller::{Outcome, ReconcileError};
+use super::{Context, MANAGER};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi;
+use crate::api::capi::{self, Cluster};
 use crate::api::condition::{self, Desired, reason};
-use crate::lifecycle::{self, paused, paused_condition};
+use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
+use crate::lifecycle::bootstrap_config::report;
+use crate::lifecycle::{paused, paused_condition};
 
 const DATA: &str =
     "#cloud-config\n# Nothing is to be done with this: each machine of the pool has bootstrap data of its own, in the Secret of its name.\n{}\n";
@@ -22,9 +21,9 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
         return Ok(Outcome::done());
     }
     let namespace = object.namespace().unwrap_or_default();
-    let Some(pool) = ctx.stores.machine_pools.get(&namespace, &owner.name) else { return Ok(Outcome::done()) };
-    let cluster = ctx.stores.clusters.get(&namespace, &pool.spec.cluster_name);
-    if let Some(why) = paused(&object.metadata, cluster.as_deref()) {
+    let Some(pool) = ctx.caches.machine_pools.get(&namespace, &owner.name) else { return Ok(Outcome::done()) };
+    let cluster = ctx.caches.clusters.get(&namespace, &pool.spec.cluster_name);
+    if let Some(why) = paused(&object.metadata, cluster.as_deref().and_then(Cluster::paused_name)) {
         return say(ctx, object, paused_condition(Some(why)), None).await;
     }
     let infrastructure = &pool.spec.template.spec.infrastructure_ref;
@@ -38,15 +37,15 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
     let labelled = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or(&pool.spec.cluster_name);
     match data_secret::ensure_holding(ctx, object, Some(labelled), vec![("value", DATA.as_bytes()), ("format", FORMAT.as_bytes())]).await {
         Ok(secret) => say(ctx, object, Desired::yes(condition::READY, reason::READY), Some(&secret)).await,
-        Err(data_secret::Error::Foreign(message)) => say(ctx, object, Desired::no(condition::READY, reason::SECRET_CONFLICT, message), None).await,
-        Err(data_secret::Error::Reconcile(error)) => Err(error),
+        Err(data_secret::Error::Taken(message)) => say(ctx, object, Desired::no(condition::READY, reason::SECRET_CONFLICT, message), None).await,
+        Err(data_secret::Error::Api(error)) => Err(error.into()),
     }
 }
 
-async fn say(ctx: &Context, object: &WindowsBootstrapConfig, said: Desired, secret: Option<&str>) -> Result<Outcome, ReconcileError> {
+async fn say(ctx: &Context, object: &WindowsBootstrapConfig, condition: Desired, secret: Option<&str>) -> Result<Outcome, ReconcileError> {
     let available = secret.map(|_| Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY));
-    let said: Vec<Desired> = std::iter::once(said).chain(available).collect();
-    let next = lifecycle::report::bootstrap(object, &said, secret, None, ctx.now());
-    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+    let conditions: Vec<Desired> = std::iter::once(condition).chain(available).collect();
+    let next = report::status(object, &conditions, secret, None, ctx.management.now());
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::done())
 }

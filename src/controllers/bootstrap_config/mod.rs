@@ -1,382 +1,128 @@
-//! WindowsBootstrapConfig: observe → decide → act → report. The decisions are in [`lifecycle::bootstrap_config`].
+//! WindowsBootstrapConfig: observe, decide ([`crate::lifecycle::bootstrap_config`]), act, report.
+//!
+//! A pass that makes the data makes up to three objects, in this order: the rights of joining nodes, the token, the bootstrap Secret;
+//! and then it reports. A pass that starts after a crash finds each of them.
 
 mod clean_up;
-pub mod data_secret;
+mod data;
+mod data_secret;
 mod facts;
 mod machine_pool;
+mod observe;
 mod secret_values;
+mod token;
+mod triggers;
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use secrecy::{ExposeSecret, SecretString};
 
-use crate::controllers::runtime::owners::Claim;
-use self::data_secret::Made;
-use self::facts::{DataError, Sources};
-use crate::controllers::runtime::reporter::report;
-use crate::controllers::runtime::controller::{Outcome, ReconcileError};
-use super::Context;
+pub use self::data_secret::{KnownTokens, Unreported};
+pub use self::triggers::triggers;
+use super::runtime::caches::Caches;
+use super::runtime::management::{Management, NewTokenSecret};
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::owners::Owners;
+use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
-use crate::api::capi::{self, Cluster, Endpoint, Machine};
-use crate::api::condition::{self, Desired, reason};
-use crate::api::machine::WindowsMachine;
-use crate::api::pool::{cluster_of, joins};
-use crate::bootstrap::{self, RenderError};
-use crate::cluster::workload::{Workload, WorkloadError};
-use crate::cluster::{ApiError, join_rights, token};
-use crate::lifecycle::bootstrap_config::{Infrastructure, Situation, Step, data_secret as made_secret, token_id};
-use crate::lifecycle::report::Token;
-use crate::lifecycle::{self, Decision, paused, standalone};
+use crate::api::capi;
+use crate::api::cluster_ref::ClusterRef;
+use crate::cluster::workload::WorkloadError;
+use crate::lifecycle::Decision;
+use crate::lifecycle::bootstrap_config::outcome::{self, DataProblem};
+use crate::lifecycle::bootstrap_config::report::{self, Token};
+use crate::lifecycle::bootstrap_config::{BootstrapStep, decide};
 
-pub const MANAGER: &str = "capw-windowsbootstrapconfig";
-const MEND: std::time::Duration = std::time::Duration::from_secs(10);
+const MANAGER: &str = "capw-windowsbootstrapconfig";
 
-/// What the caches know.
-struct Seen {
-    namespace: String,
-    claim: Claim,
-    cluster: Option<Arc<Cluster>>,
-    windows_machine: Option<Arc<WindowsMachine>>,
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub owners: Owners,
+    pub clusters: WorkloadClusters,
+    pub new_token_secret: NewTokenSecret,
+    pub unreported: Arc<Unreported>,
+    pub known_tokens: Arc<KnownTokens>,
 }
 
 pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Result<Outcome, ReconcileError> {
-    let ctx = &ctx;
+    let (ctx, object) = (&ctx, &*object);
     if let Some(owner) = capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "MachinePool") {
-        return machine_pool::reconcile(ctx, &object, owner).await;
+        return machine_pool::reconcile(ctx, object, owner).await;
     }
-    let mut seen = observe(&object, ctx);
-    if let Err(error) = meet(ctx, &object, &mut seen).await {
-        return unusable(ctx, &object, &error).await;
+    let mut found = observe::observe(ctx, object);
+    if let Err(error) = observe::ask_for_endpoint(ctx, object, &mut found).await {
+        return unusable(ctx, object, &error).await;
     }
-    let owner = seen.claim.owner();
-    let situation = Situation {
-        object: &object,
-        infrastructure: infrastructure(owner.machine(), seen.windows_machine.as_deref()),
-        owner,
-        cluster: seen.cluster.as_deref(),
-        certificate_issued: ctx.certificates.issued(&seen.namespace, &object),
-    };
-    let decision = lifecycle::bootstrap_config::decide(&situation, ctx.now());
-    if let (Some(cluster), Step::Wait | Step::ExtendToken { .. }) = (&situation.cluster, &decision.step) {
-        ctx.certificates.watch_if_needed(ctx, &seen.namespace, &cluster.name_any(), &object).await;
+    let observed = found.observed(object, ctx.clusters.certificates().issued(object));
+    let decision = decide(&observed, ctx.management.now());
+    if let (Some(target), BootstrapStep::Wait | BootstrapStep::ExtendToken { .. }) = (&found.cluster, &decision.step) {
+        ctx.clusters.watch_certificates_for(&target.cluster, object).await;
     }
     match &decision.step {
-        Step::Ignore => Ok(Outcome::done()),
-        Step::Wait => say(ctx, &object, &decision, None, None).await,
-        Step::Adopt => adopt(ctx, &object).await,
-        Step::Restore { secret } => {
-            let decision = decision
-                .clone()
-                .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY))
-                .say(Desired::yes(condition::READY, reason::READY));
-            restore(ctx, &object, &decision, secret).await
+        BootstrapStep::Ignore => Ok(Outcome::done()),
+        BootstrapStep::Wait => say(ctx, object, &decision, None, None).await,
+        BootstrapStep::Adopt => {
+            ctx.management.add_finalizer(object, FINALIZER).await?;
+            Ok(Outcome::done())
         }
-        Step::MakeData { endpoint } => make_data(ctx, &object, &seen, endpoint).await,
-        Step::ExtendToken { expires } => extend(ctx, &object, &seen, *expires).await,
-        Step::DeleteToken { why } => delete_token(ctx, &object, &seen, why).await,
-        Step::CleanUp => leave(ctx, &object, &seen).await,
+        BootstrapStep::Restore { secret } => restore(ctx, object, secret).await,
+        BootstrapStep::MakeData { endpoint } => data::make(ctx, object, &found, endpoint).await,
+        BootstrapStep::ExtendToken { expires } => token::extend(ctx, object, &found, *expires).await,
+        BootstrapStep::DeleteToken { expired } => token::delete(ctx, object, &found, *expired).await,
+        BootstrapStep::CleanUp => leave(ctx, object, &found).await,
     }
 }
 
-fn observe(object: &WindowsBootstrapConfig, ctx: &Context) -> Seen {
-    let namespace = object.namespace().unwrap_or_default();
-    let claim = ctx.claim_of_config(object);
-    let windows_machine = claim.machine().and_then(|m| ctx.stores.windows_machines.get(&namespace, &m.spec.infrastructure_ref.name));
-    let pool = windows_machine.as_deref().and_then(|m| ctx.pool_of(m));
-    let cluster = ctx.cluster_of(&object.metadata, pool.as_deref());
-    Seen { namespace, claim, cluster, windows_machine }
-}
-
-/// Where the API server is, only the kubeconfig of a cluster without Cluster API knows: it is asked while the data is still to be made.
-async fn meet(ctx: &Context, object: &WindowsBootstrapConfig, seen: &mut Seen) -> Result<(), WorkloadError> {
-    let Some(joins) = joins(&object.metadata) else { return Ok(()) };
-    if object.metadata.deletion_timestamp.is_some() || paused(&object.metadata, None).is_some() || made_secret(object).is_some() {
-        return Ok(());
-    }
-    let workload = ctx.joined(&seen.namespace, joins).await?;
-    let pool = seen.windows_machine.as_deref().and_then(|m| ctx.pool_of(m));
-    let spec = pool.as_ref().and_then(|p| p.spec.cluster.as_ref());
-    seen.cluster = Some(Arc::new(standalone::cluster(joins, spec, Some(workload.endpoint()))));
-    Ok(())
-}
-
-fn infrastructure<'a>(owner: Option<&Machine>, found: Option<&'a WindowsMachine>) -> Infrastructure<'a> {
-    let ours = owner
-        .is_some_and(|m| m.spec.infrastructure_ref.kind == "WindowsMachine" && m.spec.infrastructure_ref.api_group.starts_with("infrastructure."));
-    match (ours, found) {
-        (false, _) => Infrastructure::Foreign,
-        (true, None) => Infrastructure::Unseen,
-        (true, Some(machine)) => Infrastructure::Ours(machine),
-    }
-}
-
-/// The Machine has its data from a life before: what is said of it, and which token it was, so that what was made with that one
-/// is found when the object goes.
-async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, said: &Decision<Step>, secret: &str) -> Result<Outcome, ReconcileError> {
-    let mut next = lifecycle::report::bootstrap(object, &said.conditions, Some(secret), None, ctx.now());
+/// The Machine has its data from before a move or a restore. Which token is in it is reported too, so that what was made with that
+/// token is found when the configuration goes.
+async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, secret: &str) -> Result<Outcome, ReconcileError> {
+    let mut next = report::status(object, &outcome::restored().conditions, Some(secret), None, ctx.management.now());
     if let Some((id, _)) = data_secret::token(ctx, object).await?
         // A Secret that a user made may hold anything.
         && id.len() == 6
     {
         next.token_id = Some(id);
     }
-    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::done())
 }
 
-/// Token, Secret, report. Each part finds what a try before a crash has left.
-async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, endpoint: &Endpoint) -> Result<Outcome, ReconcileError> {
-    let (Some(machine), Some(cluster)) = (seen.claim.machine(), &seen.cluster) else { return Ok(Outcome::done()) };
-    // Once in the way, it is looked at before anything is tried again: a refused write is a write.
-    if conflicts(object)
-        && let Some(message) = data_secret::taken(ctx, object).await?
-    {
-        return conflict(ctx, object, message).await;
-    }
-    let workload = match ctx.workload(&seen.namespace, &cluster.name_any()).await {
-        Ok(workload) => workload,
-        Err(error) => return unusable(ctx, object, &error).await,
-    };
-    let secrets = match secret_values::read(ctx, object).await? {
-        Ok(secrets) => secrets,
-        Err(missing) => {
-            let said = Decision::new(()).say(Desired::no(condition::READY, reason::SECRET_MISSING, missing)).look_again(MEND);
-            return say(ctx, object, &said, None, None).await;
-        }
-    };
-    let windows_machine = seen.windows_machine.as_deref();
-    let sources = Sources { object, machine, cluster, windows_machine, endpoint, workload: &workload, secrets: &secrets };
-    // What cannot be rendered gets no token: a secret of the same length stands in for it.
-    let placeholder = SecretString::from(format!("{}.{}", token_id(object), "0".repeat(16)));
-    let render = |token| sources.facts(token).and_then(|f| Ok(bootstrap::render(&f)?));
-    if let Err(error) = render(placeholder) {
-        return unrenderable(ctx, object, &error).await;
-    }
-    match make_data_in(ctx, object, seen, cluster, &workload, render).await {
-        Ok(outcome) => Ok(outcome),
-        Err(Failure::Workload(error)) => {
-            ctx.workloads.doubt(&seen.namespace, &cluster.name_any(), &error).await;
-            unusable(ctx, object, &error).await
-        }
-        Err(Failure::Render(error)) => unrenderable(ctx, object, &error).await,
-        Err(Failure::Conflict(message)) => conflict(ctx, object, message).await,
-        Err(Failure::Reconcile(error)) => Err(error),
-    }
-}
-
-fn conflicts(object: &WindowsBootstrapConfig) -> bool {
-    let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    condition::find(conditions, condition::READY).is_some_and(|ready| ready.reason == reason::SECRET_CONFLICT)
-}
-
-async fn conflict(ctx: &Context, object: &WindowsBootstrapConfig, message: String) -> Result<Outcome, ReconcileError> {
-    let said = Decision::new(()).say(Desired::no(condition::READY, reason::SECRET_CONFLICT, message)).look_again(MEND);
-    say(ctx, object, &said, None, None).await
-}
-
-/// Why the data could not be made.
-enum Failure {
-    Workload(WorkloadError),
-    Render(DataError),
-    Conflict(String),
-    Reconcile(ReconcileError),
-}
-
-impl From<WorkloadError> for Failure {
-    fn from(error: WorkloadError) -> Self {
-        Self::Workload(error)
-    }
-}
-
-async fn make_data_in(
-    ctx: &Context,
-    object: &WindowsBootstrapConfig,
-    seen: &Seen,
-    cluster: &Cluster,
-    workload: &Workload,
-    render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
-) -> Result<Outcome, Failure> {
-    ctx.ensure_join_rights(workload).await?;
-    if object.spec.kube_proxy.is_some() {
-        join_rights::ensure_proxy(workload).await?;
-    }
-    ctx.certificates.watch(ctx, &seen.namespace, &cluster.name_any(), workload);
+/// The configuration goes, and with it what the machine has left in the workload cluster.
+async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<Outcome, ReconcileError> {
     let uid = object.uid().unwrap_or_default();
-    let made = match ctx.unreported.take(&uid) {
-        Some(made) => made,
-        None => make(ctx, object, workload, render).await?,
-    };
-    let said = Decision::new(())
-        .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY).with_message(made.warnings.clone()))
-        .say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID))
-        .say(Desired::yes(condition::READY, reason::READY));
-    let told = say(ctx, object, &said, Some(&made.secret), Some(made.token.clone())).await;
-    if told.is_err() {
-        ctx.unreported.keep(uid, made);
-    }
-    told.map_err(Failure::Reconcile)
-}
-
-/// The token, and the Secret with the data for it.
-async fn make(
-    ctx: &Context,
-    object: &WindowsBootstrapConfig,
-    workload: &Workload,
-    render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
-) -> Result<Made, Failure> {
-    let now = ctx.now();
-    let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
-    let token = token::create(workload, &token_id(object), &(ctx.new_token_secret)(), &owner_of(object), expires).await?;
-    ctx.known_tokens.keep(object.uid().unwrap_or_default(), token.uid);
-    let whole = SecretString::from(format!("{}.{}", token.id, token.secret.expose_secret()));
-    let data = render(whole.clone()).map_err(Failure::Render)?;
-    let secret = data_secret::ensure(ctx, object, &data, &whole).await.map_err(|e| match e {
-        data_secret::Error::Foreign(message) => Failure::Conflict(message),
-        data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
-    })?;
-    let warnings = bootstrap::lint::message(&data.warnings);
-    Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) }, warnings })
-}
-
-async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, expires: Timestamp) -> Result<Outcome, ReconcileError> {
-    let Some(cluster) = &seen.cluster else { return Ok(Outcome::done()) };
-    let extended = async {
-        let workload = ctx.workload(&seen.namespace, &cluster.name_any()).await?;
-        match token::get(&workload, &token_id(object)).await? {
-            Some(found) if found.mark.as_deref() == Some(&owner_of(object).mark) => token::extend(&workload, &found, expires).await.map(Some),
-            Some(_) => Ok(None),
-            // It expired and was cleaned while nobody was here: the guest still has it, so the same one is made again.
-            None => match data_secret::token(ctx, object).await.map_err(WorkloadError::Management)? {
-                Some((_, secret)) => token::create(&workload, &token_id(object), &secret, &owner_of(object), expires).await.map(Some),
-                None => Ok(None),
-            },
+    ctx.unreported.take(&uid);
+    ctx.known_tokens.take(&uid);
+    if let Err(error) = clean_up::clean_up(ctx, object, found).await
+        && !outcome::may_leave_token(object, fault(&error), ctx.management.now())
+    {
+        if let Some(cluster) = ClusterRef::of(&object.metadata) {
+            ctx.clusters.doubt(&cluster, &error).await;
         }
-    };
-    match extended.await {
-        Ok(_) => {
-            let created = object.status.as_ref().and_then(|s| s.token_created_at.as_ref()).map_or(ctx.now(), |t| t.0);
-            let said = Decision::new(()).say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID));
-            say(ctx, object, &said, None, Some(Token { id: token_id(object), created, expires })).await
-        }
-        Err(error) => {
-            ctx.workloads.doubt(&seen.namespace, &cluster.name_any(), &error).await;
-            Err(ReconcileError::Workload(error))
-        }
+        return Err(ReconcileError::Workload(error));
     }
-}
-
-async fn delete_token(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, why: &'static str) -> Result<Outcome, ReconcileError> {
-    let Some(cluster) = &seen.cluster else { return Ok(Outcome::done()) };
-    let workload = ctx.workload(&seen.namespace, &cluster.name_any()).await.map_err(ReconcileError::Workload)?;
-    withdraw(ctx, object, &workload).await.map_err(ReconcileError::Workload)?;
-    let said = if why == reason::TOKEN_EXPIRED {
-        let message = format!(
-            "the machine has not joined within {} s (spec.join.tokenMaxAgeSeconds), so its bootstrap token was withdrawn: it can no longer join. Look at the WindowsMachine for the cause, then delete the Machine, or let a MachineHealthCheck do so",
-            object.spec.join.token_max_age_seconds
-        );
-        Decision::new(()).say(Desired::no(condition::JOIN_CREDENTIAL_VALID, why, message.clone())).say(Desired::no(condition::READY, why, message))
-    } else {
-        Decision::new(()).say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, why).with_message("the node has its certificate; the token was deleted"))
-    };
-    say(ctx, object, &said, None, None).await
-}
-
-async fn withdraw(ctx: &Context, object: &WindowsBootstrapConfig, workload: &Workload) -> Result<bool, WorkloadError> {
-    if let Some(uid) = ctx.known_tokens.take(&object.uid().unwrap_or_default()) {
-        match token::delete_made(workload, &token_id(object), &uid).await {
-            // Not the one that was made here: it is looked at like any other.
-            Err(WorkloadError::Api(ApiError::Conflict(_))) => {}
-            done => return done,
-        }
-    }
-    token::delete(workload, &token_id(object), &owner_of(object).mark).await
-}
-
-/// The object goes, and with it what the machine has left in the workload cluster.
-async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen) -> Result<Outcome, ReconcileError> {
-    let cluster = cluster_of(&object.metadata).unwrap_or_default();
-    ctx.unreported.take(&object.uid().unwrap_or_default());
-    ctx.known_tokens.take(&object.uid().unwrap_or_default());
-    let mark = owner_of(object).mark;
-    match clean_up::clean_up(ctx, object, seen.claim.machine().map(|m| &**m), seen.cluster.as_deref(), &mark).await {
-        Ok(()) => release(ctx, object).await,
-        // Nobody can use a token of a cluster that cannot be reached for ever: it ends by itself, the object must not stay.
-        Err(error) if lost(&error) && token_is_over(object, ctx.now()) => release(ctx, object).await,
-        Err(error) => {
-            ctx.workloads.doubt(&seen.namespace, cluster, &error).await;
-            Err(ReconcileError::Workload(error))
-        }
-    }
-}
-
-fn lost(error: &WorkloadError) -> bool {
-    !matches!(error, WorkloadError::Api(_) | WorkloadError::Management(_))
-}
-
-fn token_is_over(object: &WindowsBootstrapConfig, now: Timestamp) -> bool {
-    let expires = object.status.as_ref().and_then(|s| s.token_expires_at.as_ref());
-    expires.is_none_or(|t| t.0 <= now)
-}
-
-async fn adopt(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Outcome, ReconcileError> {
-    if let Some(written) = ctx.cluster.add_finalizer(object, FINALIZER).await? {
-        ctx.written.note(&written);
-    }
+    ctx.management.remove_finalizer(object, FINALIZER).await?;
     Ok(Outcome::done())
 }
 
-async fn release(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Outcome, ReconcileError> {
-    if let Some(written) = ctx.cluster.remove_finalizer(object, FINALIZER).await? {
-        ctx.written.note(&written);
-    }
-    Ok(Outcome::done())
-}
-
-/// Whose token it is: a mark that `clusterctl move` does not change.
-fn owner_of(object: &WindowsBootstrapConfig) -> token::Owner {
-    let mark = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-    token::Owner { description: format!("WindowsBootstrapConfig {mark}"), mark }
-}
-
-async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &DataError) -> Result<Outcome, ReconcileError> {
-    let why = match error {
-        DataError::Render(RenderError::TooLarge { .. }) => reason::PAYLOAD_TOO_LARGE,
-        DataError::Render(RenderError::Incompatible(_)) => reason::INCOMPATIBLE,
-        _ => reason::INVALID_SPEC,
-    };
-    let said = Decision::new(()).say(Desired::no(condition::READY, why, error.to_string()));
-    say(ctx, object, &said, None, None).await
-}
-
+/// Reports that the workload cluster cannot be used; what passes by itself is retried instead.
 async fn unusable(ctx: &Context, object: &WindowsBootstrapConfig, error: &WorkloadError) -> Result<Outcome, ReconcileError> {
-    let Some(why) = reason_of(error) else { return Err(ReconcileError::Workload(error.clone())) };
-    let said = Decision::new(()).say(Desired::no(condition::READY, why, error.to_string())).look_again(MEND);
-    say(ctx, object, &said, None, None).await
-}
-
-/// The reason of a condition for what hinders the use of a workload cluster; `None` for what passes by itself.
-pub fn reason_of(error: &WorkloadError) -> Option<&'static str> {
-    match error {
-        WorkloadError::KubeconfigMissing { .. } => Some(reason::WORKLOAD_KUBECONFIG_MISSING),
-        WorkloadError::KubeconfigInvalid { .. } => Some(reason::KUBECONFIG_INVALID),
-        WorkloadError::Unreachable { .. } => Some(reason::WORKLOAD_UNREACHABLE),
-        WorkloadError::Unauthorized { .. } => Some(reason::CREDENTIALS_REJECTED),
-        WorkloadError::Forbidden { .. } => Some(reason::WORKLOAD_FORBIDDEN),
-        WorkloadError::Foreign { .. } => Some(reason::SECRET_CONFLICT),
-        WorkloadError::Api(_) | WorkloadError::Management(_) => None,
-    }
+    let Some(fault) = fault(error) else { return Err(ReconcileError::Workload(error.clone())) };
+    say(ctx, object, &outcome::not_made(DataProblem::Cluster(fault), error.to_string()), None, None).await
 }
 
 async fn say<S>(
     ctx: &Context,
     object: &WindowsBootstrapConfig,
-    said: &Decision<S>,
+    decision: &Decision<S>,
     secret: Option<&str>,
     token: Option<Token>,
 ) -> Result<Outcome, ReconcileError> {
-    let next = lifecycle::report::bootstrap(object, &said.conditions, secret, token, ctx.now());
-    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(Outcome::of(said.look_again))
+    let next = report::status(object, &decision.conditions, secret, token, ctx.management.now());
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::of(decision.look_again))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,28 +1,42 @@
-//! ExternalControlPlane: observe → decide → act → report. The decisions are in [`lifecycle::control_plane`].
+//! ExternalControlPlane: asks the API server, keeps the Secrets that Cluster API reads, reports. The decisions are in [`crate::lifecycle::control_plane`].
 
-pub mod clients;
+mod clients;
+mod secrets;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::ObjectMeta;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use serde_json::json;
 
-use crate::controllers::Context;
-use crate::controllers::runtime::reporter::report;
-use crate::controllers::runtime::controller::{Outcome, ReconcileError};
-use crate::api::capi::{self, CLUSTER_NAME_LABEL, SECRET_TYPE};
-use crate::api::condition::{self, reason};
+pub use self::clients::Clients;
+use self::secrets::{Source, are_current, source, write};
+use super::runtime::caches::Caches;
+use super::runtime::management::Management;
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
+use super::runtime::workload_clusters::{WorkloadClusters, fault};
+use crate::api::capi;
+use crate::api::condition;
 use crate::api::control_plane::ExternalControlPlane;
-use crate::cluster::Creation;
 use crate::cluster::workload::{self, Right, WorkloadError};
-use crate::lifecycle::control_plane::{Answer, Probe, Situation, Step, decide};
-use crate::lifecycle::{self, Decision};
+use crate::lifecycle::Decision;
+use crate::lifecycle::control_plane::{Answer, ControlPlaneStep, ObservedControlPlane, Probe, decide, status};
 
 const MANAGER: &str = "capw-externalcontrolplane";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub clusters: WorkloadClusters,
+    pub clients: Arc<Clients>,
+}
+
+pub fn triggers(caches: &Arc<Caches>) -> Triggers<ExternalControlPlane> {
+    vec![concerned(caches, &caches.clusters, cluster_facts, |_, cluster| {
+        named(cluster.spec.control_plane_ref.as_ref(), "ExternalControlPlane", cluster)
+    })]
+}
 
 /// What Cluster API and we need to do in the workload cluster.
 const RIGHTS: &[Right<'static>] = &[
@@ -50,35 +64,32 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     let ctx = &ctx;
     let namespace = object.namespace().unwrap_or_default();
     let owner = object.owner_references().iter().find(|o| o.kind == "Cluster" && o.api_version.starts_with(capi::GROUP)).map(|o| o.name.clone());
-    let cluster = owner.as_deref().and_then(|name| ctx.stores.clusters.get(&namespace, name));
-    let mut situation = Situation { object: &object, cluster: cluster.as_deref(), owned: owner.is_some(), probe: Probe::None };
-    let mut decision = decide(&situation);
+    let cluster = owner.as_deref().and_then(|name| ctx.caches.clusters.get(&namespace, name));
+    let mut observed = ObservedControlPlane { object: &object, cluster: cluster.as_deref(), owned: owner.is_some(), probe: Probe::None };
+    let mut decision = decide(&observed);
     let name = owner.unwrap_or_default();
     let mut kubeconfig = Vec::new();
-    if decision.step == Step::Probe {
-        situation.probe = match probe(ctx, &object, &namespace, &name, &mut kubeconfig).await {
+    if decision.step == ControlPlaneStep::Probe {
+        observed.probe = match probe(ctx, &object, &namespace, &name, &mut kubeconfig).await {
             Ok(answer) => Probe::Answered(answer),
             Err(error) => failed(&error)?,
         };
-        decision = decide(&situation);
+        decision = decide(&observed);
     }
     match &decision.step {
-        Step::Ignore => Ok(Outcome::done()),
-        Step::Wait | Step::Probe => say(ctx, &object, &decision, None).await,
-        Step::Report(answer) => say(ctx, &object, &decision, Some((answer.version.as_str(), answer.digest.as_str()))).await,
-        Step::WriteSecrets => write_secrets(ctx, &object, &namespace, &name, &kubeconfig).await,
-        Step::SetEndpoint(endpoint) => {
+        ControlPlaneStep::Ignore => Ok(Outcome::done()),
+        ControlPlaneStep::Wait | ControlPlaneStep::Probe => say(ctx, &object, &decision, None).await,
+        ControlPlaneStep::Report(answer) => say(ctx, &object, &decision, Some((answer.version.as_str(), answer.digest.as_str()))).await,
+        ControlPlaneStep::WriteSecrets => {
+            write(ctx, &object, &name, &kubeconfig).await?;
+            Ok(Outcome::now())
+        }
+        ControlPlaneStep::SetEndpoint(endpoint) => {
             let spec = json!({ "controlPlaneEndpoint": { "host": endpoint.host, "port": endpoint.port } });
-            ctx.written.note(&ctx.cluster.merge_spec(&*object, spec).await?);
+            ctx.management.merge_spec(&*object, spec).await?;
             Ok(Outcome::done())
         }
     }
-}
-
-/// Where the kubeconfig is: name and key of the Secret.
-fn source(object: &ExternalControlPlane, cluster: &str) -> (String, String) {
-    let default = (format!("{cluster}-external-kubeconfig"), "value".to_owned());
-    object.spec.kubeconfig_secret_ref.as_ref().map_or(default, |r| (r.name.clone(), r.key.clone()))
 }
 
 async fn probe(
@@ -88,14 +99,14 @@ async fn probe(
     cluster: &str,
     kubeconfig: &mut Vec<u8>,
 ) -> Result<Answer, WorkloadError> {
-    let (secret, key) = source(object, cluster);
-    *kubeconfig = workload::read(&ctx.cluster, namespace, &secret, &key).await?;
-    let workload = ctx.probes.client(&ctx.workloads, &format!("Secret {namespace}/{secret}, key {key}"), kubeconfig).await?;
+    let Source { secret, key } = source(object, cluster);
+    *kubeconfig = workload::read(&ctx.management.cluster, namespace, &secret, &key).await?;
+    let workload = ctx.clients.get(&ctx.clusters, &format!("Secret {namespace}/{secret}, key {key}"), kubeconfig).await?;
     let version = workload.version().await?;
     let checked = object.status.as_ref().and_then(|s| s.checked_kubeconfig.as_deref());
     let settled = checked == Some(&workload.fingerprint) && available(object);
     let missing = if settled { None } else { Some(workload.lacks(RIGHTS).await?.iter().map(ToString::to_string).collect()) };
-    let secrets_current = secrets_current(ctx, object, namespace, cluster, kubeconfig, workload.ca_pem.as_deref()).await?;
+    let secrets_current = are_current(ctx, object, cluster, kubeconfig, workload.ca_pem.as_deref()).await?;
     Ok(Answer { version, server: workload.endpoint(), digest: workload.fingerprint.clone(), missing, secrets_current })
 }
 
@@ -105,84 +116,17 @@ fn available(object: &ExternalControlPlane) -> bool {
 
 /// A failure as a condition; what passes by itself is retried instead.
 fn failed(error: &WorkloadError) -> Result<Probe, ReconcileError> {
-    let reason = match error {
-        WorkloadError::KubeconfigMissing { .. } => reason::WORKLOAD_KUBECONFIG_MISSING,
-        WorkloadError::KubeconfigInvalid { .. } => reason::KUBECONFIG_INVALID,
-        WorkloadError::Unreachable { .. } => reason::ENDPOINT_UNREACHABLE,
-        WorkloadError::Unauthorized { .. } => reason::CREDENTIALS_REJECTED,
-        WorkloadError::Forbidden { .. } => reason::PERMISSIONS_MISSING,
-        WorkloadError::Foreign { .. } => reason::SECRET_CONFLICT,
-        WorkloadError::Api(_) | WorkloadError::Management(_) => return Err(ReconcileError::Workload(error.clone())),
-    };
-    Ok(Probe::Failed { reason, message: error.to_string() })
-}
-
-/// The Secrets that core and others read: `<cluster>-kubeconfig`, and `<cluster>-ca` without a key.
-fn wanted_secrets(object: &ExternalControlPlane, namespace: &str, cluster: &str, kubeconfig: &[u8], ca: Option<&str>) -> Vec<Secret> {
-    let secret = |suffix: &str, key: &str, value: &[u8]| Secret {
-        metadata: ObjectMeta {
-            name: Some(format!("{cluster}-{suffix}")),
-            namespace: Some(namespace.into()),
-            labels: Some(BTreeMap::from([(CLUSTER_NAME_LABEL.to_owned(), cluster.to_owned())])),
-            owner_references: object.controller_owner_ref(&()).map(|owner| vec![owner]),
-            ..ObjectMeta::default()
-        },
-        type_: Some(SECRET_TYPE.into()),
-        data: Some(BTreeMap::from([(key.to_owned(), ByteString(value.to_vec()))])),
-        ..Secret::default()
-    };
-    let own = source(object, cluster).0 == format!("{cluster}-kubeconfig");
-    let kubeconfig = (!own).then(|| secret("kubeconfig", "value", kubeconfig));
-    kubeconfig.into_iter().chain(ca.map(|ca| secret("ca", "tls.crt", ca.as_bytes()))).collect()
-}
-
-async fn secrets_current(
-    ctx: &Context,
-    object: &ExternalControlPlane,
-    namespace: &str,
-    cluster: &str,
-    kubeconfig: &[u8],
-    ca: Option<&str>,
-) -> Result<bool, WorkloadError> {
-    for wanted in wanted_secrets(object, namespace, cluster, kubeconfig, ca) {
-        let found: Option<Secret> = ctx.cluster.get(namespace, &wanted.name_any()).await.map_err(WorkloadError::Management)?;
-        let Some(found) = found else { return Ok(false) };
-        if !owned(&found, object) {
-            let what = format!("Secret {namespace}/{} exists and does not belong to this ExternalControlPlane: remove it", found.name_any());
-            return Err(WorkloadError::Foreign { what });
-        }
-        if found.data != wanted.data {
-            return Ok(false);
-        }
+    match fault(error) {
+        Some(fault) => Ok(Probe::Failed { reason: fault.control_plane_reason(), message: error.to_string() }),
+        None => Err(ReconcileError::Workload(error.clone())),
     }
-    Ok(true)
-}
-
-fn owned(found: &Secret, object: &ExternalControlPlane) -> bool {
-    found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref())
-}
-
-async fn write_secrets(
-    ctx: &Context,
-    object: &ExternalControlPlane,
-    namespace: &str,
-    cluster: &str,
-    kubeconfig: &[u8],
-) -> Result<Outcome, ReconcileError> {
-    let workload = ctx.probes.client(&ctx.workloads, "the kubeconfig", kubeconfig).await.map_err(ReconcileError::Workload)?;
-    for wanted in wanted_secrets(object, namespace, cluster, kubeconfig, workload.ca_pem.as_deref()) {
-        if let Creation::Existing(found) = ctx.cluster.create_if_absent(&wanted).await?
-            && owned(&found, object)
-            && found.data != wanted.data
-        {
-            ctx.cluster.replace(&Secret { metadata: found.metadata.clone(), ..wanted }).await?;
-        }
-    }
-    Ok(Outcome::now())
 }
 
 async fn say<S>(ctx: &Context, object: &ExternalControlPlane, said: &Decision<S>, answer: Option<(&str, &str)>) -> Result<Outcome, ReconcileError> {
-    let next = lifecycle::report::control_plane(object, &said.conditions, answer, ctx.now());
-    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+    let next = status(object, &said.conditions, answer, ctx.management.now());
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::of(said.look_again))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,118 +1,134 @@
-//! WindowsHypervisor: one listing per tick, whatever the number of machines; back-off per endpoint; machines are woken when their VM changed.
+//! WindowsHypervisor: one listing per tick, whatever the number of machines, with back-off per endpoint. A machine whose VM has changed
+//! gets a pass. The decisions are in [`crate::lifecycle::hypervisor`].
 
 pub mod inventory;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
 
-use crate::controllers::Context;
-use crate::controllers::runtime::reporter::report;
-use crate::controllers::runtime::controller::{Outcome, ReconcileError};
-use crate::api::condition::{self, Desired, reason};
+use self::inventory::Inventories;
+use super::runtime::caches::Caches;
+use super::runtime::management::Management;
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::triggers::{Requests, Triggers, namespace};
 use crate::api::hypervisor::{HypervisorCapacity, WindowsHypervisor, WindowsHypervisorStatus};
+use crate::api::machine::WindowsMachine;
+use crate::api::name::ObjectKey;
+use crate::hypervisor::drivers::Drivers;
 use crate::hypervisor::{Driver, DriverError, Endpoint};
-use crate::lifecycle::machine::{Reach, chosen, vm_uuid};
-use crate::lifecycle::{self, paused, paused_condition};
+use crate::lifecycle::conditions::conditions;
+use crate::lifecycle::hypervisor::{answered, failed, is_used_by, must_describe};
+use crate::lifecycle::identity::{chosen, vm_uuid};
+use crate::lifecycle::machine::Reach;
+use crate::lifecycle::{Decision, paused, paused_condition};
 
 const MANAGER: &str = "capw-windowshypervisor";
 /// Blocks the deletion of a hypervisor that machines still use: without it their VMs could never be removed.
 pub const FINALIZER: &str = "windowshypervisor.infrastructure.cluster.x-k8s.io";
-/// Between two listings of an endpoint that answers.
-const TICK: Duration = Duration::from_secs(10);
-/// After a listing that failed: doubled each time, up to the second value.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<Outcome, ReconcileError> {
-    let ctx = &ctx;
-    if let Some(why) = paused(&object.metadata, None) {
-        return say(ctx, &object, &[paused_condition(Some(why))], None, Outcome::done()).await;
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub hypervisors: Hypervisors,
+    pub requests: Requests,
+}
+
+/// The hypervisors as machines use them: their drivers, and what they showed last.
+#[derive(Clone)]
+pub struct Hypervisors {
+    pub caches: Arc<Caches>,
+    pub drivers: Arc<Drivers>,
+    pub inventories: Arc<Inventories>,
+}
+
+impl Hypervisors {
+    /// What is known of a hypervisor without asking it.
+    pub fn reach(&self, namespace: &str, name: &str) -> Reach {
+        match self.caches.hypervisors.get(namespace, name) {
+            Some(_) => self.inventories.reach(&ObjectKey::new(namespace, name)),
+            None => Reach::Missing,
+        }
     }
-    if object.metadata.deletion_timestamp.is_some() && !in_use(ctx, &object) {
-        return release(ctx, &object).await;
-    }
-    if object.metadata.deletion_timestamp.is_none()
-        && let Some(written) = ctx.cluster.add_finalizer(&*object, FINALIZER).await?
-    {
-        ctx.written.note(&written);
-        return Ok(Outcome::done());
-    }
-    match look(ctx, &object).await {
-        Ok(endpoint) => answered(ctx, &object, endpoint).await,
-        Err(error) => silent(ctx, &object, &error).await,
+
+    /// A hypervisor and its driver; `None`: there is no such object.
+    pub fn driver(&self, namespace: &str, name: &str) -> Option<(ObjectKey, Result<Arc<dyn Driver>, DriverError>)> {
+        let object = self.caches.hypervisors.get(namespace, name)?;
+        Some((ObjectKey::new(namespace, name), self.drivers.get(&object)))
     }
 }
 
-/// One listing, and a description when the endpoint was not known to answer.
-async fn look(ctx: &Context, object: &WindowsHypervisor) -> Result<Option<Endpoint>, DriverError> {
-    let driver: Arc<dyn Driver> = ctx.drivers.get(object)?;
-    let known = object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, condition::REACHABLE) && s.version.is_some());
-    let endpoint = if known { None } else { Some(driver.describe().await?) };
+/// A hypervisor that is being deleted waits for its last machine.
+pub fn triggers(caches: &Arc<Caches>) -> Triggers<WindowsHypervisor> {
+    let held = caches.clone();
+    let of_machine = caches.windows_machines.0.map(move |machine: &WindowsMachine| {
+        let used = chosen(machine).filter(|_| machine.metadata.deletion_timestamp.is_some());
+        let found = used.and_then(|name| held.hypervisors.get(&namespace(machine), &name));
+        found.filter(|h| h.metadata.deletion_timestamp.is_some()).map(|h| ObjectRef::from_obj(&*h))
+    });
+    vec![of_machine]
+}
+
+pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<Outcome, ReconcileError> {
+    let (ctx, object) = (&ctx, &*object);
+    if let Some(why) = paused(&object.metadata, None) {
+        return report(ctx, object, &Decision::new(()).say(paused_condition(Some(why))), None).await;
+    }
+    let machines = ctx.caches.windows_machines.all(&object.namespace().unwrap_or_default());
+    if object.metadata.deletion_timestamp.is_some() && !machines.iter().any(|machine| is_used_by(object, machine)) {
+        return release(ctx, object).await;
+    }
+    if object.metadata.deletion_timestamp.is_none() && ctx.management.add_finalizer(object, FINALIZER).await? {
+        return Ok(Outcome::done());
+    }
+    match look(ctx, object, &machines).await {
+        Ok(endpoint) => report(ctx, object, &answered(), endpoint).await,
+        Err(error) => {
+            let failures = ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string());
+            report(ctx, object, &failed(&error, failures), None).await
+        }
+    }
+}
+
+/// One listing, and a description if the endpoint was not known to answer.
+async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<Option<Endpoint>, DriverError> {
+    let (key, inventories) = (ObjectKey::of(&object.metadata), &ctx.hypervisors.inventories);
+    let driver = ctx.hypervisors.drivers.get(object)?;
+    let endpoint = if must_describe(object) { Some(driver.describe().await?) } else { None };
     let rows = driver.owned().await?;
     // Machines may wait for the first answer of the endpoint.
-    let news = ctx.inventories.reach(&place(object)) != Reach::Reachable;
-    let changed = ctx.inventories.listed(&place(object), rows);
-    for machine in ctx.stores.windows_machines.all(&object.namespace().unwrap_or_default()) {
-        if chosen(&machine).as_deref() == object.metadata.name.as_deref() && (news || changed.contains(&vm_uuid(&machine))) {
-            ctx.wake.machine(&machine);
+    let is_first = inventories.reach(&key) != Reach::Reachable;
+    let changed = inventories.listed(&key, rows);
+    for machine in machines {
+        if is_used_by(object, machine) && (is_first || changed.contains(&vm_uuid(machine))) {
+            ctx.requests.machine(machine);
         }
     }
     Ok(endpoint)
 }
 
-async fn answered(ctx: &Context, object: &WindowsHypervisor, endpoint: Option<Endpoint>) -> Result<Outcome, ReconcileError> {
-    let said = [Desired::yes(condition::REACHABLE, reason::REACHABLE), Desired::yes(condition::READY, reason::REACHABLE)];
-    say(ctx, object, &said, endpoint, Outcome::look_again(TICK)).await
-}
-
-async fn silent(ctx: &Context, object: &WindowsHypervisor, error: &DriverError) -> Result<Outcome, ReconcileError> {
-    let why = match error {
-        DriverError::Auth(_) => reason::UNAUTHORIZED,
-        DriverError::Invalid(_) => reason::INVALID_SPEC,
-        _ => reason::HYPERVISOR_UNREACHABLE,
-    };
-    let failures = ctx.inventories.failed(&place(object), error.to_string());
-    let after = BACKOFF.0.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(BACKOFF.1);
-    let said = [Desired::no(condition::REACHABLE, why, error.to_string()), Desired::no(condition::READY, why, error.to_string())];
-    say(ctx, object, &said, None, Outcome::look_again(after)).await
-}
-
-/// Some WindowsMachine has, or may have, a VM there.
-fn in_use(ctx: &Context, object: &WindowsHypervisor) -> bool {
-    let machines = ctx.stores.windows_machines.all(&object.namespace().unwrap_or_default());
-    machines.iter().any(|m| chosen(m).as_deref() == object.metadata.name.as_deref())
-}
-
 async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, ReconcileError> {
-    if let Some(written) = ctx.cluster.remove_finalizer(object, FINALIZER).await? {
-        ctx.written.note(&written);
-    }
-    let (namespace, name) = place(object);
-    ctx.drivers.forget(&namespace, &name);
-    ctx.inventories.forget(&(namespace, name));
+    ctx.management.remove_finalizer(object, FINALIZER).await?;
+    let key = ObjectKey::of(&object.metadata);
+    ctx.hypervisors.drivers.forget(&key);
+    ctx.hypervisors.inventories.forget(&key);
     Ok(Outcome::done())
 }
 
-async fn say(
-    ctx: &Context,
-    object: &WindowsHypervisor,
-    said: &[Desired],
-    endpoint: Option<Endpoint>,
-    outcome: Outcome,
-) -> Result<Outcome, ReconcileError> {
+async fn report(ctx: &Context, object: &WindowsHypervisor, decision: &Decision<()>, endpoint: Option<Endpoint>) -> Result<Outcome, ReconcileError> {
     let mut next: WindowsHypervisorStatus = object.status.clone().unwrap_or_default();
-    next.conditions = lifecycle::report::conditions(&next.conditions, said, object.metadata.generation, ctx.now());
+    next.conditions = conditions(&next.conditions, &decision.conditions, object.metadata.generation, ctx.management.now());
     next.driver = object.spec.simulated.as_ref().map(|_| "simulated".to_owned());
     if let Some(endpoint) = endpoint {
         let memory = endpoint.memory_mib.map(|mib| if mib % 1024 == 0 { format!("{}Gi", mib / 1024) } else { format!("{mib}Mi") });
         next.capacity = (endpoint.cpus.is_some() || memory.is_some()).then_some(HypervisorCapacity { cpus: endpoint.cpus, memory });
         next.version = Some(endpoint.version);
     }
-    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(outcome)
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::of(decision.look_again))
 }
 
-fn place(object: &WindowsHypervisor) -> (String, String) {
-    (object.namespace().unwrap_or_default(), object.name_any())
-}
+#[cfg(test)]
+mod tests;

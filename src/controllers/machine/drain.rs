@@ -1,70 +1,59 @@
-//! Empties the Node of a machine that stands alone, one step at each pass. The decisions are in [`lifecycle::node::drain`].
+//! Drains the Node of a machine of a standalone pool, one step per pass. The decisions are in [`crate::lifecycle::node::drain`].
 
 use std::collections::BTreeMap;
 
 use futures::{StreamExt, stream};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
-use crate::controllers::Context;
+use super::Context;
 use crate::api::condition::reason;
 use crate::api::machine::WindowsMachine;
 use crate::cluster::drain::Evicted;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::Decision;
-use crate::lifecycle::node::drain::{self, EXCLUDE_ANNOTATION, Limits, Situation, Step, Victim, conditions, decide};
+use crate::lifecycle::node::drain::{self, DrainStep, Limits, ObservedNode, Victim, decide, is_excluded, since};
 
 /// Evictions at the same time.
 const AT_ONCE: usize = 8;
 
 /// One step. `None`: the Node may go.
 pub async fn drain(ctx: &Context, object: &WindowsMachine, workload: &Workload, node: &Node) -> Result<Option<Decision<()>>, WorkloadError> {
-    let now = ctx.now();
+    let now = ctx.management.now();
     let pods;
-    let mut s = Situation { node, pods: None, since: since(object, now), limits: limits(ctx, object), excluded: is_excluded(object) };
+    let mut s = ObservedNode { node, pods: None, since: since(object, now), limits: limits(ctx, object), excluded: is_excluded(object) };
     let mut plan = decide(&s, now);
-    if plan.step == Step::List {
+    if plan.step == DrainStep::List {
         pods = workload.pods_on(&node.name_any()).await?;
         s.pods = Some(&pods);
         plan = decide(&s, now);
     }
     let mut refused = BTreeMap::new();
     match &plan.step {
-        Step::Done => return Ok(None),
-        Step::GiveUp => {
+        DrainStep::Done => return Ok(None),
+        DrainStep::GiveUp => {
             give_up(ctx, object, &s).await;
             return Ok(None);
         }
-        Step::Cordon => workload.cordon(node).await?,
-        Step::Evict { pods, grace } => refused = evict(workload, pods, *grace).await?,
-        Step::Force(pods) => force(workload, pods).await?,
-        Step::Wait | Step::List => {}
+        DrainStep::Cordon => workload.cordon(node).await?,
+        DrainStep::Evict { pods, grace } => refused = evict(workload, pods, *grace).await?,
+        DrainStep::Force(pods) => force(workload, pods).await?,
+        DrainStep::Wait | DrainStep::List => {}
     }
-    let said = if plan.left.is_empty() { Vec::new() } else { conditions(&s, &plan.left, &refused).into() };
-    Ok(Some(Decision { step: (), conditions: said, look_again: Some(plan.look_again) }))
+    let conditions = if plan.left.is_empty() { Vec::new() } else { drain::conditions(&s, &plan.left, &refused).into() };
+    Ok(Some(Decision { step: (), conditions, look_again: Some(plan.look_again) }))
 }
 
-/// Whether nobody waits any longer: then the machine goes even if its Node cannot be reached.
+/// Whether the time for the drain has passed: then the machine goes even if its Node cannot be reached.
 pub fn is_over(ctx: &Context, object: &WindowsMachine) -> bool {
-    let now = ctx.now();
-    let spent = now.duration_since(since(object, now));
-    is_excluded(object) || limits(ctx, object).whole.is_some_and(|whole| spent.unsigned_abs() >= whole)
+    drain::is_over(object, &limits(ctx, object), ctx.management.now())
 }
 
 fn limits(ctx: &Context, object: &WindowsMachine) -> Limits {
-    Limits::of(&ctx.pool_of(object).map(|pool| pool.spec.drain.clone()).unwrap_or_default())
+    Limits::of(&ctx.caches.pool_of(object).map(|pool| pool.spec.drain.clone()).unwrap_or_default())
 }
 
-fn is_excluded(object: &WindowsMachine) -> bool {
-    object.annotations().contains_key(EXCLUDE_ANNOTATION)
-}
-
-fn since(object: &WindowsMachine, now: Timestamp) -> Timestamp {
-    object.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0)
-}
-
-/// Asks all of them; what the API server said of those that it did not let go. The first error that is not about a pod ends it.
+/// Evicts the pods; returns what the API server answered for those that it refused to evict. The first other error ends it.
 async fn evict(workload: &Workload, pods: &[Victim], grace: Option<u32>) -> Result<BTreeMap<Victim, String>, WorkloadError> {
     let mut calls = Vec::new();
     for pod in pods {
@@ -88,12 +77,12 @@ async fn force(workload: &Workload, pods: &[Victim]) -> Result<(), WorkloadError
     Ok(())
 }
 
-async fn give_up(ctx: &Context, object: &WindowsMachine, s: &Situation<'_>) {
-    let words = drain::given_up(s);
+async fn give_up(ctx: &Context, object: &WindowsMachine, s: &ObservedNode<'_>) {
+    let text = drain::given_up(s);
     if s.excluded {
-        tracing::info!("{words}");
+        tracing::info!("{text}");
     } else {
-        tracing::warn!("{words}");
-        ctx.events.warning(object, reason::DRAIN_GIVEN_UP, "Drain", &words).await;
+        tracing::warn!("{text}");
+        ctx.management.events.warning(object, reason::DRAIN_GIVEN_UP, "Drain", &text).await;
     }
 }

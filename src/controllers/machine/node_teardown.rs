@@ -1,91 +1,70 @@
-//! What comes before the end of the VM of a machine that stands alone: its Node is drained and goes. Under Cluster API, core sees to that.
-
-use std::time::Duration;
+//! Tears down the Node of a machine that is being deleted, if it belongs to a standalone pool. The decisions are in
+//! [`crate::lifecycle::node::teardown`] and [`crate::lifecycle::node::drain`].
 
 use kube::ResourceExt;
 
-use crate::controllers::bootstrap_config::reason_of;
-use crate::controllers::runtime::controller::ReconcileError;
-use super::drain;
-use crate::controllers::Context;
-use crate::api::condition::{self, Desired, reason};
+use super::{Context, drain};
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
-use crate::api::pool::joins;
 use crate::cluster::workload::WorkloadError;
+use crate::controllers::runtime::outcome::ReconcileError;
+use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::Decision;
-use crate::lifecycle::machine::{host_name, vm_uuid};
+use crate::lifecycle::identity::{host_name, vm_uuid};
+use crate::lifecycle::node::teardown::{self, TeardownStep};
 
-/// How far the farewell is.
-pub enum Farewell {
-    /// Nothing of the Node is left, or the machine is none that stands alone: the VM may go.
-    Done,
-    /// What is said meanwhile, and when to look again; a change of the Node wakes the machine earlier.
-    Wait(Decision<()>),
-}
-
-/// A Node that was deleted is gone with the next word of the watch.
-const GOING: Duration = Duration::from_secs(5);
-/// What a person can mend outside the cluster is looked at again after that time.
-const MEND: Duration = Duration::from_secs(10);
-/// The watch of the Nodes begins.
-const BEGINNING: Duration = Duration::from_secs(1);
-
-/// One step of it. Called at every pass of a machine that is being deleted, before its hypervisor is asked for anything.
-pub async fn farewell(ctx: &Context, object: &WindowsMachine) -> Result<Farewell, ReconcileError> {
-    let namespace = object.namespace().unwrap_or_default();
-    let Some(joins) = joins(&object.metadata) else { return Ok(Farewell::Done) };
-    match step(ctx, object, &namespace, joins).await {
-        Ok(farewell) => Ok(farewell),
-        Err(error @ WorkloadError::KubeconfigMissing { .. }) => {
-            tracing::warn!(joins, "the Node is left to itself: {error}");
-            Ok(Farewell::Done)
+/// One step. `None`: no Node is in the way of the end of the VM. Else what to report, and when to look again; a change of the Node
+/// triggers an earlier pass.
+pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
+    let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(None) };
+    let error = match step(ctx, object, &cluster).await {
+        Ok(waiting) => return Ok(waiting),
+        Err(error) => error,
+    };
+    if !matches!(error, WorkloadError::KubeconfigMissing { .. }) {
+        ctx.clusters.doubt(&cluster, &error).await;
+    }
+    match teardown::unusable(fault(&error), &error.to_string(), drain::is_over(ctx, object)) {
+        TeardownStep::Wait(waiting) => Ok(Some(waiting)),
+        TeardownStep::Finished { left_behind } => {
+            tracing::warn!(%cluster, "the Node is left behind, {}: {error}", left_behind.unwrap_or_default());
+            Ok(None)
         }
-        Err(error) => {
-            ctx.workloads.doubt(&namespace, joins, &error).await;
-            if drain::is_over(ctx, object) {
-                tracing::warn!(joins, "nobody waits for the Node any longer: {error}");
-                return Ok(Farewell::Done);
+        TeardownStep::BackOff | TeardownStep::Drain(_) => Err(error.into()),
+    }
+}
+
+async fn step(ctx: &Context, object: &WindowsMachine, cluster: &ClusterRef) -> Result<Option<Decision<()>>, WorkloadError> {
+    let workload = ctx.clusters.get_with_nodes(cluster).await?;
+    let listed = ctx.clusters.nodes().are_known(cluster);
+    let node = ctx.clusters.nodes().of(cluster, vm_uuid(object));
+    match teardown::decide(listed, node.as_deref()) {
+        TeardownStep::Drain(node) => {
+            if let Some(decision) = drain::drain(ctx, object, &workload, node).await? {
+                return Ok(Some(decision));
             }
-            if reason_of(&error).is_none() {
-                return Err(error.into());
-            }
-            Ok(wait(MEND, format!("the Node must go before the VM, and cannot: {error}")))
+            let provider_id = node.spec.as_ref().and_then(|s| s.provider_id.as_deref()).unwrap_or_default();
+            workload.delete_node(&node.name_any(), provider_id).await?;
+            Ok(Some(teardown::deleted(&node.name_any())))
         }
+        TeardownStep::Wait(waiting) => Ok(Some(waiting)),
+        TeardownStep::Finished { .. } | TeardownStep::BackOff => Ok(None),
     }
 }
 
-async fn step(ctx: &Context, object: &WindowsMachine, namespace: &str, joins: &str) -> Result<Farewell, WorkloadError> {
-    let workload = ctx.joined(namespace, joins).await?;
-    if !ctx.nodes.are_known(namespace, joins) {
-        return Ok(wait(BEGINNING, "the Nodes of the cluster are being listed".into()));
-    }
-    let Some(node) = ctx.nodes.of(namespace, joins, vm_uuid(object)) else { return Ok(Farewell::Done) };
-    if let Some(decision) = drain::drain(ctx, object, &workload, &node).await? {
-        return Ok(Farewell::Wait(decision));
-    }
-    let provider_id = node.spec.as_ref().and_then(|s| s.provider_id.as_deref()).unwrap_or_default();
-    workload.delete_node(&node.name_any(), provider_id).await?;
-    Ok(wait(GOING, format!("Node {} is being removed", node.name_any())))
-}
-
-fn wait(after: Duration, message: String) -> Farewell {
-    Farewell::Wait(Decision::new(()).say(Desired::yes(condition::DELETING, reason::DELETING).with_message(message)).look_again(after))
-}
-
-/// The last word, when nothing is left of the VM: a Node that came while the watch was behind is not left alone.
-pub async fn last_word(ctx: &Context, object: &WindowsMachine) -> Result<(), ReconcileError> {
-    let namespace = object.namespace().unwrap_or_default();
-    let (Some(joins), Ok(name)) = (joins(&object.metadata), host_name(object)) else { return Ok(()) };
+/// When nothing is left of the VM: deletes a Node that came while the watch was behind.
+pub async fn delete_late_node(ctx: &Context, object: &WindowsMachine) -> Result<(), ReconcileError> {
+    let (Some(cluster), Ok(name)) = (ClusterRef::standalone(&object.metadata), host_name(object)) else { return Ok(()) };
     let vm = vm_uuid(object);
-    let forget = async || {
-        let workload = ctx.joined(&namespace, joins).await?;
+    let delete = async || {
+        let workload = ctx.clusters.get_with_nodes(&cluster).await?;
         workload.delete_node_if(name.as_str(), |id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await
     };
-    match forget().await {
+    match delete().await {
         Err(WorkloadError::KubeconfigMissing { .. }) => Ok(()),
         Err(error) if drain::is_over(ctx, object) => {
-            tracing::warn!(joins, "whether the Node is gone is not known: {error}");
+            tracing::warn!(%cluster, "whether the Node is gone is not known: {error}");
             Ok(())
         }
         other => Ok(other?),

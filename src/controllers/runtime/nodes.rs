@@ -1,5 +1,5 @@
-//! The Nodes of machines that nobody else follows: one watch per workload cluster of pools that stand alone. A Node that changes
-//! wakes its machine, its configuration and its pool; no machine asks for its Node.
+//! The Nodes of the machines of standalone pools: one watch per workload cluster. A Node that changes triggers a pass of its machine,
+//! its configuration and its pool; no pass reads a Node by itself to learn what has changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,60 +8,56 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
+use tokio::task::AbortHandle;
 
-use crate::controllers::Context;
-use super::follower::Follower;
+use super::watch_task::WatchTask;
+use super::workload_clusters::WorkloadClusters;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::{ProviderId, VmUuid};
-use crate::api::pool::joins;
 use crate::cluster::nodes::events;
-use crate::cluster::workload::{Workload, WorkloadError};
-use crate::lifecycle::machine::vm_uuid;
-use crate::lifecycle::standalone::completion;
+use crate::cluster::workload::Workload;
+use crate::lifecycle::identity::vm_uuid;
 
-/// Namespace of the machines, and what they join.
-type Key = (String, String);
-
+/// What the watches have shown, by workload cluster.
 #[derive(Default)]
-pub struct Nodes(Mutex<HashMap<Key, Followed>>);
+pub struct Nodes(Mutex<HashMap<ClusterRef, Followed>>);
 
 #[derive(Default)]
 struct Followed {
-    watch: Follower,
-    /// Whether all Nodes were seen once.
+    watch: WatchTask,
+    /// Whether all Nodes were listed once.
     known: bool,
     by_vm: HashMap<VmUuid, Arc<Node>>,
-    /// What is seen before all of them are.
+    /// A new listing that is not complete yet.
     begun: Option<HashMap<VmUuid, Arc<Node>>>,
 }
 
 impl Nodes {
-    /// Whether a Node that is not here was not there either when the cluster was last heard of.
-    pub fn are_known(&self, namespace: &str, joins: &str) -> bool {
-        self.lock().get(&(namespace.to_owned(), joins.to_owned())).is_some_and(|f| f.known)
+    /// Whether all Nodes of the cluster have been listed, so that one that is not here does not exist.
+    pub fn are_known(&self, cluster: &ClusterRef) -> bool {
+        self.lock().get(cluster).is_some_and(|f| f.known)
     }
 
     /// The Node of a VM.
-    pub fn of(&self, namespace: &str, joins: &str, vm: VmUuid) -> Option<Arc<Node>> {
-        self.lock().get(&(namespace.to_owned(), joins.to_owned()))?.by_vm.get(&vm).cloned()
+    pub fn of(&self, cluster: &ClusterRef, vm: VmUuid) -> Option<Arc<Node>> {
+        self.lock().get(cluster)?.by_vm.get(&vm).cloned()
     }
 
-    /// Follows a cluster unless it is followed with this very kubeconfig.
-    pub fn follow(&self, ctx: &Context, namespace: &str, joins: &str, workload: &Workload) {
-        let key = (namespace.to_owned(), joins.to_owned());
-        let spawn = |workload| ctx.spawn(run(ctx.clone(), key.clone(), workload));
+    /// Watches a cluster unless it is watched with this kubeconfig.
+    pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
         // With another kubeconfig the Nodes stay known until those behind it are.
-        self.lock().entry(key.clone()).or_default().watch.start(workload, spawn);
+        self.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
     }
 
-    pub fn forget(&self, namespace: &str, joins: &str) {
-        self.lock().remove(&(namespace.to_owned(), joins.to_owned()));
+    pub(super) fn forget(&self, cluster: &ClusterRef) {
+        self.lock().remove(cluster);
     }
 
-    /// Takes in what the watch says; gives the Nodes that are not what they were.
-    fn note(&self, key: &Key, event: Event<Node>) -> Vec<(VmUuid, String)> {
+    /// Takes in an event of the watch; returns the Nodes that have changed.
+    fn note(&self, cluster: &ClusterRef, event: Event<Node>) -> Vec<(VmUuid, String)> {
         let mut all = self.lock();
-        let Some(followed) = all.get_mut(key) else { return Vec::new() };
+        let Some(followed) = all.get_mut(cluster) else { return Vec::new() };
         match event {
             Event::Init => followed.begun = Some(HashMap::new()),
             Event::InitApply(node) => {
@@ -96,12 +92,12 @@ impl Nodes {
         Vec::new()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Followed>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A Node of ours, without what changes all the time and nobody reads.
+/// A Node of ours, without what changes all the time and is not read.
 fn known(mut node: Node) -> Option<(VmUuid, Arc<Node>)> {
     let vm = ProviderId::parse(node.spec.as_ref()?.provider_id.as_deref()?).ok()?.vm;
     node.metadata.managed_fields = None;
@@ -116,57 +112,37 @@ fn known(mut node: Node) -> Option<(VmUuid, Arc<Node>)> {
 }
 
 /// Follows the Nodes of one workload cluster until the task is aborted.
-async fn run(ctx: Context, key: Key, workload: Workload) {
+pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
+    let context = clusters.context();
     let mut events = std::pin::pin!(events(&workload));
     while let Some(next) = events.next().await {
         match next {
             Ok(event) => {
                 let complete = matches!(event, Event::InitDone);
-                let news = ctx.nodes.note(&key, event);
-                for (vm, node) in &news {
-                    wake(&ctx, &key, *vm, node);
+                for (vm, node) in &context.nodes.note(&cluster, event) {
+                    request_passes(&clusters, &cluster.namespace, *vm, node);
                 }
                 if complete {
-                    ctx.wake.standing_alone(&ctx, &key.0);
+                    context.requests.all_standalone(&context.caches, &cluster.namespace);
                 }
             }
             Err(error) => {
-                tracing::warn!(namespace = key.0, joins = key.1, error = error.label(), "nodes: {error}");
-                ctx.workloads.doubt(&key.0, &key.1, &error).await;
+                tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "nodes: {error}");
+                clusters.doubt(&cluster, &error).await;
             }
         }
     }
 }
 
-/// Wakes whom a Node concerns. It has the name of its machine, unless that is no host name.
-fn wake(ctx: &Context, key: &Key, vm: VmUuid, node: &str) {
-    let is_meant = |machine: &Arc<WindowsMachine>| vm_uuid(machine) == vm;
-    let by_name = ctx.stores.windows_machines.get(&key.0, node).filter(is_meant);
-    let Some(machine) = by_name.or_else(|| ctx.stores.windows_machines.all(&key.0).into_iter().find(is_meant)) else { return };
-    ctx.wake.machine(&machine);
-    ctx.wake.pool_of(&machine);
-    if let Some(config) = ctx.config_of(&machine) {
-        ctx.wake.config(&config);
-    }
-}
-
-impl Context {
-    /// Completes the Node of a machine that stands alone, as core does for others. No request when it is complete.
-    pub async fn complete_node(&self, object: &WindowsMachine) -> Result<(), WorkloadError> {
-        let Some(joins) = joins(&object.metadata) else { return Ok(()) };
-        let namespace = object.namespace().unwrap_or_default();
-        let Some(node) = self.nodes.of(&namespace, joins, vm_uuid(object)) else { return Ok(()) };
-        if completion(object, &node).is_none() {
-            return Ok(());
-        }
-        let workload = self.joined(&namespace, joins).await?;
-        workload.change_node(&node.name_any(), |now| completion(object, now).filter(|_| now.metadata.uid == node.metadata.uid)).await
-    }
-
-    /// The cluster that objects of pools which stand alone join, with its Nodes followed.
-    pub async fn joined(&self, namespace: &str, joins: &str) -> Result<Arc<Workload>, WorkloadError> {
-        let workload = self.workload(namespace, joins).await?;
-        self.nodes.follow(self, namespace, joins, &workload);
-        Ok(workload)
+/// Passes of the objects that a Node concerns. It has the name of its machine, unless that is no host name.
+fn request_passes(clusters: &WorkloadClusters, namespace: &str, vm: VmUuid, node: &str) {
+    let context = clusters.context();
+    let is_its_machine = |machine: &Arc<WindowsMachine>| vm_uuid(machine) == vm;
+    let by_name = context.caches.windows_machines.get(namespace, node).filter(is_its_machine);
+    let Some(machine) = by_name.or_else(|| context.caches.windows_machines.all(namespace).into_iter().find(is_its_machine)) else { return };
+    context.requests.machine(&machine);
+    context.requests.pool_of(&machine);
+    if let Some(config) = context.caches.config_of(&machine) {
+        context.requests.config(&config);
     }
 }

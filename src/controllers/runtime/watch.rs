@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::channel::mpsc;
 use futures::{Stream, StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
@@ -32,7 +33,13 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The same without the filter, for kinds that others label.
+    /// Whether the watch filter selects an object of a kind that is watched without it.
+    pub fn selects(&self, meta: &ObjectMeta) -> bool {
+        let label = meta.labels.as_ref().and_then(|labels| labels.get(WATCH_FILTER_LABEL));
+        self.watch_filter.is_none() || self.watch_filter.as_ref() == label
+    }
+
+    /// The same without the filter, for kinds whose objects carry no such label.
     pub fn unfiltered(&self) -> Self {
         Self { watch_filter: None, ..self.clone() }
     }
@@ -66,17 +73,12 @@ type Subscribers<K> = Arc<Mutex<Vec<mpsc::UnboundedSender<Arc<K>>>>>;
 impl<K: Kind> Watch<K> {
     /// Starts watching; it goes on until `watching.stop`.
     pub fn start(watching: &Watching) -> Self {
-        Self::start_pruned(watching, |_| ())
-    }
-
-    /// As [`Watch::start`]; `prune` removes what nobody reads, e.g. the data of Secrets, before it is kept.
-    pub fn start_pruned(watching: &Watching, prune: impl Fn(&mut K) + Send + 'static) -> Self {
         let api: Api<Guarded<K>> = match &watching.selection.namespace {
             Some(namespace) => Api::namespaced(watching.client.clone(), namespace),
             None => Api::all(watching.client.clone()),
         };
         let events = watcher(api, watching.selection.config()).default_backoff();
-        Self::over(watching, prune, events)
+        Self::over(watching, events)
     }
 
     /// As [`Watch::start`], for a kind that may not be installed: the cache is ready and empty until the API server serves it.
@@ -97,10 +99,10 @@ impl<K: Kind> Watch<K> {
             Vec::new()
         });
         let events = meanwhile.chain(served).flat_map(stream::iter).chain(watcher(api, watching.selection.config()).default_backoff());
-        Self::over(watching, |_| (), events)
+        Self::over(watching, events)
     }
 
-    /// A cache that is empty, ready, and never changes: for a kind that this process has nothing to do with, and no right to read.
+    /// An empty cache that never changes, for a kind that this process does not use and may not read.
     pub fn unused() -> Self {
         Self::holding(Vec::new())
     }
@@ -118,14 +120,13 @@ impl<K: Kind> Watch<K> {
 
     pub(in crate::controllers) fn over(
         watching: &Watching,
-        prune: impl Fn(&mut K) + Send + 'static,
         events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
     ) -> Self {
         let (store, writer) = reflector::store::<K>();
         let watch = Self { store, subscribers: Subscribers::default() };
         let name = format!("watch of {}", K::plural(&()));
         watching.readiness.expect(&name);
-        let sink = Sink { writer, subscribers: watch.subscribers.clone(), store: watch.store.clone(), prune, watching: watching.clone(), name };
+        let sink = Sink { writer, subscribers: watch.subscribers.clone(), store: watch.store.clone(), watching: watching.clone(), name };
         tokio::spawn(sink.run(events));
         watch
     }
@@ -172,7 +173,7 @@ async fn is_served<K: Kind>(client: &Client) -> bool {
     loop {
         match client.list_api_group_resources(&K::api_version(&())).await {
             Ok(found) => return found.resources.iter().any(|r| r.name == K::plural(&())),
-            // The answer for a group that nobody serves is no Status: only its code is sure.
+            // The answer for a group that is not served is no Status: only its code is sure.
             Err(kube::Error::Api(status)) if status.code == 404 => return false,
             Err(error) => {
                 tracing::debug!(kind = %K::kind(&()), %error, "whether the kind is installed is asked again");
@@ -182,16 +183,15 @@ async fn is_served<K: Kind>(client: &Client) -> bool {
     }
 }
 
-struct Sink<K: Kind, P> {
+struct Sink<K: Kind> {
     writer: Writer<K>,
     subscribers: Subscribers<K>,
     store: Store<K>,
-    prune: P,
     watching: Watching,
     name: String,
 }
 
-impl<K: Kind, P: Fn(&mut K) + Send> Sink<K, P> {
+impl<K: Kind> Sink<K> {
     async fn run(mut self, events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send) {
         let mut events = std::pin::pin!(events.take_until(self.watching.stop.clone().cancelled_owned()));
         let mut failing = false;
@@ -229,7 +229,7 @@ impl<K: Kind, P: Fn(&mut K) + Send> Sink<K, P> {
         self.writer.apply_watcher_event(&event);
         let touched: Vec<Arc<K>> = match event {
             Apply(object) | Delete(object) => vec![Arc::new(object)],
-            // A new beginning: what is there now, and what vanished while nobody watched.
+            // A new listing: what is there now, and what vanished while the watch was down.
             InitDone => {
                 let gone = before.into_iter().filter(|old| self.store.get(&ObjectRef::from_obj(&**old)).is_none());
                 gone.chain(self.store.state()).collect()
@@ -247,7 +247,6 @@ impl<K: Kind, P: Fn(&mut K) + Send> Sink<K, P> {
         match object.0 {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
-                (self.prune)(&mut object);
                 Some(object)
             }
             Err(invalid) => {

@@ -2,29 +2,32 @@
 //! (`capi-contract.md` §3.3, `reliability-performance.md` §3.1).
 
 pub mod csr;
+pub mod outcome;
+pub mod report;
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::machine::future_provider_id;
-use super::{Decision, Gate, Owner, paused_condition, seconds};
+use super::identity::future_provider_id;
+use super::owner::{NodeRequest, Owner, TargetCluster, data_secret};
+use super::{Decision, Gate, paused_condition, seconds};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
-use crate::api::capi::{Cluster, Endpoint, Machine};
+use crate::api::capi::Endpoint;
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
-use crate::api::name::base36;
+use crate::api::name::{ProviderId, base36};
 use crate::compat;
 
 /// The kubelet fetches its certificate with the token, in a watch that it may have to open again: it gets so long for that.
 const FETCH_SECONDS: i64 = 10;
 
 /// Everything that the decision depends on.
-pub struct Situation<'a> {
+pub struct ObservedConfig<'a> {
     pub object: &'a WindowsBootstrapConfig,
-    pub owner: Owner<'a>,
-    pub cluster: Option<&'a Cluster>,
+    pub owner: &'a Owner,
+    pub cluster: Option<&'a TargetCluster>,
     /// The machine that will get the data, if it is one of ours.
     pub infrastructure: Infrastructure<'a>,
     /// Since when a client certificate is known to be issued for the token of this machine.
@@ -41,9 +44,9 @@ pub enum Infrastructure<'a> {
     Ours(&'a WindowsMachine),
 }
 
-/// At most one effect.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum BootstrapStep {
     Ignore,
     Wait,
     /// Store the finalizer before anything is made in the workload cluster.
@@ -60,29 +63,30 @@ pub enum Step {
     ExtendToken {
         expires: Timestamp,
     },
-    /// The token has done its work (or may not live longer).
+    /// The token was used, or it is too old.
     DeleteToken {
-        why: &'static str,
+        /// It is too old, and its machine has not joined.
+        expired: bool,
     },
     /// The object goes: remove the token and the requests that were made with it.
     CleanUp,
 }
 
-pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
-    match Gate::of(&s.object.metadata, FINALIZER, &s.owner, s.cluster) {
-        Gate::Closed => Decision::new(Step::Ignore),
-        Gate::Paused(why) => Decision::new(Step::Wait).say(paused_condition(Some(why))),
+pub fn decide(s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {
+    match Gate::of(&s.object.metadata, FINALIZER, s.owner, s.cluster) {
+        Gate::Closed => Decision::new(BootstrapStep::Ignore),
+        Gate::Paused(why) => Decision::new(BootstrapStep::Wait).say(paused_condition(Some(why))),
         // The status may not know what was made: a crash before the report, or a move to another management cluster.
-        Gate::Leaving => Decision::new(Step::CleanUp),
+        Gate::Leaving => Decision::new(BootstrapStep::CleanUp),
         Gate::Open { ours } => decide_life(s, ours, now),
     }
 }
 
-fn decide_life(s: &Situation<'_>, ours: bool, now: Timestamp) -> Decision<Step> {
-    let Some(owner) = s.owner.machine() else {
+fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<BootstrapStep> {
+    let Some(owner) = s.owner.request() else {
         if data_secret(s.object).is_some() {
             // Nothing is to be made any more, and nothing of it has become untrue.
-            return Decision::new(Step::Wait);
+            return Decision::new(BootstrapStep::Wait);
         }
         return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
     };
@@ -92,44 +96,34 @@ fn decide_life(s: &Situation<'_>, ours: bool, now: Timestamp) -> Decision<Step> 
     }
 }
 
-fn make_data(s: &Situation<'_>, owner: &Machine, ours: bool, now: Timestamp) -> Decision<Step> {
-    if let Some(secret) = owner.spec.bootstrap.data_secret_name.clone().filter(|n| !n.is_empty()) {
-        return Decision::new(Step::Restore { secret });
+fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Timestamp) -> Decision<BootstrapStep> {
+    if let Some(secret) = owner.data_secret.clone() {
+        return Decision::new(BootstrapStep::Restore { secret });
     }
     let Some(cluster) = s.cluster else {
         return waiting(reason::WAITING_FOR_CLUSTER, "its Cluster is not there (yet)", s, now);
     };
-    if owner.is_control_plane() {
-        return Decision::new(Step::Wait).say(Desired::no(
+    if owner.is_control_plane {
+        return Decision::new(BootstrapStep::Wait).say(Desired::no(
             condition::READY,
             reason::CONTROL_PLANE_MACHINE_REFUSED,
             "Windows cannot run a control plane: use WindowsBootstrapConfigTemplate for workers only",
         ));
     }
     // Said at once: no wait makes versions go together.
-    if let Some(Err(wrong)) = owner.spec.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
-        return Decision::new(Step::Wait).say(Desired::no(condition::READY, reason::INCOMPATIBLE, wrong.to_string()));
+    if let Some(Err(wrong)) = owner.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
+        return Decision::new(BootstrapStep::Wait).say(Desired::no(condition::READY, reason::INCOMPATIBLE, wrong.to_string()));
     }
-    if !cluster.infrastructure_provisioned() {
-        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.spec.cluster_name), s, now);
+    if !cluster.infrastructure_provisioned {
+        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
     }
-    if !cluster.control_plane_initialized() {
-        return waiting(
-            reason::WAITING_FOR_CONTROL_PLANE,
-            format!("the control plane of Cluster {} is not initialized", owner.spec.cluster_name),
-            s,
-            now,
-        );
+    if !cluster.control_plane_initialized {
+        return waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now);
     }
-    let Some(endpoint) = cluster.endpoint() else {
-        return waiting(
-            reason::WAITING_FOR_CONTROL_PLANE,
-            format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.spec.cluster_name),
-            s,
-            now,
-        );
+    let Some(endpoint) = &cluster.endpoint else {
+        return waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.cluster), s, now);
     };
-    let wait = |what: &str| waiting(reason::PROVISIONING, format!("WindowsMachine {} {what}", owner.spec.infrastructure_ref.name), s, now);
+    let wait = |what: &str| waiting(reason::PROVISIONING, format!("WindowsMachine {} {what}", owner.infrastructure.name), s, now);
     match s.infrastructure {
         Infrastructure::Unseen => return wait("is not there (yet)"),
         // Its provider ID goes into the kubelet's configuration, and needs the hypervisor.
@@ -137,38 +131,38 @@ fn make_data(s: &Situation<'_>, owner: &Machine, ours: bool, now: Timestamp) -> 
         _ => {}
     }
     if !ours {
-        return Decision::new(Step::Adopt);
+        return Decision::new(BootstrapStep::Adopt);
     }
-    Decision::new(Step::MakeData { endpoint: endpoint.clone() })
+    Decision::new(BootstrapStep::MakeData { endpoint: endpoint.clone() })
 }
 
 /// While the machine has not joined, its token lives; not longer, and not for ever.
-fn keep_token(s: &Situation<'_>, owner: &Machine, now: Timestamp) -> Decision<Step> {
+fn keep_token(s: &ObservedConfig<'_>, owner: &NodeRequest, now: Timestamp) -> Decision<BootstrapStep> {
     let Some((created, expires)) = live_token(s.object) else {
-        return Decision::new(Step::Wait);
+        return Decision::new(BootstrapStep::Wait);
     };
-    let joined = owner.status.as_ref().and_then(|s| s.node_ref.as_ref()).is_some_and(|n| !n.name.is_empty());
+    let joined = owner.node.is_some();
     let fetched = s.certificate_issued.map(|since| seconds(since, now) - FETCH_SECONDS);
     if joined || fetched.is_some_and(|over| over >= 0) {
-        return Decision::new(Step::DeleteToken { why: reason::TOKEN_USED });
+        return Decision::new(BootstrapStep::DeleteToken { expired: false });
     }
     if let Some(over) = fetched {
-        return Decision::new(Step::Wait).look_again(Duration::from_secs(over.unsigned_abs()));
+        return Decision::new(BootstrapStep::Wait).look_again(Duration::from_secs(over.unsigned_abs()));
     }
     let join = &s.object.spec.join;
     let last = created.saturating_add(SignedDuration::from_secs(join.token_max_age_seconds)).unwrap_or(created);
     if now >= last {
-        return Decision::new(Step::DeleteToken { why: reason::TOKEN_EXPIRED });
+        return Decision::new(BootstrapStep::DeleteToken { expired: true });
     }
     let ttl = join.token_ttl_seconds;
     let next = now.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(now).min(last);
     let left = -seconds_signed(expires, now);
     if left * 2 <= ttl && next > expires {
-        return Decision::new(Step::ExtendToken { expires: next });
+        return Decision::new(BootstrapStep::ExtendToken { expires: next });
     }
     // Look again at half its life, or at the end.
     let look = (left - ttl / 2).max(1).min(seconds(now, last).max(1));
-    Decision::new(Step::Wait).look_again(Duration::from_secs(look.unsigned_abs()))
+    Decision::new(BootstrapStep::Wait).look_again(Duration::from_secs(look.unsigned_abs()))
 }
 
 fn seconds_signed(since: Timestamp, now: Timestamp) -> i64 {
@@ -189,19 +183,20 @@ pub fn is_token_gone(object: &WindowsBootstrapConfig) -> bool {
     condition::find(conditions, condition::JOIN_CREDENTIAL_VALID).is_some_and(|c| c.reason == reason::TOKEN_USED || c.reason == reason::TOKEN_EXPIRED)
 }
 
-/// The Secret's name, once reported.
-pub fn data_secret(object: &WindowsBootstrapConfig) -> Option<&str> {
-    object.status.as_ref()?.data_secret_name.as_deref()
-}
-
 /// The public half of the token of this object: known before it is made, so that a retry finds it.
 pub fn token_id(object: &WindowsBootstrapConfig) -> String {
     let stored = object.status.as_ref().and_then(|s| s.token_id.clone());
     stored.unwrap_or_else(|| base36(object.metadata.uid.as_deref().unwrap_or_default().as_bytes(), 6))
 }
 
-fn waiting(why: &'static str, message: impl Into<String>, s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
-    super::waiting(Step::Wait, &s.object.metadata, why, message, now)
+/// The Node that goes with a cluster that is being deleted. Cluster API deletes the Node of a Machine unless the Cluster is being
+/// deleted, as it expects the API server to go too. Where it stays, the Node is ours to remove.
+pub fn node_to_delete(request: &NodeRequest) -> Option<(&str, ProviderId)> {
+    Some((request.node.as_deref()?, ProviderId::parse(request.provider_id.as_deref()?).ok()?))
+}
+
+fn waiting(why: &'static str, message: impl Into<String>, s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {
+    super::waiting(BootstrapStep::Wait, &s.object.metadata, why, message, now)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::lifecycle::report;
+use crate::api::capi::{Cluster, Machine};
 
 const START: i64 = 1_800_000_000;
 
@@ -32,7 +32,7 @@ fn cluster(ready: bool, endpoint: bool) -> Cluster {
 }
 
 fn windows_machine(adopted: bool) -> WindowsMachine {
-    let annotations = if adopted { json!({crate::lifecycle::machine::HYPERVISOR_ANNOTATION: "lab"}) } else { json!({}) };
+    let annotations = if adopted { json!({crate::lifecycle::identity::HYPERVISOR_ANNOTATION: "lab"}) } else { json!({}) };
     serde_json::from_value(json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
         "metadata": {"name": "win-1", "namespace": "lab", "uid": "w", "annotations": annotations}, "spec": {"image": "i"},
@@ -78,26 +78,30 @@ impl World {
         }
     }
 
-    fn decide(&self) -> Option<Decision<Step>> {
+    fn decide(&self) -> Option<Decision<BootstrapStep>> {
         let object = self.object.as_ref()?;
         let owner = Owner::of(object.metadata.owner_references.as_ref(), Some(&self.owner));
+        let cluster = TargetCluster::of_cluster(&self.cluster);
         let infrastructure = Infrastructure::Ours(&self.machine);
-        Some(decide(&Situation { object, owner, cluster: Some(&self.cluster), infrastructure, certificate_issued: self.issued }, at(self.now)))
+        Some(decide(
+            &ObservedConfig { object, owner: &owner, cluster: Some(&cluster), infrastructure, certificate_issued: self.issued },
+            at(self.now),
+        ))
     }
 
     /// One pass; `crash` is after how many effects of it the process dies.
-    fn pass(&mut self, crash: usize) -> Option<Step> {
+    fn pass(&mut self, crash: usize) -> Option<BootstrapStep> {
         let decision = self.decide()?;
         let now = at(self.now);
         let mut said = decision.conditions.clone();
         let (mut secret, mut token) = (None, None);
         match &decision.step {
-            Step::Ignore | Step::Wait => {}
-            Step::Adopt => {
+            BootstrapStep::Ignore | BootstrapStep::Wait => {}
+            BootstrapStep::Adopt => {
                 self.object.as_mut()?.metadata.finalizers = Some(vec![FINALIZER.into()]);
             }
-            Step::Restore { secret: name } => secret = Some(name.clone()),
-            Step::MakeData { .. } => {
+            BootstrapStep::Restore { secret: name } => secret = Some(name.clone()),
+            BootstrapStep::MakeData { .. } => {
                 assert!(self.object.as_ref()?.metadata.finalizers.is_some(), "a token before the finalizer");
                 let expires = *self.token.get_or_insert(now.saturating_add(SignedDuration::from_secs(600)).unwrap());
                 if crash == 1 {
@@ -111,16 +115,17 @@ impl World {
                 secret = Some("win-1".to_owned());
                 token = Some(report::Token { id: token_id(self.object.as_ref()?), created: now, expires });
             }
-            Step::ExtendToken { expires } => {
+            BootstrapStep::ExtendToken { expires } => {
                 self.token = Some(*expires);
                 let created = self.object.as_ref()?.status.as_ref()?.token_created_at.as_ref()?.0;
                 token = Some(report::Token { id: token_id(self.object.as_ref()?), created, expires: *expires });
             }
-            Step::DeleteToken { why } => {
+            BootstrapStep::DeleteToken { expired } => {
                 self.token = None;
+                let why = if *expired { reason::TOKEN_EXPIRED } else { reason::TOKEN_USED };
                 said.push(Desired::yes(condition::JOIN_CREDENTIAL_VALID, why));
             }
-            Step::CleanUp => {
+            BootstrapStep::CleanUp => {
                 self.token = None;
                 self.object = None;
                 return Some(decision.step);
@@ -130,7 +135,7 @@ impl World {
             return Some(decision.step);
         }
         let object = self.object.as_mut()?;
-        object.status = Some(report::bootstrap(object, &said, secret.as_deref(), token, now));
+        object.status = Some(report::status(object, &said, secret.as_deref(), token, now));
         if let Some(name) = data_secret(object) {
             self.owner.spec.bootstrap.data_secret_name = Some(name.to_owned());
         }
@@ -155,30 +160,30 @@ impl World {
 #[test]
 fn from_nothing_to_a_used_token() {
     let mut w = World::new();
-    assert_eq!(w.pass(0), Some(Step::Adopt));
-    assert!(matches!(w.pass(0), Some(Step::MakeData { .. })));
+    assert_eq!(w.pass(0), Some(BootstrapStep::Adopt));
+    assert!(matches!(w.pass(0), Some(BootstrapStep::MakeData { .. })));
     assert!(w.secret && w.token.is_some());
-    assert_eq!(w.pass(0), Some(Step::Wait));
+    assert_eq!(w.pass(0), Some(BootstrapStep::Wait));
     w.issued = Some(at(w.now));
     let wait = w.decide().unwrap();
-    assert_eq!((wait.step, wait.look_again), (Step::Wait, Some(Duration::from_secs(10))), "the kubelet still has to fetch it");
+    assert_eq!((wait.step, wait.look_again), (BootstrapStep::Wait, Some(Duration::from_secs(10))), "the kubelet still has to fetch it");
     w.now += 10;
-    assert_eq!(w.pass(0), Some(Step::DeleteToken { why: reason::TOKEN_USED }));
-    assert_eq!((w.token, w.pass(0)), (None, Some(Step::Wait)));
+    assert_eq!(w.pass(0), Some(BootstrapStep::DeleteToken { expired: false }));
+    assert_eq!((w.token, w.pass(0)), (None, Some(BootstrapStep::Wait)));
 }
 
 #[test]
-fn the_token_lives_as_long_as_nobody_joined_and_not_for_ever() {
+fn the_token_is_kept_until_the_node_joins_but_not_for_ever() {
     let mut w = World::new();
     w.pass(0);
     w.pass(0);
     let mut extended = 0;
     while w.token_reason() == reason::TOKEN_VALID {
         let left = w.token.unwrap().duration_since(at(w.now)).as_secs();
-        assert!(left > 0, "the token ended although nobody joined");
+        assert!(left > 0, "the token ended before the node joined");
         let look = w.decide().unwrap().look_again.map_or(1, |d| i64::try_from(d.as_secs()).unwrap());
         w.now += look.max(1);
-        if matches!(w.pass(0), Some(Step::ExtendToken { .. })) {
+        if matches!(w.pass(0), Some(BootstrapStep::ExtendToken { .. })) {
             extended += 1;
         }
         assert!(w.now < 10_000, "never withdrawn");
@@ -217,24 +222,24 @@ fn versions_that_cannot_work_are_said_at_once() {
     w.owner.spec.version = Some("v1.30.2".into());
     let told = w.decide().unwrap();
     let said = told.conditions.first().unwrap();
-    assert_eq!((told.step, said.type_, said.reason), (Step::Wait, condition::READY, reason::INCOMPATIBLE));
+    assert_eq!((told.step, said.type_, said.reason), (BootstrapStep::Wait, condition::READY, reason::INCOMPATIBLE));
     assert!(said.message.contains("v1.30.2") && said.message.contains("Nearest set that works: Kubernetes v1.36.3"), "{}", said.message);
     w.cluster = cluster(true, true);
-    assert_eq!(w.decide().unwrap().step, Step::Wait);
+    assert_eq!(w.decide().unwrap().step, BootstrapStep::Wait);
     w.owner.spec.version = Some("v1.36.3".into());
-    assert_eq!(w.decide().unwrap().step, Step::Adopt);
+    assert_eq!(w.decide().unwrap().step, BootstrapStep::Adopt);
 }
 
 #[test]
 fn after_a_move_nothing_is_made_again() {
     let mut w = World::new();
     w.owner = core_machine(Some("win-1"), true);
-    assert_eq!(w.pass(0), Some(Step::Restore { secret: "win-1".into() }));
-    assert_eq!((w.pass(0), w.token), (Some(Step::Wait), None));
+    assert_eq!(w.pass(0), Some(BootstrapStep::Restore { secret: "win-1".into() }));
+    assert_eq!((w.pass(0), w.token), (Some(BootstrapStep::Wait), None));
     // What was made in the life before goes with the object.
     w.object.as_mut().unwrap().metadata.finalizers = Some(vec![FINALIZER.into()]);
     w.delete();
-    assert_eq!(w.pass(0), Some(Step::CleanUp));
+    assert_eq!(w.pass(0), Some(BootstrapStep::CleanUp));
 }
 
 proptest! {
@@ -264,4 +269,14 @@ proptest! {
             prop_assert_eq!(w.token_reason(), reason::TOKEN_VALID);
         }
     }
+}
+
+#[test]
+fn a_node_is_deleted_only_if_it_is_one_of_ours() {
+    let id = "windows://lab/3f2504e0-4f89-51d3-9a0c-0305e82c3301";
+    let request = |id: &str, node: Option<&str>| NodeRequest { provider_id: Some(id.into()), node: node.map(Into::into), ..NodeRequest::default() };
+    let deleted = |request: &NodeRequest| node_to_delete(request).map(|(name, id)| (name.to_owned(), id.to_string()));
+    assert_eq!(deleted(&request(id, Some("win-1"))), Some(("win-1".to_owned(), id.to_owned())));
+    assert_eq!(deleted(&request("vsphere://x", Some("win-1"))), None);
+    assert_eq!(deleted(&request(id, None)), None);
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::lifecycle::report::whole_second;
-use crate::lifecycle::{QUIET, seconds};
 use crate::api::machine::BootstrapProgress;
 use crate::diagnosis::{self, Finding, Sign};
+use crate::lifecycle::conditions::whole_second;
+use crate::lifecycle::{QUIET, seconds};
 use crate::vm::{GuestReport, state};
 
 /// Between two writes about the same item, however much the guest says about it.

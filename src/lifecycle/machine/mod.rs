@@ -2,29 +2,28 @@
 //!
 //! The second half, once the hypervisor has answered, is [`vm`].
 
+pub mod driver_failure;
 pub mod guest;
+pub mod report;
 pub mod vm;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Decision, Gate, Owner, paused_condition};
-use crate::api::capi::Cluster;
+use super::identity::{chosen, host_name, is_provisioned, key};
+use super::owner::{Owner, TargetCluster};
+use super::{Decision, Gate, paused_condition};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::{FINALIZER, FirmwareType, WindowsMachine};
-use crate::api::name::{HostName, NameError, ProviderId, VmUuid, mebibytes};
-use crate::api::pool::made_for;
+use crate::api::name::{NameError, mebibytes};
 use crate::vm::{MachineKey, VmDisk, VmSpec};
 
-/// The hypervisor chosen for a machine; set together with the finalizer, before the first call, and never changed.
-pub const HYPERVISOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/windows-hypervisor";
-
 /// Everything that is known before a hypervisor is asked.
-pub struct Situation<'a> {
+pub struct ObservedMachine<'a> {
     pub object: &'a WindowsMachine,
-    pub owner: Owner<'a>,
-    pub cluster: Option<&'a Cluster>,
+    pub owner: &'a Owner,
+    pub cluster: Option<&'a TargetCluster>,
     /// Names of the WindowsHypervisors in the namespace.
     pub hypervisors: &'a [String],
     /// State of the chosen one.
@@ -35,7 +34,7 @@ pub struct Situation<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     Missing,
-    /// Nobody has asked it yet.
+    /// It was not asked yet.
     Unchecked,
     Unreachable(String),
     Reachable,
@@ -43,15 +42,17 @@ pub enum Reach {
 
 /// What may be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum MachineStep {
     /// Not ours (yet): nothing may be written, not even status.
     Ignore,
     /// Nothing but the report.
     Wait,
     /// Store the finalizer and the choice of hypervisor, in one write.
     Adopt { hypervisor: String },
-    /// Ask the hypervisor, then decide with [`vm`].
-    Ask(Target),
+    /// Ask the hypervisor for the running VM, then decide with [`vm`].
+    Run(Target),
+    /// Tear down the Node if that is ours to do ([`super::node::teardown`]); when it is gone, ask the hypervisor and decide with [`vm`].
+    Remove(Target),
     /// The finalizer is there but no VM can be: it was never adopted.
     Release,
 }
@@ -73,23 +74,23 @@ pub enum Goal {
 }
 
 /// May the hypervisor be asked, and for what?
-pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
-    match Gate::of(&s.object.metadata, FINALIZER, &s.owner, s.cluster) {
-        Gate::Closed => Decision::new(Step::Ignore),
-        Gate::Paused(why) => Decision::new(Step::Wait).say(paused_condition(Some(why))),
+pub fn decide(s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
+    match Gate::of(&s.object.metadata, FINALIZER, s.owner, s.cluster) {
+        Gate::Closed => Decision::new(MachineStep::Ignore),
+        Gate::Paused(why) => Decision::new(MachineStep::Wait).say(paused_condition(Some(why))),
         Gate::Leaving => decide_deletion(s),
         Gate::Open { ours } => decide_life(s, ours, now),
     }
 }
 
-fn decide_life(s: &Situation<'_>, ours: bool, now: Timestamp) -> Decision<Step> {
-    let Some(owner) = s.owner.machine() else {
+fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<MachineStep> {
+    let Some(owner) = s.owner.request() else {
         return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
     };
     let Some(cluster) = s.cluster else {
         return waiting(reason::WAITING_FOR_CLUSTER, "its Cluster is not there (yet)", s, now);
     };
-    if owner.is_control_plane() {
+    if owner.is_control_plane {
         return stuck(reason::CONTROL_PLANE_MACHINE_REFUSED, "Windows cannot run a control plane: use WindowsMachineTemplate for workers only");
     }
     let hypervisor = match choose_hypervisor(s) {
@@ -102,43 +103,43 @@ fn decide_life(s: &Situation<'_>, ours: bool, now: Timestamp) -> Decision<Step> 
         Err(error) => return stuck(reason::INVALID_SPEC, error.to_string()),
     };
     if !ours {
-        return Decision::new(Step::Adopt { hypervisor });
+        return Decision::new(MachineStep::Adopt { hypervisor });
     }
     let provisioned = is_provisioned(s.object);
-    if !provisioned && !cluster.infrastructure_provisioned() {
-        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.spec.cluster_name), s, now);
+    if !provisioned && !cluster.infrastructure_provisioned {
+        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
     }
-    let Some(secret) = owner.spec.bootstrap.data_secret_name.clone().filter(|n| !n.is_empty()) else {
-        return if cluster.control_plane_initialized() {
+    let Some(secret) = owner.data_secret.clone() else {
+        return if cluster.control_plane_initialized {
             waiting(
                 reason::WAITING_FOR_BOOTSTRAP_DATA,
-                format!("Machine {} has no bootstrap data yet; see its bootstrap configuration", name(&owner.metadata)),
+                format!("Machine {} has no bootstrap data yet; see its bootstrap configuration", owner.name),
                 s,
                 now,
             )
         } else {
-            waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.spec.cluster_name), s, now)
+            waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now)
         };
     };
     match (s.reach)(&hypervisor) {
         Reach::Reachable => {
             let goal = Goal::Run { spec: Box::new(spec), secret };
-            Decision::new(Step::Ask(Target { hypervisor, key: key(s.object), goal }))
+            Decision::new(MachineStep::Run(Target { hypervisor, key: key(s.object), goal }))
         }
         reach => unreachable(&hypervisor, reach, provisioned),
     }
 }
 
 /// Deletion needs nothing but the object itself and its hypervisor (`reliability-performance.md` §2.3 rule 5).
-fn decide_deletion(s: &Situation<'_>) -> Decision<Step> {
+fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
     let Some(hypervisor) = chosen(s.object) else {
-        return Decision::new(Step::Release);
+        return Decision::new(MachineStep::Release);
     };
     let deleting = Desired::yes(condition::DELETING, reason::DELETING);
     match (s.reach)(&hypervisor) {
         Reach::Reachable => {
             let key = key(s.object);
-            Decision::new(Step::Ask(Target { hypervisor, key, goal: Goal::Gone }))
+            Decision::new(MachineStep::Remove(Target { hypervisor, key, goal: Goal::Gone }))
         }
         Reach::Missing => {
             let message = format!(
@@ -150,18 +151,17 @@ fn decide_deletion(s: &Situation<'_>) -> Decision<Step> {
             let message = format!("the VM cannot be removed while WindowsHypervisor {hypervisor} is unreachable: {cause}");
             stuck(reason::HYPERVISOR_UNREACHABLE, message.clone()).say(deleting.with_message(message))
         }
-        Reach::Unchecked => Decision::new(Step::Wait).look_again(Duration::from_secs(1)),
+        Reach::Unchecked => Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
     }
 }
 
 /// The hypervisor of a machine: what was chosen before, else the Machine's failure domain, else the spec, else the only one.
-fn choose_hypervisor(s: &Situation<'_>) -> Result<String, String> {
+fn choose_hypervisor(s: &ObservedMachine<'_>) -> Result<String, String> {
     if let Some(name) = chosen(s.object) {
         return Ok(name);
     }
     let exists = |name: &str| s.hypervisors.iter().any(|h| h == name);
-    let domain = s.owner.machine().and_then(|m| m.spec.failure_domain.clone()).filter(|d| !d.is_empty());
-    if let Some(domain) = domain {
+    if let Some(domain) = s.owner.request().and_then(|owner| owner.failure_domain.clone()) {
         return if exists(&domain) {
             Ok(domain)
         } else {
@@ -184,39 +184,6 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() { "there is none".into() } else { format!("there are: {}", names.join(", ")) }
 }
 
-/// The hypervisor that was chosen for this machine, if it was adopted: the annotation, or what its provider ID says.
-pub fn chosen(object: &WindowsMachine) -> Option<String> {
-    let annotated = object.metadata.annotations.as_ref().and_then(|a| a.get(HYPERVISOR_ANNOTATION)).cloned();
-    annotated.or_else(|| provider_id(object).map(|id| id.hypervisor))
-}
-
-/// The provider ID in the spec, if it is one of ours.
-pub fn provider_id(object: &WindowsMachine) -> Option<ProviderId> {
-    object.spec.provider_id.as_deref().and_then(|id| ProviderId::parse(id).ok())
-}
-
-/// The provider ID that the machine has or will have, once its hypervisor is chosen.
-pub fn future_provider_id(object: &WindowsMachine) -> Option<ProviderId> {
-    Some(ProviderId { hypervisor: chosen(object)?, vm: vm_uuid(object) })
-}
-
-/// Identity of the VM: from the provider ID once there is one (it survives `clusterctl move`), else computed from the UID.
-pub fn vm_uuid(object: &WindowsMachine) -> VmUuid {
-    provider_id(object).map_or_else(|| VmUuid::of(object.metadata.uid.as_deref().unwrap_or_default()), |id| id.vm)
-}
-
-/// Host name of the VM and name of its Node.
-pub fn host_name(object: &WindowsMachine) -> Result<HostName, NameError> {
-    HostName::choose(name(&object.metadata), vm_uuid(object), object.spec.host_name)
-}
-
-/// Which VM belongs to the object.
-pub fn key(object: &WindowsMachine) -> MachineKey {
-    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
-    let cluster = made_for(&object.metadata).unwrap_or_default();
-    MachineKey { vm: vm_uuid(object), cluster: format!("{namespace}/{cluster}"), name: name(&object.metadata).into() }
-}
-
 /// The spec in the words of drivers.
 pub fn vm_spec(object: &WindowsMachine) -> Result<VmSpec, NameError> {
     let spec = &object.spec;
@@ -237,39 +204,30 @@ pub fn vm_spec(object: &WindowsMachine) -> Result<VmSpec, NameError> {
     })
 }
 
-/// True once Cluster API was told so; it is never taken back.
-pub fn is_provisioned(object: &WindowsMachine) -> bool {
-    object.status.as_ref().and_then(|s| s.initialization.as_ref()).and_then(|i| i.provisioned) == Some(true)
-}
-
-fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<Step> {
+fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<MachineStep> {
     let (why, message) = match reach {
         Reach::Missing => (reason::HYPERVISOR_MISSING, format!("WindowsHypervisor {hypervisor} is gone: create it again, the VM is still there")),
         Reach::Unreachable(cause) => (reason::HYPERVISOR_UNREACHABLE, format!("WindowsHypervisor {hypervisor} is unreachable: {cause}")),
-        Reach::Unchecked | Reach::Reachable => return Decision::new(Step::Wait).look_again(Duration::from_secs(1)),
+        Reach::Unchecked | Reach::Reachable => return Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
     };
     if provisioned {
         // The node may well be fine: Ready stays, so that MachineHealthCheck does not replace machines because of a network cut.
-        return Decision::new(Step::Wait).say(Desired::unknown(condition::VIRTUAL_MACHINE_READY, why, message));
+        return Decision::new(MachineStep::Wait).say(Desired::unknown(condition::VIRTUAL_MACHINE_READY, why, message));
     }
     stuck(why, message)
 }
 
 /// A machine that is provisioned stays Ready whatever is waited for.
-fn waiting(why: &'static str, message: impl Into<String>, s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
+fn waiting(why: &'static str, message: impl Into<String>, s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
     if is_provisioned(s.object) {
-        return Decision::new(Step::Wait);
+        return Decision::new(MachineStep::Wait);
     }
-    super::waiting(Step::Wait, &s.object.metadata, why, message, now)
+    super::waiting(MachineStep::Wait, &s.object.metadata, why, message, now)
 }
 
 /// Something that a person must mend.
-fn stuck(why: &'static str, message: impl Into<String>) -> Decision<Step> {
-    Decision::new(Step::Wait).say(Desired::no(condition::READY, why, message))
-}
-
-fn name(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> &str {
-    meta.name.as_deref().unwrap_or_default()
+fn stuck(why: &'static str, message: impl Into<String>) -> Decision<MachineStep> {
+    Decision::new(MachineStep::Wait).say(Desired::no(condition::READY, why, message))
 }
 
 #[cfg(test)]

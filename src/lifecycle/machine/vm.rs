@@ -5,25 +5,27 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::guest::{self, Progress};
-use super::{Goal, Target, is_provisioned, provider_id};
-use crate::lifecycle::{Decision, Owner, created, quiet_left, seconds};
+use super::{Goal, Target};
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::diagnosis;
+use crate::lifecycle::identity::{is_provisioned, provider_id};
+use crate::lifecycle::owner::Owner;
+use crate::lifecycle::{Decision, created, quiet_left, seconds};
 use crate::vm::{Journal, Observed, Power, Present, REPORT_PLAN, StopMode, state};
 
 /// What one look at the hypervisor gave.
-pub struct Situation<'a> {
+pub struct ObservedVm<'a> {
     pub object: &'a WindowsMachine,
-    pub owner: &'a Owner<'a>,
+    pub owner: &'a Owner,
     pub target: &'a Target,
     pub observed: &'a Observed,
 }
 
-/// At most one effect.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum VmStep {
     Wait,
     /// Check the image, reserve ids and store them if there are any, then make the VM.
     Create,
@@ -41,27 +43,29 @@ pub enum Step {
     Release,
 }
 
-pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
+pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
     match (&s.target.goal, s.observed) {
-        (Goal::Gone, Observed::Present(_)) => deleting(Step::Retire(StopMode::Graceful), s.object, now),
-        // What carries another mark is not ours: ours is gone.
-        (Goal::Gone, Observed::Absent | Observed::Foreign { .. }) => Decision::new(Step::Release),
+        (Goal::Gone, Observed::Present(_)) => deleting(VmStep::Retire(StopMode::Graceful), s.object, now),
+        // A VM with another owner mark is not ours: ours is gone.
+        (Goal::Gone, Observed::Absent | Observed::Foreign { .. }) => Decision::new(VmStep::Release),
         (Goal::Run { .. }, Observed::Foreign { what }) => {
             let message = format!(
-                "{what} is in the way on WindowsHypervisor {} and carries no mark of this machine; it is not touched. Rename or remove it, or delete this Machine",
+                "{what} is in the way on WindowsHypervisor {} and was not made for this machine; it is not touched. Rename or remove it, or delete this Machine",
                 s.target.hypervisor
             );
-            Decision::new(Step::Wait).say(Desired::no(condition::READY, reason::FOREIGN_VIRTUAL_MACHINE, message)).look_again(Duration::from_secs(60))
+            Decision::new(VmStep::Wait)
+                .say(Desired::no(condition::READY, reason::FOREIGN_VIRTUAL_MACHINE, message))
+                .look_again(Duration::from_secs(60))
         }
         (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
             Some(id) => removed(&id, &s.target.hypervisor),
-            None => Decision::new(Step::Create),
+            None => Decision::new(VmStep::Create),
         },
         (Goal::Run { .. }, Observed::Present(vm)) => running(s, vm, now),
     }
 }
 
-fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
+fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep> {
     let provisioned = is_provisioned(s.object);
     let id = ProviderId { hypervisor: s.target.hypervisor.clone(), vm: s.target.key.vm };
     if !vm.vm && provider_id(s.object).is_some() {
@@ -71,11 +75,11 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
     let has_run = provisioned || provider_id(s.object).is_some();
     if vm.power == Power::On && (vm.seeded || has_run) {
         if provider_id(s.object).is_none() {
-            return Decision::new(Step::SetProviderId(id));
+            return Decision::new(VmStep::SetProviderId(id));
         }
-        let decision = Decision::new(Step::Report(Box::new(vm.clone()))).say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED));
+        let decision = Decision::new(VmStep::Report(Box::new(vm.clone()))).say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED));
         let decision = joined(s, vm, decision, now);
-        let decision = if has_read_its_seed(s.object, vm) { Decision { step: Step::Detach(Box::new(vm.clone())), ..decision } } else { decision };
+        let decision = if has_read_its_seed(s.object, vm) { Decision { step: VmStep::Detach(Box::new(vm.clone())), ..decision } } else { decision };
         return match news_in(s.object, vm, now) {
             Some(after) => Decision { look_again: Some(decision.look_again.map_or(after, |look| look.min(after))), ..decision },
             None => decision,
@@ -86,11 +90,11 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
             "the VM on WindowsHypervisor {} is switched off, but not by this controller. Switch it on, or delete the Machine",
             s.target.hypervisor
         );
-        return Decision::new(Step::Wait)
+        return Decision::new(VmStep::Wait)
             .say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_OFF, message.clone()))
             .say(Desired::no(condition::READY, reason::VIRTUAL_MACHINE_OFF, message));
     }
-    let advance = Decision::new(Step::Advance);
+    let advance = Decision::new(VmStep::Advance);
     match quiet_left(created(&s.object.metadata), now) {
         Some(_) => advance,
         None => advance.say(Desired::no(
@@ -127,20 +131,20 @@ fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Dura
 
 /// How far the join is. Ready stays true while there is hope, since MachineHealthCheck counts from the last change of it. A guest
 /// that has given up makes it false: that is what a MachineHealthCheck can see (`InfrastructureReady` of the Machine). What the doctor
-/// finds wrong changes the words only, never a status: a cause that comes and goes must not start anybody's clock anew.
-fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timestamp) -> Decision<Step> {
+/// finds wrong changes the words only, never a status: a cause that comes and goes must not restart a timeout.
+fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Timestamp) -> Decision<VmStep> {
     let condition = |reason, message: String| Desired::no(condition::NODE_JOINED, reason, message);
-    let node = s.owner.machine().and_then(|m| Some((m, m.status.as_ref()?.node_ref.as_ref()?))).filter(|(_, node)| !node.name.is_empty());
+    let node = s.owner.request().and_then(|owner| Some((owner, owner.node.as_ref()?)));
     let given_up = vm.report.as_ref().filter(|report| report.is_final_failure());
     if let (None, Some(report)) = (node, given_up) {
         let (why, message) = guest::failure(report);
         return decision.say(condition(why, message.clone())).say(Desired::no(condition::READY, why, message));
     }
     let decision = decision.say(Desired::yes(condition::READY, reason::PROVISIONED));
-    if let Some((machine, node)) = node {
-        let ready = diagnosis::of_node_ready(machine, now);
+    if let Some((owner, node)) = node {
+        let ready = diagnosis::of_node_ready(&owner.conditions, node, now);
         let trouble = ready.sentence().map(|why| format!("; it is not Ready: {why}")).unwrap_or_default();
-        let joined = Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {}{trouble}", node.name));
+        let joined = Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {node}{trouble}"));
         return Decision { look_again: ready.next, ..decision.say(joined) };
     }
     let status = s.object.status.as_ref();
@@ -168,19 +172,19 @@ pub fn is_given_up(object: &WindowsMachine, now: Timestamp) -> bool {
     joining && status.powered_on_at.as_ref().is_some_and(|since| seconds(since.0, now) >= object.spec.join_deadline_seconds)
 }
 
-fn removed(id: &ProviderId, hypervisor: &str) -> Decision<Step> {
+fn removed(id: &ProviderId, hypervisor: &str) -> Decision<VmStep> {
     let message = format!(
-        "the VM {} was removed from WindowsHypervisor {hypervisor} by somebody else. It is not made again: delete the Machine, or let a MachineHealthCheck do so",
+        "the VM {} was removed from WindowsHypervisor {hypervisor}, but not by CAPW. It is not made again: delete the Machine, or let a MachineHealthCheck do so",
         id.vm
     );
-    Decision::new(Step::Wait).say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_REMOVED, message.clone())).say(Desired::no(
+    Decision::new(VmStep::Wait).say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_REMOVED, message.clone())).say(Desired::no(
         condition::READY,
         reason::VIRTUAL_MACHINE_REMOVED,
         message,
     ))
 }
 
-fn deleting(step: Step, object: &WindowsMachine, now: Timestamp) -> Decision<Step> {
+fn deleting(step: VmStep, object: &WindowsMachine, now: Timestamp) -> Decision<VmStep> {
     let decision = Decision::new(step);
     match quiet_left(object.metadata.deletion_timestamp.as_ref().map(|t| t.0), now) {
         Some(_) => decision,

@@ -1,17 +1,17 @@
-//! What a pool says of itself: numbers and names, never times, so that the words change only when the state does.
+//! The messages of a pool: numbers and names, never times, so that they change only when the state does.
 
-use super::decide::{Step, View, Why};
+use super::decide::{PoolStep, View, Why};
 use super::{Member, Replace, State};
 use crate::api::condition::{self, Desired, reason};
 
 /// Names in one message.
 const NAMES: usize = 3;
 
-pub(super) fn conditions(view: &View<'_>, step: &Step) -> Vec<Desired> {
+pub(super) fn conditions(view: &View<'_>, step: &PoolStep) -> Vec<Desired> {
     vec![up_to_date(view, step), ready(view, step)]
 }
 
-fn ready(view: &View<'_>, step: &Step) -> Desired {
+fn ready(view: &View<'_>, step: &PoolStep) -> Desired {
     let goal = view.s.goal;
     let promised = if view.rolling() { goal.replicas.saturating_sub(goal.unavailable) } else { goal.replicas };
     let no = |why, message| Desired::no(condition::READY, why, message);
@@ -39,7 +39,7 @@ fn ready(view: &View<'_>, step: &Step) -> Desired {
         return no(reason::TOO_MANY_UNHEALTHY, message);
     }
     let ours = view.live().any(|m| m.failed.as_ref().is_some_and(|f| f.replace != Replace::NotHere));
-    if ours || matches!(step, Step::Remove { why: Why::Failed, .. }) {
+    if ours || matches!(step, PoolStep::Remove { why: Why::Failed, .. }) {
         return no(reason::REPLACING, format!("{}; failed{}", available(view), listed(&failed)));
     }
     if !failed.is_empty() {
@@ -56,7 +56,7 @@ fn ready(view: &View<'_>, step: &Step) -> Desired {
     no(reason::SCALING_UP, progress(view))
 }
 
-fn up_to_date(view: &View<'_>, step: &Step) -> Desired {
+fn up_to_date(view: &View<'_>, step: &PoolStep) -> Desired {
     let outdated = view.old.len() + view.clearing;
     if outdated == 0 {
         return Desired::yes(condition::MACHINES_UP_TO_DATE, reason::UP_TO_DATE);
@@ -70,9 +70,9 @@ fn up_to_date(view: &View<'_>, step: &Step) -> Desired {
     if failed.is_empty() {
         return no(reason::ROLLING_OUT, message);
     }
-    if *step == Step::Wait && view.coming() + view.leaving == 0 {
+    if *step == PoolStep::Wait && view.coming() + view.leaving == 0 {
         let message =
-            format!("{message}, and nobody replaces those that failed{}. Mend the template, or delete the failed machines to go on", listed(&failed));
+            format!("{message}, and the failed ones are not replaced{}. Mend the template, or delete the failed machines to go on", listed(&failed));
         return no(reason::ROLLOUT_STOPPED, message);
     }
     no(reason::ROLLING_OUT, format!("{message}; failed{}", listed(&failed)))

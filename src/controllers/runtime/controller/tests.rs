@@ -11,7 +11,11 @@ use tokio::time::{sleep, timeout};
 
 use super::super::watch::{Selection, Watching};
 use super::*;
+use crate::cluster::ApiError;
+use crate::hypervisor::DriverError;
 use crate::telemetry::Readiness;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
 
 type Event = watcher::Result<watcher::Event<DeserializeGuard<ConfigMap>>>;
 
@@ -20,7 +24,7 @@ struct Stage {
     events: mpsc::UnboundedSender<Event>,
     watching: Watching,
     watch: Arc<Watch<ConfigMap>>,
-    shell: Shell,
+    controller: ControllerLoop,
 }
 
 fn object(name: &str, version: u64) -> ConfigMap {
@@ -38,7 +42,7 @@ impl Stage {
     /// Objects of version 1 with these names exist.
     fn new(names: &[&str]) -> Self {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody listens"))
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no server"))
         });
         let stop = CancellationToken::new();
         let watching = Watching {
@@ -49,9 +53,9 @@ impl Stage {
             stop: stop.clone(),
         };
         let (events, stream) = mpsc::unbounded();
-        let watch = Arc::new(Watch::over(&watching, |_| (), stream));
-        let shell = Shell { concurrency: 4, metrics: watching.metrics.clone(), written: Written::default(), stop };
-        let stage = Self { events, watching, watch, shell };
+        let watch = Arc::new(Watch::over(&watching, stream));
+        let controller = ControllerLoop { concurrency: 4, metrics: watching.metrics.clone(), written: Written::default(), stop };
+        let stage = Self { events, watching, watch, controller };
         stage.tell(Ok(watcher::Event::Init));
         for name in names {
             stage.tell(Ok(watcher::Event::InitApply(DeserializeGuard(Ok(object(name, 1))))));
@@ -73,8 +77,8 @@ impl Stage {
         F: Fn(Arc<ConfigMap>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Outcome, ReconcileError>> + Send + 'static,
     {
-        let (shell, watch) = (self.shell.clone(), self.watch.clone());
-        tokio::spawn(async move { shell.run("test", &watch, vec![], reconcile, |_, _| ()).await })
+        let (controller, watch) = (self.controller.clone(), self.watch.clone());
+        tokio::spawn(async move { controller.run("test", &watch, vec![], reconcile).await })
     }
 }
 
@@ -116,10 +120,10 @@ async fn passes_of_one_object_never_overlap_and_those_of_all_are_limited() {
     }
     // Twenty passes, and a second one for the four that ran when their objects changed; waiting ones take all changes at once.
     reaches(&done, 24).await;
-    stage.shell.stop.cancel();
+    stage.controller.stop.cancel();
     task.await.unwrap();
     assert_eq!(most.load(Ordering::SeqCst), 4);
-    assert!(!stage.shell.metrics.text().contains("outcome=\"defect\""));
+    assert!(!stage.controller.metrics.text().contains("outcome=\"defect\""));
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +153,7 @@ async fn failures_back_off_and_a_success_resets() {
         times[10] - times[9]
     };
     assert!(gap < Duration::from_millis(700), "{gap:?}");
-    stage.shell.stop.cancel();
+    stage.controller.stop.cancel();
     task.await.unwrap();
 }
 
@@ -167,8 +171,8 @@ async fn a_panic_ends_one_pass_and_no_controller() {
         }
     });
     reaches(&good, 5).await;
-    assert!(stage.shell.metrics.text().contains("capw_reconciles_total{controller=\"test\",outcome=\"defect\"}"));
-    stage.shell.stop.cancel();
+    assert!(stage.controller.metrics.text().contains("capw_reconciles_total{controller=\"test\",outcome=\"defect\"}"));
+    stage.controller.stop.cancel();
     task.await.unwrap();
 }
 
@@ -188,7 +192,7 @@ async fn a_stop_lets_the_running_pass_finish_and_starts_no_other() {
         }
     });
     begun.notified().await;
-    stage.shell.stop.cancel();
+    stage.controller.stop.cancel();
     task.await.unwrap();
     assert!(finished.load(Ordering::SeqCst));
     assert_eq!(passes.load(Ordering::SeqCst), 1);
@@ -198,7 +202,7 @@ async fn a_stop_lets_the_running_pass_finish_and_starts_no_other() {
 async fn no_pass_works_with_a_cache_older_than_our_own_write() {
     let stage = Stage::new(&["a"]);
     let (versions, passes) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
-    let (seen, count, written) = (versions.clone(), passes.clone(), stage.shell.written.clone());
+    let (seen, count, written) = (versions.clone(), passes.clone(), stage.controller.written.clone());
     let task = stage.run(move |object| {
         seen.lock().unwrap().push(object.resource_version().unwrap());
         if count.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -214,7 +218,7 @@ async fn no_pass_works_with_a_cache_older_than_our_own_write() {
     stage.change("a", 7);
     reaches(&passes, 2).await;
     assert_eq!(*versions.lock().unwrap().last().unwrap(), "7");
-    stage.shell.stop.cancel();
+    stage.controller.stop.cancel();
     task.await.unwrap();
 }
 
@@ -234,7 +238,7 @@ async fn a_malformed_object_and_a_failing_watch_stop_nothing() {
     let text = stage.watching.metrics.text();
     assert!(text.contains("capw_malformed_objects_total{kind=\"configmaps\"} 1"), "{text}");
     assert!(text.contains("capw_watch_errors_total{kind=\"configmaps\"} 1"), "{text}");
-    // While nobody watched, "a" went away.
+    // While the watch was down, "a" went away.
     stage.tell(Ok(watcher::Event::Init));
     stage.tell(Ok(watcher::Event::InitApply(DeserializeGuard(Ok(object("b", 3))))));
     stage.tell(Ok(watcher::Event::InitDone));

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::api::capi::Machine;
-use crate::lifecycle::report;
+use crate::api::capi::{Cluster, Machine};
+use crate::api::name::VmUuid;
+use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 use crate::vm::{GuestReport, Observed, Power, Present};
 
 mod histories;
@@ -82,29 +83,30 @@ impl World {
     }
 
     /// One pass: decide and carry out. Returns what was decided, for the tables.
-    fn pass(&mut self) -> Option<(Step, Vec<Desired>)> {
+    fn pass(&mut self) -> Option<(MachineStep, Vec<Desired>)> {
         let object = self.object.clone()?;
         let owner = Owner::of(object.metadata.owner_references.as_ref(), Some(&self.owner));
+        let cluster = TargetCluster::of_cluster(&self.cluster);
         let known = self.reach.clone();
         let reach = move |_: &str| known.clone();
-        let s = Situation { object: &object, owner: owner.clone(), cluster: Some(&self.cluster), hypervisors: &self.hypervisors, reach: &reach };
+        let s = ObservedMachine { object: &object, owner: &owner, cluster: Some(&cluster), hypervisors: &self.hypervisors, reach: &reach };
         let decision = decide(&s, at(self.now));
         match &decision.step {
-            Step::Ignore => {}
-            Step::Wait => self.report(&decision.conditions, None),
-            Step::Adopt { hypervisor } => {
+            MachineStep::Ignore => {}
+            MachineStep::Wait => self.report(&decision.conditions, None),
+            MachineStep::Adopt { hypervisor } => {
                 let meta = &mut self.object.as_mut()?.metadata;
                 meta.finalizers.get_or_insert_default().push(FINALIZER.into());
                 meta.annotations.get_or_insert_default().insert(HYPERVISOR_ANNOTATION.into(), hypervisor.clone());
             }
-            Step::Release => self.release(),
-            Step::Ask(target) => {
+            MachineStep::Release => self.release(),
+            MachineStep::Run(target) | MachineStep::Remove(target) => {
                 assert!(
                     object.metadata.finalizers.iter().flatten().any(|f| f == FINALIZER),
                     "a hypervisor was asked before the finalizer was stored"
                 );
                 let observed = self.vm.clone().map_or(Observed::Absent, Observed::Present);
-                let next = vm::decide(&vm::Situation { object: &object, owner: &owner, target, observed: &observed }, at(self.now));
+                let next = vm::decide(&vm::ObservedVm { object: &object, owner: &owner, target, observed: &observed }, at(self.now));
                 self.look = next.look_again;
                 self.act(&next.step, &next.conditions);
             }
@@ -112,28 +114,28 @@ impl World {
         Some((decision.step, decision.conditions))
     }
 
-    fn act(&mut self, step: &vm::Step, said: &[Desired]) {
+    fn act(&mut self, step: &vm::VmStep, said: &[Desired]) {
         match step {
-            vm::Step::Create => {
+            vm::VmStep::Create => {
                 assert!(self.vm.is_none(), "a second VM");
                 self.made += 1;
                 self.vm = Some(Present { power: Power::Off, seeded: false, vm: true, addresses: vec![], report: None });
             }
-            vm::Step::Advance => {
+            vm::VmStep::Advance => {
                 let vm = self.vm.as_mut().unwrap();
                 if vm.seeded { vm.power = Power::On } else { vm.seeded = true }
             }
-            vm::Step::Detach(_) => {
+            vm::VmStep::Detach(_) => {
                 self.vm.as_mut().unwrap().seeded = false;
                 self.detached += 1;
             }
-            vm::Step::SetProviderId(id) => self.object.as_mut().unwrap().spec.provider_id = Some(id.to_string()),
-            vm::Step::Retire(_) => self.vm = self.vm.take().filter(|v| v.power == Power::On).map(|v| Present { power: Power::Off, ..v }),
-            vm::Step::Release => self.release(),
-            vm::Step::Wait => {}
-            vm::Step::Report(_) => assert!(self.object.as_ref().unwrap().spec.provider_id.is_some()),
+            vm::VmStep::SetProviderId(id) => self.object.as_mut().unwrap().spec.provider_id = Some(id.to_string()),
+            vm::VmStep::Retire(_) => self.vm = self.vm.take().filter(|v| v.power == Power::On).map(|v| Present { power: Power::Off, ..v }),
+            vm::VmStep::Release => self.release(),
+            vm::VmStep::Wait => {}
+            vm::VmStep::Report(_) => assert!(self.object.as_ref().unwrap().spec.provider_id.is_some()),
         }
-        let present = if let vm::Step::Report(present) | vm::Step::Detach(present) = step { Some(&**present) } else { None };
+        let present = if let vm::VmStep::Report(present) | vm::VmStep::Detach(present) = step { Some(&**present) } else { None };
         self.report(said, present);
     }
 
@@ -141,7 +143,7 @@ impl World {
         let now = at(self.now);
         if let Some(object) = &mut self.object {
             let before = is_provisioned(object);
-            object.status = Some(report::machine(object, said, present, None, now));
+            object.status = Some(report::status(object, said, present, None, now));
             assert!(is_provisioned(object) || !before, "provisioned was taken back");
         }
     }
@@ -206,9 +208,9 @@ fn a_machine_lives_and_goes() {
 fn nothing_is_written_before_the_machine_owns_it() {
     let mut w = World::new();
     w.object.as_mut().unwrap().metadata.owner_references = None;
-    assert_eq!(w.pass(), Some((Step::Ignore, vec![])));
+    assert_eq!(w.pass(), Some((MachineStep::Ignore, vec![])));
     w.object.as_mut().unwrap().metadata.deletion_timestamp = windows_machine().metadata.creation_timestamp;
-    assert_eq!(w.pass(), Some((Step::Ignore, vec![])));
+    assert_eq!(w.pass(), Some((MachineStep::Ignore, vec![])));
 }
 
 #[test]
@@ -263,7 +265,7 @@ fn a_failure_domain_decides_the_hypervisor_once() {
 }
 
 #[test]
-fn a_vm_that_somebody_removed_is_not_made_again() {
+fn a_vm_that_was_removed_from_outside_is_not_made_again() {
     let mut w = World::new();
     w.settle();
     w.vm = None;
@@ -327,7 +329,7 @@ fn a_guest_that_has_given_up_makes_its_machine_unready_until_it_goes_on() {
     let progress = status.bootstrap.unwrap();
     assert_eq!((progress.item.as_str(), progress.state.as_str(), progress.code), ("containers-feature", "failed", 21));
     assert!(condition::is_true(&status.conditions, "VirtualMachineReady") && is_provisioned(w.object.as_ref().unwrap()));
-    // Somebody restarts it, and the plan goes on; then it joins after all.
+    // It is restarted from outside, and the plan goes on; then it joins after all.
     w.vm.as_mut().unwrap().report = said("settle", "started", 0, "");
     w.settle();
     assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::JOINING, reason::PROVISIONED));
@@ -341,13 +343,13 @@ fn a_guest_that_has_given_up_makes_its_machine_unready_until_it_goes_on() {
 fn a_foreign_vm_is_never_touched_and_does_not_hold_an_object() {
     let w = World::new();
     let object = w.object.clone().unwrap();
-    let owner = Owner::Machine(&w.owner);
+    let owner = Owner::of(object.metadata.owner_references.as_ref(), Some(&w.owner));
     let foreign = Observed::Foreign { what: "VM win-1".into() };
     let decide = |goal| {
         let target = Target { hypervisor: "lab".into(), key: key(&object), goal };
-        vm::decide(&vm::Situation { object: &object, owner: &owner, target: &target, observed: &foreign }, at(9))
+        vm::decide(&vm::ObservedVm { object: &object, owner: &owner, target: &target, observed: &foreign }, at(9))
     };
     let run = decide(Goal::Run { spec: Box::new(vm_spec(&object).unwrap()), secret: "s".into() });
-    assert_eq!((run.step, run.conditions[0].reason), (vm::Step::Wait, reason::FOREIGN_VIRTUAL_MACHINE));
-    assert_eq!(decide(Goal::Gone).step, vm::Step::Release);
+    assert_eq!((run.step, run.conditions[0].reason), (vm::VmStep::Wait, reason::FOREIGN_VIRTUAL_MACHINE));
+    assert_eq!(decide(Goal::Gone).step, vm::VmStep::Release);
 }

@@ -55,7 +55,7 @@ impl World {
 #[test]
 fn a_silent_guest_is_told_of_after_a_quarter_of_an_hour() {
     let mut w = running();
-    assert_eq!(w.next(), Some(u64::try_from(900 - w.since_power_on()).unwrap()), "nothing else wakes it");
+    assert_eq!(w.next(), Some(u64::try_from(900 - w.since_power_on()).unwrap()), "nothing else triggers a pass");
     assert!(!w.joined().message.contains("(F01)"));
     let left = 900 - w.since_power_on();
     w.after(left - 1);
@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// While nothing happens, the status stays as it is until the moment for which the pass asked: nothing is written again and
-    /// again, and no finding is missed because nothing woke the machine.
+    /// again, and no finding is missed because nothing triggered a pass.
     #[test]
     fn a_status_holds_until_the_next_look(
         steps in prop::collection::vec((0..2_000i64, any_report(), any_node()), 1..8),

@@ -1,4 +1,4 @@
-//! What people are told of a drain. The same situation gives the same words at every look: each change is a write.
+//! The messages of a drain. The same state gives the same text at every look: each change is a write.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{EXCLUDE_ANNOTATION, Left, Situation, Victim};
+use super::{EXCLUDE_ANNOTATION, Left, ObservedNode, Victim};
 
 /// Names in one list; of more, only the number is told.
 const NAMED: usize = 3;
 /// Different refusals that are told.
 const REFUSALS: usize = 5;
 
-pub fn progress(s: &Situation<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> String {
+pub fn progress(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> String {
     let mut parts = Vec::new();
     let mut refusals: BTreeMap<&str, Vec<&Victim>> = BTreeMap::new();
     for (pod, why) in refused {
@@ -52,7 +52,7 @@ pub fn progress(s: &Situation<'_>, left: &Left, refused: &BTreeMap<Victim, Strin
     format!("Node {node} is being drained since {}: {}", at(s.since, Duration::ZERO), parts.join("; "))
 }
 
-pub fn given_up(s: &Situation<'_>) -> String {
+pub fn given_up(s: &ObservedNode<'_>) -> String {
     let node = s.node.metadata.name.as_deref().unwrap_or_default();
     match s.limits.whole {
         _ if s.excluded => format!("Node {node} is not drained: the machine has the annotation {EXCLUDE_ANNOTATION}"),

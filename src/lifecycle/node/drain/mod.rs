@@ -1,14 +1,14 @@
-//! Emptying a Node before its machine goes: cordon, evict, wait. For machines that stand alone; under Cluster API, core does it.
+//! Drains a Node before its machine goes: cordon, evict, wait. In standalone pools; under Cluster API, core does it.
 //!
 //! The rules are those of `kubectl drain` and of core's Machine controller (`capi-contract.md` §7.2), with one addition: Windows pods
 //! that hang in termination (kubernetes-sigs/cluster-api#12304) are deleted by force after a while.
 
+mod messages;
 mod pod;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
-mod messages;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,11 +18,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 
 use self::pod::Stand;
 use crate::api::condition::{self, Desired, reason};
+use crate::api::machine::WindowsMachine;
 use crate::api::pool::Drain;
 
 /// On a machine: its Node is not drained (the annotation of core, on the WindowsMachine).
 pub const EXCLUDE_ANNOTATION: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
-/// Pods of a Node that nobody hears of are told to end within that time: no kubelet is there to take longer.
+/// Grace period, in seconds, of pods on an unreachable Node: no kubelet is there to take longer.
 const GRACE_UNREACHABLE: u32 = 1;
 /// Shortest and longest time between two looks; core takes the longest always.
 const LOOK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
@@ -44,9 +45,9 @@ impl Limits {
 }
 
 /// A Node and what is on it.
-pub struct Situation<'a> {
+pub struct ObservedNode<'a> {
     pub node: &'a Node,
-    /// All pods on it; `None` while nobody has looked.
+    /// All pods on it; `None` before they are listed.
     pub pods: Option<&'a [Pod]>,
     /// When the removal of the machine was asked for.
     pub since: Timestamp,
@@ -57,7 +58,7 @@ pub struct Situation<'a> {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DrainStep {
     /// No further pod may come.
     Cordon,
     /// The pods on the Node must be known.
@@ -67,7 +68,7 @@ pub enum Step {
         pods: Vec<Victim>,
         grace: Option<u32>,
     },
-    /// These do not end by themselves: nobody waits for them any longer.
+    /// These have not ended in time and are deleted by force.
     Force(Vec<Victim>),
     Wait,
     /// Nothing is left that must be waited for.
@@ -93,7 +94,7 @@ impl std::fmt::Display for Victim {
 /// A step, what it leaves to wait for, and when to look again if the Node does not change before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    pub step: Step,
+    pub step: DrainStep,
     pub left: Left,
     pub look_again: Duration,
 }
@@ -109,23 +110,23 @@ pub struct Left {
     pub hung: Vec<Victim>,
     /// They are left to finish by themselves, as their label says.
     pub completing: Vec<Victim>,
-    /// Nobody makes these again elsewhere.
+    /// No controller makes these again elsewhere.
     pub without_controller: Vec<Victim>,
     /// No pod is left, but these volumes are attached.
     pub volumes: Vec<String>,
 }
 
 /// The next step. Nothing is asked to leave before the Node is cordoned.
-pub fn decide(s: &Situation<'_>, now: Timestamp) -> Plan {
+pub fn decide(s: &ObservedNode<'_>, now: Timestamp) -> Plan {
     let spent = elapsed(s.since, now);
-    let plan = |step: Step, left: Left| Plan { step, left, look_again: LOOK.0 };
+    let plan = |step: DrainStep, left: Left| Plan { step, left, look_again: LOOK.0 };
     if s.excluded || s.limits.whole.is_some_and(|whole| spent >= whole) {
-        return plan(Step::GiveUp, Left::default());
+        return plan(DrainStep::GiveUp, Left::default());
     }
     if s.node.spec.as_ref().and_then(|spec| spec.unschedulable) != Some(true) {
-        return plan(Step::Cordon, Left::default());
+        return plan(DrainStep::Cordon, Left::default());
     }
-    let Some(pods) = s.pods else { return plan(Step::List, Left::default()) };
+    let Some(pods) = s.pods else { return plan(DrainStep::List, Left::default()) };
     let unreachable = is_unreachable(s.node);
     let mut left = Left::default();
     let (mut force, mut next_hung, mut keeps_volumes) = (Vec::new(), None::<Duration>, false);
@@ -158,13 +159,13 @@ pub fn decide(s: &Situation<'_>, now: Timestamp) -> Plan {
         left.volumes = volumes(s.node);
     }
     let step = if !force.is_empty() {
-        Step::Force(force)
+        DrainStep::Force(force)
     } else if !left.evicted.is_empty() {
-        Step::Evict { pods: left.evicted.clone(), grace: unreachable.then_some(GRACE_UNREACHABLE) }
+        DrainStep::Evict { pods: left.evicted.clone(), grace: unreachable.then_some(GRACE_UNREACHABLE) }
     } else if left.is_empty() {
-        Step::Done
+        DrainStep::Done
     } else {
-        Step::Wait
+        DrainStep::Wait
     };
     let end = s.limits.whole.map(|whole| whole.saturating_sub(spent));
     let usual = (spent / 4).clamp(LOOK.0, LOOK.1);
@@ -185,8 +186,8 @@ impl Left {
     }
 }
 
-/// What is said while a drain lasts. `refused`: what the API server said of those that it did not let go.
-pub fn conditions(s: &Situation<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> [Desired; 2] {
+/// What is reported while a drain lasts. `refused`: the answers of the API server to evictions that it refused.
+pub fn conditions(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> [Desired; 2] {
     let words = messages::progress(s, left, refused);
     [
         Desired::yes(condition::DELETING, reason::DRAINING_NODE).with_message(words.clone()),
@@ -194,12 +195,27 @@ pub fn conditions(s: &Situation<'_>, left: &Left, refused: &BTreeMap<Victim, Str
     ]
 }
 
+/// Whether its Node is not drained, as the annotation says.
+pub fn is_excluded(object: &WindowsMachine) -> bool {
+    object.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(EXCLUDE_ANNOTATION))
+}
+
+/// When the removal of a machine was asked for.
+pub fn since(object: &WindowsMachine, now: Timestamp) -> Timestamp {
+    object.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0)
+}
+
+/// Whether the time for the drain has passed: then the machine goes even if its Node cannot be reached.
+pub fn is_over(object: &WindowsMachine, limits: &Limits, now: Timestamp) -> bool {
+    is_excluded(object) || limits.whole.is_some_and(|whole| elapsed(since(object, now), now) >= whole)
+}
+
 /// Why a drain ends though pods may be left.
-pub fn given_up(s: &Situation<'_>) -> String {
+pub fn given_up(s: &ObservedNode<'_>) -> String {
     messages::given_up(s)
 }
 
-/// Nobody has heard of its kubelet for a while: whatever is on it will not go by itself.
+/// Its kubelet has not reported for a while: what is on it will not go by itself.
 fn is_unreachable(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     conditions.iter().any(|c| c.type_ == "Ready" && c.status == "Unknown")

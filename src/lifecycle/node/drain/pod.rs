@@ -11,7 +11,7 @@ use super::{Victim, elapsed};
 const DRAIN_LABEL: &str = "cluster.x-k8s.io/drain";
 /// On the API server's picture of a static pod.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// A pod of a Node that nobody hears of is not waited for so long after its grace period (as core does).
+/// This long after its grace period, a pod on an unreachable Node is no longer waited for (as core does).
 const GONE_WITH_ITS_NODE: Duration = Duration::from_secs(1);
 /// A kubelet may be so late before a pod is said to hang.
 const LATE: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ const LATE: Duration = Duration::from_secs(5);
 /// How a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
-    /// It goes with its Node, and nobody waits for it.
+    /// It goes with its Node and is not waited for.
     Stays,
     Runs,
     /// It was told to end.
@@ -58,7 +58,7 @@ pub fn victim(pod: &Pod) -> Option<Victim> {
     Some(Victim { namespace: meta.namespace.clone()?, name: meta.name.clone()?, uid: meta.uid.clone()? })
 }
 
-/// Nobody makes it again elsewhere.
+/// No controller makes it again elsewhere.
 pub fn is_without_controller(pod: &Pod) -> bool {
     controller(pod).is_none()
 }

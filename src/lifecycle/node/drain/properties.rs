@@ -96,26 +96,26 @@ fn made(n: usize, kind: &Kind) -> Pod {
 }
 
 /// Runs a drain to its end; gives how it ended and how long it took.
-fn run(world: &mut World, limits: Limits) -> (Step, Duration) {
+fn run(world: &mut World, limits: Limits) -> (DrainStep, Duration) {
     let since = world.now;
     for _ in 0..20_000 {
         let pods: Vec<Pod> = world.pods.iter().map(|(_, pod)| pod.clone()).collect();
         let cordoned = world.node.spec.as_ref().and_then(|s| s.unschedulable) == Some(true);
-        let situation = Situation { node: &world.node.clone(), pods: Some(&pods), since, limits, excluded: false };
+        let situation = ObservedNode { node: &world.node.clone(), pods: Some(&pods), since, limits, excluded: false };
         let plan = decide(&situation, world.now);
         let words = conditions(&situation, &plan.left, &BTreeMap::new());
         assert!(words[0].message.len() < 4096);
         assert!(!plan.look_again.is_zero() && plan.look_again <= LOOK.1, "{:?}", plan.look_again);
         match plan.step {
-            Step::Cordon => world.node.spec.get_or_insert_default().unschedulable = Some(true),
-            Step::Evict { pods, grace } => {
+            DrainStep::Cordon => world.node.spec.get_or_insert_default().unschedulable = Some(true),
+            DrainStep::Evict { pods, grace } => {
                 assert!(cordoned, "evicted before it was cordoned");
                 pods.iter().for_each(|pod| world.evict(pod, grace));
             }
-            Step::Force(pods) => pods.iter().for_each(|pod| world.force(pod, limits.hung.expect("force is on"))),
-            Step::Wait => {}
-            Step::List => panic!("they were listed"),
-            end @ (Step::Done | Step::GiveUp) => return (end, elapsed(since, world.now)),
+            DrainStep::Force(pods) => pods.iter().for_each(|pod| world.force(pod, limits.hung.expect("force is on"))),
+            DrainStep::Wait => {}
+            DrainStep::List => panic!("they were listed"),
+            end @ (DrainStep::Done | DrainStep::GiveUp) => return (end, elapsed(since, world.now)),
         }
         world.pass(plan.look_again);
     }
@@ -131,14 +131,14 @@ proptest! {
         let (end, took) = run(&mut World::new(&kinds, ready), limits);
         let limit = Duration::from_secs(whole);
         prop_assert!(took <= limit + LOOK.0, "{took:?} of {limit:?}");
-        prop_assert_eq!(end == Step::GiveUp, took >= limit);
+        prop_assert_eq!(end == DrainStep::GiveUp, took >= limit);
     }
 
     #[test]
     fn without_a_limit_it_ends_when_everybody_has_gone_who_must(kinds in prop::collection::vec(kind(), 0..12), ready in prop_oneof![Just("True"), Just("False")], hung in 1_u64..500) {
         let mut world = World::new(&kinds, ready);
         let (end, _) = run(&mut world, Limits { whole: None, hung: Some(Duration::from_secs(hung)) });
-        prop_assert_eq!(end, Step::Done);
+        prop_assert_eq!(end, DrainStep::Done);
         for (kind, pod) in &world.pods {
             let stays = kind.owner == Some("DaemonSet") || kind.mirror || kind.label.is_some() || matches!(kind.phase, "Succeeded" | "Failed");
             prop_assert!(stays || pod.metadata.deletion_grace_period_seconds == Some(0), "{:?} was left", kind);

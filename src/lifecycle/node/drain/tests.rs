@@ -35,7 +35,7 @@ fn limits(whole: u64, hung: u64) -> Limits {
 }
 
 fn look(node: &Node, pods: Option<&[Pod]>, limits: Limits, second: i64) -> Plan {
-    decide(&Situation { node, pods, since: at(0), limits, excluded: false }, at(second))
+    decide(&ObservedNode { node, pods, since: at(0), limits, excluded: false }, at(second))
 }
 
 fn names(pods: &[Victim]) -> Vec<&str> {
@@ -45,11 +45,11 @@ fn names(pods: &[Victim]) -> Vec<&str> {
 #[test]
 fn first_the_node_is_cordoned_then_looked_at_then_emptied() {
     let pods = [pod("b", json!({})), pod("a", json!({}))];
-    assert_eq!(look(&node("True", false), Some(&pods), limits(0, 300), 1).step, Step::Cordon);
-    assert_eq!(look(&node("True", true), None, limits(0, 300), 1).step, Step::List);
-    let Step::Evict { pods, grace: None } = look(&node("True", true), Some(&pods), limits(0, 300), 1).step else { panic!() };
+    assert_eq!(look(&node("True", false), Some(&pods), limits(0, 300), 1).step, DrainStep::Cordon);
+    assert_eq!(look(&node("True", true), None, limits(0, 300), 1).step, DrainStep::List);
+    let DrainStep::Evict { pods, grace: None } = look(&node("True", true), Some(&pods), limits(0, 300), 1).step else { panic!() };
     assert_eq!(names(&pods), ["a", "b"]);
-    assert_eq!(look(&node("True", true), Some(&[]), limits(0, 300), 1).step, Step::Done);
+    assert_eq!(look(&node("True", true), Some(&[]), limits(0, 300), 1).step, DrainStep::Done);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn who_is_waited_for() {
     let hung = Some(Duration::from_secs(300));
     for (what, pod, expected) in [
         ("of a ReplicaSet", pod("x", json!({})), Stand::Runs),
-        ("of nobody", pod("x", json!({"metadata": {"ownerReferences": []}})), Stand::Runs),
+        ("without a controller", pod("x", json!({"metadata": {"ownerReferences": []}})), Stand::Runs),
         ("with an empty directory", pod("x", json!({"spec": {"containers": [], "volumes": [{"name": "v", "emptyDir": {}}]}})), Stand::Runs),
         ("pending", pod("x", json!({"status": {"phase": "Pending"}})), Stand::Runs),
         ("of a DaemonSet", pod("x", owner("DaemonSet")), Stand::Stays),
@@ -82,42 +82,42 @@ fn who_is_waited_for() {
     }
     assert_eq!(pod::stand(&ending("x", -9000, 30), None, false, at(100)), Stand::Hangs { force_in: None }, "force is off");
     assert_eq!(pod::stand(&ending("x", 99, 1), hung, true, at(100)), Stand::Ends, "the kubelet may still be there");
-    assert_eq!(pod::stand(&ending("x", 98, 1), hung, true, at(100)), Stand::Stays, "nobody is there to end it");
+    assert_eq!(pod::stand(&ending("x", 98, 1), hung, true, at(100)), Stand::Stays, "no kubelet is there to end it");
 }
 
 #[test]
-fn on_a_node_that_nobody_hears_of_no_pod_has_long() {
+fn on_an_unreachable_node_no_pod_has_long() {
     let pods = [pod("a", json!({}))];
-    let Step::Evict { grace, .. } = look(&node("Unknown", true), Some(&pods), limits(0, 300), 60).step else { panic!() };
+    let DrainStep::Evict { grace, .. } = look(&node("Unknown", true), Some(&pods), limits(0, 300), 60).step else { panic!() };
     assert_eq!(grace, Some(1));
-    assert_eq!(look(&node("Unknown", true), Some(&[ending("a", 0, 1)]), limits(0, 300), 60).step, Step::Done);
+    assert_eq!(look(&node("Unknown", true), Some(&[ending("a", 0, 1)]), limits(0, 300), 60).step, DrainStep::Done);
     // A kubelet that reports trouble is there, and its pods end.
-    assert_eq!(look(&node("False", true), Some(&[ending("a", 59, 1)]), limits(0, 300), 60).step, Step::Wait);
+    assert_eq!(look(&node("False", true), Some(&[ending("a", 59, 1)]), limits(0, 300), 60).step, DrainStep::Wait);
 }
 
 #[test]
 fn what_hangs_is_forced_and_only_then() {
     let pods = [ending("old", 0, 30), ending("young", 70, 30), pod("running", json!({}))];
     let plan = look(&node("True", true), Some(&pods), limits(0, 60), 50);
-    let Step::Evict { pods: evicted, .. } = &plan.step else { panic!("{plan:?}") };
+    let DrainStep::Evict { pods: evicted, .. } = &plan.step else { panic!("{plan:?}") };
     assert_eq!((names(evicted), names(&plan.left.hung), names(&plan.left.ending)), (vec!["running"], vec!["old"], vec!["young"]));
     assert_eq!(plan.look_again, Duration::from_secs(10), "when it is due");
-    let Step::Force(forced) = look(&node("True", true), Some(&pods), limits(0, 60), 60).step else { panic!() };
+    let DrainStep::Force(forced) = look(&node("True", true), Some(&pods), limits(0, 60), 60).step else { panic!() };
     assert_eq!(names(&forced), ["old"]);
 }
 
 #[test]
 fn a_limit_ends_it_whatever_is_left_and_zero_never_does() {
     let pods = [pod("a", json!({}))];
-    assert!(matches!(look(&node("True", true), Some(&pods), limits(600, 300), 599).step, Step::Evict { .. }));
+    assert!(matches!(look(&node("True", true), Some(&pods), limits(600, 300), 599).step, DrainStep::Evict { .. }));
     for known in [None, Some(&pods[..])] {
-        assert_eq!(look(&node("True", true), known, limits(600, 300), 600).step, Step::GiveUp);
-        assert_eq!(look(&node("True", false), known, limits(600, 300), 600).step, Step::GiveUp);
+        assert_eq!(look(&node("True", true), known, limits(600, 300), 600).step, DrainStep::GiveUp);
+        assert_eq!(look(&node("True", false), known, limits(600, 300), 600).step, DrainStep::GiveUp);
     }
-    assert!(matches!(look(&node("True", true), Some(&pods), limits(0, 300), 10_000_000).step, Step::Evict { .. }));
+    assert!(matches!(look(&node("True", true), Some(&pods), limits(0, 300), 10_000_000).step, DrainStep::Evict { .. }));
     let node = node("True", false);
-    let excluded = Situation { node: &node, pods: None, since: at(0), limits: limits(0, 300), excluded: true };
-    assert_eq!(decide(&excluded, at(1)).step, Step::GiveUp);
+    let excluded = ObservedNode { node: &node, pods: None, since: at(0), limits: limits(0, 300), excluded: true };
+    assert_eq!(decide(&excluded, at(1)).step, DrainStep::GiveUp);
     assert!(given_up(&excluded).contains("exclude-node-draining"));
     assert_eq!(Limits::of(&Drain::default()), limits(0, 300));
 }
@@ -128,16 +128,16 @@ fn volumes_are_waited_for_once_the_pods_are_gone() {
     let volumes = json!([{"name": "kubernetes.io/csi/disk^1", "devicePath": ""}]);
     attached.status.as_mut().unwrap().volumes_attached = serde_json::from_value(volumes).unwrap();
     let plan = look(&attached, Some(&[]), limits(0, 300), 1);
-    assert_eq!((plan.step, plan.left.volumes), (Step::Wait, vec!["kubernetes.io/csi/disk^1".to_owned()]));
+    assert_eq!((plan.step, plan.left.volumes), (DrainStep::Wait, vec!["kubernetes.io/csi/disk^1".to_owned()]));
     let keeper = pod(
         "keeper",
         json!({"metadata": {"labels": {"cluster.x-k8s.io/drain": "skip"}},
         "spec": {"containers": [], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}}),
     );
-    assert_eq!(look(&attached, Some(&[keeper]), limits(0, 300), 1).step, Step::Done, "a pod that stays keeps its volumes");
+    assert_eq!(look(&attached, Some(&[keeper]), limits(0, 300), 1).step, DrainStep::Done, "a pod that stays keeps its volumes");
     let mut lost = attached.clone();
     lost.status.as_mut().unwrap().conditions = node("Unknown", true).status.unwrap().conditions;
-    assert_eq!(look(&lost, Some(&[]), limits(0, 300), 1).step, Step::Done);
+    assert_eq!(look(&lost, Some(&[]), limits(0, 300), 1).step, DrainStep::Done);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn the_words_name_what_blocks() {
     let mut pods = vec![pod("blocked", json!({})), pod("lonely", unowned), ending("hung", 0, 30), pod("batch", completing)];
     pods.extend((0..5).map(|n| ending(&format!("end-{n}"), 100, 30)));
     let node = node("True", true);
-    let situation = Situation { node: &node, pods: Some(&pods), since: at(0), limits: limits(600, 300), excluded: false };
+    let situation = ObservedNode { node: &node, pods: Some(&pods), since: at(0), limits: limits(600, 300), excluded: false };
     let left = decide(&situation, at(60)).left;
     let blocked = left.evicted[0].clone();
     let refused = [(

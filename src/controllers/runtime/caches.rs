@@ -5,18 +5,19 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
-use crate::controllers::Roles;
+use super::Roles;
 use super::watch::{Watch, Watching};
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
-use crate::api::capi::{Cluster, Machine, MachinePool};
+use crate::api::capi::{self, Cluster, Machine, MachinePool};
 use crate::api::cluster::WindowsCluster;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
 use crate::api::pool::WindowsNodePool;
 use crate::cluster::Kind;
+use crate::lifecycle::identity::INFRASTRUCTURE;
 
 /// The caches that decisions read.
-pub struct Stores {
+pub struct Caches {
     pub clusters: Cache<Cluster>,
     pub machines: Cache<Machine>,
     pub machine_pools: Cache<MachinePool>,
@@ -29,9 +30,9 @@ pub struct Stores {
     pub config_templates: Cache<WindowsBootstrapConfigTemplate>,
 }
 
-impl Stores {
-    /// Starts the watches that these roles need: no others, as a process has no right to them. Core's objects are followed whatever
-    /// our label selects: ours refer to them.
+impl Caches {
+    /// Starts the watches that these roles need: no others, as a process has no right to them. Objects of
+    /// Cluster API and templates are watched whatever the watch filter selects: objects that it selects refer to them.
     pub fn start(watching: &Watching, roles: Roles) -> Self {
         let all = Watching { selection: watching.selection.unfiltered(), ..watching.clone() };
         let windows_machines = match (roles.infrastructure, roles.bootstrap) {
@@ -49,12 +50,12 @@ impl Stores {
             hypervisors: cache(roles.infrastructure, watching),
             windows_clusters: cache(roles.infrastructure, watching),
             pools: cache(roles.infrastructure, watching),
-            machine_templates: cache(roles.infrastructure, watching),
+            machine_templates: cache(roles.infrastructure, &all),
             config_templates: optional(roles.infrastructure, &all),
         }
     }
 
-    /// Nothing is there, and nothing comes.
+    /// Empty caches, which stay empty.
     #[cfg(test)]
     pub fn empty() -> Self {
         Self {
@@ -85,6 +86,21 @@ impl Stores {
             self.machine_templates.0.ready(),
             self.config_templates.0.ready(),
         );
+    }
+}
+
+impl Caches {
+    /// The pool that a WindowsMachine belongs to.
+    pub fn pool_of(&self, object: &WindowsMachine) -> Option<Arc<WindowsNodePool>> {
+        let owner = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool")?;
+        self.pools.get(&object.namespace().unwrap_or_default(), &owner.name).filter(|p| p.metadata.uid.as_deref() == Some(&owner.uid))
+    }
+
+    /// The configuration of one machine of a pool: it has the name of the WindowsMachine, and belongs to it.
+    pub fn config_of(&self, object: &WindowsMachine) -> Option<Arc<WindowsBootstrapConfig>> {
+        let found = self.configs.get(&object.namespace().unwrap_or_default(), &object.name_any())?;
+        let owner = capi::owner(found.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine")?;
+        (Some(&owner.uid) == object.metadata.uid.as_ref()).then_some(found)
     }
 }
 

@@ -1,12 +1,12 @@
-//! A watch of a workload cluster that runs for as long as its kubeconfig stays what it is.
+//! The task of a watch of a workload cluster, which runs for as long as the kubeconfig does not change.
 
 use tokio::task::AbortHandle;
 
 use crate::cluster::workload::Workload;
 
-/// The task of the watch; it ends when this is dropped.
+/// The task; it ends when this is dropped.
 #[derive(Default)]
-pub struct Follower(Option<Running>);
+pub struct WatchTask(Option<Running>);
 
 struct Running {
     /// Of the kubeconfig that it uses.
@@ -20,12 +20,12 @@ impl Drop for Running {
     }
 }
 
-impl Follower {
+impl WatchTask {
     pub fn is_running(&self) -> bool {
         self.0.as_ref().is_some_and(|running| !running.task.is_finished())
     }
 
-    /// Starts it unless it runs with this very kubeconfig; one that runs with another ends.
+    /// Starts it unless it runs with this kubeconfig; one that runs with another kubeconfig ends.
     pub fn start(&mut self, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
         if self.is_running() && self.0.as_ref().is_some_and(|running| running.fingerprint == workload.fingerprint) {
             return;

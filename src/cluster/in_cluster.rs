@@ -1,5 +1,5 @@
-//! The cluster that this process works in, as a workload cluster. Nodes are told of it what `kubeadm join` reads itself: the ConfigMap
-//! `kube-public/cluster-info`, since the address in a pod is one that no new node can reach.
+//! The cluster that this process runs in, as a workload cluster. Address and CA come from what `kubeadm join` reads itself, the
+//! ConfigMap `kube-public/cluster-info`: the address inside a pod is not reachable for a new node.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ const SOURCE: &str = "ConfigMap kube-public/cluster-info";
 
 /// With the client of this process, and address and CA of `cluster-info`.
 pub async fn workload(client: &Client) -> Result<Workload, WorkloadError> {
-    let unread = Workload { client: client.clone(), ca_pem: None, server: "the own cluster".into(), fingerprint: String::new() };
+    let unread = Workload { client: client.clone(), ca_pem: None, server: "the cluster that CAPW runs in".into(), fingerprint: String::new() };
     let found = unread.config_map("kube-public", "cluster-info").await?;
     let text = found.and_then(|map| map.data?.remove("kubeconfig")).unwrap_or_default();
     let (server, ca_pem) = read(&text).map_err(|why| WorkloadError::KubeconfigInvalid { source_name: SOURCE.into(), why: why.into() })?;
