@@ -112,7 +112,7 @@ fn tokens_and_join_rights_are_what_kubernetes_accepts() {
         assert!(workload.version().await.unwrap().starts_with("v1."));
         assert!(workload.ca_pem.as_deref().is_some_and(|pem| pem.contains("BEGIN CERTIFICATE")));
 
-        let own = Owner { mark: "default/c1/1".into(), description: "WindowsMachine default/win-1".into() };
+        let own = Owner { id: "default/c1/1".into(), description: "WindowsMachine default/win-1".into() };
         let until = jiff::Timestamp::now() + Duration::from_secs(600);
         let made = token::create(&workload, "abcdef", &"0123456789abcdef".into(), &own, until).await.unwrap();
         // After a crash the second try finds the first one.
@@ -151,8 +151,8 @@ fn tokens_and_join_rights_are_what_kubernetes_accepts() {
         assert!(longer.expires > made.expires);
         assert!(matches!(token::extend(&workload, &made, later).await, Err(WorkloadError::Api(ApiError::Conflict(_)))), "an older version");
         assert!(!token::delete(&workload, "abcdef", "somebody else").await.unwrap());
-        assert!(token::delete(&workload, "abcdef", &own.mark).await.unwrap());
-        assert!(!token::delete(&workload, "abcdef", &own.mark).await.unwrap());
+        assert!(token::delete(&workload, "abcdef", &own.id).await.unwrap());
+        assert!(!token::delete(&workload, "abcdef", &own.id).await.unwrap());
     });
 }
 

@@ -13,7 +13,8 @@
 //!                    └──── vm, api                       pure words
 //! ```
 //!
-//! `observe (cluster + hypervisor) → decide (pure) → act (at most one effect) → report (status, event, metrics)`.
+//! `observe (cluster + hypervisor) → decide (pure) → act → report (status, event, metrics)`. What a pass of a kind may write is said at the top of its
+//! controller; a crash between two writes is repaired by the next pass, which observes again.
 //! The test below reads the `use crate::` lines and enforces the arrows.
 
 pub mod api;

@@ -15,19 +15,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::autoscaler::{self, Slot, server::ServeError};
+use crate::autoscaler::{self, ServiceHandle, server::ServeError};
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
 use crate::cluster::workload::Workloads;
 use crate::cluster::{Cluster, error::chain};
-use crate::controllers::shell::{Shell, Written};
-use crate::controllers::watch::{Selection, Watching};
+use crate::controllers::runtime::controller::ControllerLoop;
+use crate::controllers::runtime::watch::{Selection, Watching};
+use crate::controllers::runtime::written::Written;
 use crate::controllers::{self, Parts};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::telemetry::requests::{Counted, Rate};
 use crate::telemetry::{Metrics, Readiness, http};
 
-pub use crate::controllers::Roles;
+pub use crate::controllers::runtime::Roles;
 
 /// Passes that run when a stop is asked for may take so long to reach the edge of an effect.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -104,19 +105,19 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
 
     let end = CancellationToken::new();
-    let slot = Slot::default();
+    let handle = ServiceHandle::default();
     let mut servers = vec![
         tokio::spawn(http::serve_probes(probes, readiness.clone(), end.clone())).abort_handle(),
         tokio::spawn(http::serve_metrics(scrapes, metrics.clone(), end.clone())).abort_handle(),
     ];
     let serves = autoscaler.is_some();
-    servers.extend(autoscaler.map(|bound| tokio::spawn(bound.serve(slot.clone(), metrics.clone(), end.clone())).abort_handle()));
+    servers.extend(autoscaler.map(|bound| tokio::spawn(bound.serve(handle.clone(), metrics.clone(), end.clone())).abort_handle()));
     let lease = settings.election.as_ref().map(|election| {
         let namespace = election.namespace.as_deref().unwrap_or(&namespace);
         let identity = format!("{}_{}", settings.instance, uuid::Uuid::new_v4());
         Lease::new(client.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
     });
-    let work = work(settings, client, metrics.clone(), readiness.clone(), stop.clone(), serves.then(|| slot.clone()));
+    let work = work(settings, client, metrics.clone(), readiness.clone(), stop.clone(), serves.then(|| handle.clone()));
     let result = match lease {
         Some(lease) => lead(lease, work, &metrics, &readiness, &stop).await,
         None => {
@@ -124,7 +125,7 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
             Ok(())
         }
     };
-    slot.close();
+    handle.close();
     end.cancel();
     for server in servers {
         // Open connections of scrapers are not waited for.
@@ -164,13 +165,21 @@ async fn lead(
 }
 
 /// Runs drivers and controllers until `stop`, and then at most [`DRAIN`] longer.
-async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: Readiness, stop: CancellationToken, autoscaler: Option<Slot>) {
+async fn work(
+    settings: Settings,
+    client: Client,
+    metrics: Metrics,
+    readiness: Readiness,
+    stop: CancellationToken,
+    autoscaler: Option<ServiceHandle>,
+) {
     let drivers = Arc::new(Drivers::new(driver_settings(settings.simulated_state, settings.simulated_guests, settings.wine_programs, &metrics)));
     let counted = metrics.clone();
     let cluster = Cluster::new(client.clone());
     let workload_metrics = metrics.clone();
     let connect_workload = Arc::new(move |config| connect(config, &workload_metrics, Rate::new(0, 1), "workload"));
-    let shell = Shell { concurrency: settings.concurrency, metrics: metrics.clone(), written: Written::default(), stop: stop.clone() };
+    let controllers_loop =
+        ControllerLoop { concurrency: settings.concurrency, metrics: metrics.clone(), written: Written::default(), stop: stop.clone() };
     let selection = Selection { namespace: settings.namespace, watch_filter: settings.watch_filter, labels: None };
     let watching = Watching { client: client.clone(), selection, metrics, readiness: readiness.clone(), stop: stop.clone() };
     let parts = Parts {
@@ -180,7 +189,6 @@ async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: R
         drivers: drivers.clone(),
         clock: clock(),
         new_token_secret: Arc::new(token_secret),
-        written: shell.written.clone(),
         autoscaler,
     };
     // Guests end after the controllers, as machines do when their operator stops.
@@ -195,7 +203,7 @@ async fn work(settings: Settings, client: Client, metrics: Metrics, readiness: R
     });
     let controllers = async {
         // In this order: the first poll of the controllers starts their watches, and with them what readiness awaits.
-        tokio::join!(controllers::run(parts, settings.roles, &shell, &watching), async { readiness.met(START) });
+        tokio::join!(controllers::run(parts, settings.roles, &controllers_loop, &watching), async { readiness.met(START) });
     };
     let limit = async {
         stop.cancelled().await;

@@ -204,6 +204,10 @@ impl Cluster {
     pub fn is_paused(&self) -> bool {
         self.spec.paused == Some(true)
     }
+    /// Its name if it is paused, and with it everything that belongs to it.
+    pub fn paused_name(&self) -> Option<&str> {
+        self.metadata.name.as_deref().filter(|_| self.is_paused())
+    }
     /// Core's word that the infrastructure cluster is ready (or that none is needed).
     pub fn infrastructure_provisioned(&self) -> bool {
         self.initialization().and_then(|i| i.infrastructure_provisioned) == Some(true)

@@ -7,11 +7,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::wire::{Instance, InstanceErrorInfo, InstanceStatus, NodeGroup, instance_status::InstanceState};
 use crate::api::capi::PAUSED_ANNOTATION;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, find, is_problem, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
-use crate::api::pool::{Joins, WindowsNodePool};
-use crate::lifecycle::machine::{future_provider_id, provider_id, vm_uuid};
+use crate::api::pool::WindowsNodePool;
+use crate::lifecycle::identity::{future_provider_id, provider_id, vm_uuid};
 
 /// Hypervisor in the identity of a machine that has none yet. No WindowsHypervisor can have this name.
 const UNPLACED: &str = "-";
@@ -35,8 +36,8 @@ pub fn id(pool: &WindowsNodePool) -> String {
 pub fn bounds(pool: &WindowsNodePool) -> Option<(i32, i32)> {
     let bounds = pool.spec.autoscaling.as_ref()?;
     let paused = pool.spec.paused || pool.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(PAUSED_ANNOTATION));
-    let alone = Joins::of(pool).is_some();
-    (alone && !paused && pool.metadata.deletion_timestamp.is_none()).then_some((bounds.min_replicas, bounds.max_replicas))
+    let standalone = ClusterRef::of_pool(pool).is_some();
+    (standalone && !paused && pool.metadata.deletion_timestamp.is_none()).then_some((bounds.min_replicas, bounds.max_replicas))
 }
 
 /// A pool as it is listed.

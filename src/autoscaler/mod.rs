@@ -18,4 +18,4 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use service::{Book, Slot};
+pub use service::{NodeGroups, ServiceHandle};

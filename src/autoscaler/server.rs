@@ -15,7 +15,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
-use super::service::{Service, Slot};
+use super::service::{Service, ServiceHandle};
 use super::tls::{Identity, TlsError};
 use super::wire::cloud_provider_server::CloudProviderServer;
 use crate::telemetry::Metrics;
@@ -94,8 +94,8 @@ impl Bound {
     }
 
     /// Answers calls until the end.
-    pub async fn serve(self, slot: Slot, metrics: Metrics, end: CancellationToken) {
-        let service = CloudProviderServer::new(Service::new(slot, metrics));
+    pub async fn serve(self, handle: ServiceHandle, metrics: Metrics, end: CancellationToken) {
+        let service = CloudProviderServer::new(Service::new(handle, metrics));
         let server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).max_concurrent_streams(CALLS_AT_ONCE);
         let mut server = server.max_connection_age(self.connection);
         let router = server.add_service(service);

@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(4);
 const GPU_LABEL: &str = "infrastructure.cluster.x-k8s.io/gpu";
 
 /// What the watches know.
-pub trait Book: Send + Sync + 'static {
+pub trait NodeGroups: Send + Sync + 'static {
     fn pools(&self) -> Vec<Arc<WindowsNodePool>>;
     fn pool(&self, namespace: &str, name: &str) -> Option<Arc<WindowsNodePool>>;
     /// The machines of a pool.
@@ -38,13 +38,13 @@ pub trait Book: Send + Sync + 'static {
 
 /// Filled while this process leads and its caches are complete. Clones share it.
 #[derive(Clone, Default)]
-pub struct Slot(Arc<RwLock<Option<Arc<Desk>>>>);
+pub struct ServiceHandle(Arc<RwLock<Option<Arc<Backend>>>>);
 
-impl Slot {
+impl ServiceHandle {
     /// From now on calls are answered.
-    pub fn open(&self, book: Arc<dyn Book>, cluster: Cluster) {
-        let desk = Desk { book, cluster, told: Mutex::default(), written: Mutex::default(), writing: tokio::sync::Mutex::default() };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(desk));
+    pub fn open(&self, groups: Arc<dyn NodeGroups>, cluster: Cluster) {
+        let backend = Backend { groups, cluster, told: Mutex::default(), written: Mutex::default(), writing: tokio::sync::Mutex::default() };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(backend));
     }
 
     /// From now on calls are told to come again.
@@ -52,15 +52,15 @@ impl Slot {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn desk(&self) -> Result<Arc<Desk>, Status> {
-        let desk = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        desk.ok_or_else(|| Status::unavailable("this process does not lead, or has just begun: ask again"))
+    fn backend(&self) -> Result<Arc<Backend>, Status> {
+        let backend = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        backend.ok_or_else(|| Status::unavailable("this process does not lead, or has just begun: ask again"))
     }
 }
 
 /// What calls share.
-struct Desk {
-    book: Arc<dyn Book>,
+struct Backend {
+    groups: Arc<dyn NodeGroups>,
     cluster: Cluster,
     /// By group: the number that the autoscaler was told last.
     told: Mutex<HashMap<String, i32>>,
@@ -73,10 +73,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
+impl Backend {
     /// Pools that are served.
     fn groups(&self) -> Vec<Group> {
-        let mut pools: Vec<WindowsNodePool> = self.book.pools().iter().map(|pool| self.newest(pool)).collect();
+        let mut pools: Vec<WindowsNodePool> = self.groups.pools().iter().map(|pool| self.newest(pool)).collect();
         pools.retain(|pool| group::bounds(pool).is_some());
         pools.sort_by_key(group::id);
         pools.into_iter().map(|pool| self.group(pool)).collect()
@@ -84,12 +84,12 @@ impl Desk {
 
     fn named(&self, id: &str) -> Result<Group, Status> {
         let (namespace, name) = id.split_once('/').ok_or_else(|| Status::invalid_argument(format!("id: {id:?}: expected NAMESPACE/NAME")))?;
-        let pool = self.book.pool(namespace, name).map(|pool| self.newest(&pool)).filter(|pool| group::bounds(pool).is_some());
+        let pool = self.groups.pool(namespace, name).map(|pool| self.newest(&pool)).filter(|pool| group::bounds(pool).is_some());
         Ok(self.group(pool.ok_or_else(|| Status::not_found(format!("{id}: is no WindowsNodePool that may be scaled")))?))
     }
 
     fn group(&self, pool: WindowsNodePool) -> Group {
-        let mut machines = self.book.machines(&pool);
+        let mut machines = self.groups.machines(&pool);
         machines.sort_by_key(|m| m.name_any());
         Group { pool, machines }
     }
@@ -110,7 +110,7 @@ impl Desk {
 
     fn template(&self, id: &str) -> Result<(Group, Template), Status> {
         let group = self.named(id)?;
-        let template = self.book.template(&group.pool).map_err(|why| Status::failed_precondition(format!("{id}: {why}")))?;
+        let template = self.groups.template(&group.pool).map_err(|why| Status::failed_precondition(format!("{id}: {why}")))?;
         Ok((group, template))
     }
 
@@ -161,21 +161,21 @@ fn failed(error: &ApiError) -> Status {
 
 /// The service, for one client or several.
 pub struct Service {
-    slot: Slot,
+    handle: ServiceHandle,
     metrics: Metrics,
 }
 
 impl Service {
-    pub fn new(slot: Slot, metrics: Metrics) -> Self {
-        Self { slot, metrics }
+    pub fn new(handle: ServiceHandle, metrics: Metrics) -> Self {
+        Self { handle, metrics }
     }
 
     /// One call: counted, timed, bounded.
-    async fn call<T>(&self, name: &'static str, work: impl AsyncFnOnce(Arc<Desk>) -> Result<T, Status>) -> Result<Response<T>, Status> {
+    async fn call<T>(&self, name: &'static str, work: impl AsyncFnOnce(Arc<Backend>) -> Result<T, Status>) -> Result<Response<T>, Status> {
         let start = Instant::now();
-        let result = match self.slot.desk() {
-            Ok(desk) => {
-                tokio::time::timeout(LIMIT, work(desk)).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("the API server does not answer")))
+        let result = match self.handle.backend() {
+            Ok(backend) => {
+                tokio::time::timeout(LIMIT, work(backend)).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("the API server does not answer")))
             }
             Err(status) => Err(status),
         };
@@ -213,8 +213,8 @@ type Answer<T> = Result<Response<T>, Status>;
 #[async_trait]
 impl CloudProvider for Service {
     async fn node_groups(&self, _: Request<wire::NodeGroupsRequest>) -> Answer<wire::NodeGroupsResponse> {
-        self.call("NodeGroups", async |desk| {
-            let node_groups = desk.groups().iter().filter_map(|group| group::listed(&group.pool)).collect();
+        self.call("NodeGroups", async |backend| {
+            let node_groups = backend.groups().iter().filter_map(|group| group::listed(&group.pool)).collect();
             Ok(wire::NodeGroupsResponse { node_groups })
         })
         .await
@@ -222,8 +222,8 @@ impl CloudProvider for Service {
 
     async fn node_group_for_node(&self, request: Request<wire::NodeGroupForNodeRequest>) -> Answer<wire::NodeGroupForNodeResponse> {
         let node = request.into_inner().node.unwrap_or_default();
-        self.call("NodeGroupForNode", async |desk| {
-            let found = desk.groups().into_iter().find(|group| group.machine(&node.provider_id).is_some());
+        self.call("NodeGroupForNode", async |backend| {
+            let found = backend.groups().into_iter().find(|group| group.machine(&node.provider_id).is_some());
             Ok(wire::NodeGroupForNodeResponse { node_group: Some(found.and_then(|group| group::listed(&group.pool)).unwrap_or_default()) })
         })
         .await
@@ -257,9 +257,9 @@ impl CloudProvider for Service {
 
     async fn node_group_target_size(&self, request: Request<wire::NodeGroupTargetSizeRequest>) -> Answer<wire::NodeGroupTargetSizeResponse> {
         let id = request.into_inner().id;
-        self.call("NodeGroupTargetSize", async |desk| {
-            let target_size = desk.named(&id)?.pool.spec.replicas;
-            lock(&desk.told).insert(id, target_size);
+        self.call("NodeGroupTargetSize", async |backend| {
+            let target_size = backend.named(&id)?.pool.spec.replicas;
+            lock(&backend.told).insert(id, target_size);
             Ok(wire::NodeGroupTargetSizeResponse { target_size })
         })
         .await
@@ -267,8 +267,8 @@ impl CloudProvider for Service {
 
     async fn node_group_increase_size(&self, request: Request<wire::NodeGroupIncreaseSizeRequest>) -> Answer<wire::NodeGroupIncreaseSizeResponse> {
         let wire::NodeGroupIncreaseSizeRequest { id, delta } = request.into_inner();
-        self.call("NodeGroupIncreaseSize", async |desk| {
-            desk.change(&id, |group, told| change::increase(group, told, delta)).await?;
+        self.call("NodeGroupIncreaseSize", async |backend| {
+            backend.change(&id, |group, told| change::increase(group, told, delta)).await?;
             Ok(wire::NodeGroupIncreaseSizeResponse {})
         })
         .await
@@ -276,9 +276,9 @@ impl CloudProvider for Service {
 
     async fn node_group_delete_nodes(&self, request: Request<wire::NodeGroupDeleteNodesRequest>) -> Answer<wire::NodeGroupDeleteNodesResponse> {
         let wire::NodeGroupDeleteNodesRequest { id, nodes } = request.into_inner();
-        self.call("NodeGroupDeleteNodes", async |desk| {
+        self.call("NodeGroupDeleteNodes", async |backend| {
             let ids: Vec<&str> = nodes.iter().map(|node| node.provider_id.as_str()).collect();
-            desk.change(&id, |group, _| change::delete(group, &ids)).await?;
+            backend.change(&id, |group, _| change::delete(group, &ids)).await?;
             Ok(wire::NodeGroupDeleteNodesResponse {})
         })
         .await
@@ -289,8 +289,8 @@ impl CloudProvider for Service {
         request: Request<wire::NodeGroupDecreaseTargetSizeRequest>,
     ) -> Answer<wire::NodeGroupDecreaseTargetSizeResponse> {
         let wire::NodeGroupDecreaseTargetSizeRequest { id, delta } = request.into_inner();
-        self.call("NodeGroupDecreaseTargetSize", async |desk| {
-            desk.change(&id, |group, told| change::decrease(group, told, delta)).await?;
+        self.call("NodeGroupDecreaseTargetSize", async |backend| {
+            backend.change(&id, |group, told| change::decrease(group, told, delta)).await?;
             Ok(wire::NodeGroupDecreaseTargetSizeResponse {})
         })
         .await
@@ -298,7 +298,7 @@ impl CloudProvider for Service {
 
     async fn node_group_nodes(&self, request: Request<wire::NodeGroupNodesRequest>) -> Answer<wire::NodeGroupNodesResponse> {
         let id = request.into_inner().id;
-        self.call("NodeGroupNodes", async |desk| Ok(wire::NodeGroupNodesResponse { instances: desk.named(&id)?.instances() })).await
+        self.call("NodeGroupNodes", async |backend| Ok(wire::NodeGroupNodesResponse { instances: backend.named(&id)?.instances() })).await
     }
 
     async fn node_group_template_node_info(
@@ -306,8 +306,8 @@ impl CloudProvider for Service {
         request: Request<wire::NodeGroupTemplateNodeInfoRequest>,
     ) -> Answer<wire::NodeGroupTemplateNodeInfoResponse> {
         let id = request.into_inner().id;
-        self.call("NodeGroupTemplateNodeInfo", async |desk| {
-            let (group, template) = desk.template(&id)?;
+        self.call("NodeGroupTemplateNodeInfo", async |backend| {
+            let (group, template) = backend.template(&id)?;
             let name = format!("template-of-{}", group.pool.name_any());
             let node = template::node(&name, &template).map_err(|why| Status::failed_precondition(format!("{id}: {why}")))?;
             Ok(wire::NodeGroupTemplateNodeInfoResponse { node_bytes: node.encode_to_vec() })
@@ -320,8 +320,8 @@ impl CloudProvider for Service {
         request: Request<wire::NodeGroupAutoscalingOptionsRequest>,
     ) -> Answer<wire::NodeGroupAutoscalingOptionsResponse> {
         let wire::NodeGroupAutoscalingOptionsRequest { id, defaults } = request.into_inner();
-        self.call("NodeGroupGetOptions", async |desk| {
-            let (_, template) = desk.template(&id)?;
+        self.call("NodeGroupGetOptions", async |backend| {
+            let (_, template) = backend.template(&id)?;
             let node_group_autoscaling_options = template::options(&template, &defaults.unwrap_or_default());
             Ok(wire::NodeGroupAutoscalingOptionsResponse { node_group_autoscaling_options })
         })

@@ -21,7 +21,7 @@ pub enum Evicted {
 }
 
 impl Workload {
-    /// Marks exactly that Node as not schedulable. One that is gone is no error.
+    /// Makes exactly that Node unschedulable. One that is gone is no error.
     pub async fn cordon(&self, node: &Node) -> Result<(), WorkloadError> {
         let is_open = |now: &Node| now.metadata.uid == node.metadata.uid && now.spec.as_ref().and_then(|s| s.unschedulable) != Some(true);
         self.change_node(&node.name_any(), |now| is_open(now).then(|| json!({ "spec": { "unschedulable": true } }))).await

@@ -24,7 +24,7 @@ pub enum ApiError {
     /// The object is not there. Reads return `None` instead.
     #[error("{0}")]
     NotFound(String),
-    /// Somebody else changed the object, or it was deleted and made anew.
+    /// Another client changed the object, or it was deleted and made again.
     #[error("{0}")]
     Conflict(String),
     /// An object of that name exists.
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(ApiError::answered("patch x", &status).label(), "conflict");
     }
 
-    /// The text does not change with the object: whoever tries again with another name has nothing new to say.
+    /// The text does not change with the object: another try with another name brings nothing new.
     #[test]
     fn a_full_quota_is_told_without_the_object() {
         let told = |name: &str| {

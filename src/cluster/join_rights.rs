@@ -1,6 +1,6 @@
 //! What the group of our join tokens must be allowed in a workload cluster, so that `kubeadm join` works with it.
 //!
-//! kubeadm grants the same to its own group; ours is separate so that nobody but CAPW approves its certificates. Objects are
+//! kubeadm grants the same to its own group; ours is separate so that only CAPW approves its certificates. Objects are
 //! read first and written only when they differ: when nothing changes, nothing is written.
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};

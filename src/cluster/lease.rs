@@ -2,7 +2,7 @@
 //!
 //! Rules: a foreign lease is dead when it was *seen* unchanged for its duration by our own monotonic clock (remote clocks are
 //! never compared); every write is a replace with the version that was read; we stop working before anybody may take over
-//! (renew deadline < duration); a graceful stop gives the lease back. Whoever loses it must exit.
+//! (renew deadline < duration); a graceful stop gives the lease back. A process that loses it must exit.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -11,55 +11,55 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 /// One expected request, `METHOD path` (without query; a `*` at its end is any rest), and the answer to it.
-pub(crate) struct Step {
+pub(crate) struct Exchange {
     request: String,
     code: u16,
     answer: Value,
 }
 
-impl Step {
+impl Exchange {
     fn expects(&self, request: &str) -> bool {
         self.request.strip_suffix('*').map_or(self.request == request, |beginning| request.starts_with(beginning))
     }
 }
 
 /// Expects `METHOD path` and answers with an object.
-pub(crate) fn step(request: &str, answer: Value) -> Step {
-    Step { request: request.into(), code: 200, answer }
+pub(crate) fn step(request: &str, answer: Value) -> Exchange {
+    Exchange { request: request.into(), code: 200, answer }
 }
 
 /// Expects `METHOD path` and answers with an error status.
-pub(crate) fn refuse(request: &str, code: u16, reason: &str) -> Step {
+pub(crate) fn refuse(request: &str, code: u16, reason: &str) -> Exchange {
     let answer =
         json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": format!("said {reason}"), "reason": reason, "code": code });
-    Step { request: request.into(), code, answer }
+    Exchange { request: request.into(), code, answer }
 }
 
 /// Expects `METHOD path` and answers with an error status that says this, with these details.
-pub(crate) fn refuse_with(request: &str, code: u16, message: &str, details: Value) -> Step {
+pub(crate) fn refuse_with(request: &str, code: u16, message: &str, details: Value) -> Exchange {
     let answer =
         json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "", "code": code, "details": details });
-    Step { request: request.into(), code, answer }
+    Exchange { request: request.into(), code, answer }
 }
 
 /// A request that came.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Recorded {
     pub query: String,
     pub body: Value,
 }
 
 #[derive(Default)]
 struct State {
-    steps: VecDeque<Step>,
-    seen: Vec<Seen>,
+    steps: VecDeque<Exchange>,
+    seen: Vec<Recorded>,
     wrong: Vec<String>,
 }
 
 pub(crate) struct Script(Arc<Mutex<State>>);
 
 impl Script {
-    pub(crate) fn new(steps: Vec<Step>) -> (Client, Self) {
+    pub(crate) fn new(steps: Vec<Exchange>) -> (Client, Self) {
         let state = Arc::new(Mutex::new(State { steps: steps.into(), ..State::default() }));
         let shared = state.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -70,7 +70,7 @@ impl Script {
     }
 
     /// The requests so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Recorded> {
         self.0.lock().unwrap().seen.clone()
     }
 }
@@ -80,7 +80,7 @@ async fn answer(state: &Mutex<State>, request: Request<Body>) -> Response<Body> 
     let bytes = body.collect_bytes().await.unwrap();
     let got = format!("{} {}", parts.method, parts.uri.path());
     let mut state = state.lock().unwrap();
-    state.seen.push(Seen { query: parts.uri.query().unwrap_or_default().into(), body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) });
+    state.seen.push(Recorded { query: parts.uri.query().unwrap_or_default().into(), body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) });
     let (code, answer) = match state.steps.pop_front() {
         Some(step) if step.expects(&got) => (step.code, step.answer),
         other => {

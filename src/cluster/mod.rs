@@ -7,12 +7,12 @@ pub mod csr;
 pub mod drain;
 pub mod error;
 pub mod events;
+mod in_cluster;
 pub mod join_rights;
 pub mod lease;
 #[cfg(test)]
 pub(crate) mod mock;
 pub mod nodes;
-mod own;
 pub mod survey;
 pub mod token;
 pub mod workload;
@@ -26,6 +26,8 @@ use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use crate::api::name::ObjectKey;
 
 pub use error::{ApiError, Retry};
 
@@ -86,7 +88,7 @@ impl Cluster {
 
     /// Creates the object, or returns the one that has its name.
     pub async fn create_if_absent<K: Kind>(&self, object: &K) -> Result<Creation<K>, ApiError> {
-        let (namespace, name) = key(object)?;
+        let ObjectKey { namespace, name } = key(object)?;
         let api = self.api::<K>(&namespace);
         match request(&what::<K>("create", &namespace, &name), api.create(&PostParams::default(), object)).await {
             Ok(made) => Ok(Creation::Made(made)),
@@ -101,7 +103,7 @@ impl Cluster {
 
     /// Replaces the whole object; its `resourceVersion` must be that of the last read, a newer one is a conflict.
     pub async fn replace<K: Kind>(&self, object: &K) -> Result<K, ApiError> {
-        let (namespace, name) = key(object)?;
+        let ObjectKey { namespace, name } = key(object)?;
         request(&what::<K>("update", &namespace, &name), self.api::<K>(&namespace).replace(&name, &PostParams::default(), object)).await
     }
 
@@ -109,7 +111,7 @@ impl Cluster {
     /// this manager set before and that `status` lacks are removed; nulls are left out. Any write since the read is a conflict:
     /// the status of custom resources takes no other precondition, the API server ignores a wrong UID there.
     pub async fn apply_status<K: Kind, S: Serialize + Sync>(&self, object: &K, manager: &str, status: &S) -> Result<K, ApiError> {
-        let (namespace, name) = key(object)?;
+        let ObjectKey { namespace, name } = key(object)?;
         let what = what::<K>("apply status of", &namespace, &name);
         let status = without_nulls(serde_json::to_value(status).map_err(|e| ApiError::Other(format!("{what}: {e}")))?);
         let body = json!({
@@ -129,7 +131,7 @@ impl Cluster {
 
     /// Merges `patch` into the object that was read; a recreated object is a conflict.
     pub async fn merge<K: Kind>(&self, object: &K, patch: Value) -> Result<K, ApiError> {
-        let (namespace, name) = key(object)?;
+        let ObjectKey { namespace, name } = key(object)?;
         let mut patch = patch;
         set(&mut patch, "uid", json!(uid(object)?));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
@@ -187,9 +189,9 @@ fn what<K: Resource<DynamicType = ()>>(verb: &str, namespace: &str, name: &str) 
     format!("{verb} {} {namespace}/{name}", K::plural(&()))
 }
 
-fn key<K: Kind>(object: &K) -> Result<(String, String), ApiError> {
+fn key<K: Kind>(object: &K) -> Result<ObjectKey, ApiError> {
     match (object.namespace(), object.meta().name.clone()) {
-        (Some(namespace), Some(name)) => Ok((namespace, name)),
+        (Some(namespace), Some(name)) => Ok(ObjectKey { namespace, name }),
         _ => Err(ApiError::Invalid(format!("{}: metadata.name and metadata.namespace must be set", K::kind(&())))),
     }
 }

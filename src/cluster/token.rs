@@ -1,7 +1,7 @@
 //! Bootstrap tokens in a workload cluster: Secrets `kube-system/bootstrap-token-<id>`, one for each machine.
 //!
 //! Our tokens put a kubelet into a group of our own, which kube-controller-manager does not approve by itself. A token
-//! without our owner mark is never changed or deleted.
+//! of another owner is never changed or deleted.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const OWNER: &str = "capw.cluster.x-k8s.io/owner";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Compared before a token is changed or deleted. It must survive `clusterctl move`, so it is no UID of an object.
-    pub mark: String,
+    pub id: String,
     /// For people, e.g. `WindowsMachine lab/win-1`.
     pub description: String,
 }
@@ -42,8 +42,8 @@ pub struct Token {
     pub secret: SecretString,
     /// `None`: it never expires, or its text is not a time.
     pub expires: Option<Timestamp>,
-    /// The owner mark, if it has one.
-    pub mark: Option<String>,
+    /// [`Owner::id`] of its owner, if it has one.
+    pub owner: Option<String>,
     /// Of the Secret, for [`delete_made`].
     pub uid: String,
     version: String,
@@ -57,7 +57,7 @@ impl Token {
             id: text("token-id")?,
             secret: text("token-secret")?.into(),
             expires: text("expiration").and_then(|t| t.parse().ok()),
-            mark: secret.metadata.annotations.and_then(|mut a| a.remove(OWNER)),
+            owner: secret.metadata.annotations.and_then(|mut a| a.remove(OWNER)),
             uid: secret.metadata.uid?,
             version: secret.metadata.resource_version?,
         })
@@ -75,7 +75,7 @@ fn api(workload: &Workload) -> Api<Secret> {
 fn foreign(id: &str) -> WorkloadError {
     let name = name(id);
     WorkloadError::Foreign {
-        what: format!("Secret {NAMESPACE}/{name} in the workload cluster belongs to somebody else; delete it if nobody needs it"),
+        what: format!("Secret {NAMESPACE}/{name} in the workload cluster belongs to something else; delete it if it is not needed"),
     }
 }
 
@@ -91,7 +91,7 @@ pub async fn create(workload: &Workload, id: &str, secret: &SecretString, owner:
     match workload.call(&format!("create secrets {NAMESPACE}/{}", name(id)), api(workload).create(&PostParams::default(), &body)).await {
         Ok(made) => Token::read(made).ok_or_else(|| foreign(id)),
         Err(WorkloadError::Api(ApiError::AlreadyExists(text))) => match get(workload, id).await? {
-            Some(token) if token.mark.as_deref() == Some(&owner.mark) => Ok(token),
+            Some(token) if token.owner.as_deref() == Some(&owner.id) => Ok(token),
             Some(_) => Err(foreign(id)),
             // Deleted between the two calls, or not a token.
             None => Err(WorkloadError::Api(ApiError::Conflict(text))),
@@ -117,7 +117,7 @@ fn body(id: &str, secret: &SecretString, owner: &Owner, expires: Timestamp) -> S
             name: Some(name(id)),
             namespace: Some(NAMESPACE.into()),
             labels: Some(BTreeMap::from([(MANAGED_BY.0.into(), MANAGED_BY.1.into())])),
-            annotations: Some(BTreeMap::from([(OWNER.into(), owner.mark.clone())])),
+            annotations: Some(BTreeMap::from([(OWNER.into(), owner.id.clone())])),
             ..Default::default()
         },
         type_: Some(TYPE.into()),
@@ -143,9 +143,9 @@ pub async fn extend(workload: &Workload, token: &Token, expires: Timestamp) -> R
     Token::read(patched).ok_or_else(|| foreign(&token.id))
 }
 
-/// Deletes the token if it carries that mark. `false`: there was none of ours, and nothing was done.
-pub async fn delete(workload: &Workload, id: &str, mark: &str) -> Result<bool, WorkloadError> {
-    let Some(token) = get(workload, id).await?.filter(|t| t.mark.as_deref() == Some(mark)) else {
+/// Deletes the token if it has that owner. `false`: there was none of ours, and nothing was done.
+pub async fn delete(workload: &Workload, id: &str, owner: &str) -> Result<bool, WorkloadError> {
+    let Some(token) = get(workload, id).await?.filter(|t| t.owner.as_deref() == Some(owner)) else {
         return Ok(false);
     };
     delete_if(workload, id, Preconditions { uid: Some(token.uid), resource_version: Some(token.version) }).await

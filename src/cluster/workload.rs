@@ -1,7 +1,6 @@
-//! Clients to workload clusters, made from the Secret `<cluster>-kubeconfig` (or another one, or none: [`Joins`]) and kept while it
-//! does not change.
+//! Clients for workload clusters ([`ClusterRef`]), made from the Secret with the kubeconfig and kept while it does not change.
 //!
-//! A kubeconfig is input from somebody else: one that would make us run a program or read a local file is refused.
+//! A kubeconfig is input from outside: one that would make us run a program or read a local file is refused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,9 +17,9 @@ use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::{ApiError, Cluster, Retry, own, request};
+use super::{ApiError, Cluster, Retry, in_cluster, request};
 use crate::api::cluster::ControlPlaneEndpoint;
-use crate::api::pool::Joins;
+use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 
 /// The Secret is looked at again after that time, or when a call with its client fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -201,16 +200,16 @@ impl Workload {
 /// Makes a client, e.g. one whose requests are counted.
 pub type Connect = Arc<dyn Fn(Config) -> kube::Result<Client> + Send + Sync>;
 
-/// The clients in use, by namespace and name of the Cluster.
+/// The clients in use.
 pub struct Workloads {
     cluster: Cluster,
     connect: Connect,
-    slots: Mutex<HashMap<(String, String), Slot>>,
+    entries: Mutex<HashMap<ClusterRef, Entry>>,
 }
 
-type Slot = Arc<Mutex<Option<Entry>>>;
+type Entry = Arc<Mutex<Option<Connection>>>;
 
-struct Entry {
+struct Connection {
     workload: Arc<Workload>,
     looked: Instant,
     doubtful: bool,
@@ -222,7 +221,7 @@ impl Workloads {
     }
 
     pub fn connected(cluster: Cluster, connect: Connect) -> Self {
-        Self { cluster, connect, slots: Mutex::default() }
+        Self { cluster, connect, entries: Mutex::default() }
     }
 
     /// A client for a kubeconfig that is not kept here, made as all others are.
@@ -230,34 +229,34 @@ impl Workloads {
         Workload::connected(source_name, bytes, &*self.connect).await
     }
 
-    async fn slot(&self, namespace: &str, cluster: &str) -> Slot {
-        let mut slots = self.slots.lock().await;
-        slots.entry((namespace.to_owned(), cluster.to_owned())).or_default().clone()
+    async fn entry(&self, cluster: &ClusterRef) -> Entry {
+        self.entries.lock().await.entry(cluster.clone()).or_default().clone()
     }
 
-    /// The workload cluster of a Cluster, or what an object [`Joins`]. Reads the Secret at most once a minute, unless [`Workloads::doubt`] was said.
-    pub async fn get(&self, namespace: &str, cluster: &str) -> Result<Arc<Workload>, WorkloadError> {
-        let slot = self.slot(namespace, cluster).await;
-        let mut entry = slot.lock().await;
-        if let Some(known) = entry.as_ref()
+    /// The client for a workload cluster. Reads its Secret at most once a minute, unless [`Workloads::doubt`] was called.
+    pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
+        let entry = self.entry(cluster).await;
+        let mut connection = entry.lock().await;
+        if let Some(known) = connection.as_ref()
             && !known.doubtful
             && known.looked.elapsed() < LOOK_AGAIN
         {
             return Ok(known.workload.clone());
         }
-        let known = entry.as_ref().map(|e| e.workload.clone());
-        let found = match Joins::parse(cluster) {
-            Some(Joins::Own) => own::workload(self.cluster.client()).await.map(|own| keep(known, own)),
-            Some(Joins::Kubeconfig(secret)) => self.of_secret(namespace, &secret.name, &secret.key, known).await,
-            None => self.of_secret(namespace, &format!("{cluster}-kubeconfig"), "value", known).await,
+        let known = connection.as_ref().map(|c| c.workload.clone());
+        let namespace = &cluster.namespace;
+        let found = match &cluster.source {
+            ClusterSource::InCluster => in_cluster::workload(self.cluster.client()).await.map(|found| keep(known, found)),
+            ClusterSource::Kubeconfig { secret, key } => self.of_secret(namespace, secret, key, known).await,
+            ClusterSource::ClusterApi(name) => self.of_secret(namespace, &format!("{name}-kubeconfig"), "value", known).await,
         };
         let workload = found.inspect_err(|error| {
-            // Without a usable kubeconfig nobody may go on with the old one; an unreachable management cluster says nothing about it.
+            // Without a usable kubeconfig the old client must not be used any more; an unreachable management cluster says nothing about it.
             if matches!(error, WorkloadError::KubeconfigMissing { .. } | WorkloadError::KubeconfigInvalid { .. }) {
-                *entry = None;
+                *connection = None;
             }
         })?;
-        *entry = Some(Entry { workload: workload.clone(), looked: Instant::now(), doubtful: false });
+        *connection = Some(Connection { workload: workload.clone(), looked: Instant::now(), doubtful: false });
         Ok(workload)
     }
 
@@ -270,18 +269,18 @@ impl Workloads {
         }
     }
 
-    /// Tell of every error of a call with a client from here: after a refused or lost connection the Secret is read again.
-    pub async fn doubt(&self, namespace: &str, cluster: &str, error: &WorkloadError) {
+    /// To be called with every error of a call with a client from here: after a refused or lost connection the Secret is read again.
+    pub async fn doubt(&self, cluster: &ClusterRef, error: &WorkloadError) {
         if matches!(error, WorkloadError::Unauthorized { .. } | WorkloadError::Unreachable { .. })
-            && let Some(entry) = self.slot(namespace, cluster).await.lock().await.as_mut()
+            && let Some(connection) = self.entry(cluster).await.lock().await.as_mut()
         {
-            entry.doubtful = true;
+            connection.doubtful = true;
         }
     }
 
-    /// The Cluster is gone.
-    pub async fn forget(&self, namespace: &str, cluster: &str) {
-        self.slots.lock().await.remove(&(namespace.to_owned(), cluster.to_owned()));
+    /// Drops the client of a cluster that is no longer used.
+    pub async fn forget(&self, cluster: &ClusterRef) {
+        self.entries.lock().await.remove(cluster);
     }
 }
 

@@ -1,54 +1,42 @@
-//! OBSERVE → DECIDE → ACT → REPORT, thin: one file per kind, and [`shell`] in which they all run.
+//! The controllers: one folder or file per kind, and [`runtime`], on which all of them run.
 //!
-//! Nothing is decided here (that is `lifecycle/`), no driver is named, and the Kubernetes API is reached through `cluster/` only.
+//! A pass observes (caches, the hypervisor, the workload cluster), decides (in `lifecycle/`, pure), acts and reports. What a pass of a kind may write
+//! is said at the top of its `mod.rs`. No driver is named here, and the Kubernetes API is reached through `cluster/` only.
 
 mod autoscaler;
-mod bootstrap;
-mod certificates;
-mod claim;
-mod clean_up;
+mod bootstrap_config;
 mod control_plane;
-mod data_secret;
-mod drain;
-mod facts;
-mod farewell;
-mod follower;
 mod hypervisor;
-mod inventory;
 mod machine;
-mod nodes;
-mod pattern;
+mod machine_template;
 mod pool;
-mod probes;
-mod report;
-mod secret_values;
-mod seed;
-pub mod shell;
-mod stores;
-mod template;
-mod wake;
-pub mod watch;
+pub mod runtime;
 mod windows_cluster;
 
-use std::collections::HashMap;
-use std::future::Future;
-use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use kube::ResourceExt;
-use secrecy::SecretString;
-use tokio::sync::OnceCell;
-use tokio::task::{AbortHandle, JoinSet};
 
-use self::shell::{Shell, Written};
-use self::watch::{Watch, Watching};
+use self::autoscaler::CachedNodeGroups;
+use self::hypervisor::Hypervisors;
+use self::runtime::Roles;
+use self::runtime::caches::Caches;
+use self::runtime::controller::ControllerLoop;
+use self::runtime::management::{Clock, Management, NewTokenSecret};
+use self::runtime::nodes::Nodes;
+use self::runtime::owners::Owners;
+use self::runtime::triggers::{Receiver, Requested, Requests};
+use self::runtime::watch::{Watch, Watching};
+use self::runtime::workload_clusters::{WatchContext, WorkloadClusters};
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::control_plane::ExternalControlPlane;
+use crate::api::machine::WindowsMachine;
+use crate::api::pool::WindowsNodePool;
+use crate::autoscaler::ServiceHandle;
 use crate::cluster::Cluster;
 use crate::cluster::events::Events;
-use crate::cluster::join_rights;
-use crate::cluster::workload::{Workload, WorkloadError, Workloads};
+use crate::cluster::workload::Workloads;
 use crate::hypervisor::drivers::Drivers;
 
 /// What the composition root hands over.
@@ -57,181 +45,182 @@ pub struct Parts {
     pub workloads: Workloads,
     pub events: Events,
     pub drivers: Arc<Drivers>,
-    pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Makes the secret half of a bootstrap token: 16 characters of 0-9a-z.
-    pub new_token_secret: Arc<dyn Fn() -> SecretString + Send + Sync>,
-    pub written: Written,
-    /// Where the autoscaler's service finds the caches, while this process leads.
-    pub autoscaler: Option<crate::autoscaler::Slot>,
+    pub clock: Clock,
+    pub new_token_secret: NewTokenSecret,
+    /// Through which the autoscaler's service gets the caches, while this process leads.
+    pub autoscaler: Option<ServiceHandle>,
 }
 
-/// Which providers this process is; three Deployments may share the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Roles {
-    pub infrastructure: bool,
-    pub bootstrap: bool,
-    pub control_plane: bool,
+/// What several controllers use.
+struct Shared {
+    management: Arc<Management>,
+    caches: Arc<Caches>,
+    owners: Owners,
+    clusters: WorkloadClusters,
+    hypervisors: Hypervisors,
+    requests: Requests,
 }
 
-/// What every reconcile may use. Cheap to clone.
-#[derive(Clone)]
-pub struct Context {
-    shared: Arc<Shared>,
-}
-
-/// See [`Context`].
-pub struct Shared {
-    parts: Parts,
-    stores: stores::Stores,
-    wake: wake::Calls,
-    inventories: inventory::Inventories,
-    seeds: seed::Seeds,
-    unreported: data_secret::Unreported,
-    known_tokens: data_secret::KnownTokens,
-    certificates: certificates::Certificates,
-    nodes: nodes::Nodes,
-    pools: pool::Memories,
-    probes: probes::Probes,
-    join_rights: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
-    tasks: Mutex<JoinSet<()>>,
-}
-
-impl Deref for Context {
-    type Target = Shared;
-    fn deref(&self) -> &Shared {
-        &self.shared
-    }
-}
-
-impl Deref for Shared {
-    type Target = Parts;
-    fn deref(&self) -> &Parts {
-        &self.parts
-    }
-}
-
-impl Context {
-    fn new(parts: Parts, stores: stores::Stores, wake: wake::Calls) -> Self {
-        let shared = Shared {
-            parts,
-            stores,
-            wake,
-            inventories: Default::default(),
-            seeds: Default::default(),
-            unreported: Default::default(),
-            known_tokens: Default::default(),
-            certificates: Default::default(),
-            nodes: Default::default(),
-            pools: Default::default(),
-            probes: Default::default(),
-            join_rights: Default::default(),
-            tasks: Default::default(),
-        };
-        Self { shared: Arc::new(shared) }
-    }
-
-    fn now(&self) -> Timestamp {
-        (self.clock)()
-    }
-
-    async fn workload(&self, namespace: &str, cluster: &str) -> Result<Arc<Workload>, WorkloadError> {
-        self.workloads.get(namespace, cluster).await
-    }
-
-    /// The rights of joining nodes are looked at once per process and kubeconfig: many machines begin at the same time, and all
-    /// but the first wait here.
-    async fn ensure_join_rights(&self, workload: &Workload) -> Result<(), WorkloadError> {
-        let once = self.join_rights.lock().unwrap_or_else(PoisonError::into_inner).entry(workload.fingerprint.clone()).or_default().clone();
-        once.get_or_try_init(|| async { join_rights::ensure(workload).await.map(drop) }).await.copied()
-    }
-
-    /// Nobody needs that workload cluster any more.
-    async fn forget(&self, namespace: &str, cluster: &str) {
-        self.certificates.forget(namespace, cluster);
-        self.nodes.forget(namespace, cluster);
-        self.workloads.forget(namespace, cluster).await;
-    }
-
-    /// Runs a task that ends with the process.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(task)
-    }
-}
-
-/// Runs the controllers of these roles until the shell stops, then lets running passes end.
-pub async fn run(parts: Parts, roles: Roles, shell: &Shell, watching: &Watching) {
-    let (wake, called) = wake::Calls::new();
-    let ctx = &Context::new(parts, stores::Stores::start(watching, roles), wake);
+/// Runs the controllers of these roles until `controllers.stop`, then lets running passes end.
+pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watching: &Watching) {
+    let Parts { cluster, workloads, events, drivers, clock, new_token_secret, autoscaler } = parts;
+    let management = Arc::new(Management { cluster, events, written: controllers.written.clone(), clock });
+    let (requests, requested) = Requests::new();
+    let shared = &Shared::new(management, workloads, drivers, Caches::start(watching, roles), requests);
     tokio::select! {
-        () = ctx.stores.ready() => {}
-        () = shell.stop.cancelled() => return,
+        () = shared.caches.ready() => {}
+        () = controllers.stop.cancelled() => return,
     }
-    let answering = async {
-        if let Some(slot) = ctx.autoscaler.as_ref().filter(|_| roles.infrastructure) {
-            shell.stop.run_until_cancelled(autoscaler::open(ctx, slot, watching)).await;
-        }
-    };
+    if let Some(service) = autoscaler.as_ref().filter(|_| roles.infrastructure) {
+        service.open(Arc::new(CachedNodeGroups(shared.caches.clone())), shared.management.cluster.clone());
+        tracing::info!("cluster-autoscaler is answered");
+    }
+    shared.clusters.spawn(forget_clusters(shared.caches.clone(), shared.clusters.clone()));
+    let Requested { machines, configs, pools } = requested;
     let infrastructure = async {
-        if !roles.infrastructure {
-            return;
+        if roles.infrastructure {
+            run_infrastructure(shared, controllers, watching, machines, pools).await;
         }
-        tokio::join!(
-            shell.run(
-                "windowsmachine",
-                &ctx.stores.windows_machines.0,
-                wake::machines(ctx, called.machines),
-                with(ctx, machine::reconcile),
-                |_, _| ()
-            ),
-            shell.run("windowshypervisor", &ctx.stores.hypervisors.0, wake::hypervisors(ctx), with(ctx, hypervisor::reconcile), |_, _| ()),
-            shell.run(
-                "windowscluster",
-                &ctx.stores.windows_clusters.0,
-                wake::windows_clusters(ctx),
-                with(ctx, windows_cluster::reconcile),
-                |_, _| ()
-            ),
-            shell.run("windowsnodepool", &ctx.stores.pools.0, wake::pools(ctx, called.pools), with(ctx, pool::reconcile), |_, _| ()),
-            shell.run("windowsmachinetemplate", &ctx.stores.machine_templates.0, vec![], with(ctx, template::reconcile), |_, _| ()),
-        );
     };
     let bootstrap = async {
         if roles.bootstrap {
-            let triggers = wake::configs(ctx, called.configs);
-            shell.run("windowsbootstrapconfig", &ctx.stores.configs.0, triggers, with(ctx, bootstrap::reconcile), |_, _| ()).await;
+            let triggers = bootstrap_config::triggers(&shared.caches, configs);
+            let reconcile = with(shared.bootstrap_config(new_token_secret), bootstrap_config::reconcile);
+            controllers.run("windowsbootstrapconfig", &shared.caches.configs.0, triggers, reconcile).await;
         }
     };
     let control_plane = async {
         if roles.control_plane {
-            let control_planes: Watch<ExternalControlPlane> = Watch::start(watching);
-            shell.run("externalcontrolplane", &control_planes, wake::control_planes(ctx), with(ctx, control_plane::reconcile), |_, _| ()).await;
+            let watch: Watch<ExternalControlPlane> = Watch::start(watching);
+            let triggers = control_plane::triggers(&shared.caches);
+            controllers.run("externalcontrolplane", &watch, triggers, with(shared.control_plane(), control_plane::reconcile)).await;
         }
     };
-    ctx.spawn(forget_clusters(ctx.clone()));
-    tokio::join!(infrastructure, bootstrap, control_plane, answering);
-    // Its caches hold the context too.
-    ctx.autoscaler.iter().for_each(crate::autoscaler::Slot::close);
-    // The tasks hold the context, and the context them.
-    ctx.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    tokio::join!(infrastructure, bootstrap, control_plane);
+    // The service holds the caches too.
+    autoscaler.iter().for_each(ServiceHandle::close);
+    shared.clusters.stop();
 }
 
-/// A reconcile with its context, as the shell takes it.
-fn with<K, R>(ctx: &Context, reconcile: fn(Arc<K>, Context) -> R) -> impl Fn(Arc<K>) -> R + Send + Sync + 'static
-where
-    K: 'static,
-    R: Future + 'static,
-{
-    let ctx = ctx.clone();
-    move |object| reconcile(object, ctx.clone())
+/// The controllers of the infrastructure provider.
+async fn run_infrastructure(
+    shared: &Shared,
+    controllers: &ControllerLoop,
+    watching: &Watching,
+    machines: Receiver<WindowsMachine>,
+    pools: Receiver<WindowsNodePool>,
+) {
+    let caches = &shared.caches;
+    let pool = shared.pool();
+    let pool_triggers = pool::triggers(caches, &pool.memories, pools);
+    let template = machine_template::Context { management: shared.management.clone(), selection: watching.selection.clone() };
+    tokio::join!(
+        controllers.run(
+            "windowsmachine",
+            &caches.windows_machines.0,
+            machine::triggers(caches, machines),
+            with(shared.machine(), machine::reconcile)
+        ),
+        controllers.run("windowshypervisor", &caches.hypervisors.0, hypervisor::triggers(caches), with(shared.hypervisor(), hypervisor::reconcile)),
+        controllers.run(
+            "windowscluster",
+            &caches.windows_clusters.0,
+            windows_cluster::triggers(caches),
+            with(shared.windows_cluster(), windows_cluster::reconcile)
+        ),
+        controllers.run("windowsnodepool", &caches.pools.0, pool_triggers, with(pool, pool::reconcile)),
+        controllers.run("windowsmachinetemplate", &caches.machine_templates.0, vec![], with(template, machine_template::reconcile)),
+    );
 }
 
-/// Drops clients and watches of workload clusters whose Cluster is gone.
-async fn forget_clusters(ctx: Context) {
-    let mut changes = std::pin::pin!(ctx.stores.clusters.0.subscribe());
-    while let Some(cluster) = changes.next().await {
-        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
-        if ctx.stores.clusters.get(&namespace, &name).is_none() {
-            ctx.forget(&namespace, &name).await;
+impl Shared {
+    fn new(management: Arc<Management>, workloads: Workloads, drivers: Arc<Drivers>, caches: Caches, requests: Requests) -> Self {
+        let (caches, nodes) = (Arc::new(caches), Arc::new(Nodes::default()));
+        let owners = Owners::new(caches.clone(), nodes.clone());
+        let context =
+            WatchContext { management: management.clone(), caches: caches.clone(), owners: owners.clone(), requests: requests.clone(), nodes };
+        let clusters = WorkloadClusters::new(workloads, context);
+        let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default() };
+        Self { management, caches, owners, clusters, hypervisors, requests }
+    }
+
+    fn machine(&self) -> machine::Context {
+        machine::Context {
+            management: self.management.clone(),
+            caches: self.caches.clone(),
+            owners: self.owners.clone(),
+            clusters: self.clusters.clone(),
+            hypervisors: self.hypervisors.clone(),
+            seeds: Arc::default(),
+        }
+    }
+
+    fn pool(&self) -> pool::Context {
+        pool::Context {
+            management: self.management.clone(),
+            caches: self.caches.clone(),
+            owners: self.owners.clone(),
+            clusters: self.clusters.clone(),
+            hypervisors: self.hypervisors.clone(),
+            memories: Arc::default(),
+        }
+    }
+
+    fn hypervisor(&self) -> hypervisor::Context {
+        hypervisor::Context {
+            management: self.management.clone(),
+            caches: self.caches.clone(),
+            hypervisors: self.hypervisors.clone(),
+            requests: self.requests.clone(),
+        }
+    }
+
+    fn windows_cluster(&self) -> windows_cluster::Context {
+        windows_cluster::Context { management: self.management.clone(), caches: self.caches.clone(), hypervisors: self.hypervisors.clone() }
+    }
+
+    fn bootstrap_config(&self, new_token_secret: NewTokenSecret) -> bootstrap_config::Context {
+        bootstrap_config::Context {
+            management: self.management.clone(),
+            caches: self.caches.clone(),
+            owners: self.owners.clone(),
+            clusters: self.clusters.clone(),
+            new_token_secret,
+            unreported: Arc::default(),
+            known_tokens: Arc::default(),
+        }
+    }
+
+    fn control_plane(&self) -> control_plane::Context {
+        control_plane::Context {
+            management: self.management.clone(),
+            caches: self.caches.clone(),
+            clusters: self.clusters.clone(),
+            clients: Arc::default(),
         }
     }
 }
+
+/// A reconcile with its context, as the loop takes it.
+fn with<K, C, R>(context: C, reconcile: fn(Arc<K>, C) -> R) -> impl Fn(Arc<K>) -> R + Send + Sync + 'static
+where
+    K: 'static,
+    C: Clone + Send + Sync + 'static,
+    R: Future + 'static,
+{
+    move |object| reconcile(object, context.clone())
+}
+
+/// Drops clients and watches of workload clusters whose Cluster is gone.
+async fn forget_clusters(caches: Arc<Caches>, clusters: WorkloadClusters) {
+    let mut changes = std::pin::pin!(caches.clusters.0.subscribe());
+    while let Some(cluster) = changes.next().await {
+        let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+        if caches.clusters.get(&namespace, &name).is_none() {
+            clusters.forget(&ClusterRef::cluster_api(&namespace, &name)).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod testing;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::engine::{Finding, diagnose};
 use super::objects::{condition_line, name, seconds};
 use super::sign::{Sign, Source};
-use crate::api::capi::{Machine, NODE_READY};
+use crate::api::capi::NODE_READY;
 use crate::api::condition;
 use crate::api::machine::{BootstrapProgress, WindowsMachine};
 use crate::vm::state;
@@ -91,13 +92,11 @@ fn waits(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timesta
     waits
 }
 
-/// What the Machine says of a Node that has come and is not Ready.
-pub fn of_node_ready(machine: &Machine, now: Timestamp) -> Symptoms {
+/// What `conditions`, as a Machine has them, say of a Node that has joined and is not Ready.
+pub fn of_node_ready(conditions: &[Condition], node: &str, now: Timestamp) -> Symptoms {
     let mut found = Symptoms::default();
-    let Some(status) = &machine.status else { return found };
-    let Some(ready) = condition::find(&status.conditions, NODE_READY).filter(|c| c.status != "True") else { return found };
+    let Some(ready) = condition::find(conditions, NODE_READY).filter(|c| c.status != "True") else { return found };
     let words = ready.message.strip_prefix(NODE_READY_WORDS).unwrap_or(&ready.message);
-    let node = status.node_ref.as_ref().map(|node| node.name.as_str()).unwrap_or_default();
     let sign = || Sign::new(Source::Node, format!("Node {node}"), &condition_line("Ready", &ready.status, &ready.reason, words));
     found.note(SETTLING - seconds(Some(&ready.last_transition_time), now), sign);
     found

@@ -12,6 +12,7 @@ pub use super::simulated::Clock;
 use super::simulated::{self, SimulatedDriver};
 use super::{Driver, DriverError};
 use crate::api::hypervisor::{WindowsHypervisor, WindowsHypervisorSpec};
+use crate::api::name::ObjectKey;
 
 /// What the process gives to its drivers.
 #[derive(Clone)]
@@ -31,7 +32,7 @@ pub struct DriverSettings {
 /// One shared connection per WindowsHypervisor, replaced when its spec changes.
 pub struct Drivers {
     settings: DriverSettings,
-    connections: Mutex<HashMap<(String, String), Connection>>,
+    connections: Mutex<HashMap<ObjectKey, Connection>>,
 }
 
 struct Connection {
@@ -47,25 +48,23 @@ impl Drivers {
 
     /// The connection to an endpoint. [`DriverError::Invalid`] names the field when the object names no driver or a wrong setting.
     pub fn get(&self, hypervisor: &WindowsHypervisor) -> Result<Arc<dyn Driver>, DriverError> {
-        let namespace = hypervisor.metadata.namespace.clone().unwrap_or_default();
-        let name = hypervisor.metadata.name.clone().unwrap_or_default();
+        let key = ObjectKey::of(&hypervisor.metadata);
         let uid = hypervisor.metadata.uid.clone();
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (namespace, name);
         if let Some(connection) = connections.get(&key)
             && connection.spec == hypervisor.spec
             && connection.uid == uid
         {
             return Ok(connection.driver.clone());
         }
-        let driver = self.connect(&key.0, &key.1, &hypervisor.spec)?;
+        let driver = self.connect(&key, &hypervisor.spec)?;
         connections.insert(key, Connection { uid, spec: hypervisor.spec.clone(), driver: driver.clone() });
         Ok(driver)
     }
 
     /// Drops the connection to an endpoint whose object is gone.
-    pub fn forget(&self, namespace: &str, name: &str) {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(&(namespace.to_owned(), name.to_owned()));
+    pub fn forget(&self, hypervisor: &ObjectKey) {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(hypervisor);
     }
 
     /// What drivers run beside the calls, until `shutdown`: the guests of simulated VMs. Ends at once when there is nothing to run.
@@ -76,15 +75,14 @@ impl Drivers {
         }
     }
 
-    fn connect(&self, namespace: &str, name: &str, spec: &WindowsHypervisorSpec) -> Result<Arc<dyn Driver>, DriverError> {
+    fn connect(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec) -> Result<Arc<dyn Driver>, DriverError> {
         let Some(simulated) = &spec.simulated else {
-            return Err(DriverError::Invalid(format!(
-                "WindowsHypervisor {namespace}/{name}: spec names no driver: set spec.simulated, e.g. to {{}}"
-            )));
+            return Err(DriverError::Invalid(format!("WindowsHypervisor {key}: spec names no driver: set spec.simulated, e.g. to {{}}")));
         };
         let settings = &self.settings;
-        let driver = SimulatedDriver::new(&settings.simulated_state, &format!("{namespace}.{name}"), simulated.clone(), settings.clock.clone())?;
-        let observed = ObservedDriver::new(Arc::new(driver), format!("{namespace}/{name}"), settings.deadline, settings.hook.clone());
+        let driver =
+            SimulatedDriver::new(&settings.simulated_state, &format!("{}.{}", key.namespace, key.name), simulated.clone(), settings.clock.clone())?;
+        let observed = ObservedDriver::new(Arc::new(driver), key.to_string(), settings.deadline, settings.hook.clone());
         Ok(Arc::new(observed))
     }
 }
@@ -119,7 +117,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &drivers.get(&hypervisor("b", Some(Simulated::default()))).unwrap()));
         let changed = hypervisor("a", Some(Simulated { unreachable: true, ..Simulated::default() }));
         assert!(!Arc::ptr_eq(&first, &drivers.get(&changed).unwrap()));
-        drivers.forget("lab", "a");
+        drivers.forget(&ObjectKey::new("lab", "a"));
         assert_eq!(drivers.connections.lock().unwrap().len(), 1);
     }
 

@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
+use super::conditions::conditions;
 use super::{Decision, paused, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition::{self, Desired, reason};
-use crate::api::control_plane::ExternalControlPlane;
+use crate::api::control_plane::{ControlPlaneInitialization, ExternalControlPlane, ExternalControlPlaneStatus};
 
 /// How often the API server is asked when all is well, and when it is not.
 const PROBE: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(10);
 
 /// What was found.
-pub struct Situation<'a> {
+pub struct ObservedControlPlane<'a> {
     pub object: &'a ExternalControlPlane,
     pub cluster: Option<&'a Cluster>,
     pub owned: bool,
@@ -46,9 +49,9 @@ pub struct Answer {
     pub secrets_current: bool,
 }
 
-/// At most one effect.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum ControlPlaneStep {
     Ignore,
     Wait,
     /// Look at the kubeconfig and the API server.
@@ -61,42 +64,56 @@ pub enum Step {
     Report(Answer),
 }
 
-pub fn decide(s: &Situation<'_>) -> Decision<Step> {
+pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
     let meta = &s.object.metadata;
     if meta.deletion_timestamp.is_some() || !s.owned {
         // The Secrets carry an owner reference: they go with the object.
-        return Decision::new(Step::Ignore);
+        return Decision::new(ControlPlaneStep::Ignore);
     }
-    if let Some(why) = paused(meta, s.cluster) {
-        return Decision::new(Step::Wait).say(paused_condition(Some(why)));
+    if let Some(why) = paused(meta, s.cluster.and_then(Cluster::paused_name)) {
+        return Decision::new(ControlPlaneStep::Wait).say(paused_condition(Some(why)));
     }
     match &s.probe {
-        Probe::None => Decision::new(Step::Probe),
+        Probe::None => Decision::new(ControlPlaneStep::Probe),
         Probe::Failed { reason, message } => unavailable(reason, message).look_again(RETRY),
         Probe::Answered(answer) => answered(s, answer),
     }
 }
 
-fn answered(s: &Situation<'_>, answer: &Answer) -> Decision<Step> {
+fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPlaneStep> {
     if let Some(missing) = answer.missing.as_ref().filter(|m| !m.is_empty()) {
         let message = format!("the credentials may not: {}. Give their user these rights, or use another kubeconfig", missing.join("; "));
         return unavailable(reason::PERMISSIONS_MISSING, &message).look_again(RETRY);
     }
     if !answer.secrets_current {
-        return Decision::new(Step::WriteSecrets);
+        return Decision::new(ControlPlaneStep::WriteSecrets);
     }
     if s.object.spec.control_plane_endpoint.is_none() {
-        return Decision::new(Step::SetEndpoint(answer.server.clone()));
+        return Decision::new(ControlPlaneStep::SetEndpoint(answer.server.clone()));
     }
     let wanted = s.object.spec.version.as_deref();
     let behind = wanted.filter(|w| *w != answer.version);
-    let note = behind.map(|w| format!("spec.version is {w}, the API server reports {}; nobody here upgrades it", answer.version)).unwrap_or_default();
-    Decision::new(Step::Report(answer.clone()))
+    let note =
+        behind.map(|w| format!("spec.version is {w}, the API server reports {}; CAPW does not upgrade it", answer.version)).unwrap_or_default();
+    Decision::new(ControlPlaneStep::Report(answer.clone()))
         .say(Desired::yes(condition::AVAILABLE, reason::REACHABLE).with_message(note.clone()))
         .say(Desired::yes(condition::READY, reason::REACHABLE).with_message(note))
         .look_again(PROBE)
 }
 
-fn unavailable(why: &'static str, message: &str) -> Decision<Step> {
-    Decision::new(Step::Wait).say(Desired::no(condition::AVAILABLE, why, message)).say(Desired::no(condition::READY, why, message))
+fn unavailable(why: &'static str, message: &str) -> Decision<ControlPlaneStep> {
+    Decision::new(ControlPlaneStep::Wait).say(Desired::no(condition::AVAILABLE, why, message)).say(Desired::no(condition::READY, why, message))
+}
+
+/// Status of an ExternalControlPlane: `answer` is version and digest of the kubeconfig once the API server has answered.
+pub fn status(object: &ExternalControlPlane, said: &[Desired], answer: Option<(&str, &str)>, now: Timestamp) -> ExternalControlPlaneStatus {
+    let mut status = object.status.clone().unwrap_or_default();
+    status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
+    status.external_managed_control_plane = Some(true);
+    if let Some((version, digest)) = answer {
+        status.initialization = Some(ControlPlaneInitialization { control_plane_initialized: Some(true) });
+        status.version = Some(version.to_owned());
+        status.checked_kubeconfig = Some(digest.to_owned());
+    }
+    status
 }

@@ -1,26 +1,28 @@
-//! SITUATION → DECISION (pure): what to do next, what to say, when to look again. No client, no clock, no randomness.
+//! OBSERVED → DECISION (pure): what to do next, what to report, when to look again. No client, no clock, no randomness.
 
-pub mod bootstrap;
-pub mod claim;
+pub mod bootstrap_config;
+pub mod conditions;
 pub mod control_plane;
-pub mod csr;
-pub mod drain;
-pub mod guest;
+pub mod hypervisor;
+pub mod identity;
 pub mod machine;
+pub mod node;
+pub mod owner;
 pub mod pool;
-pub mod report;
-pub mod standalone;
-pub mod vm;
+pub mod windows_cluster;
+pub mod workload;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::api::capi::{self, Cluster, Machine};
+use self::owner::{Owner, TargetCluster};
+use crate::api::capi;
 use crate::api::condition::{self, Desired};
 
-/// What to do next (at most one effect), what to say, and when to look again if nothing changes before.
+/// The next step, the conditions to report, and when to look again if nothing changes before. What a step may write is said at the top
+/// of its controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision<S> {
     pub step: S,
@@ -42,36 +44,6 @@ impl<S> Decision<S> {
     }
 }
 
-/// The Machine of core that an object belongs to.
-#[derive(Clone, Debug)]
-pub enum Owner<'a> {
-    /// No owner reference to a Machine yet. Nothing may be written: MachineSet still edits the object (`capi-contract.md` §1.7).
-    None,
-    /// The reference is there, the Machine is not (not seen yet, or gone).
-    Unseen,
-    Machine(&'a Machine),
-}
-
-impl<'a> Owner<'a> {
-    /// `found` is the Machine that the reference names, if it was found.
-    pub fn of(owners: Option<&Vec<OwnerReference>>, found: Option<&'a Machine>) -> Self {
-        match (capi::machine_owner(owners), found) {
-            (None, _) => Self::None,
-            (Some(owner), Some(machine)) if machine.metadata.uid.as_deref() == Some(&owner.uid) => Self::Machine(machine),
-            (Some(_), _) => Self::Unseen,
-        }
-    }
-    pub fn machine(&self) -> Option<&'a Machine> {
-        match self {
-            Self::Machine(machine) => Some(machine),
-            _ => None,
-        }
-    }
-    pub fn is_none(&self) -> bool {
-        matches!(self, Self::None)
-    }
-}
-
 /// Where every decision about an object that a Machine asks for begins.
 pub enum Gate {
     /// Not ours (yet): nothing may be written, not even status (`capi-contract.md` §1.7).
@@ -85,13 +57,13 @@ pub enum Gate {
 }
 
 impl Gate {
-    pub fn of(meta: &ObjectMeta, finalizer: &str, owner: &Owner<'_>, cluster: Option<&Cluster>) -> Self {
+    pub fn of(meta: &ObjectMeta, finalizer: &str, owner: &Owner, cluster: Option<&TargetCluster>) -> Self {
         let ours = meta.finalizers.as_ref().is_some_and(|f| f.iter().any(|f| f == finalizer));
         let deleting = meta.deletion_timestamp.is_some();
         if (owner.is_none() && !deleting) || (deleting && !ours) {
             return Self::Closed;
         }
-        match paused(meta, cluster) {
+        match paused(meta, cluster.filter(|c| c.is_paused).map(|c| c.cluster.to_string()).as_deref()) {
             Some(why) => Self::Paused(why),
             None if deleting => Self::Leaving,
             None => Self::Open { ours },
@@ -99,11 +71,11 @@ impl Gate {
     }
 }
 
-/// Why an object is paused, in words; `None` when it is not (`capi-contract.md` §1.6).
-pub fn paused(meta: &ObjectMeta, cluster: Option<&Cluster>) -> Option<String> {
+/// Why an object is paused, as text; `None` when it is not. `paused_cluster`: name of its Cluster, if that is paused (`capi-contract.md` §1.6).
+pub fn paused(meta: &ObjectMeta, paused_cluster: Option<&str>) -> Option<String> {
     let annotated = meta.annotations.as_ref().is_some_and(|a| a.contains_key(capi::PAUSED_ANNOTATION));
-    match cluster.filter(|c| c.is_paused()) {
-        Some(cluster) => Some(format!("Cluster {} has spec.paused: true", cluster.metadata.name.as_deref().unwrap_or_default())),
+    match paused_cluster {
+        Some(cluster) => Some(format!("Cluster {cluster} has spec.paused: true")),
         None if annotated => Some(format!("the annotation {} is set", capi::PAUSED_ANNOTATION)),
         None => None,
     }

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ValueSource;
 
+/// Key in the bootstrap Secret: the answer file for Windows Setup; only in the channel `Unattend`.
+pub const ANSWER_KEY: &str = "unattend.xml";
+/// Key in the bootstrap Secret: name of the channel by which the data reaches the machine.
+pub const CHANNEL_KEY: &str = "channel";
+
 /// The channel that carries the data into Windows, and with it the program there that picks it up (`windows-bootstrap.md` §1.2).
 /// The data is the same in all of them.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]

@@ -1,23 +1,10 @@
 //! Which cluster the nodes of a pool without Cluster API join.
 
-use std::fmt;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::WindowsNodePool;
-use crate::api::capi::{self, GROUP};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::control_plane::KubeconfigSecretReference;
-
-/// Annotation on the WindowsMachines and WindowsBootstrapConfigs of a pool that stands alone: the cluster that they join, see
-/// [`Joins`].
-pub const JOINS_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/joins";
-
-/// Annotation on a WindowsMachine whose pool was handed to Cluster API or back: the cluster that it was made for, of which the mark on
-/// its VM speaks.
-pub const MADE_FOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/made-for";
 
 /// The cluster whose nodes a pool makes by itself.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
@@ -45,79 +32,4 @@ pub struct PoolCluster {
     #[schemars(length(max = 4), inner(length(min = 1, max = 64)))]
     #[x_kube(merge_strategy = ListMerge::Set, validation = Rule::new("self.all(network, isCIDR(network))").message("each must be a network, e.g. 10.244.0.0/16"))]
     pub pod_networks: Vec<String>,
-}
-
-/// A cluster that no Cluster of Cluster API stands for. As text it holds a `/`, so it is never the name of a Cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Joins {
-    /// The one that this process works in: `own/cluster`.
-    Own,
-    /// The one of a kubeconfig: `secret/NAME/KEY`.
-    Kubeconfig(KubeconfigSecretReference),
-}
-
-impl Joins {
-    /// What a pool that stands alone joins: it says so itself, and no MachinePool owns it.
-    pub fn of(pool: &WindowsNodePool) -> Option<Self> {
-        if capi::owner(pool.metadata.owner_references.as_ref(), GROUP, "MachinePool").is_some() {
-            return None;
-        }
-        let cluster = pool.spec.cluster.as_ref()?;
-        Some(cluster.kubeconfig_secret_ref.clone().map_or(Self::Own, Self::Kubeconfig))
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        match text.split_once('/')? {
-            ("own", "cluster") => Some(Self::Own),
-            ("secret", rest) => {
-                let (name, key) = rest.split_once('/')?;
-                Some(Self::Kubeconfig(KubeconfigSecretReference { name: name.to_owned(), key: key.to_owned() }))
-            }
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Joins {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Own => f.write_str("own/cluster"),
-            Self::Kubeconfig(secret) => write!(f, "secret/{}/{}", secret.name, secret.key),
-        }
-    }
-}
-
-/// The workload cluster of one of our objects: the name of its Cluster, or else what it [joins](Joins).
-pub fn cluster_of(meta: &ObjectMeta) -> Option<&str> {
-    capi::cluster_name(meta.labels.as_ref()).or_else(|| annotation(meta, JOINS_ANNOTATION))
-}
-
-/// What an object of a pool that stands alone joins; `None` for one that belongs to Cluster API.
-pub fn joins(meta: &ObjectMeta) -> Option<&str> {
-    annotation(meta, JOINS_ANNOTATION).filter(|_| capi::cluster_name(meta.labels.as_ref()).is_none())
-}
-
-/// The workload cluster that a machine was made for, wherever it belongs by now.
-pub fn made_for(meta: &ObjectMeta) -> Option<&str> {
-    annotation(meta, MADE_FOR_ANNOTATION).or_else(|| cluster_of(meta))
-}
-
-fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    meta.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_joined_is_the_same_after_it_was_written() {
-        let secret = KubeconfigSecretReference { name: "other.cluster".into(), key: "value".into() };
-        for joins in [Joins::Own, Joins::Kubeconfig(secret)] {
-            assert_eq!(Joins::parse(&joins.to_string()), Some(joins));
-        }
-        for other in ["", "c1", "own/", "secret/x", "own/other", "x/y/z"] {
-            assert_eq!(Joins::parse(other), None, "{other}");
-        }
-    }
 }

@@ -231,7 +231,7 @@ async fn who_does_not_lead_and_what_is_not_to_be_scaled() {
         let code = client.node_group_nodes(NodeGroupNodesRequest { id: id.into() }).await.unwrap_err().code();
         assert!([Code::InvalidArgument, Code::NotFound].contains(&code), "{id}: {code}");
     }
-    running.slot.close();
+    running.handle.close();
     assert_eq!(client.refresh(RefreshRequest {}).await.unwrap_err().code(), Code::Unavailable);
     assert_eq!(increase(&mut client, 1).await, Err(Code::Unavailable));
     assert_eq!(delete(&mut client, &["m0"]).await, Err(Code::Unavailable));

@@ -18,7 +18,7 @@ use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
 use crate::autoscaler::server::{Bound, Security, Settings};
 use crate::autoscaler::wire::ExternalGrpcNode;
 use crate::autoscaler::wire::cloud_provider_client::CloudProviderClient;
-use crate::autoscaler::{Book, Slot};
+use crate::autoscaler::{NodeGroups, ServiceHandle};
 use crate::cluster::Cluster;
 use crate::lifecycle::pool::template::Template;
 use crate::telemetry::Metrics;
@@ -131,7 +131,7 @@ impl World {
     }
 }
 
-impl Book for Shared {
+impl NodeGroups for Shared {
     fn pools(&self) -> Vec<Arc<WindowsNodePool>> {
         vec![Arc::new(serde_json::from_value(self.with(|w| w.shown.clone())).unwrap())]
     }
@@ -199,7 +199,7 @@ impl Authority {
 
 /// A running service. Dropped, it ends.
 pub struct Running {
-    pub slot: Slot,
+    pub handle: ServiceHandle,
     pub metrics: Metrics,
     pub directory: tempfile::TempDir,
     pub address: std::net::SocketAddr,
@@ -220,9 +220,9 @@ impl Running {
         let settings = Settings { address: ([127, 0, 0, 1], 0).into(), security: Security::Tls(directory.path().to_owned()) };
         let bound = Bound::new(&settings).await.unwrap().reload_every(Duration::from_millis(20));
         let address = bound.address().unwrap();
-        let (slot, metrics, end) = (Slot::default(), Metrics::default(), CancellationToken::new());
-        tokio::spawn(bound.serve(slot.clone(), metrics.clone(), end.clone()));
-        Self { slot, metrics, directory, address, end }
+        let (handle, metrics, end) = (ServiceHandle::default(), Metrics::default(), CancellationToken::new());
+        tokio::spawn(bound.serve(handle.clone(), metrics.clone(), end.clone()));
+        Self { handle, metrics, directory, address, end }
     }
 
     /// A client with a certificate of `clients` that trusts servers of `servers`.
@@ -241,13 +241,13 @@ impl Running {
 pub async fn served(shared: &Shared) -> (Running, CloudProviderClient<Channel>) {
     let authority = Authority::new();
     let running = Running::start(&authority).await;
-    running.slot.open(Arc::new(shared.clone()), Cluster::new(shared.client()));
+    running.handle.open(Arc::new(shared.clone()), Cluster::new(shared.client()));
     let client = running.connect(&authority, &authority).await.unwrap();
     (running, client)
 }
 
 /// A new leader with nothing in its memory.
 pub fn successor(running: &Running, shared: &Shared) {
-    running.slot.close();
-    running.slot.open(Arc::new(shared.clone()), Cluster::new(shared.client()));
+    running.handle.close();
+    running.handle.open(Arc::new(shared.clone()), Cluster::new(shared.client()));
 }

@@ -9,10 +9,10 @@ use kube::ResourceExt;
 use super::{Answer, reasons};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Machine};
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
-use crate::api::pool::cluster_of;
 use crate::cluster::Cluster;
 use crate::cluster::workload::{Workload, Workloads};
 use crate::diagnosis::{self, Certainty, Sign, diagnose, objects};
@@ -67,9 +67,10 @@ impl Look {
         let names: Vec<String> = [Some(machine.name_any()), owner].into_iter().flatten().collect();
         self.events(&names).await;
         let nodes = self.workload(&machine, asked_for.as_ref()).await;
-        if let Some(asked_for) = asked_for.filter(|_| !nodes) {
-            // The Node itself cannot be read: what core has read of it.
-            self.signs.extend(diagnosis::of_node_ready(&asked_for, self.now).signs);
+        if let Some(status) = asked_for.and_then(|machine| machine.status).filter(|_| !nodes) {
+            // The Node itself cannot be read: what Cluster API has read of it.
+            let node = status.node_ref.map(|node| node.name).unwrap_or_default();
+            self.signs.extend(diagnosis::of_node_ready(&status.conditions, &node, self.now).signs);
         }
         Ok(self.answer(&machine))
     }
@@ -133,8 +134,8 @@ impl Look {
 
     /// What the workload cluster knows; whether its Nodes could be read.
     async fn workload(&mut self, machine: &WindowsMachine, owner: Option<&Machine>) -> bool {
-        let Some(cluster) = cluster_of(&machine.metadata).map(str::to_owned) else { return false };
-        let workload = match Workloads::new(self.cluster.clone()).get(&self.namespace, &cluster).await {
+        let Some(cluster) = ClusterRef::of(&machine.metadata) else { return false };
+        let workload = match Workloads::new(self.cluster.clone()).get(&cluster).await {
             Ok(workload) => workload,
             Err(error) => {
                 self.skipped("the workload cluster", &error);

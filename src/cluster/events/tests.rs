@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
 use serde_json::json;
 
-use super::super::mock::{Script, Step, refuse, step};
+use super::super::mock::{Exchange, Script, refuse, step};
 use super::*;
 
 const PATH: &str = "POST /apis/events.k8s.io/v1/namespaces/lab/events";
@@ -16,7 +16,7 @@ fn object(uid: &str) -> ConfigMap {
     }
 }
 
-fn events(steps: Vec<Step>) -> (Events, Script, Arc<AtomicUsize>) {
+fn events(steps: Vec<Exchange>) -> (Events, Script, Arc<AtomicUsize>) {
     let (client, script) = Script::new(steps);
     let lost = Arc::new(AtomicUsize::new(0));
     let counter = lost.clone();
@@ -28,7 +28,7 @@ fn events(steps: Vec<Step>) -> (Events, Script, Arc<AtomicUsize>) {
     (Events::new(client, "pod-1", count), script, lost)
 }
 
-fn made() -> Step {
+fn made() -> Exchange {
     step(PATH, json!({ "metadata": {}, "eventTime": null }))
 }
 

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::mock::{Script, Step, refuse, step};
+use super::super::mock::{Exchange, Script, refuse, step};
 use super::*;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -20,7 +20,7 @@ fn kept() -> Vec<(String, Value)> {
     ]
 }
 
-fn workload(steps: Vec<Step>) -> (Workload, Script) {
+fn workload(steps: Vec<Exchange>) -> (Workload, Script) {
     let (client, script) = Script::new(steps);
     (Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new() }, script)
 }
@@ -48,7 +48,7 @@ async fn kube_proxy_may_use_the_nodes_certificate() {
 
 #[tokio::test]
 async fn a_changed_right_is_restored() {
-    let mut steps: Vec<Step> = kept().into_iter().map(|(path, object)| step(&format!("GET {path}"), object)).collect();
+    let mut steps: Vec<Exchange> = kept().into_iter().map(|(path, object)| step(&format!("GET {path}"), object)).collect();
     let (path, object) = kept().swap_remove(1);
     let mut changed = object.clone();
     changed["rules"][0]["verbs"] = json!(["list"]);

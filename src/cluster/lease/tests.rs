@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::mock::{Script, Step, refuse, step};
+use super::super::mock::{Exchange, Script, refuse, step};
 use super::*;
 
 const ITEM: &str = "/apis/coordination.k8s.io/v1/namespaces/capw-system/leases/capw";
@@ -17,13 +17,13 @@ fn record(holder: &str, renewed: &str, version: &str) -> Value {
 const T1: &str = "2020-01-01T00:00:00.000000Z";
 const T2: &str = "2020-01-01T00:00:02.000000Z";
 
-fn lease(steps: Vec<Step>) -> (Lease, Script) {
+fn lease(steps: Vec<Exchange>) -> (Lease, Script) {
     let (client, script) = Script::new(steps);
     let clock: Clock = Arc::new(|| "2026-11-21T12:00:00Z".parse().unwrap());
     (Lease::new(client, Settings::new("capw-system", "capw", "me"), clock), script)
 }
 
-fn get(holder: &str, renewed: &str) -> Step {
+fn get(holder: &str, renewed: &str) -> Exchange {
     step(&format!("GET {ITEM}"), record(holder, renewed, "9"))
 }
 
@@ -45,7 +45,7 @@ async fn a_lease_that_was_given_back_is_taken_at_once_with_the_version_that_was_
 #[tokio::test(start_paused = true)]
 async fn another_holder_is_dead_only_when_seen_unchanged_for_its_duration() {
     // Its renew time is years old by our wall clock and yet it lives: it changes once, after three looks.
-    let mut steps: Vec<Step> = (0..3).map(|_| get("other", T1)).collect();
+    let mut steps: Vec<Exchange> = (0..3).map(|_| get("other", T1)).collect();
     steps.extend((0..9).map(|_| get("other", T2)));
     steps.push(step(&format!("PUT {ITEM}"), record("me", T2, "10")));
     let (mut lease, _script) = lease(steps);
@@ -56,7 +56,7 @@ async fn another_holder_is_dead_only_when_seen_unchanged_for_its_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_lost_when_somebody_took_it() {
+async fn the_lease_is_lost_when_another_process_took_it() {
     let (mut lease, _script) = lease(vec![get("", T1), step(&format!("PUT {ITEM}"), record("me", T1, "10")), get("other", T2)]);
     lease.acquire().await;
     assert_eq!(lease.hold().await, "other took it");

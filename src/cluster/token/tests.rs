@@ -11,11 +11,11 @@ pub(crate) fn workload(client: Client) -> Workload {
 }
 
 fn owner() -> Owner {
-    Owner { mark: "lab/c1/11111111".into(), description: "WindowsMachine lab/win-1".into() }
+    Owner { id: "lab/c1/11111111".into(), description: "WindowsMachine lab/win-1".into() }
 }
 
-fn secret(mark: &str) -> Value {
-    let mut secret = serde_json::to_value(body("abcdef", &"0123456789abcdef".into(), &Owner { mark: mark.into(), ..owner() }, at())).unwrap();
+fn secret(owner_id: &str) -> Value {
+    let mut secret = serde_json::to_value(body("abcdef", &"0123456789abcdef".into(), &Owner { id: owner_id.into(), ..owner() }, at())).unwrap();
     secret["metadata"]["uid"] = json!("u-1");
     secret["metadata"]["resourceVersion"] = json!("5");
     secret
@@ -27,7 +27,7 @@ fn at() -> Timestamp {
 
 #[tokio::test]
 async fn a_token_is_made_as_kubernetes_reads_it() {
-    let (client, script) = Script::new(vec![step(&format!("POST {PATH}"), secret(&owner().mark))]);
+    let (client, script) = Script::new(vec![step(&format!("POST {PATH}"), secret(&owner().id))]);
     let token = create(&workload(client), "abcdef", &"0123456789abcdef".into(), &owner(), at()).await.unwrap();
     assert_eq!(token.expires, Some("2026-11-21T12:00:00Z".parse().unwrap()));
     let sent: Secret = serde_json::from_value(script.seen()[0].body.clone()).unwrap();
@@ -42,13 +42,14 @@ async fn a_token_is_made_as_kubernetes_reads_it() {
 
 #[tokio::test]
 async fn after_a_crash_the_existing_token_counts_but_not_a_strangers() {
-    let again =
-        |mark: &str| vec![refuse(&format!("POST {PATH}"), 409, "AlreadyExists"), step(&format!("GET {PATH}/bootstrap-token-abcdef"), secret(mark))];
-    let (client, _script) = Script::new(again(&owner().mark));
+    let again = |owner_id: &str| {
+        vec![refuse(&format!("POST {PATH}"), 409, "AlreadyExists"), step(&format!("GET {PATH}/bootstrap-token-abcdef"), secret(owner_id))]
+    };
+    let (client, _script) = Script::new(again(&owner().id));
     let token = create(&workload(client), "abcdef", &"fedcba9876543210".into(), &owner(), at()).await.unwrap();
     assert_eq!(token.secret.expose_secret(), "0123456789abcdef");
 
-    let (client, _script) = Script::new(again("somebody"));
+    let (client, _script) = Script::new(again("another"));
     let error = create(&workload(client), "abcdef", &"x".into(), &owner(), at()).await.unwrap_err();
     assert!(matches!(error, WorkloadError::Foreign { .. }), "{error}");
 }
@@ -56,16 +57,16 @@ async fn after_a_crash_the_existing_token_counts_but_not_a_strangers() {
 #[tokio::test]
 async fn only_the_owner_deletes_and_exactly_what_was_read() {
     let (client, script) = Script::new(vec![
-        step(&format!("GET {PATH}/bootstrap-token-abcdef"), secret("somebody")),
-        step(&format!("GET {PATH}/bootstrap-token-abcdef"), secret(&owner().mark)),
-        step(&format!("DELETE {PATH}/bootstrap-token-abcdef"), secret(&owner().mark)),
+        step(&format!("GET {PATH}/bootstrap-token-abcdef"), secret("another")),
+        step(&format!("GET {PATH}/bootstrap-token-abcdef"), secret(&owner().id)),
+        step(&format!("DELETE {PATH}/bootstrap-token-abcdef"), secret(&owner().id)),
         refuse(&format!("GET {PATH}/bootstrap-token-abcdef"), 404, "NotFound"),
     ]);
     let workload = workload(client);
-    assert!(!delete(&workload, "abcdef", &owner().mark).await.unwrap());
-    assert!(delete(&workload, "abcdef", &owner().mark).await.unwrap());
+    assert!(!delete(&workload, "abcdef", &owner().id).await.unwrap());
+    assert!(delete(&workload, "abcdef", &owner().id).await.unwrap());
     assert_eq!(script.seen()[2].body["preconditions"], json!({ "uid": "u-1", "resourceVersion": "5" }));
-    assert!(!delete(&workload, "abcdef", &owner().mark).await.unwrap());
+    assert!(!delete(&workload, "abcdef", &owner().id).await.unwrap());
 }
 
 #[tokio::test]
@@ -82,8 +83,8 @@ async fn a_token_made_here_is_deleted_without_a_look_and_no_other() {
 
 #[tokio::test]
 async fn an_extension_changes_the_end_only() {
-    let (client, script) = Script::new(vec![step(&format!("PATCH {PATH}/bootstrap-token-abcdef"), secret(&owner().mark))]);
-    let token = Token::read(serde_json::from_value(secret(&owner().mark)).unwrap()).unwrap();
+    let (client, script) = Script::new(vec![step(&format!("PATCH {PATH}/bootstrap-token-abcdef"), secret(&owner().id))]);
+    let token = Token::read(serde_json::from_value(secret(&owner().id)).unwrap()).unwrap();
     extend(&workload(client), &token, "2026-11-21T13:00:00Z".parse().unwrap()).await.unwrap();
     let body = &script.seen()[0].body;
     assert_eq!(body["metadata"], json!({ "uid": "u-1", "resourceVersion": "5" }));

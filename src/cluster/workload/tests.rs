@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::mock::{Script, Step, refuse, step};
+use super::super::mock::{Exchange, Script, refuse, step};
 use super::*;
 
 const SECRET: &str = "GET /api/v1/namespaces/lab/secrets/c1-kubeconfig";
@@ -24,7 +24,7 @@ fn good(token: &str) -> String {
     kubeconfig(&format!("server: 'https://10.0.0.1:6443', certificate-authority-data: {}", base64(&certificate())), &format!("token: {token}"))
 }
 
-fn secret(kubeconfig: &str) -> Step {
+fn secret(kubeconfig: &str) -> Exchange {
     step(SECRET, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": { "value": base64(kubeconfig) } }))
 }
 
@@ -70,15 +70,15 @@ async fn a_client_is_kept_while_the_secret_does_not_change() {
     let (first, second) = (good("one"), good("two"));
     let (client, _script) = Script::new(vec![secret(&first), secret(&first), secret(&second), secret(&second)]);
     let workloads = Workloads::new(Cluster::new(client));
-    let one = workloads.get("lab", "c1").await.unwrap();
-    assert!(Arc::ptr_eq(&one, &workloads.get("lab", "c1").await.unwrap()), "no second read");
+    let one = workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap();
+    assert!(Arc::ptr_eq(&one, &workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap()), "no second read");
     tokio::time::advance(LOOK_AGAIN).await;
-    assert!(Arc::ptr_eq(&one, &workloads.get("lab", "c1").await.unwrap()), "read again, the same");
+    assert!(Arc::ptr_eq(&one, &workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap()), "read again, the same");
     tokio::time::advance(LOOK_AGAIN).await;
-    let two = workloads.get("lab", "c1").await.unwrap();
+    let two = workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap();
     assert_ne!(one.fingerprint, two.fingerprint);
-    workloads.doubt("lab", "c1", &WorkloadError::Unauthorized { endpoint: String::new() }).await;
-    assert!(Arc::ptr_eq(&two, &workloads.get("lab", "c1").await.unwrap()), "read at once after a refusal");
+    workloads.doubt(&ClusterRef::cluster_api("lab", "c1"), &WorkloadError::Unauthorized { endpoint: String::new() }).await;
+    assert!(Arc::ptr_eq(&two, &workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap()), "read at once after a refusal");
 }
 
 #[tokio::test]
@@ -87,10 +87,10 @@ async fn a_missing_secret_or_key_is_named() {
     let (client, _script) = Script::new(vec![refuse(SECRET, 404, "NotFound"), empty, refuse(SECRET, 503, "ServiceUnavailable")]);
     let workloads = Workloads::new(Cluster::new(client));
     for _ in 0..2 {
-        let error = workloads.get("lab", "c1").await.err().unwrap();
+        let error = workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.err().unwrap();
         assert_eq!(error, WorkloadError::KubeconfigMissing { secret: "lab/c1-kubeconfig".into(), key: "value".into() });
     }
-    assert!(matches!(workloads.get("lab", "c1").await.err().unwrap(), WorkloadError::Management(ApiError::Unreachable(_))));
+    assert!(matches!(workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.err().unwrap(), WorkloadError::Management(ApiError::Unreachable(_))));
 }
 
 #[tokio::test]

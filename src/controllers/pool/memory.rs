@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::api::machine::WindowsMachine;
+use crate::cluster::ApiError;
 
 /// A watch that is behind for longer is down, and what it has not shown may have gone without a word.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
@@ -110,7 +111,16 @@ impl Memories {
         left
     }
 
-    pub fn refused(&self, pool: &str, why: String, now: Timestamp) {
+    /// Remembers the answer to a create if it is a refusal, without the name, which is another one each time.
+    pub fn remember_refusal<T>(&self, pool: &str, name: &str, answer: Result<T, ApiError>, now: Timestamp) -> Result<T, ApiError> {
+        answer.inspect_err(|error| {
+            if error.is_refusal() {
+                self.refused(pool, error.to_string().replace(name, "…"), now);
+            }
+        })
+    }
+
+    fn refused(&self, pool: &str, why: String, now: Timestamp) {
         self.lock().entry(pool.to_owned()).or_default().refused = Some((why, now));
     }
 

@@ -1,130 +1,132 @@
-//! WindowsNodePool: observe → decide → act → report. The decisions are in [`lifecycle::pool`].
+//! WindowsNodePool: observe, decide ([`crate::lifecycle::pool`]), act, report.
+//!
+//! A pass does the first of these that is to be done, and a later one the rest: hand machines over, complete them (configuration,
+//! labels), make or remove one batch. Each of them may be many writes, side by side. Then the pool itself is written: `spec.providerIDList`,
+//! then the status; and labels and taints of Nodes follow the template.
 
-mod act;
+mod furnish;
 mod hand_over;
-mod marks;
+mod machines;
 mod memory;
+mod node_labels;
 mod observe;
-#[cfg(test)]
-mod tests;
+pub mod template;
+mod triggers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use jiff::SignedDuration;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::Context;
-use super::bootstrap::reason_of;
-use super::report::report;
-use super::shell::{Outcome, ReconcileError};
-use crate::api::capi::MachinePool;
-use crate::api::condition::{self, Desired, reason};
-use crate::api::pool::{FINALIZER, Joins, MOST_MACHINES, WindowsNodePool};
-use crate::lifecycle::pool::{Goal, Member, Situation, Step, decide, report as reports};
-use crate::lifecycle::{self, paused, paused_condition, standalone};
-
-use self::observe::{Owner, Seen};
-
 pub use self::memory::Memories;
+pub use self::observe::is_of;
+use self::observe::{PoolMachine, PoolOwner};
+pub use self::triggers::triggers;
+use super::hypervisor::Hypervisors;
+use super::runtime::caches::Caches;
+use super::runtime::management::Management;
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::owners::Owners;
+use super::runtime::workload_clusters::{WorkloadClusters, fault};
+use crate::api::capi::{Cluster, MachinePool};
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::condition::{self, Desired, reason};
+use crate::api::pool::{FINALIZER, MOST_MACHINES, WindowsNodePool};
+use crate::lifecycle::pool::request::PoolRequest;
+use crate::lifecycle::pool::{Goal, Member, ObservedPool, PoolStep, decide, refused, report};
+use crate::lifecycle::{paused, paused_condition, waiting};
 
 const MANAGER: &str = "capw-windowsnodepool";
-/// What a person can mend outside the cluster is looked at again after that time.
+/// What a person can mend outside the pool is looked at again after this time.
 const MEND: Duration = Duration::from_secs(10);
-/// A thousand machines change a hundred times a second while they come up: their pool looks at all of them at once.
+/// Between two passes of a pool: a thousand machines change a hundred times a second while they come up.
 const REST: SignedDuration = SignedDuration::from_millis(300);
+/// Requests of one batch at the same time.
+const AT_ONCE: usize = 8;
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub owners: Owners,
+    pub clusters: WorkloadClusters,
+    pub hypervisors: Hypervisors,
+    pub memories: Arc<Memories>,
+}
 
 pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let (ctx, object) = (&ctx, &*object);
-    if let Some(left) = ctx.pools.rests(&object.uid().unwrap_or_default(), REST, ctx.now()) {
+    if let Some(left) = ctx.memories.rests(&object.uid().unwrap_or_default(), REST, ctx.management.now()) {
         return Ok(Outcome::look_again(Duration::try_from(left).unwrap_or_default()));
     }
     let owner = observe::owner(ctx, object);
-    let cluster = observe::cluster(ctx, object).filter(|_| Joins::of(object).is_none());
-    let ours = object.finalizers().iter().any(|f| f == FINALIZER);
+    let has_finalizer = object.finalizers().iter().any(|f| f == FINALIZER);
     let deleting = object.metadata.deletion_timestamp.is_some();
-    if deleting && !ours {
+    if deleting && !has_finalizer {
         return Ok(Outcome::done());
     }
-    if let Owner::Itself(joins) = &owner {
-        follow(ctx, object, joins).await;
+    if let PoolOwner::Standalone(cluster) = &owner {
+        watch_nodes(ctx, cluster).await;
     }
-    if let Some(why) = paused(&object.metadata, cluster.as_deref()).or_else(|| object.spec.paused.then(|| "spec.paused is true".to_owned())) {
+    let cluster = observe::cluster(ctx, object);
+    let why = paused(&object.metadata, cluster.as_deref().and_then(Cluster::paused_name));
+    if let Some(why) = why.or_else(|| object.spec.paused.then(|| "spec.paused is true".to_owned())) {
         return say(ctx, object, &[paused_condition(Some(why))]).await;
     }
-    act::look_for_unseen(ctx, object).await?;
+    machines::look_for_unseen(ctx, object).await?;
     if deleting {
         return leave(ctx, object).await;
     }
-    let pool = match owner {
+    let (request, machine_pool) = match owner {
         // The pool goes next, and its machines with it.
-        Owner::MachinePool(pool) if pool.metadata.deletion_timestamp.is_some() => return Ok(Outcome::done()),
-        Owner::MachinePool(pool) => pool,
-        Owner::Unseen => return waiting(ctx, object, "its MachinePool is not there (yet)").await,
-        Owner::None => {
+        PoolOwner::MachinePool(pool) if pool.metadata.deletion_timestamp.is_some() => return Ok(Outcome::done()),
+        PoolOwner::MachinePool(pool) => (PoolRequest::of_machine_pool(object, &pool), Some(pool)),
+        PoolOwner::Unseen => return wait(ctx, object, "its MachinePool is not there (yet)").await,
+        PoolOwner::None => {
             let message = "no MachinePool names it in spec.template.spec.infrastructureRef; for nodes without Cluster API give spec.cluster";
-            return waiting(ctx, object, message).await;
+            return wait(ctx, object, message).await;
         }
-        Owner::Itself(joins) => {
-            if let Some(outcome) = meet(ctx, object, &joins).await? {
+        PoolOwner::Standalone(cluster) => {
+            if let Some(outcome) = wait_for_nodes(ctx, object, &cluster).await? {
                 return Ok(outcome);
             }
-            Arc::new(standalone::machine_pool(object))
+            (PoolRequest::standalone(object, cluster), None)
         }
     };
-    if !ours {
-        if let Some(written) = ctx.cluster.add_finalizer(object, FINALIZER).await? {
-            ctx.written.note(&written);
-        }
+    if !has_finalizer {
+        ctx.management.add_finalizer(object, FINALIZER).await?;
         return Ok(Outcome::now());
     }
-    work(ctx, object, &pool).await
+    serve(ctx, object, &request, machine_pool.as_deref()).await
 }
 
-/// Its machines need to know their Nodes, also while the pool itself does nothing.
-async fn follow(ctx: &Context, object: &WindowsNodePool, joins: &str) {
-    if let Err(error) = ctx.joined(&object.namespace().unwrap_or_default(), joins).await {
-        tracing::debug!(joins, %error, "the Nodes of the cluster are not followed yet");
-    }
-}
-
-/// Before a pool that stands alone decides anything, the Nodes of its cluster must be known. `Some`: they are not yet.
-async fn meet(ctx: &Context, object: &WindowsNodePool, joins: &str) -> Result<Option<Outcome>, ReconcileError> {
-    let namespace = object.namespace().unwrap_or_default();
-    match ctx.joined(&namespace, joins).await {
-        Ok(_) if ctx.nodes.are_known(&namespace, joins) => Ok(None),
-        // Their watch wakes the pool.
-        Ok(_) => Ok(Some(Outcome::look_again(MEND))),
-        Err(error) => match reason_of(&error) {
-            Some(why) => {
-                say(ctx, object, &[Desired::no(condition::READY, why, error.to_string())]).await?;
-                Ok(Some(Outcome::look_again(MEND)))
-            }
-            None => Err(error.into()),
-        },
-    }
-}
-
-/// A pool that is served: its template, its machines, one batch, the report.
-async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Result<Outcome, ReconcileError> {
-    let template = match observe::template(ctx, object, pool) {
+/// A pool with an owner: its template, its machines, one batch, the report.
+async fn serve(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    request: &PoolRequest,
+    machine_pool: Option<&MachinePool>,
+) -> Result<Outcome, ReconcileError> {
+    let template = match template::resolve(&ctx.caches, object, request) {
         Ok(template) => template,
-        Err(missing) => return say(ctx, object, &[Desired::no(condition::READY, missing.reason, missing.message)]).await,
+        Err(none) => return say(ctx, object, &[none.condition]).await,
     };
-    let seen = observe::machines(ctx, object, &template.hash());
-    if hand_over::hand_over(ctx, object, pool, &seen).await? {
+    let found = observe::machines(ctx, object, &template.hash());
+    if hand_over::hand_over(ctx, object, request, &found).await? {
         return Ok(Outcome::now());
     }
-    if Joins::of(object).is_some() {
-        act::strike_out(ctx, object, &seen).await?;
+    if request.is_standalone() {
+        machines::strike_out(ctx, object, &found).await?;
     }
     let uid = object.uid().unwrap_or_default();
-    let refused = || ctx.pools.refusal(&uid, ctx.now());
-    if refused().is_none() {
-        match act::furnish(ctx, object, &template, &seen).await {
-            // Told below.
-            Err(error) if error.is_refusal() && refused().is_some() => {}
+    let refusal = || ctx.memories.refusal(&uid, ctx.management.now());
+    if refusal().is_none() {
+        match furnish::furnish(ctx, object, &template, &found).await {
+            // Reported below.
+            Err(error) if error.is_refusal() && refusal().is_some() => {}
             done => {
                 if done? {
                     return Ok(Outcome::now());
@@ -132,94 +134,118 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
             }
         }
     }
-    let elsewhere = pool.is_scaled_by_infrastructure();
-    let replicas = if elsewhere { object.spec.replicas } else { pool.spec.replicas.unwrap_or(1) };
-    if !(0..=MOST_MACHINES).contains(&replicas) {
-        let message = format!("MachinePool {}: spec.replicas is {replicas}: ask for 0 to {MOST_MACHINES} machines", pool.name_any());
+    if !(0..=MOST_MACHINES).contains(&request.replicas) {
+        let message = format!("{}: spec.replicas is {}: ask for 0 to {MOST_MACHINES} machines", request.asked_by, request.replicas);
         return say(ctx, object, &[Desired::no(condition::READY, reason::INVALID_SPEC, message)]).await;
     }
-    let goal = Goal::of(&object.spec, replicas, pool.spec.template.spec.min_ready_seconds.unwrap_or(object.spec.min_ready_seconds));
-    let domains = if object.spec.failure_domains.is_empty() { &pool.spec.failure_domains } else { &object.spec.failure_domains };
-    let members: Vec<Member> = seen.iter().map(|s| s.member.clone()).collect();
-    let failures = reports::failures(object.status.as_ref(), &template.hash(), &members);
-    let now = ctx.now();
-    let mut decision = decide(&Situation { goal: &goal, members: &members, domains, failures }, now);
+    let goal = Goal::of(&object.spec, request.replicas, request.min_ready_seconds);
+    let members: Vec<Member> = found.iter().map(|machine| machine.member.clone()).collect();
+    let failures = report::failures(object.status.as_ref(), &template.hash(), &members);
+    let now = ctx.management.now();
+    let mut decision = decide(&ObservedPool { goal: &goal, members: &members, domains: &request.failure_domains, failures }, now);
     let acted = match decision.step {
-        Step::Make(_) if refused().is_some() => false,
-        _ => match act::carry_out(ctx, object, pool, &template, &seen, &decision.step).await {
-            // Told below.
-            Err(error) if error.is_refusal() && matches!(decision.step, Step::Make(_)) => false,
+        PoolStep::Make(_) if refusal().is_some() => false,
+        _ => match machines::carry_out(ctx, object, request, &template, &found, &decision.step).await {
+            // Reported below.
+            Err(error) if error.is_refusal() && matches!(decision.step, PoolStep::Make(_)) => false,
             acted => acted?,
         },
     };
-    if let Some((why, left)) = refused() {
-        decision.conditions.retain(|said| said.type_ != condition::READY);
-        decision.conditions.push(Desired::no(condition::READY, reason::MACHINES_REFUSED, why));
-        decision.look_again = Some(Duration::try_from(left).unwrap_or_default());
+    if let Some((why, left)) = refusal() {
+        decision = refused(decision, why, Duration::try_from(left).unwrap_or_default());
     }
-    if elsewhere {
-        act::tell_replicas(ctx, pool, members.len()).await?;
+    if let Some(pool) = machine_pool.filter(|_| request.is_scaled_by_infrastructure) {
+        machines::report_replicas(ctx, pool, members.len()).await?;
     }
-    let object = &if Joins::of(object).is_some() { object.clone() } else { list_providers(ctx, object, &seen).await? };
-    let known = reports::Seen { goal: &goal, members: &members, template: &template, failures, step: &decision.step };
-    let next = reports::status(object, &decision.conditions, Some(&known), now);
-    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
-    let marked = marks::follow(ctx, object, &template, &seen).await?;
-    Ok(if acted || marked { Outcome::now() } else { Outcome::of(decision.look_again) })
+    let listed = if request.is_standalone() { None } else { list_providers(ctx, object, &found).await? };
+    let object = listed.as_ref().unwrap_or(object);
+    let served = report::Served { goal: &goal, members: &members, template: &template, failures, step: &decision.step };
+    let next = report::status(object, &decision.conditions, Some(&served), now);
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    let followed = node_labels::follow(ctx, &template, &found).await?;
+    Ok(if acted || followed { Outcome::now() } else { Outcome::of(decision.look_again) })
 }
 
-/// Keeps `spec.providerIDList` true. The ID of a machine that is being drained stays: without it, Cluster API would delete the Node
-/// (`capi-contract.md` §4.1).
-async fn list_providers(ctx: &Context, object: &WindowsNodePool, seen: &[Seen]) -> Result<WindowsNodePool, ReconcileError> {
-    let mut ids: Vec<String> = seen.iter().filter_map(|s| s.object.spec.provider_id.clone()).collect();
+/// Its machines need to know their Nodes, also while the pool itself does nothing.
+async fn watch_nodes(ctx: &Context, cluster: &ClusterRef) {
+    if let Err(error) = ctx.clusters.get_with_nodes(cluster).await {
+        tracing::debug!(%cluster, %error, "the Nodes of the cluster are not watched yet");
+    }
+}
+
+/// Before a standalone pool decides anything, the Nodes of its cluster must be known. `Some`: they are not yet.
+async fn wait_for_nodes(ctx: &Context, object: &WindowsNodePool, cluster: &ClusterRef) -> Result<Option<Outcome>, ReconcileError> {
+    match ctx.clusters.get_with_nodes(cluster).await {
+        Ok(_) if ctx.clusters.nodes().are_known(cluster) => Ok(None),
+        // Their watch triggers the next pass.
+        Ok(_) => Ok(Some(Outcome::look_again(MEND))),
+        Err(error) => match fault(&error) {
+            Some(fault) => {
+                say(ctx, object, &[Desired::no(condition::READY, fault.reason(), error.to_string())]).await?;
+                Ok(Some(Outcome::look_again(MEND)))
+            }
+            None => Err(error.into()),
+        },
+    }
+}
+
+/// Keeps `spec.providerIDList` true; returns the pool if it was written. The ID of a machine that is being drained stays: without it,
+/// Cluster API would delete the Node (`capi-contract.md` §4.1).
+async fn list_providers(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<Option<WindowsNodePool>, ReconcileError> {
+    let mut ids: Vec<String> = found.iter().filter_map(|machine| machine.object.spec.provider_id.clone()).collect();
     ids.sort();
     if ids == object.spec.provider_id_list {
-        return Ok(object.clone());
+        return Ok(None);
     }
-    let written = ctx.cluster.merge_spec(object, json!({ "providerIDList": ids })).await?;
-    ctx.written.note(&written);
-    Ok(written)
+    Ok(Some(ctx.management.merge_spec(object, json!({ "providerIDList": ids })).await?))
 }
 
 /// The pool goes: its machines first, each by its Machine, so that it is drained (`capi-contract.md` §4.3).
 async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, ReconcileError> {
-    let seen = observe::machines(ctx, object, "");
-    // Their configurations follow them, and clean up the workload cluster while the Cluster and its kubeconfig are still there.
+    let found = observe::machines(ctx, object, "");
+    // Their configurations go after them, and clean up the workload cluster while the Cluster and its kubeconfig are still there.
     let configs = observe::configs_left(ctx, object);
-    if seen.is_empty() && configs == 0 {
-        ctx.pools.forget(&object.uid().unwrap_or_default());
+    if found.is_empty() && configs == 0 {
+        ctx.memories.forget(&object.uid().unwrap_or_default());
         forget_cluster(ctx, object).await;
-        if let Some(written) = ctx.cluster.remove_finalizer(object, FINALIZER).await? {
-            ctx.written.note(&written);
-        }
+        ctx.management.remove_finalizer(object, FINALIZER).await?;
         return Ok(Outcome::done());
     }
-    act::dismiss(ctx, object, &seen).await?;
-    let message = format!("{} machines and {configs} bootstrap configurations of theirs are being removed", seen.len());
-    let said =
+    machines::remove_all(ctx, object, &found).await?;
+    let message = format!("{} machines and {configs} bootstrap configurations of theirs are being removed", found.len());
+    let conditions =
         [Desired::yes(condition::DELETING, reason::DELETING).with_message(message.clone()), Desired::no(condition::READY, reason::DELETING, message)];
-    // Machines without a Machine are looked at again: nothing else wakes the pool when core gives up on them.
-    let outcome = say(ctx, object, &said).await?;
-    Ok(if outcome == Outcome::done() { Outcome::look_again(Duration::from_secs(5)) } else { outcome })
+    say(ctx, object, &conditions).await?;
+    // Machines without a Machine are looked at again: nothing else triggers a pass when core gives up on them.
+    Ok(Outcome::look_again(Duration::from_secs(5)))
 }
 
-/// The last pool of a cluster takes the watches of it along.
+/// The last pool of a cluster ends its watches.
 async fn forget_cluster(ctx: &Context, object: &WindowsNodePool) {
-    let (namespace, joins) = (object.namespace().unwrap_or_default(), Joins::of(object));
-    let others = ctx.stores.pools.all(&namespace).iter().any(|p| p.uid() != object.uid() && Joins::of(p) == joins);
-    if let Some(joins) = joins.filter(|_| !others) {
-        ctx.forget(&namespace, &joins.to_string()).await;
+    let Some(cluster) = ClusterRef::of_pool(object) else { return };
+    let pools = ctx.caches.pools.all(&cluster.namespace);
+    if !pools.iter().any(|other| other.uid() != object.uid() && ClusterRef::of_pool(other).as_ref() == Some(&cluster)) {
+        ctx.clusters.forget(&cluster).await;
     }
 }
 
 /// A wait that ends by itself: reported only when it lasts.
-async fn waiting(ctx: &Context, object: &WindowsNodePool, message: &str) -> Result<Outcome, ReconcileError> {
-    let wait = lifecycle::waiting((), &object.metadata, reason::WAITING_FOR_CLUSTER, message, ctx.now());
+async fn wait(ctx: &Context, object: &WindowsNodePool, message: &str) -> Result<Outcome, ReconcileError> {
+    let wait = waiting((), &object.metadata, reason::WAITING_FOR_CLUSTER, message, ctx.management.now());
     if wait.look_again.is_some() { Ok(Outcome::of(wait.look_again)) } else { say(ctx, object, &wait.conditions).await }
 }
 
-async fn say(ctx: &Context, object: &WindowsNodePool, said: &[Desired]) -> Result<Outcome, ReconcileError> {
-    let next = reports::status(object, said, None, ctx.now());
-    report(ctx, object, MANAGER, object.status.as_ref(), &next).await?;
+async fn say(ctx: &Context, object: &WindowsNodePool, conditions: &[Desired]) -> Result<Outcome, ReconcileError> {
+    let next = report::status(object, conditions, None, ctx.management.now());
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::done())
 }
+
+/// Runs calls side by side, all of them; the first error, if there is one.
+async fn all<T>(calls: Vec<impl Future<Output = Result<T, ReconcileError>>>) -> Result<Vec<T>, ReconcileError> {
+    let done: Vec<Result<T, ReconcileError>> = stream::iter(calls).buffer_unordered(AT_ONCE).collect().await;
+    done.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

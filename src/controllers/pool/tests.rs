@@ -1,30 +1,18 @@
 //! The wiring of pools, against an API server that answers as the script says: whatever is lost or refused, no machine is made twice.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::api::pool::TEMPLATE_LABEL;
-use crate::cluster::events::Events;
-use crate::cluster::mock::{Script, Step, refuse, step};
-use crate::cluster::workload::Workloads;
-use crate::cluster::{ApiError, Cluster};
-use crate::controllers::stores::{Cache, Stores};
-use crate::controllers::watch::Watch;
-use crate::controllers::{Parts, wake};
-use crate::hypervisor::drivers::{DriverSettings, Drivers};
+use crate::cluster::ApiError;
+use crate::cluster::mock::{Exchange, Script, refuse, step};
+use crate::controllers::testing::{holding, read, shared};
 use crate::lifecycle::pool::template::Template;
 
 const MACHINES: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
 const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsnodepools/win/status";
 
-fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
-    serde_json::from_value(value).unwrap()
-}
-
-/// A pool of one machine, owned by a MachinePool whose bootstrap data is somebody else's; adopted already.
+/// A pool of one machine, owned by a MachinePool whose bootstrap data is of another provider; adopted already.
 fn pool() -> Value {
     json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
         "metadata": {"name": "win", "namespace": "lab", "uid": "pool-uid", "resourceVersion": "7", "generation": 1, "finalizers": [FINALIZER],
@@ -48,35 +36,14 @@ fn machine(name: &str, owner: &str) -> Value {
 }
 
 /// Caches that show nothing but the MachinePool and never change, a clock that goes on a second with each look, and the script.
-fn stage(steps: Vec<Step>) -> (Context, Script) {
-    stage_of(Stores::empty(), 1, steps)
+fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
+    stage_of(Caches::empty(), 1, exchanges)
 }
 
 /// With these caches, and a clock that goes on so many seconds with each look.
-fn stage_of(stores: Stores, seconds: i64, steps: Vec<Step>) -> (Context, Script) {
-    let (client, script) = Script::new(steps);
-    let cluster = Cluster::new(client.clone());
-    let clock = AtomicI64::new(1_767_225_600);
-    let settings = DriverSettings {
-        simulated_state: "nowhere".into(),
-        simulated_guests: false,
-        wine_programs: None,
-        deadline: Duration::from_secs(1),
-        clock: Arc::new(|| Timestamp::UNIX_EPOCH),
-        hook: Arc::new(|_| ()),
-    };
-    let parts = Parts {
-        cluster: cluster.clone(),
-        workloads: Workloads::new(cluster),
-        events: Events::new(client, "test", Arc::new(|_| ())),
-        drivers: Arc::new(Drivers::new(settings)),
-        clock: Arc::new(move || Timestamp::from_second(clock.fetch_add(seconds, Ordering::Relaxed)).unwrap()),
-        new_token_secret: Arc::new(|| "0123456789abcdef".to_owned().into()),
-        written: Default::default(),
-        autoscaler: None,
-    };
-    let stores = Stores { machine_pools: Cache(Watch::holding(vec![read(machine_pool())])), ..stores };
-    (Context::new(parts, stores, wake::Calls::new().0), script)
+fn stage_of(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Context, Script) {
+    let (shared, script) = shared(Caches { machine_pools: holding(vec![machine_pool()]), ..caches }, seconds, exchanges);
+    (shared.pool(), script)
 }
 
 async fn pass(ctx: &Context) -> Result<Outcome, ReconcileError> {
@@ -102,7 +69,7 @@ async fn a_create_without_an_answer_is_tried_again_by_the_same_name() {
 }
 
 #[tokio::test]
-async fn a_name_that_somebody_has_is_not_taken_and_another_one_is_tried() {
+async fn a_name_that_is_taken_is_left_and_another_one_is_tried() {
     let (ctx, script) = stage(vec![
         refuse(&format!("POST {MACHINES}"), 409, "AlreadyExists"),
         step(&format!("GET {MACHINES}/*"), machine("win-x", "another pool")),
@@ -131,7 +98,7 @@ async fn a_conflict_at_the_report_makes_no_second_machine() {
 async fn a_machine_that_the_watch_never_shows_is_asked_for_and_not_made_twice() {
     let made = machine("win-x", "pool-uid");
     let (ctx, script) = stage_of(
-        Stores::empty(),
+        Caches::empty(),
         60,
         vec![
             step(&format!("POST {MACHINES}"), made.clone()),
@@ -150,7 +117,7 @@ async fn a_machine_that_the_watch_never_shows_is_asked_for_and_not_made_twice() 
 }
 
 #[tokio::test]
-async fn nobody_is_removed_while_the_mark_of_the_autoscaler_is_not_seen_yet() {
+async fn nothing_is_removed_while_the_annotation_of_the_autoscaler_is_not_seen_yet() {
     let template = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) };
     let own = |name: &str| {
         let mut own = machine(name, "pool-uid");
@@ -163,10 +130,10 @@ async fn nobody_is_removed_while_the_mark_of_the_autoscaler_is_not_seen_yet() {
             "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": name}}})
     };
     let marked = json!({"cluster.x-k8s.io/delete-machine": "true"});
-    let stores = |marks: Value| Stores {
-        windows_machines: Cache(Watch::holding(vec![read(own("a")), read(own("b"))])),
-        machines: Cache(Watch::holding(vec![read(of_core("a", json!({}))), read(of_core("b", marks))])),
-        ..Stores::empty()
+    let stores = |marks: Value| Caches {
+        windows_machines: holding(vec![own("a"), own("b")]),
+        machines: holding(vec![of_core("a", json!({})), of_core("b", marks)]),
+        ..Caches::empty()
     };
     let list = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineList", "metadata": {},
         "items": [of_core("a", json!({})), of_core("b", marked.clone())]});

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::words;
-use super::{Failures, Member, Replace, Situation, State};
+use super::messages;
+use super::{Failures, Member, ObservedPool, Replace, State};
+use crate::api::condition::{self, Desired, reason};
 use crate::api::pool::{DeletePolicy, Order};
 use crate::lifecycle::Decision;
 
@@ -18,9 +19,9 @@ pub const MAKING: usize = 32;
 /// Failed machines of one template that are replaced in a row; then it is the template.
 pub const TRIES: usize = 2;
 
-/// At most one batch of effects.
+/// The next step: one batch at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PoolStep {
     Wait,
     /// One machine for each entry, on the hypervisor that it names, or where the template says.
     Make(Vec<Option<String>>),
@@ -42,7 +43,7 @@ pub enum Why {
 
 /// The situation, sorted.
 pub(super) struct View<'a> {
-    pub s: &'a Situation<'a>,
+    pub s: &'a ObservedPool<'a>,
     pub now: Timestamp,
     /// Machines that are not leaving, those of the template first.
     pub fresh: Vec<&'a Member>,
@@ -56,7 +57,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn of(s: &'a Situation<'a>, now: Timestamp) -> Self {
+    pub fn of(s: &'a ObservedPool<'a>, now: Timestamp) -> Self {
         let (leaving, live): (Vec<_>, Vec<_>) = s.members.iter().partition(|m| m.is_leaving());
         let clearing = leaving.iter().filter(|m| !m.up_to_date && m.state == State::Leaving { lost: false }).count();
         let available = live.iter().filter(|m| m.is_available(s.goal.min_ready, now)).count();
@@ -114,20 +115,26 @@ fn is_proven(fresh: &[&Member], failures: Failures) -> bool {
     fresh.iter().any(|m| m.is_ready() && failures.last.is_none_or(|last| m.created > last))
 }
 
-pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
+pub fn decide(s: &ObservedPool<'_>, now: Timestamp) -> Decision<PoolStep> {
     let view = View::of(s, now);
     let removal = [(named(&view), Why::Named), (too_many(&view), Why::TooMany), (failed(&view), Why::Failed), (outdated(&view), Why::Outdated)];
     let step = match removal.into_iter().find(|(names, _)| !names.is_empty()) {
-        Some((names, why)) => Step::Remove { names, why },
+        Some((names, why)) => PoolStep::Remove { names, why },
         None => match missing(&view) {
-            places if places.is_empty() => Step::Wait,
-            places => Step::Make(places),
+            places if places.is_empty() => PoolStep::Wait,
+            places => PoolStep::Make(places),
         },
     };
     let mut decision = Decision::new(step);
-    decision.conditions = words::conditions(&view, &decision.step);
+    decision.conditions = messages::conditions(&view, &decision.step);
     decision.look_again = next_look(&view);
     decision
+}
+
+/// The decision when the API server has refused a machine for `why`: the report says so, and it is tried again after `left`.
+pub fn refused(mut decision: Decision<PoolStep>, why: String, left: Duration) -> Decision<PoolStep> {
+    decision.conditions.retain(|condition| condition.type_ != condition::READY);
+    decision.say(Desired::no(condition::READY, reason::MACHINES_REFUSED, why)).look_again(left)
 }
 
 /// Until the next machine becomes available, or is given up, without any event.
@@ -137,7 +144,7 @@ fn next_look(view: &View<'_>) -> Option<Duration> {
     available.chain(given_up).min()
 }
 
-/// Machines that somebody named, by name. They go alone: what is too much is counted when they do not count any more.
+/// Machines whose removal was asked for by name. They go alone: surplus machines are counted when these are gone.
 fn named(view: &View<'_>) -> Vec<String> {
     let mut names: Vec<String> = view.live().filter(|m| m.named).map(|m| m.name.clone()).collect();
     names.sort();
@@ -154,13 +161,13 @@ fn too_many(view: &View<'_>) -> Vec<String> {
     affordable.take(excess).map(|m| m.name.clone()).collect()
 }
 
-/// Which machines go first when there are too many: marked, outdated, failed, not available; then as the policy says.
+/// Which machines go first when there are too many: delete_first, outdated, failed, not available; then as the policy says.
 fn rank(view: &View<'_>, member: &Member) -> impl Ord + use<> {
     let age = match view.s.goal.delete_policy {
         DeletePolicy::Oldest => (Some(member.created), Reverse(None)),
         DeletePolicy::Newest => (None, Reverse(Some(member.created))),
     };
-    (!member.marked, member.up_to_date, member.failed.is_none(), view.is_available(member), age, member.name.clone())
+    (!member.delete_first, member.up_to_date, member.failed.is_none(), view.is_available(member), age, member.name.clone())
 }
 
 /// Failed machines of the template, as long as there are not too many; not while the template is in doubt. Outdated ones go with
@@ -210,7 +217,7 @@ fn turn(view: &View<'_>, member: &Member) -> impl Ord + use<> {
         // Without a build it has no Node, and nothing is lost with it.
         Order::Build => (false, member.build.clone()),
     };
-    (!member.marked, first, member.created, member.name.clone())
+    (!member.delete_first, first, member.created, member.name.clone())
 }
 
 /// Where machines are made, one entry each.

@@ -1,5 +1,5 @@
 //! What of a changed template is written into what is there, instead of making another VM: labels and annotations of the
-//! WindowsMachine, labels and taints of its Node. What the template does not name any more goes; what is somebody else's stays.
+//! WindowsMachine, labels and taints of its Node. What the template does not name any more goes; what others have set stays.
 //!
 //! What is ours must be remembered, since neither object says it: a kubelet made its Node with labels that server-side apply takes
 //! for the kubelet's own, and the taints of a Node have one owner for the whole list. So a machine carries the keys that it has from
@@ -61,14 +61,14 @@ fn changes(wanted: &BTreeMap<String, String>, has: &BTreeMap<String, String>, no
 
 /// Labels and taints that a Node has from its configuration, or should have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Marks<'a> {
+pub struct LabelsAndTaints<'a> {
     pub labels: &'a BTreeMap<String, String>,
     pub taints: &'a [Taint],
 }
 
 /// The merge patch of a Node for a change from `had` to `wanted`; `None` when nothing is left to do. Only what the change touches is
-/// written: a value that somebody else set meanwhile stays. Taints are one list: nobody may have written the Node since it was read.
-pub fn node(node: &Node, had: Marks<'_>, wanted: Marks<'_>) -> Option<Value> {
+/// written: a value that was set from outside meanwhile stays. Taints are one list: the Node must not have been written since it was read.
+pub fn node(node: &Node, had: LabelsAndTaints<'_>, wanted: LabelsAndTaints<'_>) -> Option<Value> {
     let labels = node_labels(node, had.labels, wanted.labels);
     let taints = node_taints(node, had.taints, wanted.taints);
     if labels.is_empty() && taints.is_none() {
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn labels_of_a_node_follow_the_change_and_no_others() {
         let (had, wanted) = (labels(json!({"a": "1", "b": "1", "c": "1", "d": "1"})), labels(json!({"a": "2", "b": "1", "e": "1"})));
-        let of = |labels| Marks { labels, taints: &[] };
+        let of = |labels| LabelsAndTaints { labels, taints: &[] };
         let before = a_node(json!({"a": "1", "b": "by hand", "c": "1", "d": "by hand", "theirs": "1"}), json!([]));
         let read = |value: &Value| serde_json::from_value::<Node>(value.clone()).unwrap();
         let patch = node(&read(&before), of(&had), of(&wanted)).unwrap();
@@ -212,7 +212,7 @@ mod tests {
             taints(json!([taint("os", "windows"), taint("a", "1"), taint("b", "1")])),
             taints(json!([taint("os", "windows"), taint("a", "2"), taint("c", "1")])),
         );
-        let of = |taints| Marks { labels: &none, taints };
+        let of = |taints| LabelsAndTaints { labels: &none, taints };
         let timed = json!({"key": "theirs", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
         let before = a_node(json!({}), json!([taint("os", "windows"), timed, taint("a", "1"), taint("b", "1")]));
         let read = |value: &Value| serde_json::from_value::<Node>(value.clone()).unwrap();
@@ -221,6 +221,6 @@ mod tests {
         assert_eq!(done["spec"]["taints"], json!([taint("os", "windows"), timed, taint("a", "2"), taint("c", "1")]));
         assert_eq!(node(&read(&done), of(&had), of(&wanted)), None, "done");
         let by_hand = a_node(json!({}), json!([taint("b", "by hand")]));
-        assert_eq!(node(&read(&by_hand), of(&had), of(&had[..2])), None, "another value is somebody else's, and what nobody changed stays gone");
+        assert_eq!(node(&read(&by_hand), of(&had), of(&had[..2])), None, "another value was set from outside, and what was not changed stays gone");
     }
 }

@@ -5,11 +5,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::situation::{Failure, Member, Replace, State};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi::{DELETE_ANNOTATION, Machine, NODE_DELETED, NODE_READY};
+use crate::api::capi::{DELETE_ANNOTATION, NODE_DELETED, NODE_READY};
 use crate::api::condition::{self, find, reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::TEMPLATE_LABEL;
-use crate::lifecycle::machine::{chosen, is_provisioned};
+use crate::lifecycle::identity::{chosen, is_provisioned};
+use crate::lifecycle::owner::NodeRequest;
 
 /// Condition of a Machine, `False` while a MachineHealthCheck wants it replaced.
 const OWNER_REMEDIATED: &str = "OwnerRemediated";
@@ -19,7 +20,8 @@ const HEALTH_CHECK_SUCCEEDED: &str = "HealthCheckSucceeded";
 /// Everything that is known of one machine.
 pub struct Known<'a> {
     pub object: &'a WindowsMachine,
-    pub machine: Option<&'a Machine>,
+    /// What its Machine asks for, or what it would if the pool were not standalone.
+    pub request: Option<&'a NodeRequest>,
     pub config: Option<&'a WindowsBootstrapConfig>,
     /// Hash of the pool's template.
     pub hash: &'a str,
@@ -27,8 +29,8 @@ pub struct Known<'a> {
     pub removed: bool,
     /// Its hypervisor does not answer or is gone.
     pub unreachable: bool,
-    /// The pool stands alone: nobody else replaces what fails.
-    pub alone: bool,
+    /// The pool is standalone: no MachineHealthCheck replaces what fails.
+    pub standalone: bool,
     /// See [`Member::named`].
     pub named: bool,
     /// So many seconds a Node may stay not Ready.
@@ -38,7 +40,6 @@ pub struct Known<'a> {
 
 pub fn member(k: &Known<'_>) -> Member {
     let meta = &k.object.metadata;
-    let marked = |annotations: Option<&std::collections::BTreeMap<String, String>>| annotations.is_some_and(|a| a.contains_key(DELETE_ANNOTATION));
     let placed = k.object.spec.hypervisor_ref.as_ref().map(|r| r.name.clone());
     Member {
         name: meta.name.clone().unwrap_or_default(),
@@ -48,39 +49,43 @@ pub fn member(k: &Known<'_>) -> Member {
         state: state(k),
         failed: failure(k),
         given_up_at: given_up_at(k),
-        marked: marked(meta.annotations.as_ref()) || marked(k.machine.and_then(|m| m.metadata.annotations.as_ref())),
+        delete_first: meta.annotations.as_ref().is_some_and(|a| a.contains_key(DELETE_ANNOTATION)) || k.request.is_some_and(|r| r.delete_first),
         named: k.named,
-        build: k.machine.and_then(build),
+        build: k.request.and_then(build),
     }
 }
 
 fn state(k: &Known<'_>) -> State {
-    let leaving = |meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| meta.deletion_timestamp.is_some();
-    if k.removed || leaving(&k.object.metadata) || k.machine.is_some_and(|m| leaving(&m.metadata)) {
+    if k.removed || k.object.metadata.deletion_timestamp.is_some() || k.request.is_some_and(|r| r.is_deleting) {
         return State::Leaving { lost: k.unreachable };
     }
-    let status = k.machine.and_then(|m| m.status.as_ref());
-    if let Some(ready) = status.and_then(|s| find(&s.conditions, NODE_READY)).filter(|c| c.status == "True") {
+    if let Some(ready) = find(told(k), NODE_READY).filter(|c| c.status == "True") {
         return State::Ready { since: ready.last_transition_time.0 };
     }
-    match status.and_then(|s| s.node_ref.as_ref()) {
-        Some(node) if !node.name.is_empty() => State::NotReady,
+    match k.request.and_then(|r| r.node.as_ref()) {
+        Some(_) => State::NotReady,
         _ if is_provisioned(k.object) => State::Starting,
-        _ => State::Making { full: own(k, condition::READY).is_some_and(|c| c.reason == reason::NO_CAPACITY) },
+        _ => State::Making { full: condition_of(k, condition::READY).is_some_and(|c| c.reason == reason::NO_CAPACITY) },
     }
 }
 
-fn own<'a>(k: &Known<'a>, type_: &str) -> Option<&'a Condition> {
+/// The conditions of its Machine.
+fn told<'a>(k: &Known<'a>) -> &'a [Condition] {
+    k.request.map(|r| r.conditions.as_slice()).unwrap_or_default()
+}
+
+/// A condition of the WindowsMachine itself.
+fn condition_of<'a>(k: &Known<'a>, type_: &str) -> Option<&'a Condition> {
     find(k.object.status.as_ref().map(|s| s.conditions.as_slice())?, type_)
 }
 
 /// Why it is taken for failed. Where there is one, a MachineHealthCheck has the last word; a VM that is gone can only be replaced
 /// (`capi-contract.md` §4.3); what the template cannot bring up speaks against the template and is not tried again by itself.
 fn failure(k: &Known<'_>) -> Option<Failure> {
-    let told = k.machine.and_then(|m| m.status.as_ref()).map(|s| s.conditions.as_slice()).unwrap_or_default();
+    let told = told(k);
     let remediated = find(told, OWNER_REMEDIATED).is_some_and(|c| c.status == "False");
     let failed = |condition: &Condition, replace| Some(Failure { why: condition.reason.clone(), replace });
-    let unready = own(k, condition::READY).filter(|c| c.status == "False");
+    let unready = condition_of(k, condition::READY).filter(|c| c.status == "False");
     // Before the rest: it is nothing that the template could do about.
     if let Some(ready) = unready.filter(|c| c.reason == reason::VIRTUAL_MACHINE_REMOVED) {
         return failed(ready, if remediated { Replace::AtOnce } else { Replace::InBudget });
@@ -92,14 +97,14 @@ fn failure(k: &Known<'_>) -> Option<Failure> {
     if let Some(ready) = unready.filter(|c| !is_provisioned(k.object) && is_of_template(&c.reason)) {
         return failed(ready, Replace::NotHere);
     }
-    let here = if k.alone { Replace::InBudget } else { Replace::NotHere };
-    if let Some(deleted) = find(told, NODE_READY).filter(|c| k.alone && c.status == "False" && c.reason == NODE_DELETED) {
+    let here = if k.standalone { Replace::InBudget } else { Replace::NotHere };
+    if let Some(deleted) = find(told, NODE_READY).filter(|c| k.standalone && c.status == "False" && c.reason == NODE_DELETED) {
         return failed(deleted, here);
     }
     if let Some(ready) = find(told, NODE_READY).filter(|_| given_up_at(k).is_some_and(|at| at <= k.now)) {
         return failed(ready, here);
     }
-    let joined = own(k, condition::NODE_JOINED).filter(|c| c.status == "False" && condition::is_problem(&c.reason));
+    let joined = condition_of(k, condition::NODE_JOINED).filter(|c| c.status == "False" && condition::is_problem(&c.reason));
     if let Some(joined) = joined {
         return failed(joined, here);
     }
@@ -109,9 +114,8 @@ fn failure(k: &Known<'_>) -> Option<Failure> {
 
 /// When a machine whose Node is not Ready is given up. Where there is Cluster API, a MachineHealthCheck does that.
 fn given_up_at(k: &Known<'_>) -> Option<Timestamp> {
-    let seconds = k.not_ready_seconds.filter(|_| k.alone)?;
-    let told = k.machine?.status.as_ref()?;
-    let since = find(&told.conditions, NODE_READY).filter(|c| c.status != "True")?.last_transition_time.0;
+    let seconds = k.not_ready_seconds.filter(|_| k.standalone)?;
+    let since = find(told(k), NODE_READY).filter(|c| c.status != "True")?.last_transition_time.0;
     since.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
@@ -123,15 +127,15 @@ fn is_of_template(why: &str) -> bool {
 }
 
 /// `10.0.20348.2700` as numbers.
-fn build(machine: &Machine) -> Option<Vec<u32>> {
-    let info = machine.status.as_ref()?.node_info.as_ref()?;
-    let parts: Vec<u32> = info.kernel_version.split(['.', ' ']).map_while(|part| part.parse().ok()).collect();
+fn build(request: &NodeRequest) -> Option<Vec<u32>> {
+    let parts: Vec<u32> = request.kernel_version.as_ref()?.split(['.', ' ']).map_while(|part| part.parse().ok()).collect();
     (!parts.is_empty()).then_some(parts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::capi::Machine;
     use serde_json::{Value, json};
 
     fn condition(type_: &str, status: &str, reason: &str) -> Value {
@@ -142,7 +146,7 @@ mod tests {
         told(object, machine, false)
     }
 
-    fn told(object: Value, machine: Value, alone: bool) -> Member {
+    fn told(object: Value, machine: Value, standalone: bool) -> Member {
         let metadata = json!({"name": "m", "labels": {TEMPLATE_LABEL: "h"}, "creationTimestamp": "2026-01-01T00:00:00Z"});
         let object: WindowsMachine = serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
             "kind": "WindowsMachine", "metadata": metadata, "spec": {"image": "w"}, "status": object}))
@@ -152,12 +156,12 @@ mod tests {
         .unwrap();
         member(&Known {
             object: &object,
-            machine: Some(&machine),
+            request: Some(&NodeRequest::of_machine(&machine)),
             config: None,
             hash: "h",
             removed: false,
             unreachable: false,
-            alone,
+            standalone,
             named: false,
             not_ready_seconds: Some(300),
             now: Timestamp::from_second(1_767_225_600 + 300).unwrap(),
@@ -203,9 +207,9 @@ mod tests {
         }
     }
 
-    /// Found by the story of the race: with two VMs taken away while they started, the pool took its template for broken for ever.
+    /// Two VMs that are taken away while they start do not prove the template broken.
     #[test]
-    fn a_vm_that_somebody_removed_does_not_speak_against_the_template() {
+    fn a_vm_that_was_removed_from_outside_does_not_speak_against_the_template() {
         let starting = |reason: &str| json!({"initialization": {"provisioned": true}, "conditions": [condition("Ready", "False", reason), condition("NodeJoined", "False", "NodeNeverJoined")]});
         for machine in [json!({}), json!({"conditions": [condition("OwnerRemediated", "False", "W")]})] {
             let removed = known(starting("VirtualMachineRemoved"), machine.clone());
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_stands_alone_replaces_what_nobody_else_does() {
+    fn a_standalone_pool_replaces_its_failed_machines_itself() {
         let up = |conditions: Value| json!({"initialization": {"provisioned": true}, "conditions": conditions});
         let silent = |since: &str| {
             let mut ready = condition("NodeReady", "Unknown", "NodeStatusUnknown");

@@ -1,15 +1,18 @@
 //! WindowsNodePool: how many machines are made, which ones go, and when (`capi-contract.md` §4).
 //!
-//! [`situation`] says what is known of a machine, [`decide`] what is done next, [`template`] what makes a machine outdated,
-//! [`in_place`] what changes without another VM.
+//! [`request`] is what is asked for, [`member`] what each machine is, [`decide`] what is done next, [`removal`] how a machine is removed,
+//! [`build`] the objects of a new one, [`template`] what makes a machine outdated, [`in_place`] what changes without another VM.
 
+pub mod build;
 pub mod decide;
 pub mod in_place;
 pub mod member;
+mod messages;
+pub mod removal;
 pub mod report;
+pub mod request;
 pub mod situation;
 pub mod template;
-mod words;
 
 #[cfg(test)]
 mod model;
@@ -18,6 +21,6 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Step, Why, decide};
+pub use decide::{PoolStep, Why, decide, refused};
 pub use member::{Known, member};
-pub use situation::{Failure, Failures, Goal, Member, Replace, Situation, State};
+pub use situation::{Failure, Failures, Goal, Member, ObservedPool, Replace, State};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::situation::{Failure, Failures, Goal, Member, Replace, Situation, State};
-use super::{Step, Why, decide};
+use super::situation::{Failure, Failures, Goal, Member, ObservedPool, Replace, State};
+use super::{PoolStep, Why, decide};
 use crate::api::pool::{DeletePolicy, Order};
 
 /// See the module. Machines are named `m0`, `m1` and so on, in the order in which they were made.
@@ -57,19 +57,19 @@ impl World {
         }
     }
 
-    pub fn decide(&mut self) -> Step {
+    pub fn decide(&mut self) -> PoolStep {
         self.remember();
         let members = self.seen();
-        decide(&Situation { goal: &self.goal, members: &members, domains: &self.domains, failures: self.failures }, self.now).step
+        decide(&ObservedPool { goal: &self.goal, members: &members, domains: &self.domains, failures: self.failures }, self.now).step
     }
 
     /// One pass: the decision, carried out.
-    pub fn pass(&mut self) -> Step {
+    pub fn pass(&mut self) -> PoolStep {
         let step = self.decide();
         match &step {
-            Step::Wait => {}
-            Step::Make(places) => places.iter().for_each(|place| self.make(place.clone())),
-            Step::Remove { names, why } => {
+            PoolStep::Wait => {}
+            PoolStep::Make(places) => places.iter().for_each(|place| self.make(place.clone())),
+            PoolStep::Remove { names, why } => {
                 if *why == Why::Failed {
                     let failed = self.members.iter().filter(|(_, m)| names.contains(&m.name) && m.failed_to_start()).count();
                     if failed > 0 {
@@ -99,7 +99,7 @@ impl World {
                 state,
                 failed: None,
                 given_up_at: None,
-                marked: false,
+                delete_first: false,
                 named: false,
                 build: None,
             },

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::model::{World, goal};
 use super::situation::{Failure, Replace, State};
-use super::{Goal, Member, Step, Why};
+use super::{Goal, Member, PoolStep, Why};
 use crate::api::pool::{DeletePolicy, Order};
 
 /// What may happen between two passes.
@@ -82,7 +82,7 @@ fn happen(world: &mut World, event: &Event, good: impl Fn(u32) -> bool) {
         }),
         Event::Outage => world.members.iter_mut().filter(|(_, m)| m.is_ready()).for_each(|(_, m)| m.state = State::NotReady),
         Event::Fail(i, replace) => change(world, i, &|m| m.failed = Some(Failure { why: "GuestFailed".into(), replace: *replace })),
-        Event::Mark(i) => change(world, i, &|m| m.marked = true),
+        Event::Mark(i) => change(world, i, &|m| m.delete_first = true),
         Event::Name(i) => change(world, i, &|m| m.named = true),
         Event::Full(i) => change(world, i, &|m| {
             if let State::Making { full } = &mut m.state {
@@ -116,7 +116,7 @@ fn spread(world: &World, live: &[&Member], places: &[Option<String>]) -> Result<
 }
 
 /// The step keeps what was promised. Bounds are computed here from scratch, not by the code that is tested.
-fn judge(world: &World, step: &Step) -> Result<(), TestCaseError> {
+fn judge(world: &World, step: &PoolStep) -> Result<(), TestCaseError> {
     let members = world.seen();
     let goal = &world.goal;
     let live: Vec<&Member> = members.iter().filter(|m| !m.is_leaving()).collect();
@@ -126,15 +126,15 @@ fn judge(world: &World, step: &Step) -> Result<(), TestCaseError> {
     let is_available = |m: &Member| m.is_available(goal.min_ready, world.now);
     let available = live.iter().filter(|m| is_available(m)).count();
     match step {
-        Step::Wait => {}
-        Step::Make(places) => {
+        PoolStep::Wait => {}
+        PoolStep::Make(places) => {
             prop_assert!(!places.is_empty());
             prop_assert!(fresh + places.len() <= goal.replicas, "more of the template than asked for");
             let surge = if rolling { goal.surge } else { 0 };
             prop_assert!(live.len() + clearing + places.len() <= goal.replicas + surge, "above the surge");
             spread(world, &live, places)?;
         }
-        Step::Remove { names, why } => {
+        PoolStep::Remove { names, why } => {
             prop_assert!(!names.is_empty());
             let victims: Vec<&Member> = names.iter().map(|name| *live.iter().find(|m| m.name == *name).expect("only what is there")).collect();
             let lost = victims.iter().filter(|m| is_available(m)).count();
@@ -163,13 +163,13 @@ fn judge(world: &World, step: &Step) -> Result<(), TestCaseError> {
                     let may_serve = |m: &Member| serves(m) && !given_up(m);
                     let hopes = kept.iter().filter(|m| if m.up_to_date { is_available(m) } else { may_serve(m) }).count();
                     prop_assert!(hopes >= floor || !victims.iter().any(|m| may_serve(m)), "{hopes} of {floor} could come back");
-                    let not_ready = |m: &&Member| m.state == State::NotReady && may_serve(m) && !m.marked;
-                    let unproven = |m: &&Member| m.is_ready() && !is_available(m) && !m.marked;
+                    let not_ready = |m: &&Member| m.state == State::NotReady && may_serve(m) && !m.delete_first;
+                    let unproven = |m: &&Member| m.is_ready() && !is_available(m) && !m.delete_first;
                     if goal.order == Order::NotReady && victims.iter().copied().any(|m| unproven(&m)) {
                         prop_assert!(!kept.iter().any(|m| !m.up_to_date && not_ready(m)), "a Ready one went before one that is not");
                     }
-                    let ages = |list: &[&Member]| list.iter().filter(|m| is_available(m) && !m.marked).map(|m| m.created).collect::<Vec<_>>();
-                    let spared = kept.iter().filter(|m| !m.up_to_date && is_available(m) && !m.marked).map(|m| m.created).min();
+                    let ages = |list: &[&Member]| list.iter().filter(|m| is_available(m) && !m.delete_first).map(|m| m.created).collect::<Vec<_>>();
+                    let spared = kept.iter().filter(|m| !m.up_to_date && is_available(m) && !m.delete_first).map(|m| m.created).min();
                     if goal.order == Order::Oldest {
                         prop_assert!(ages(&victims).iter().max() <= spared.as_ref().or(ages(&victims).iter().max()), "an older one was spared");
                     }
@@ -181,7 +181,7 @@ fn judge(world: &World, step: &Step) -> Result<(), TestCaseError> {
                         prop_assert!(lost == 0 || available - lost >= floor, "below what was promised");
                     } else {
                         // Everybody who is spared ranks behind everybody who goes.
-                        let class = |m: &Member| (!m.marked, m.failed.is_none(), is_available(m));
+                        let class = |m: &Member| (!m.delete_first, m.failed.is_none(), is_available(m));
                         let last = victims.iter().map(|m| class(m)).max();
                         prop_assert!(kept.iter().all(|m| Some(class(m)) >= last), "a machine that should have gone before was spared");
                         let same = |m: &&Member| Some(class(m)) == last;

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::decide::{Step, Why};
+use super::decide::{PoolStep, Why};
 use super::template::Template;
 use super::{Failures, Goal, Member};
 use crate::api::condition::Desired;
 use crate::api::machine::{MachineInitialization, TemplateNodeInfo};
 use crate::api::pool::{POOL_LABEL, WindowsNodePool, WindowsNodePoolStatus};
-use crate::lifecycle::report::conditions;
+use crate::lifecycle::conditions::conditions;
 
 /// The kind that Cluster API makes a Machine for.
 const MACHINE_KIND: &str = "WindowsMachine";
@@ -28,38 +28,38 @@ pub fn failures(status: Option<&WindowsNodePoolStatus>, hash: &str, members: &[M
 }
 
 /// What is said of a pool whose machines were looked at.
-pub struct Seen<'a> {
+pub struct Served<'a> {
     pub goal: &'a Goal,
     pub members: &'a [Member],
     pub template: &'a Template,
     pub failures: Failures,
     /// What was done.
-    pub step: &'a Step,
+    pub step: &'a PoolStep,
 }
 
-/// Status of a WindowsNodePool; `seen` once its template is known.
-pub fn status(object: &WindowsNodePool, said: &[Desired], seen: Option<&Seen<'_>>, now: Timestamp) -> WindowsNodePoolStatus {
+/// Status of a WindowsNodePool; `served` once its template is known.
+pub fn status(object: &WindowsNodePool, said: &[Desired], served: Option<&Served<'_>>, now: Timestamp) -> WindowsNodePoolStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
-    let Some(seen) = seen else { return status };
-    let live = || seen.members.iter().filter(|m| !m.is_leaving());
+    let Some(served) = served else { return status };
+    let live = || served.members.iter().filter(|m| !m.is_leaving());
     let count = |n: usize| Some(i32::try_from(n).unwrap_or(i32::MAX));
     status.infrastructure_machine_kind = Some(MACHINE_KIND.into());
     // `capi-contract.md` §4.2: never taken back, or Cluster API stops to follow the pool.
     status.initialization = Some(MachineInitialization { provisioned: Some(true) });
     status.ready = Some(true);
-    status.desired_replicas = count(seen.goal.replicas);
+    status.desired_replicas = count(served.goal.replicas);
     status.replicas = count(live().count());
     status.ready_replicas = count(live().filter(|m| m.is_ready()).count());
-    status.available_replicas = count(live().filter(|m| m.is_available(seen.goal.min_ready, now)).count());
+    status.available_replicas = count(live().filter(|m| m.is_available(served.goal.min_ready, now)).count());
     status.up_to_date_replicas = count(live().filter(|m| m.up_to_date).count());
     status.selector = Some(format!("{POOL_LABEL}={}", crate::api::capi::label_value(object.metadata.name.as_deref().unwrap_or_default())));
-    status.template_hash = Some(seen.template.hash());
-    let failures = after(seen, now);
+    status.template_hash = Some(served.template.hash());
+    let failures = after(served, now);
     status.failures = (failures.count > 0).then(|| i32::try_from(failures.count).unwrap_or(i32::MAX));
     status.last_failure_at = failures.last.map(Time);
-    status.version = seen.template.version.clone();
-    let machine = &seen.template.machine;
+    status.version = served.template.version.clone();
+    let machine = &served.template.machine;
     status.capacity = BTreeMap::from([("cpu".to_owned(), machine.cpus.to_string()), ("memory".to_owned(), machine.memory.clone())]);
     status.node_info = Some(TemplateNodeInfo { architecture: "amd64".into(), operating_system: "windows".into() });
     status.observed_generation = object.metadata.generation;
@@ -67,12 +67,12 @@ pub fn status(object: &WindowsNodePool, said: &[Desired], seen: Option<&Seen<'_>
 }
 
 /// Machines that never came up and are replaced count against their template.
-fn after(seen: &Seen<'_>, now: Timestamp) -> Failures {
-    let Step::Remove { names, why: Why::Failed } = seen.step else { return seen.failures };
-    let more = seen.members.iter().filter(|m| m.failed_to_start() && names.contains(&m.name)).count();
+fn after(served: &Served<'_>, now: Timestamp) -> Failures {
+    let PoolStep::Remove { names, why: Why::Failed } = served.step else { return served.failures };
+    let more = served.members.iter().filter(|m| m.failed_to_start() && names.contains(&m.name)).count();
     if more == 0 {
-        return seen.failures;
+        return served.failures;
     }
     // Whole seconds, as they are stored.
-    Failures { count: seen.failures.count.saturating_add(more), last: Timestamp::from_second(now.as_second()).ok() }
+    Failures { count: served.failures.count.saturating_add(more), last: Timestamp::from_second(now.as_second()).ok() }
 }

@@ -8,7 +8,7 @@ use crate::api::condition::reason;
 use crate::api::pool::{Amount, DeletePolicy, Health, Order, Strategy, WindowsNodePoolSpec};
 
 /// Everything that the decision depends on.
-pub struct Situation<'a> {
+pub struct ObservedPool<'a> {
     pub goal: &'a Goal,
     pub members: &'a [Member],
     /// WindowsHypervisors that the machines are spread over; empty: the template says.
@@ -77,9 +77,9 @@ pub struct Member {
     pub failed: Option<Failure>,
     /// When it is taken for failed, if its Node stays not Ready.
     pub given_up_at: Option<Timestamp>,
-    /// Somebody wants this one to go first when there are too many.
-    pub marked: bool,
-    /// Somebody wants this one to go, however many there are.
+    /// It is to go first when there are too many (an annotation says so).
+    pub delete_first: bool,
+    /// Its removal was asked for by name, however many there are.
     pub named: bool,
     /// Build of Windows, e.g. `[10, 0, 20348, 2700]`, once its Node has said so.
     pub build: Option<Vec<u32>>,
@@ -96,14 +96,14 @@ pub enum State {
     Ready { since: Timestamp },
     /// Its Node was Ready and is not.
     NotReady,
-    /// It is being removed; `lost`: its hypervisor does not answer, so nobody knows how long that takes.
+    /// It is being removed; `lost`: its hypervisor does not answer, so that may take long.
     Leaving { lost: bool },
 }
 
 /// Why a machine is taken for failed, and who may replace it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// In the words of its own condition.
+    /// The reason of its own condition.
     pub why: String,
     pub replace: Replace,
 }
@@ -111,7 +111,7 @@ pub struct Failure {
 /// Who replaces a failed machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
-    /// Somebody else, e.g. a MachineHealthCheck, has the say, and has not said so.
+    /// Not the pool: a MachineHealthCheck or a person decides, and has not decided so.
     NotHere,
     /// The pool, within its own budget.
     InBudget,
@@ -124,7 +124,7 @@ impl Member {
         matches!(self.state, State::Leaving { .. })
     }
 
-    /// It failed before it was of any use: that speaks against its template, unless somebody has removed its VM.
+    /// It failed before it was of any use: that speaks against its template, unless its VM was removed from outside.
     pub fn failed_to_start(&self) -> bool {
         self.failed.as_ref().is_some_and(|f| f.why != reason::VIRTUAL_MACHINE_REMOVED) && matches!(self.state, State::Making { .. } | State::Starting)
     }
@@ -139,7 +139,7 @@ impl Member {
         matches!(self.state, State::Ready { .. }) && self.failed.is_none()
     }
 
-    /// `None` when it is available; else how long that will take if it stays Ready, or `Some(None)` when nobody knows.
+    /// `None` when it is available; else how long that will take if it stays Ready, or `Some(None)` when that is not known.
     pub fn until_available(&self, min_ready: Duration, now: Timestamp) -> Option<Option<Duration>> {
         let State::Ready { since } = self.state else { return Some(None) };
         if self.failed.is_some() {

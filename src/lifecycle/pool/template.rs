@@ -12,7 +12,7 @@ use crate::api::machine::WindowsMachineSpec;
 pub struct Template {
     pub machine: WindowsMachineSpec,
     pub bootstrap: Option<WindowsBootstrapConfigSpec>,
-    /// Of Kubernetes; `None` where the bootstrap data is somebody else's.
+    /// Of Kubernetes; `None` where another provider makes the bootstrap data.
     pub version: Option<String>,
 }
 

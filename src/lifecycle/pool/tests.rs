@@ -2,19 +2,19 @@
 
 use super::model::{World, goal};
 use super::situation::{Failure, Replace, State};
-use super::{Situation, Step, Why, decide};
+use super::{ObservedPool, PoolStep, Why, decide};
 use crate::api::condition::{Desired, READY, reason};
 use crate::api::pool::{DeletePolicy, Order};
 
 fn said(world: &World, type_: &str) -> Desired {
     let members = world.seen();
-    let s = Situation { goal: &world.goal, members: &members, domains: &world.domains, failures: world.failures };
+    let s = ObservedPool { goal: &world.goal, members: &members, domains: &world.domains, failures: world.failures };
     decide(&s, world.now).conditions.into_iter().find(|c| c.type_ == type_).unwrap()
 }
 
-fn removed(step: &Step) -> Vec<&str> {
+fn removed(step: &PoolStep) -> Vec<&str> {
     match step {
-        Step::Remove { names, .. } => names.iter().map(String::as_str).collect(),
+        PoolStep::Remove { names, .. } => names.iter().map(String::as_str).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -27,8 +27,8 @@ fn fail(world: &mut World, name: &str, replace: Replace) {
 #[test]
 fn machines_are_made_until_there_are_as_many_as_asked_for() {
     let mut world = World::new(goal(3, 1, 0));
-    assert_eq!(world.pass(), Step::Make(vec![None, None, None]));
-    assert_eq!(world.pass(), Step::Wait);
+    assert_eq!(world.pass(), PoolStep::Make(vec![None, None, None]));
+    assert_eq!(world.pass(), PoolStep::Wait);
     assert_eq!(said(&world, READY).reason, reason::SCALING_UP);
     world.run(|_| true);
     assert_eq!((world.available(), said(&world, READY).status), (3, Some(true)));
@@ -43,8 +43,8 @@ fn the_named_go_and_no_others_whatever_the_policy_says() {
         world.member(name).named = true;
     }
     let step = world.pass();
-    assert_eq!((removed(&step), matches!(step, Step::Remove { why: Why::Named, .. })), (vec!["m0", "m2"], true));
-    assert_eq!(world.pass(), Step::Wait, "nobody else goes while they leave");
+    assert_eq!((removed(&step), matches!(step, PoolStep::Remove { why: Why::Named, .. })), (vec!["m0", "m2"], true));
+    assert_eq!(world.pass(), PoolStep::Wait, "no other machine goes while they leave");
     world.run(|_| true);
     assert_eq!(world.names(), ["m1", "m3"]);
     // By hand, the number as it was: it is replaced.
@@ -56,14 +56,14 @@ fn the_named_go_and_no_others_whatever_the_policy_says() {
 #[test]
 fn machines_are_spread_and_no_hypervisor_is_flooded() {
     let mut world = World { domains: vec!["a".into(), "b".into()], ..World::new(goal(100, 1, 0)) };
-    let Step::Make(places) = world.pass() else { panic!("nothing is made") };
+    let PoolStep::Make(places) = world.pass() else { panic!("nothing is made") };
     let on = |name: &str| places.iter().filter(|p| p.as_deref() == Some(name)).count();
     assert_eq!((on("a"), on("b")), (super::decide::MAKING, super::decide::MAKING));
     // Those of b got their VMs; a has no room.
     for (_, m) in &mut world.members {
         m.state = if m.domain.as_deref() == Some("b") { State::Starting } else { State::Making { full: true } };
     }
-    let Step::Make(places) = world.pass() else { panic!("nothing is made") };
+    let PoolStep::Make(places) = world.pass() else { panic!("nothing is made") };
     assert!(places.iter().all(|p| p.as_deref() == Some("b")), "{places:?}");
     assert_eq!(said(&world, READY).reason, reason::NO_CAPACITY);
 }
@@ -75,11 +75,11 @@ fn the_policy_names_who_goes_after_those_that_are_marked_outdated_or_not_availab
         for (second, name) in ["m0", "m1", "m2", "m3", "m4", "m5"].into_iter().enumerate() {
             world.member(name).created = jiff::Timestamp::from_second(second as i64).unwrap();
         }
-        world.member("m1").marked = true;
+        world.member("m1").delete_first = true;
         world.member("m3").state = State::NotReady;
         world.goal = super::Goal { delete_policy: policy, ..goal(2, 1, 0) };
         let step = world.pass();
-        assert!(matches!(step, Step::Remove { why: Why::TooMany, .. }));
+        assert!(matches!(step, PoolStep::Remove { why: Why::TooMany, .. }));
         assert_eq!(removed(&step), gone, "{policy:?}");
     }
 }
@@ -88,13 +88,13 @@ fn the_policy_names_who_goes_after_those_that_are_marked_outdated_or_not_availab
 fn new_first_within_the_surge() {
     let mut world = World::settled(goal(3, 1, 0));
     world.template = 1;
-    assert_eq!(world.pass(), Step::Make(vec![None]));
-    assert_eq!(world.pass(), Step::Wait);
+    assert_eq!(world.pass(), PoolStep::Make(vec![None]));
+    assert_eq!(world.pass(), PoolStep::Wait);
     world.advance(&|_| true);
     world.advance(&|_| true);
     assert_eq!(removed(&world.pass()), ["m0"]);
     // Its VM still takes room.
-    assert_eq!(world.pass(), Step::Wait);
+    assert_eq!(world.pass(), PoolStep::Wait);
     world.run(|_| true);
     assert_eq!(world.names(), ["m3", "m4", "m5"]);
 }
@@ -104,9 +104,9 @@ fn old_first_when_nothing_may_be_above() {
     let mut world = World::settled(goal(3, 0, 1));
     world.template = 1;
     assert_eq!(removed(&world.pass()), ["m0"]);
-    assert_eq!(world.pass(), Step::Wait, "the machine that goes still takes the room");
+    assert_eq!(world.pass(), PoolStep::Wait, "the machine that goes still takes the room");
     world.advance(&|_| true);
-    assert_eq!(world.pass(), Step::Make(vec![None]));
+    assert_eq!(world.pass(), PoolStep::Make(vec![None]));
     world.run(|_| true);
     assert_eq!(world.names(), ["m3", "m4", "m5"]);
 }
@@ -133,7 +133,7 @@ fn what_is_not_ready_goes_first_where_that_is_the_order() {
         world.member("m2").state = State::NotReady;
         world.template = 1;
         assert_eq!(removed(&world.pass()), [first], "{order:?}");
-        assert_eq!(world.pass(), Step::Wait, "{order:?}");
+        assert_eq!(world.pass(), PoolStep::Wait, "{order:?}");
     }
 }
 
@@ -176,9 +176,9 @@ fn failed_machines_are_replaced_within_the_budget() {
     let mut world = World::settled(goal(10, 1, 0));
     ["m0", "m1", "m2", "m3"].iter().for_each(|name| fail(&mut world, name, Replace::InBudget));
     let step = world.pass();
-    assert_eq!((removed(&step), matches!(step, Step::Remove { why: Why::Failed, .. })), (vec!["m0", "m1", "m2", "m3"], true));
+    assert_eq!((removed(&step), matches!(step, PoolStep::Remove { why: Why::Failed, .. })), (vec!["m0", "m1", "m2", "m3"], true));
     fail(&mut world, "m4", Replace::InBudget);
-    assert!(matches!(world.pass(), Step::Make(places) if places.len() == 4), "four are on their way out: the fifth waits");
+    assert!(matches!(world.pass(), PoolStep::Make(places) if places.len() == 4), "four are on their way out: the fifth waits");
     world.run(|_| true);
     assert_eq!(world.available(), 10);
 }
@@ -187,7 +187,7 @@ fn failed_machines_are_replaced_within_the_budget() {
 fn more_failures_than_the_budget_are_left_alone() {
     let mut world = World::settled(goal(10, 1, 0));
     ["m0", "m1", "m2", "m3", "m4"].iter().for_each(|name| fail(&mut world, name, Replace::InBudget));
-    assert_eq!(world.pass(), Step::Wait);
+    assert_eq!(world.pass(), PoolStep::Wait);
     let told = said(&world, READY);
     assert_eq!((told.status, told.reason), (Some(false), reason::TOO_MANY_UNHEALTHY));
     assert!(told.message.contains("m0 (NodeNeverJoined)") && told.message.contains("and 2 more"), "{}", told.message);
@@ -197,10 +197,10 @@ fn more_failures_than_the_budget_are_left_alone() {
 }
 
 #[test]
-fn what_somebody_else_watches_over_is_not_replaced_here() {
+fn what_a_machine_health_check_watches_over_is_not_replaced_here() {
     let mut world = World::settled(goal(3, 1, 0));
     fail(&mut world, "m1", Replace::NotHere);
-    assert_eq!(world.pass(), Step::Wait);
+    assert_eq!(world.pass(), PoolStep::Wait);
 }
 
 /// Whatever takes Nodes away, whether they count as failed, and one after another or all at once: no more machines go than may be
@@ -216,12 +216,12 @@ fn an_outage_is_no_reason_to_remove_outdated_machines() {
                 world.member(&name).state = State::NotReady;
             }
             world.member(&name).failed = given_up.map(|replace| Failure { why: "NodeStatusUnknown".into(), replace });
-            if let Step::Remove { names, .. } = world.pass() {
+            if let PoolStep::Remove { names, .. } = world.pass() {
                 gone += names.len();
             }
         }
         for _ in 0..10 {
-            if let Step::Remove { names, .. } = world.pass() {
+            if let PoolStep::Remove { names, .. } = world.pass() {
                 gone += names.len();
             }
         }
@@ -237,7 +237,7 @@ fn machines_that_are_ready_and_not_yet_available_are_replaced_within_the_bounds(
     let now = world.now;
     world.members.iter_mut().for_each(|(_, m)| m.state = State::Ready { since: now });
     assert_eq!(removed(&world.pass()).len(), 2);
-    assert_eq!(world.pass(), Step::Wait);
+    assert_eq!(world.pass(), PoolStep::Wait);
 }
 
 #[test]
@@ -260,13 +260,13 @@ fn a_rollout_that_failed_machines_hold_up_says_so() {
     world.advance(&|_| true);
     assert_eq!(removed(&world.pass()), ["m0", "m1"], "the first two came up");
     world.advance(&|_| true);
-    assert_eq!(world.pass(), Step::Make(vec![None, None]));
+    assert_eq!(world.pass(), PoolStep::Make(vec![None, None]));
     for name in ["m12", "m13"] {
         world.member(name).failed = Some(Failure { why: "GuestFailed".into(), replace: Replace::NotHere });
         world.member(name).state = State::Starting;
     }
     let told = |world: &World| said(world, crate::api::condition::MACHINES_UP_TO_DATE);
-    assert_eq!((world.decide(), told(&world).reason), (Step::Wait, reason::ROLLOUT_STOPPED));
+    assert_eq!((world.decide(), told(&world).reason), (PoolStep::Wait, reason::ROLLOUT_STOPPED));
     let message = told(&world).message;
     assert!(message.contains("4 machines are of the template") && message.contains("m12 (GuestFailed), m13 (GuestFailed)"), "{message}");
     assert_eq!(said(&world, READY).status, Some(true), "all that were promised are there");
@@ -283,8 +283,8 @@ fn failures_one_after_another_are_replaced_within_the_budget_too() {
     for name in ["m4", "m5", "m6", "m7"] {
         fail(&mut world, name, Replace::InBudget);
     }
-    assert!(matches!(world.pass(), Step::Make(places) if places.len() == 4));
-    assert_eq!(world.pass(), Step::Wait, "the first four are not back");
+    assert!(matches!(world.pass(), PoolStep::Make(places) if places.len() == 4));
+    assert_eq!(world.pass(), PoolStep::Wait, "the first four are not back");
 }
 
 #[test]
@@ -293,5 +293,5 @@ fn a_machine_that_cannot_be_removed_does_not_keep_the_pool_small() {
     for name in world.names() {
         world.member(&name).state = State::Leaving { lost: true };
     }
-    assert_eq!(world.pass(), Step::Make(vec![None, None, None]));
+    assert_eq!(world.pass(), PoolStep::Make(vec![None, None, None]));
 }

@@ -1,0 +1,140 @@
+//! Which workload cluster an object belongs to.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::capi::{self, GROUP};
+use super::pool::WindowsNodePool;
+
+/// Annotation on the WindowsMachines and WindowsBootstrapConfigs of a standalone pool: the cluster that they join, as
+/// [`ClusterRef`] is written.
+pub const JOINS_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/joins";
+
+/// Annotation on a WindowsMachine whose pool was handed over to Cluster API or back: the cluster that it was made for, which is the
+/// one in the owner mark of its VM.
+pub const MADE_FOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/made-for";
+
+const IN_CLUSTER: &str = "own/cluster";
+
+/// A workload cluster, as objects in one namespace of the management cluster refer to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClusterRef {
+    /// Of the objects that refer to it, and of the Secret with its kubeconfig.
+    pub namespace: String,
+    pub source: ClusterSource,
+}
+
+/// Where the connection to a workload cluster comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ClusterSource {
+    /// A Cluster of Cluster API, by name; its kubeconfig is in the Secret `<name>-kubeconfig`.
+    ClusterApi(String),
+    /// A Secret that a standalone pool names.
+    Kubeconfig { secret: String, key: String },
+    /// The cluster that this process runs in.
+    InCluster,
+}
+
+impl ClusterRef {
+    /// A Cluster of Cluster API.
+    pub fn cluster_api(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), source: ClusterSource::ClusterApi(name.to_owned()) }
+    }
+
+    /// The cluster of one of our objects: its Cluster, or the cluster that its standalone pool joins.
+    pub fn of(meta: &ObjectMeta) -> Option<Self> {
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        match capi::cluster_name(meta.labels.as_ref()) {
+            Some(name) => Some(Self::cluster_api(namespace, name)),
+            None => Self::parse(namespace, annotation(meta, JOINS_ANNOTATION)?),
+        }
+    }
+
+    /// The cluster that an object of a standalone pool joins; `None` for an object of Cluster API.
+    pub fn standalone(meta: &ObjectMeta) -> Option<Self> {
+        Self::of(meta).filter(Self::is_standalone)
+    }
+
+    /// The cluster that a standalone pool joins: it names one, and no MachinePool owns it.
+    pub fn of_pool(pool: &WindowsNodePool) -> Option<Self> {
+        if capi::owner(pool.metadata.owner_references.as_ref(), GROUP, "MachinePool").is_some() {
+            return None;
+        }
+        let source = match &pool.spec.cluster.as_ref()?.kubeconfig_secret_ref {
+            Some(secret) => ClusterSource::Kubeconfig { secret: secret.name.clone(), key: secret.key.clone() },
+            None => ClusterSource::InCluster,
+        };
+        Some(Self { namespace: pool.metadata.namespace.clone().unwrap_or_default(), source })
+    }
+
+    /// Whether no Cluster of Cluster API stands for it.
+    pub fn is_standalone(&self) -> bool {
+        !matches!(self.source, ClusterSource::ClusterApi(_))
+    }
+
+    /// Reads the value of [`JOINS_ANNOTATION`].
+    fn parse(namespace: &str, text: &str) -> Option<Self> {
+        let source = match text.strip_prefix("secret/").and_then(|rest| rest.split_once('/')) {
+            Some((secret, key)) => ClusterSource::Kubeconfig { secret: secret.to_owned(), key: key.to_owned() },
+            None if text == IN_CLUSTER => ClusterSource::InCluster,
+            None => return None,
+        };
+        Some(Self { namespace: namespace.to_owned(), source })
+    }
+}
+
+/// Without the namespace: the name of a Cluster, or else the value of [`JOINS_ANNOTATION`], which holds a `/` and so is never such a name.
+impl fmt::Display for ClusterRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            ClusterSource::ClusterApi(name) => f.write_str(name),
+            ClusterSource::Kubeconfig { secret, key } => write!(f, "secret/{secret}/{key}"),
+            ClusterSource::InCluster => f.write_str(IN_CLUSTER),
+        }
+    }
+}
+
+/// The workload cluster that a machine was made for, even if its pool was handed over since, as [`ClusterRef`] is written.
+pub fn made_for(meta: &ObjectMeta) -> Option<String> {
+    annotation(meta, MADE_FOR_ANNOTATION).map(str::to_owned).or_else(|| ClusterRef::of(meta).map(|cluster| cluster.to_string()))
+}
+
+fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(label: Option<&str>, annotation: Option<&str>) -> ObjectMeta {
+        ObjectMeta {
+            namespace: Some("lab".into()),
+            labels: label.map(|name| [(capi::CLUSTER_NAME_LABEL.to_owned(), name.to_owned())].into()),
+            annotations: annotation.map(|text| [(JOINS_ANNOTATION.to_owned(), text.to_owned())].into()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn what_is_written_into_the_annotation_is_read_back() {
+        let kubeconfig = ClusterSource::Kubeconfig { secret: "other.cluster".into(), key: "value".into() };
+        for (source, text) in [(ClusterSource::InCluster, "own/cluster"), (kubeconfig, "secret/other.cluster/value")] {
+            let cluster = ClusterRef { namespace: "lab".into(), source };
+            assert_eq!(cluster.to_string(), text);
+            assert_eq!(ClusterRef::standalone(&object(None, Some(text))), Some(cluster));
+        }
+        for other in ["", "c1", "own/", "secret/x", "own/other", "x/y/z"] {
+            assert_eq!(ClusterRef::of(&object(None, Some(other))), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_label_of_cluster_api_wins_over_the_annotation() {
+        let both = object(Some("c1"), Some("own/cluster"));
+        assert_eq!(ClusterRef::of(&both), Some(ClusterRef::cluster_api("lab", "c1")));
+        assert_eq!(ClusterRef::standalone(&both), None);
+        assert_eq!(made_for(&both).as_deref(), Some("c1"));
+    }
+}

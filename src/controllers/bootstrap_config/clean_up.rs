@@ -1,0 +1,56 @@
+//! What a machine that goes has left in its workload cluster: token, certificate requests and, when the Cluster goes with it, its Node.
+
+use kube::ResourceExt;
+
+use super::Context;
+use super::observe::Found;
+use super::token::owner_of;
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi;
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::name::{ProviderId, VmUuid};
+use crate::cluster::workload::{Workload, WorkloadError};
+use crate::cluster::{csr, token};
+use crate::lifecycle::bootstrap_config::csr::token_of;
+use crate::lifecycle::bootstrap_config::{is_token_gone, node_to_delete, token_id};
+use crate::lifecycle::identity::INFRASTRUCTURE;
+
+/// Removes all of it; each part finds what an earlier pass left.
+pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found) -> Result<(), WorkloadError> {
+    // Without a cluster, nothing was ever made for it.
+    let Some(cluster) = ClusterRef::of(&object.metadata) else { return Ok(()) };
+    let workload = ctx.clusters.get(&cluster).await?;
+    let token = token_id(object);
+    if !is_token_gone(object) {
+        token::delete(&workload, &token, &owner_of(object).id).await?;
+    }
+    csr::delete_of(&workload, &requests(ctx, &workload, &cluster, &token).await?).await?;
+    if !found.cluster.as_ref().is_some_and(|target| target.is_deleting) {
+        return Ok(());
+    }
+    match (found.owner.request(), vm_of_pool(object)) {
+        (Some(request), _) => match node_to_delete(request) {
+            Some((node, id)) => workload.delete_node(node, &id.to_string()).await,
+            None => Ok(()),
+        },
+        // A machine of a pool may be gone before its configuration: its VM is known by its identity alone.
+        (None, Some(vm)) => workload.delete_node_of(|id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await,
+        (None, None) => Ok(()),
+    }
+}
+
+/// The VM that the configuration of a machine of a pool was made for.
+fn vm_of_pool(object: &WindowsBootstrapConfig) -> Option<VmUuid> {
+    let machine = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine")?;
+    Some(VmUuid::of(&machine.uid))
+}
+
+/// Names of the requests that were made with a token. Those of a machine that joined before we started were never known.
+async fn requests(ctx: &Context, workload: &Workload, cluster: &ClusterRef, token: &str) -> Result<Vec<String>, WorkloadError> {
+    let known = ctx.clusters.certificates().requests_of(cluster, token);
+    if !known.is_empty() {
+        return Ok(known);
+    }
+    let all = csr::list(workload).await?;
+    Ok(all.iter().filter(|request| token_of(request).as_deref() == Some(token)).map(ResourceExt::name_any).collect())
+}

@@ -1,0 +1,129 @@
+//! Makes the bootstrap data: token, Secret, report. Each part finds what an earlier pass made before a crash.
+
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::data_secret::{self, Made};
+use super::facts::{DataError, Sources};
+use super::observe::Found;
+use super::token::owner_of;
+use super::{Context, say, secret_values, unusable};
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::Endpoint;
+use crate::api::cluster_ref::ClusterRef;
+use crate::bootstrap::{self, RenderError};
+use crate::cluster::workload::{Workload, WorkloadError};
+use crate::cluster::{join_rights, token};
+use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
+use crate::lifecycle::bootstrap_config::outcome::{self, DataProblem};
+use crate::lifecycle::bootstrap_config::report::Token;
+use crate::lifecycle::bootstrap_config::token_id;
+
+/// Why the data could not be made.
+enum Failure {
+    Workload(WorkloadError),
+    Render(DataError),
+    SecretTaken(String),
+    Reconcile(ReconcileError),
+}
+
+impl From<WorkloadError> for Failure {
+    fn from(error: WorkloadError) -> Self {
+        Self::Workload(error)
+    }
+}
+
+pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found, endpoint: &Endpoint) -> Result<Outcome, ReconcileError> {
+    let (Some(request), Some(target)) = (found.owner.request(), &found.cluster) else { return Ok(Outcome::done()) };
+    // A refused write is a write: after one, the Secret that is in the way is looked at before anything is tried again.
+    if outcome::was_taken(object)
+        && let Some(message) = data_secret::taken(ctx, object).await?
+    {
+        return problem(ctx, object, DataProblem::SecretTaken, message).await;
+    }
+    let workload = match ctx.clusters.get(&target.cluster).await {
+        Ok(workload) => workload,
+        Err(error) => return unusable(ctx, object, &error).await,
+    };
+    let secrets = match secret_values::read(ctx, object).await {
+        Ok(secrets) => secrets,
+        Err(secret_values::ValueError::Missing(message)) => return problem(ctx, object, DataProblem::ValueMissing, message).await,
+        Err(secret_values::ValueError::Api(error)) => return Err(error.into()),
+    };
+    let windows_machine = found.windows_machine.as_deref();
+    let sources = Sources { object, request, target, windows_machine, endpoint, workload: &workload, secrets: &secrets };
+    let render = |token| sources.facts(token).and_then(|facts| Ok(bootstrap::render(&facts)?));
+    // What cannot be rendered gets no token: a secret of the same length stands in for it.
+    let placeholder = SecretString::from(format!("{}.{}", token_id(object), "0".repeat(16)));
+    if let Err(error) = render(placeholder) {
+        return unrenderable(ctx, object, &error).await;
+    }
+    match make_in(ctx, object, &target.cluster, &workload, render).await {
+        Ok(outcome) => Ok(outcome),
+        Err(Failure::Workload(error)) => {
+            ctx.clusters.doubt(&target.cluster, &error).await;
+            unusable(ctx, object, &error).await
+        }
+        Err(Failure::Render(error)) => unrenderable(ctx, object, &error).await,
+        Err(Failure::SecretTaken(message)) => problem(ctx, object, DataProblem::SecretTaken, message).await,
+        Err(Failure::Reconcile(error)) => Err(error),
+    }
+}
+
+async fn make_in(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    cluster: &ClusterRef,
+    workload: &Workload,
+    render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
+) -> Result<Outcome, Failure> {
+    ctx.clusters.ensure_join_rights(workload).await?;
+    if object.spec.kube_proxy.is_some() {
+        join_rights::ensure_proxy(workload).await?;
+    }
+    ctx.clusters.watch_certificates(cluster, workload);
+    let uid = object.uid().unwrap_or_default();
+    let made = match ctx.unreported.take(&uid) {
+        Some(made) => made,
+        None => make_token_and_secret(ctx, object, workload, render).await?,
+    };
+    let reported = say(ctx, object, &outcome::made(made.warnings.clone()), Some(&made.secret), Some(made.token.clone())).await;
+    if reported.is_err() {
+        ctx.unreported.keep(uid, made);
+    }
+    reported.map_err(Failure::Reconcile)
+}
+
+async fn make_token_and_secret(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    workload: &Workload,
+    render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
+) -> Result<Made, Failure> {
+    let now = ctx.management.now();
+    let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
+    let token = token::create(workload, &token_id(object), &(ctx.new_token_secret)(), &owner_of(object), expires).await?;
+    ctx.known_tokens.keep(object.uid().unwrap_or_default(), token.uid);
+    let whole = SecretString::from(format!("{}.{}", token.id, token.secret.expose_secret()));
+    let data = render(whole.clone()).map_err(Failure::Render)?;
+    let secret = data_secret::ensure(ctx, object, &data, &whole).await.map_err(|error| match error {
+        data_secret::Error::Taken(message) => Failure::SecretTaken(message),
+        data_secret::Error::Api(error) => Failure::Reconcile(error.into()),
+    })?;
+    let warnings = bootstrap::lint::message(&data.warnings);
+    Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) }, warnings })
+}
+
+async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &DataError) -> Result<Outcome, ReconcileError> {
+    let kind = match error {
+        DataError::Render(RenderError::TooLarge { .. }) => DataProblem::TooLarge,
+        DataError::Render(RenderError::Incompatible(_)) => DataProblem::Incompatible,
+        DataError::Render(_) | DataError::Facts(_) => DataProblem::InvalidSpec,
+    };
+    problem(ctx, object, kind, error.to_string()).await
+}
+
+async fn problem(ctx: &Context, object: &WindowsBootstrapConfig, problem: DataProblem, message: String) -> Result<Outcome, ReconcileError> {
+    say(ctx, object, &outcome::not_made(problem, message), None, None).await
+}

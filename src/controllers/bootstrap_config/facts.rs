@@ -1,0 +1,81 @@
+//! The facts of a node that is to be made, from the objects as they are.
+
+use kube::ResourceExt;
+use secrecy::SecretString;
+
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::{CidrBlocks, Endpoint};
+use crate::api::machine::WindowsMachine;
+use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
+use crate::bootstrap::{self, RenderError, Secrets};
+use crate::cluster::workload::Workload;
+use crate::lifecycle::identity::{future_provider_id, host_name};
+use crate::lifecycle::machine::vm_spec;
+use crate::lifecycle::owner::{NodeRequest, TargetCluster};
+
+/// Why facts or bytes cannot be had from the objects as they are.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    #[error("{0}")]
+    Facts(String),
+}
+
+/// Everything that rendering depends on, except the token.
+pub struct Sources<'a> {
+    pub object: &'a WindowsBootstrapConfig,
+    pub request: &'a NodeRequest,
+    pub target: &'a TargetCluster,
+    /// That of the machine, if it is one of ours.
+    pub windows_machine: Option<&'a WindowsMachine>,
+    pub endpoint: &'a Endpoint,
+    pub workload: &'a Workload,
+    pub secrets: &'a Secrets,
+}
+
+impl Sources<'_> {
+    /// The facts; an error names the field that is missing or wrong.
+    pub fn facts(&self, token: SecretString) -> Result<BootstrapFacts, DataError> {
+        let wrong = |text: String| DataError::Facts(text);
+        let Some(version) = self.request.version.as_deref() else {
+            return Err(wrong(format!(
+                "Machine {}: spec.version is not set; name the Kubernetes version of the node, e.g. v1.36.3",
+                self.request.name
+            )));
+        };
+        let kubernetes = KubernetesVersion::parse(version).map_err(|e| wrong(format!("Machine spec.version: {e}")))?;
+        let Some(ca_pem) = self.workload.ca_pem.clone() else {
+            return Err(wrong(format!(
+                "the kubeconfig of Cluster {} has no certificate-authority-data: nodes need the CA of their cluster",
+                self.target.cluster
+            )));
+        };
+        let ca_hash = bootstrap::ca_hash(&ca_pem).map_err(|e| wrong(format!("the CA in the kubeconfig of Cluster {}: {e}", self.target.cluster)))?;
+        let ours = self.windows_machine.filter(|_| self.request.is_for_windows_machine());
+        let vm = ours.map(vm_spec).transpose().map_err(|e| wrong(e.to_string()))?;
+        let network = self.target.network.clone();
+        let blocks = |networks: Option<CidrBlocks>| networks.map(|n| n.cidr_blocks).unwrap_or_default();
+        Ok(BootstrapFacts {
+            machine_uid: self.object.uid().unwrap_or_default(),
+            machine_name: self.request.name.clone(),
+            generation: self.object.metadata.generation.unwrap_or(1),
+            host_name: ours.map(host_name).transpose().map_err(|e| wrong(e.to_string()))?,
+            provider_id: ours.and_then(future_provider_id).map(|id| id.to_string()),
+            kubernetes,
+            endpoint: format!("{}:{}", self.endpoint.host, self.endpoint.port),
+            ca_pem,
+            ca_hash,
+            token,
+            cpus: vm.as_ref().map(|v| v.cpus),
+            memory_mib: vm.as_ref().map(|v| v.memory_mib),
+            system_disk_gib: vm.as_ref().and_then(|v| v.system_disk_gib),
+            cluster_dns: self.object.spec.kubelet.cluster_dns.clone(),
+            cluster_domain: network.service_domain.filter(|d| !d.is_empty()).unwrap_or_else(|| "cluster.local".into()),
+            pod_networks: blocks(network.pods),
+            service_networks: blocks(network.services),
+            secrets: self.secrets.clone(),
+            spec: self.object.spec.clone(),
+        })
+    }
+}

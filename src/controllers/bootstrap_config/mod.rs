@@ -1,0 +1,128 @@
+//! WindowsBootstrapConfig: observe, decide ([`crate::lifecycle::bootstrap_config`]), act, report.
+//!
+//! A pass that makes the data makes up to three objects, in this order: the rights of joining nodes, the token, the bootstrap Secret;
+//! and then it reports. A pass that starts after a crash finds each of them.
+
+mod clean_up;
+mod data;
+mod data_secret;
+mod facts;
+mod machine_pool;
+mod observe;
+mod secret_values;
+mod token;
+mod triggers;
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+pub use self::data_secret::{KnownTokens, Unreported};
+pub use self::triggers::triggers;
+use super::runtime::caches::Caches;
+use super::runtime::management::{Management, NewTokenSecret};
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::owners::Owners;
+use super::runtime::workload_clusters::{WorkloadClusters, fault};
+use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
+use crate::api::capi;
+use crate::api::cluster_ref::ClusterRef;
+use crate::cluster::workload::WorkloadError;
+use crate::lifecycle::Decision;
+use crate::lifecycle::bootstrap_config::outcome::{self, DataProblem};
+use crate::lifecycle::bootstrap_config::report::{self, Token};
+use crate::lifecycle::bootstrap_config::{BootstrapStep, decide};
+
+const MANAGER: &str = "capw-windowsbootstrapconfig";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub owners: Owners,
+    pub clusters: WorkloadClusters,
+    pub new_token_secret: NewTokenSecret,
+    pub unreported: Arc<Unreported>,
+    pub known_tokens: Arc<KnownTokens>,
+}
+
+pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Result<Outcome, ReconcileError> {
+    let (ctx, object) = (&ctx, &*object);
+    if let Some(owner) = capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "MachinePool") {
+        return machine_pool::reconcile(ctx, object, owner).await;
+    }
+    let mut found = observe::observe(ctx, object);
+    if let Err(error) = observe::ask_for_endpoint(ctx, object, &mut found).await {
+        return unusable(ctx, object, &error).await;
+    }
+    let observed = found.observed(object, ctx.clusters.certificates().issued(object));
+    let decision = decide(&observed, ctx.management.now());
+    if let (Some(target), BootstrapStep::Wait | BootstrapStep::ExtendToken { .. }) = (&found.cluster, &decision.step) {
+        ctx.clusters.watch_certificates_for(&target.cluster, object).await;
+    }
+    match &decision.step {
+        BootstrapStep::Ignore => Ok(Outcome::done()),
+        BootstrapStep::Wait => say(ctx, object, &decision, None, None).await,
+        BootstrapStep::Adopt => {
+            ctx.management.add_finalizer(object, FINALIZER).await?;
+            Ok(Outcome::done())
+        }
+        BootstrapStep::Restore { secret } => restore(ctx, object, secret).await,
+        BootstrapStep::MakeData { endpoint } => data::make(ctx, object, &found, endpoint).await,
+        BootstrapStep::ExtendToken { expires } => token::extend(ctx, object, &found, *expires).await,
+        BootstrapStep::DeleteToken { expired } => token::delete(ctx, object, &found, *expired).await,
+        BootstrapStep::CleanUp => leave(ctx, object, &found).await,
+    }
+}
+
+/// The Machine has its data from before a move or a restore. Which token is in it is reported too, so that what was made with that
+/// token is found when the configuration goes.
+async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, secret: &str) -> Result<Outcome, ReconcileError> {
+    let mut next = report::status(object, &outcome::restored().conditions, Some(secret), None, ctx.management.now());
+    if let Some((id, _)) = data_secret::token(ctx, object).await?
+        // A Secret that a user made may hold anything.
+        && id.len() == 6
+    {
+        next.token_id = Some(id);
+    }
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::done())
+}
+
+/// The configuration goes, and with it what the machine has left in the workload cluster.
+async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<Outcome, ReconcileError> {
+    let uid = object.uid().unwrap_or_default();
+    ctx.unreported.take(&uid);
+    ctx.known_tokens.take(&uid);
+    if let Err(error) = clean_up::clean_up(ctx, object, found).await
+        && !outcome::may_leave_token(object, fault(&error), ctx.management.now())
+    {
+        if let Some(cluster) = ClusterRef::of(&object.metadata) {
+            ctx.clusters.doubt(&cluster, &error).await;
+        }
+        return Err(ReconcileError::Workload(error));
+    }
+    ctx.management.remove_finalizer(object, FINALIZER).await?;
+    Ok(Outcome::done())
+}
+
+/// Reports that the workload cluster cannot be used; what passes by itself is retried instead.
+async fn unusable(ctx: &Context, object: &WindowsBootstrapConfig, error: &WorkloadError) -> Result<Outcome, ReconcileError> {
+    let Some(fault) = fault(error) else { return Err(ReconcileError::Workload(error.clone())) };
+    say(ctx, object, &outcome::not_made(DataProblem::Cluster(fault), error.to_string()), None, None).await
+}
+
+async fn say<S>(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    decision: &Decision<S>,
+    secret: Option<&str>,
+    token: Option<Token>,
+) -> Result<Outcome, ReconcileError> {
+    let next = report::status(object, &decision.conditions, secret, token, ctx.management.now());
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::of(decision.look_again))
+}
+
+#[cfg(test)]
+mod tests;

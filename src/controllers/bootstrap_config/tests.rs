@@ -1,0 +1,83 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::mock::{Exchange, Script, refuse, step};
+use crate::controllers::testing::{holding, read, shared};
+use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
+
+const OBJECT: &str = "PATCH /apis/bootstrap.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsbootstrapconfigs/win-1";
+const STATUS: &str = "PATCH /apis/bootstrap.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsbootstrapconfigs/win-1/status";
+const KUBECONFIG: &str = "GET /api/v1/namespaces/lab/secrets/c1-kubeconfig";
+
+fn config(metadata: Value, owner: &str) -> Value {
+    let mut all = json!({"name": "win-1", "namespace": "lab", "uid": "c", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
+        "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": owner, "name": "win-1", "uid": "m", "controller": true}]});
+    json_patch::merge(&mut all, &metadata);
+    json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "metadata": all, "spec": {}})
+}
+
+fn caches() -> Caches {
+    let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
+        "spec": {"clusterName": "c1", "version": "v1.36.3",
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": "win-1"}}});
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"},
+        "spec": {"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}},
+        "status": {"initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true}}});
+    let windows_machine = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+        "metadata": {"name": "win-1", "namespace": "lab", "uid": "w", "annotations": {HYPERVISOR_ANNOTATION: "h1"}}, "spec": {"image": "w"}});
+    let pool = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
+        "spec": {"clusterName": "c1", "template": {"spec": {"infrastructureRef": {"kind": "WindowsNodePool", "name": "win"}}}}});
+    Caches {
+        machines: holding(vec![machine]),
+        clusters: holding(vec![cluster]),
+        windows_machines: holding(vec![windows_machine]),
+        machine_pools: holding(vec![pool]),
+        ..Caches::empty()
+    }
+}
+
+fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
+    let (shared, script) = shared(caches(), 1, exchanges);
+    (shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into())), script)
+}
+
+async fn pass(ctx: &Context, object: Value) -> Outcome {
+    reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_finalizer_is_stored_before_anything_is_made() {
+    let (ctx, script) = stage(vec![step(OBJECT, config(json!({}), "Machine"))]);
+    assert_eq!(pass(&ctx, config(json!({}), "Machine")).await, Outcome::done());
+    assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([FINALIZER]));
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_is_missing_is_reported_and_looked_at_again() {
+    let adopted = config(json!({"finalizers": [FINALIZER]}), "Machine");
+    let (ctx, script) = stage(vec![refuse(KUBECONFIG, 404, "NotFound"), step(STATUS, adopted.clone())]);
+    let outcome = pass(&ctx, adopted).await;
+    assert_eq!(outcome, Outcome::look_again(std::time::Duration::from_secs(10)));
+    let ready = &script.seen()[1].body["status"]["conditions"][0];
+    assert_eq!(ready["reason"], "KubeconfigMissing", "{ready}");
+}
+
+#[tokio::test]
+async fn it_goes_although_its_cluster_is_lost_when_no_token_can_be_left() {
+    let leaving = config(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}), "Machine");
+    let (ctx, script) = stage(vec![refuse(KUBECONFIG, 404, "NotFound"), step(OBJECT, leaving.clone())]);
+    pass(&ctx, leaving).await;
+    assert_eq!(script.seen()[1].body["metadata"]["finalizers"], json!([]));
+}
+
+#[tokio::test]
+async fn the_configuration_of_a_machine_pool_gets_a_secret_that_joins_no_machine() {
+    let object = config(json!({}), "MachinePool");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}});
+    let (ctx, script) = stage(vec![step("POST /api/v1/namespaces/lab/secrets", secret), step(STATUS, object.clone())]);
+    pass(&ctx, object).await;
+    let data = script.seen()[0].body["data"].clone();
+    assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), ["format", "value"], "no token");
+    assert_eq!(script.seen()[1].body["status"]["dataSecretName"], "win-1");
+}

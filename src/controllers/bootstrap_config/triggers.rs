@@ -1,0 +1,42 @@
+//! What triggers a pass of a WindowsBootstrapConfig.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::channel::mpsc::UnboundedReceiver;
+use kube::runtime::reflector::ObjectRef;
+
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::{self, Machine};
+use crate::api::machine::WindowsMachine;
+use crate::controllers::runtime::caches::Caches;
+use crate::controllers::runtime::triggers::{Triggers, cluster_facts, concerned, named, namespace, of_cluster};
+use crate::lifecycle::identity::chosen;
+use crate::lifecycle::owner::machine_pool_of;
+
+pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<WindowsBootstrapConfig>>) -> Triggers<WindowsBootstrapConfig> {
+    vec![
+        concerned(caches, &caches.clusters, cluster_facts, |caches, cluster| of_cluster(&caches.configs.all(&namespace(cluster)), cluster)),
+        caches.machines.0.map(of_machine),
+        // The data needs the hypervisor that was chosen for the machine.
+        concerned(caches, &caches.windows_machines, |machine| format!("{:?}", chosen(machine)), of_windows_machine),
+        requested.boxed(),
+    ]
+}
+
+/// The configuration that a Machine names; that of a machine of a pool has the name of its WindowsMachine.
+fn of_machine(machine: &Machine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
+    match machine_pool_of(machine) {
+        Some(_) => named(Some(&machine.spec.infrastructure_ref), "WindowsMachine", machine),
+        None => named(machine.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", machine),
+    }
+}
+
+fn of_windows_machine(caches: &Caches, object: &WindowsMachine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
+    let owner = capi::machine_owner(object.metadata.owner_references.as_ref());
+    match owner.and_then(|owner| caches.machines.get(&namespace(object), &owner.name)) {
+        Some(machine) => of_machine(&machine),
+        // Of a standalone pool.
+        None => caches.config_of(object).map(|config| ObjectRef::from_obj(&*config)).into_iter().collect(),
+    }
+}

@@ -1,0 +1,132 @@
+//! ExternalControlPlane: asks the API server, keeps the Secrets that Cluster API reads, reports. The decisions are in [`crate::lifecycle::control_plane`].
+
+mod clients;
+mod secrets;
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use serde_json::json;
+
+pub use self::clients::Clients;
+use self::secrets::{Source, are_current, source, write};
+use super::runtime::caches::Caches;
+use super::runtime::management::Management;
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
+use super::runtime::workload_clusters::{WorkloadClusters, fault};
+use crate::api::capi;
+use crate::api::condition;
+use crate::api::control_plane::ExternalControlPlane;
+use crate::cluster::workload::{self, Right, WorkloadError};
+use crate::lifecycle::Decision;
+use crate::lifecycle::control_plane::{Answer, ControlPlaneStep, ObservedControlPlane, Probe, decide, status};
+
+const MANAGER: &str = "capw-externalcontrolplane";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub clusters: WorkloadClusters,
+    pub clients: Arc<Clients>,
+}
+
+pub fn triggers(caches: &Arc<Caches>) -> Triggers<ExternalControlPlane> {
+    vec![concerned(caches, &caches.clusters, cluster_facts, |_, cluster| {
+        named(cluster.spec.control_plane_ref.as_ref(), "ExternalControlPlane", cluster)
+    })]
+}
+
+/// What Cluster API and we need to do in the workload cluster.
+const RIGHTS: &[Right<'static>] = &[
+    right("create", "", "secrets", "kube-system"),
+    right("delete", "", "secrets", "kube-system"),
+    right("patch", "", "secrets", "kube-system"),
+    right("get", "", "nodes", ""),
+    right("list", "", "nodes", ""),
+    right("patch", "", "nodes", ""),
+    right("delete", "", "nodes", ""),
+    right("list", "", "pods", ""),
+    Right { subresource: "eviction", ..right("create", "", "pods", "") },
+    right("watch", "certificates.k8s.io", "certificatesigningrequests", ""),
+    right("delete", "certificates.k8s.io", "certificatesigningrequests", ""),
+    Right { subresource: "approval", ..right("update", "certificates.k8s.io", "certificatesigningrequests", "") },
+    Right { name: "kubernetes.io/kube-apiserver-client-kubelet", ..right("approve", "certificates.k8s.io", "signers", "") },
+    right("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
+];
+
+const fn right(verb: &'static str, group: &'static str, resource: &'static str, namespace: &'static str) -> Right<'static> {
+    Right { verb, group, resource, subresource: "", namespace, name: "" }
+}
+
+pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Result<Outcome, ReconcileError> {
+    let ctx = &ctx;
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = object.owner_references().iter().find(|o| o.kind == "Cluster" && o.api_version.starts_with(capi::GROUP)).map(|o| o.name.clone());
+    let cluster = owner.as_deref().and_then(|name| ctx.caches.clusters.get(&namespace, name));
+    let mut observed = ObservedControlPlane { object: &object, cluster: cluster.as_deref(), owned: owner.is_some(), probe: Probe::None };
+    let mut decision = decide(&observed);
+    let name = owner.unwrap_or_default();
+    let mut kubeconfig = Vec::new();
+    if decision.step == ControlPlaneStep::Probe {
+        observed.probe = match probe(ctx, &object, &namespace, &name, &mut kubeconfig).await {
+            Ok(answer) => Probe::Answered(answer),
+            Err(error) => failed(&error)?,
+        };
+        decision = decide(&observed);
+    }
+    match &decision.step {
+        ControlPlaneStep::Ignore => Ok(Outcome::done()),
+        ControlPlaneStep::Wait | ControlPlaneStep::Probe => say(ctx, &object, &decision, None).await,
+        ControlPlaneStep::Report(answer) => say(ctx, &object, &decision, Some((answer.version.as_str(), answer.digest.as_str()))).await,
+        ControlPlaneStep::WriteSecrets => {
+            write(ctx, &object, &name, &kubeconfig).await?;
+            Ok(Outcome::now())
+        }
+        ControlPlaneStep::SetEndpoint(endpoint) => {
+            let spec = json!({ "controlPlaneEndpoint": { "host": endpoint.host, "port": endpoint.port } });
+            ctx.management.merge_spec(&*object, spec).await?;
+            Ok(Outcome::done())
+        }
+    }
+}
+
+async fn probe(
+    ctx: &Context,
+    object: &ExternalControlPlane,
+    namespace: &str,
+    cluster: &str,
+    kubeconfig: &mut Vec<u8>,
+) -> Result<Answer, WorkloadError> {
+    let Source { secret, key } = source(object, cluster);
+    *kubeconfig = workload::read(&ctx.management.cluster, namespace, &secret, &key).await?;
+    let workload = ctx.clients.get(&ctx.clusters, &format!("Secret {namespace}/{secret}, key {key}"), kubeconfig).await?;
+    let version = workload.version().await?;
+    let checked = object.status.as_ref().and_then(|s| s.checked_kubeconfig.as_deref());
+    let settled = checked == Some(&workload.fingerprint) && available(object);
+    let missing = if settled { None } else { Some(workload.lacks(RIGHTS).await?.iter().map(ToString::to_string).collect()) };
+    let secrets_current = are_current(ctx, object, cluster, kubeconfig, workload.ca_pem.as_deref()).await?;
+    Ok(Answer { version, server: workload.endpoint(), digest: workload.fingerprint.clone(), missing, secrets_current })
+}
+
+fn available(object: &ExternalControlPlane) -> bool {
+    object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, condition::AVAILABLE))
+}
+
+/// A failure as a condition; what passes by itself is retried instead.
+fn failed(error: &WorkloadError) -> Result<Probe, ReconcileError> {
+    match fault(error) {
+        Some(fault) => Ok(Probe::Failed { reason: fault.control_plane_reason(), message: error.to_string() }),
+        None => Err(ReconcileError::Workload(error.clone())),
+    }
+}
+
+async fn say<S>(ctx: &Context, object: &ExternalControlPlane, said: &Decision<S>, answer: Option<(&str, &str)>) -> Result<Outcome, ReconcileError> {
+    let next = status(object, &said.conditions, answer, ctx.management.now());
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::of(said.look_again))
+}
+
+#[cfg(test)]
+mod tests;

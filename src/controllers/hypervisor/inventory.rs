@@ -1,0 +1,83 @@
+//! What each hypervisor showed last: one listing per endpoint and tick, shared by all machines on it, so that a steady machine
+//! costs no call. Nothing is destroyed on its word, and absence in it is confirmed by a direct look.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::api::name::{ObjectKey, VmUuid};
+use crate::hypervisor::OwnedVm;
+use crate::lifecycle::machine::Reach;
+use crate::vm::{Power, Present};
+
+/// The last listings, by hypervisor.
+#[derive(Default)]
+pub struct Inventories {
+    by_hypervisor: Mutex<HashMap<ObjectKey, Inventory>>,
+}
+
+#[derive(Default)]
+struct Inventory {
+    reach: Option<Reach>,
+    vms: HashMap<VmUuid, Present>,
+    /// Listings that failed in a row; decides the back-off of the endpoint.
+    failures: u32,
+}
+
+impl Inventories {
+    /// What is known of the endpoint: `Unchecked` until its first listing.
+    pub fn reach(&self, key: &ObjectKey) -> Reach {
+        self.lock().get(key).and_then(|i| i.reach.clone()).unwrap_or(Reach::Unchecked)
+    }
+
+    /// The row of a VM that was seen running.
+    pub fn running(&self, key: &ObjectKey, vm: VmUuid) -> Option<Present> {
+        self.lock().get(key)?.vms.get(&vm).filter(|p| p.power == Power::On).cloned()
+    }
+
+    /// Remembers a direct look at one VM (`None`: it is not there).
+    pub fn note(&self, key: &ObjectKey, vm: VmUuid, present: Option<Present>) {
+        let mut all = self.lock();
+        let vms = &mut all.entry(key.clone()).or_default().vms;
+        match present {
+            Some(present) => vms.insert(vm, present),
+            None => vms.remove(&vm),
+        };
+    }
+
+    /// Takes a listing over. Returns the VMs whose row changed, appeared or vanished.
+    pub fn listed(&self, key: &ObjectKey, rows: Vec<OwnedVm>) -> Vec<VmUuid> {
+        let mut all = self.lock();
+        let inventory = all.entry(key.clone()).or_default();
+        let next: HashMap<VmUuid, Present> = rows.into_iter().map(|row| (row.key.vm, present(row))).collect();
+        let vanished = inventory.vms.keys().filter(|vm| !next.contains_key(vm)).copied();
+        let changed = next.iter().filter(|(vm, row)| inventory.vms.get(vm) != Some(row)).map(|(vm, _)| *vm);
+        let touched = vanished.chain(changed).collect();
+        inventory.vms = next;
+        inventory.reach = Some(Reach::Reachable);
+        inventory.failures = 0;
+        touched
+    }
+
+    /// Remembers that the endpoint did not answer. Returns how many times in a row.
+    pub fn failed(&self, key: &ObjectKey, cause: String) -> u32 {
+        let mut all = self.lock();
+        let inventory = all.entry(key.clone()).or_default();
+        inventory.reach = Some(Reach::Unreachable(cause));
+        inventory.failures = inventory.failures.saturating_add(1);
+        inventory.failures
+    }
+
+    /// Forgets an endpoint whose object is gone.
+    pub fn forget(&self, key: &ObjectKey) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Inventory>> {
+        // A panic while it was held leaves a map that is still whole: every change is one call.
+        self.by_hypervisor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn present(row: OwnedVm) -> Present {
+    Present { power: row.power, seeded: row.seeded, vm: true, addresses: row.addresses, report: row.report }
+}

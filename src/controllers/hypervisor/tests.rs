@@ -1,0 +1,59 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::mock::{Script, step};
+use crate::controllers::testing::{holding, read, shared};
+use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
+
+const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowshypervisors/h1";
+const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowshypervisors/h1/status";
+
+fn hypervisor(finalizers: &[&str], deleted: bool) -> Value {
+    json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
+        "metadata": {"name": "h1", "namespace": "lab", "uid": "h", "resourceVersion": "1", "finalizers": finalizers,
+            "deletionTimestamp": deleted.then_some("2026-01-01T00:00:00Z")},
+        "spec": {}})
+}
+
+/// A status that reports a failure comes with an event for each of its two conditions.
+fn stage(machines: Vec<Value>, request: &str) -> (Context, Script) {
+    let caches = Caches { windows_machines: holding(machines), ..Caches::empty() };
+    let events = if request == STATUS { 2 } else { 0 };
+    let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let exchanges = std::iter::once(step(request, hypervisor(&[], false))).chain(std::iter::repeat_with(event).take(events));
+    let (shared, script) = shared(caches, 1, exchanges.collect());
+    (shared.hypervisor(), script)
+}
+
+async fn pass(ctx: &Context, object: Value) -> Outcome {
+    reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_finalizer_is_stored_before_the_endpoint_is_asked() {
+    let (ctx, script) = stage(vec![], OBJECT);
+    assert_eq!(pass(&ctx, hypervisor(&[], false)).await, Outcome::done());
+    assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([FINALIZER]));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_fails_is_reported_and_known_to_machines() {
+    let (ctx, script) = stage(vec![], STATUS);
+    let outcome = pass(&ctx, hypervisor(&[FINALIZER], false)).await;
+    assert_eq!(outcome, Outcome::look_again(std::time::Duration::from_secs(1)));
+    let conditions = &script.seen()[0].body["status"]["conditions"];
+    assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Reachable" && c["reason"] == "InvalidSpec"), "{conditions}");
+    let key = ObjectKey::new("lab", "h1");
+    assert!(matches!(ctx.hypervisors.inventories.reach(&key), Reach::Unreachable(_)));
+}
+
+#[tokio::test]
+async fn it_stays_while_a_machine_uses_it() {
+    let machine = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+        "metadata": {"name": "m", "namespace": "lab", "annotations": {HYPERVISOR_ANNOTATION: "h1"}}, "spec": {"image": "w"}});
+    let (ctx, _script) = stage(vec![machine], STATUS);
+    pass(&ctx, hypervisor(&[FINALIZER], true)).await;
+    let (ctx, script) = stage(vec![], OBJECT);
+    pass(&ctx, hypervisor(&[FINALIZER], true)).await;
+    assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]));
+}

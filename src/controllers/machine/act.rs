@@ -1,0 +1,177 @@
+//! What a pass does: the calls to the hypervisor, and the writes of the WindowsMachine and its Node.
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::node_teardown::delete_late_node;
+use super::{Context, MANAGER, say, seed};
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::machine::{FINALIZER, WindowsMachine};
+use crate::api::name::ObjectKey;
+use crate::cluster::workload::WorkloadError;
+use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
+use crate::hypervisor::{Driver, DriverError, Step as Called};
+use crate::lifecycle::Decision;
+use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, is_provisioned, vm_uuid};
+use crate::lifecycle::machine::driver_failure::{self, AfterFailure};
+use crate::lifecycle::machine::vm::{self, VmStep};
+use crate::lifecycle::machine::{Goal, Target, report};
+use crate::lifecycle::node::completion::completion;
+use crate::vm::{Journal, Observed, Present};
+
+/// One VM and the way to it.
+pub struct Vm<'a> {
+    pub driver: &'a dyn Driver,
+    /// The WindowsHypervisor.
+    pub place: &'a ObjectKey,
+    pub target: &'a Target,
+    pub journal: Journal,
+}
+
+/// Why a step failed.
+enum Failure {
+    Driver(DriverError),
+    Secret(String),
+    Reconcile(ReconcileError),
+}
+
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+/// The VM as it is: a row of the last listing where that is enough, else a direct look.
+pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Result<Observed, DriverError> {
+    let inventories = &ctx.hypervisors.inventories;
+    let settled = matches!(vm.target.goal, Goal::Run { .. }) && (is_provisioned(object) || object.spec.provider_id.is_some());
+    let listed = (settled && !vm::is_given_up(object, ctx.management.now())).then(|| inventories.running(vm.place, vm.target.key.vm)).flatten();
+    let observed = match listed {
+        Some(row) => Observed::Present(row),
+        None => vm.driver.observe(&vm.target.key, &vm.journal).await?,
+    };
+    let present = if let Observed::Present(present) = &observed { Some(present.clone()) } else { None };
+    inventories.note(vm.place, vm.target.key.vm, present);
+    Ok(observed)
+}
+
+/// Carries out a decision about the VM.
+pub async fn carry_out(
+    ctx: &Context,
+    object: &WindowsMachine,
+    vm: &Vm<'_>,
+    observed: &Observed,
+    decision: &Decision<VmStep>,
+) -> Result<Outcome, ReconcileError> {
+    let (key, journal) = (&vm.target.key, &vm.journal);
+    let called = match &decision.step {
+        VmStep::Wait => return say(ctx, object, decision, None).await,
+        VmStep::Report(present) => {
+            ctx.seeds.forget(key.vm);
+            return say(ctx, object, decision, Some(present)).await;
+        }
+        VmStep::SetProviderId(id) => {
+            ctx.management.merge_spec(object, json!({ "providerID": id.to_string() })).await?;
+            return Ok(Outcome::done());
+        }
+        VmStep::Release => {
+            ctx.seeds.forget(key.vm);
+            ctx.hypervisors.inventories.note(vm.place, key.vm, None);
+            delete_late_node(ctx, object).await?;
+            return release(ctx, object).await;
+        }
+        VmStep::Detach(present) => match vm.driver.detach(key, journal, observed).await {
+            Ok(Called::Done | Called::Changed) => {
+                // Until the next listing shows it.
+                ctx.hypervisors.inventories.note(vm.place, key.vm, Some(Present { seeded: false, ..(**present).clone() }));
+                tracing::info!("the Node has joined: the configuration drive was detached");
+                return say(ctx, object, decision, Some(present)).await;
+            }
+            Err(DriverError::Invalid(cause)) => {
+                let decision = decision.clone().say(vm::seed_stays(&vm.target.hypervisor, &cause));
+                return say(ctx, object, &decision, None).await;
+            }
+            other => other.map_err(Failure::Driver),
+        },
+        VmStep::Create => create(ctx, object, vm, observed).await,
+        VmStep::Advance => advance(ctx, object, vm, observed).await,
+        VmStep::Retire(how) => vm.driver.retire(key, *how, journal, observed).await.map_err(Failure::Driver),
+    };
+    match called {
+        Ok(Called::Started { journal }) => {
+            // One write: a second one would name a version of the object that is gone.
+            let next = report::status(object, &decision.conditions, None, Some(journal), ctx.management.now());
+            ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+            Ok(Outcome::done())
+        }
+        Ok(Called::Done | Called::Changed) => {
+            say(ctx, object, decision, None).await?;
+            Ok(Outcome::now())
+        }
+        Ok(Called::Wait { after }) => {
+            say(ctx, object, decision, None).await?;
+            Ok(Outcome::look_again(decision.look_again.map_or(after, |look| look.min(after))))
+        }
+        Err(Failure::Driver(error)) => driver_failed(ctx, object, vm.target, &error).await,
+        Err(Failure::Secret(message)) => say(ctx, object, &driver_failure::secret_unusable(message), None).await,
+        Err(Failure::Reconcile(error)) => Err(error),
+    }
+}
+
+/// The image must exist, and ids that the driver reserves are stored before it uses them.
+async fn create(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, observed: &Observed) -> Result<Called, Failure> {
+    let Goal::Run { spec, .. } = &vm.target.goal else { return Ok(Called::Done) };
+    vm.driver.check(spec).await?;
+    let planned = vm.driver.plan(&vm.target.key, spec, &vm.journal).await?;
+    if planned != vm.journal {
+        return Ok(Called::Started { journal: planned });
+    }
+    advance(ctx, object, vm, observed).await
+}
+
+async fn advance(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, observed: &Observed) -> Result<Called, Failure> {
+    let Goal::Run { spec, secret } = &vm.target.goal else { return Ok(Called::Done) };
+    let seed = seed::of_secret(ctx, object, vm.target, &spec.host_name, secret).await.map_err(|error| match error {
+        seed::SeedError::Secret(message) => Failure::Secret(message),
+        seed::SeedError::Api(error) => Failure::Reconcile(error.into()),
+    })?;
+    Ok(vm.driver.advance(&vm.target.key, spec, &seed, &vm.journal, observed).await?)
+}
+
+/// Reports a failed call, or leaves it to the back-off.
+pub async fn driver_failed(ctx: &Context, object: &WindowsMachine, target: &Target, error: &DriverError) -> Result<Outcome, ReconcileError> {
+    match driver_failure::after(object, &target.hypervisor, error) {
+        AfterFailure::Report(decision) => say(ctx, object, &decision, None).await,
+        AfterFailure::TryAgain(after) => Ok(Outcome::look_again(after)),
+        AfterFailure::BackOff => Err(ReconcileError::Driver(error.clone())),
+    }
+}
+
+/// Stores finalizer and choice of hypervisor, in one write.
+pub async fn adopt(ctx: &Context, object: &WindowsMachine, hypervisor: &str) -> Result<Outcome, ReconcileError> {
+    let finalizers: Vec<&str> = object.finalizers().iter().map(String::as_str).chain([FINALIZER]).collect();
+    let patch = json!({ "metadata": {
+        "resourceVersion": object.resource_version(),
+        "finalizers": finalizers,
+        "annotations": { HYPERVISOR_ANNOTATION: hypervisor },
+    }});
+    ctx.management.merge(object, patch).await?;
+    Ok(Outcome::done())
+}
+
+pub async fn release(ctx: &Context, object: &WindowsMachine) -> Result<Outcome, ReconcileError> {
+    ctx.management.remove_finalizer(object, FINALIZER).await?;
+    tracing::info!("nothing is left of the VM: released");
+    Ok(Outcome::done())
+}
+
+/// Completes the Node of a machine of a standalone pool, as Cluster API does for others. No request when it is complete.
+pub async fn complete_node(ctx: &Context, object: &WindowsMachine) -> Result<(), WorkloadError> {
+    let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(()) };
+    let Some(node) = ctx.clusters.nodes().of(&cluster, vm_uuid(object)) else { return Ok(()) };
+    if completion(object, &node).is_none() {
+        return Ok(());
+    }
+    let workload = ctx.clusters.get_with_nodes(&cluster).await?;
+    workload.change_node(&node.name_any(), |now| completion(object, now).filter(|_| now.metadata.uid == node.metadata.uid)).await
+}

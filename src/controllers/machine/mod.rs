@@ -1,0 +1,95 @@
+//! WindowsMachine: observe, decide ([`crate::lifecycle::machine`], [`crate::lifecycle::machine::vm`]), act, report.
+//!
+//! A pass makes one change outside the object (one call to the hypervisor, or one step of the drain) and then writes the object once:
+//! its metadata, its provider ID or its status. What the hypervisor reserved is stored before it is used.
+
+mod act;
+mod drain;
+mod node_teardown;
+mod seed;
+mod triggers;
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+pub use self::seed::Seeds;
+pub use self::triggers::triggers;
+use super::hypervisor::Hypervisors;
+use super::runtime::caches::Caches;
+use super::runtime::management::Management;
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::owners::Owners;
+use super::runtime::workload_clusters::WorkloadClusters;
+use crate::api::machine::WindowsMachine;
+use crate::hypervisor::Driver;
+use crate::lifecycle::Decision;
+use crate::lifecycle::machine::vm::{self, ObservedVm};
+use crate::lifecycle::machine::{self, MachineStep, ObservedMachine, Target, report};
+use crate::lifecycle::owner::Owner;
+use crate::vm::Present;
+
+const MANAGER: &str = "capw-windowsmachine";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub owners: Owners,
+    pub clusters: WorkloadClusters,
+    pub hypervisors: Hypervisors,
+    pub seeds: Arc<Seeds>,
+}
+
+pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outcome, ReconcileError> {
+    let (ctx, object) = (&ctx, &*object);
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = ctx.owners.of_machine(object);
+    let cluster = ctx.owners.cluster_of(&object.metadata, None);
+    let hypervisors = ctx.caches.hypervisors.names(&namespace);
+    let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
+    let observed = ObservedMachine { object, owner: &owner, cluster: cluster.as_ref(), hypervisors: &hypervisors, reach: &reach };
+    let decision = machine::decide(&observed, ctx.management.now());
+    match &decision.step {
+        MachineStep::Ignore => Ok(Outcome::done()),
+        MachineStep::Wait => say(ctx, object, &decision, None).await,
+        MachineStep::Adopt { hypervisor } => act::adopt(ctx, object, hypervisor).await,
+        MachineStep::Release => act::release(ctx, object).await,
+        MachineStep::Remove(target) => match node_teardown::tear_down(ctx, object).await? {
+            Some(waiting) => say(ctx, object, &waiting, None).await,
+            None => ask_hypervisor(ctx, object, &owner, target).await,
+        },
+        MachineStep::Run(target) => {
+            act::complete_node(ctx, object).await?;
+            ask_hypervisor(ctx, object, &owner, target).await
+        }
+    }
+}
+
+/// Observes the VM, decides, and makes one call.
+async fn ask_hypervisor(ctx: &Context, object: &WindowsMachine, owner: &Owner, target: &Target) -> Result<Outcome, ReconcileError> {
+    let Some((place, driver)) = ctx.hypervisors.driver(&object.namespace().unwrap_or_default(), &target.hypervisor) else {
+        return Ok(Outcome::look_again(std::time::Duration::from_secs(1)));
+    };
+    let driver: Arc<dyn Driver> = match driver {
+        Ok(driver) => driver,
+        Err(error) => return act::driver_failed(ctx, object, target, &error).await,
+    };
+    let vm = act::Vm { driver: &*driver, place: &place, target, journal: vm::journal(object) };
+    let observed = match act::observe(ctx, object, &vm).await {
+        Ok(observed) => observed,
+        Err(error) => return act::driver_failed(ctx, object, target, &error).await,
+    };
+    let decision = vm::decide(&ObservedVm { object, owner, target, observed: &observed }, ctx.management.now());
+    act::carry_out(ctx, object, &vm, &observed, &decision).await
+}
+
+/// Reports a decision. The write triggers the next pass.
+async fn say<S>(ctx: &Context, object: &WindowsMachine, decision: &Decision<S>, present: Option<&Present>) -> Result<Outcome, ReconcileError> {
+    let next = report::status(object, &decision.conditions, present, None, ctx.management.now());
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::of(decision.look_again))
+}
+
+#[cfg(test)]
+mod tests;

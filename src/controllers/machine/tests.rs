@@ -1,0 +1,97 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::cluster_ref::JOINS_ANNOTATION;
+use crate::api::machine::FINALIZER;
+use crate::cluster::mock::{Exchange, Script, refuse, step};
+use crate::controllers::testing::{holding, read, shared};
+use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
+
+const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-1";
+const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-1/status";
+
+fn machine(metadata: Value) -> Value {
+    let mut all = json!({"name": "win-1", "namespace": "lab", "uid": "w", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
+    json_patch::merge(&mut all, &metadata);
+    json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine", "metadata": all, "spec": {"image": "w"}})
+}
+
+/// A machine of Cluster API.
+fn owned(metadata: Value) -> Value {
+    let mut all = json!({"labels": {"cluster.x-k8s.io/cluster-name": "c1"},
+        "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "win-1", "uid": "m", "controller": true}]});
+    json_patch::merge(&mut all, &metadata);
+    machine(all)
+}
+
+fn caches() -> Caches {
+    let of_core = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
+        "spec": {"clusterName": "c1", "version": "v1.36.3", "bootstrap": {"dataSecretName": "win-1"},
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": "win-1"}}});
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {},
+        "status": {"initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true}}});
+    let hypervisor = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
+        "metadata": {"name": "h1", "namespace": "lab", "uid": "h"}, "spec": {}});
+    Caches { machines: holding(vec![of_core]), clusters: holding(vec![cluster]), hypervisors: holding(vec![hypervisor]), ..Caches::empty() }
+}
+
+fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
+    let (shared, script) = shared(caches(), 1, exchanges);
+    (shared.machine(), script)
+}
+
+async fn pass(ctx: &Context, object: Value) -> Outcome {
+    reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_written_before_there_is_an_owner() {
+    let (ctx, _script) = stage(vec![]);
+    assert_eq!(pass(&ctx, machine(json!({}))).await, Outcome::done());
+}
+
+#[tokio::test]
+async fn finalizer_and_hypervisor_are_stored_in_one_write() {
+    let (ctx, script) = stage(vec![step(OBJECT, owned(json!({})))]);
+    assert_eq!(pass(&ctx, owned(json!({}))).await, Outcome::done());
+    let metadata = &script.seen()[0].body["metadata"];
+    assert_eq!((&metadata["finalizers"], &metadata["annotations"][HYPERVISOR_ANNOTATION]), (&json!([FINALIZER]), &json!("h1")));
+    assert_eq!((&metadata["uid"], &metadata["resourceVersion"]), (&json!("w"), &json!("1")));
+}
+
+#[tokio::test]
+async fn a_hypervisor_that_was_never_asked_is_waited_for_without_a_write() {
+    let (ctx, _script) = stage(vec![]);
+    let adopted = owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}}));
+    assert_eq!(pass(&ctx, adopted).await, Outcome::look_again(Duration::from_secs(1)));
+}
+
+#[tokio::test]
+async fn a_driver_that_fails_is_reported_with_its_reason() {
+    let (ctx, script) = stage(vec![step(STATUS, owned(json!({}))), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}))]);
+    ctx.hypervisors.inventories.listed(&crate::api::name::ObjectKey::new("lab", "h1"), vec![]);
+    let adopted = owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}}));
+    pass(&ctx, adopted).await;
+    let conditions = &script.seen()[0].body["status"]["conditions"];
+    assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "RefusedByHypervisor"), "{conditions}");
+}
+
+#[tokio::test]
+async fn a_machine_that_was_never_adopted_goes_at_once() {
+    let (ctx, script) = stage(vec![step(OBJECT, owned(json!({})))]);
+    pass(&ctx, owned(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}))).await;
+    assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]));
+}
+
+#[tokio::test]
+async fn the_node_of_a_standalone_pool_goes_before_its_vm() {
+    let secret = "GET /api/v1/namespaces/lab/secrets/other";
+    let (ctx, _script) = stage(vec![refuse(secret, 403, "Forbidden")]);
+    ctx.hypervisors.inventories.listed(&crate::api::name::ObjectKey::new("lab", "h1"), vec![]);
+    let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/other/value"}}));
+    let error = reconcile(Arc::new(read(leaving)), ctx.clone()).await.unwrap_err();
+    assert_eq!(error.label(), "forbidden", "the management cluster refuses the kubeconfig: the hypervisor is not asked");
+}

@@ -1,0 +1,57 @@
+//! WindowsMachineTemplate: reports what a machine made from it has, so that cluster-autoscaler can scale from zero (`capi-contract.md` §2).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::runtime::management::Management;
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::watch::Selection;
+use crate::api::machine::{TemplateNodeInfo, WindowsMachineTemplate, WindowsMachineTemplateStatus};
+
+const MANAGER: &str = "capw-windowsmachinetemplate";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    /// The cache has the templates of all processes, since pools may refer to any.
+    pub selection: Selection,
+}
+
+pub async fn reconcile(object: Arc<WindowsMachineTemplate>, ctx: Context) -> Result<Outcome, ReconcileError> {
+    let object = &*object;
+    if object.metadata.deletion_timestamp.is_some() || !ctx.selection.selects(&object.metadata) {
+        return Ok(Outcome::done());
+    }
+    let machine = &object.spec.template.spec;
+    let next = WindowsMachineTemplateStatus {
+        capacity: BTreeMap::from([("cpu".to_owned(), machine.cpus.to_string()), ("memory".to_owned(), machine.memory.clone())]),
+        node_info: Some(TemplateNodeInfo { architecture: "amd64".into(), operating_system: "windows".into() }),
+    };
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::done())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::mock::step;
+    use crate::controllers::runtime::caches::Caches;
+    use crate::controllers::testing::{read, shared};
+
+    const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachinetemplates/t/status";
+
+    #[tokio::test]
+    async fn only_templates_that_the_watch_filter_selects_are_reported_on() {
+        let object = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineTemplate",
+            "metadata": {"name": "t", "namespace": "lab", "uid": "t", "resourceVersion": "1", "labels": {"cluster.x-k8s.io/watch-filter": "a"}},
+            "spec": {"template": {"spec": {"image": "w", "cpus": 8}}}});
+        let (shared, script) = shared(Caches::empty(), 1, vec![step(STATUS, object.clone())]);
+        for filter in ["a", "b"] {
+            let selection = Selection { watch_filter: Some(filter.into()), ..Selection::default() };
+            reconcile(Arc::new(read(object.clone())), Context { management: shared.management.clone(), selection }).await.unwrap();
+        }
+        assert_eq!(script.seen()[0].body["status"]["capacity"]["cpu"], "8");
+    }
+}

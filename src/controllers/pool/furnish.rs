@@ -1,0 +1,67 @@
+//! Gives each machine its bootstrap configuration, and writes what changes in place.
+
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::observe::PoolMachine;
+use super::{Context, all};
+use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
+use crate::api::machine::WindowsMachine;
+use crate::api::pool::WindowsNodePool;
+use crate::cluster::Creation;
+use crate::controllers::runtime::outcome::ReconcileError;
+use crate::lifecycle::pool::build;
+use crate::lifecycle::pool::template::Template;
+
+/// A bootstrap configuration for each machine that has none, and what changes in place; `true` when something was done.
+pub async fn furnish(ctx: &Context, object: &WindowsNodePool, template: &Template, found: &[PoolMachine]) -> Result<bool, ReconcileError> {
+    let shown = found.iter().filter(|machine| machine.config.is_some()).filter_map(|machine| machine.object.uid());
+    let unseen = ctx.memories.unseen_configs(&object.uid().unwrap_or_default(), shown, ctx.management.now());
+    let mut calls = Vec::new();
+    for machine in found.iter().filter(|machine| machine.object.metadata.deletion_timestamp.is_none()) {
+        let lacks = machine.config.is_none() && machine.object.uid().is_none_or(|uid| !unseen.contains(&uid));
+        let spec = template.bootstrap.as_ref().filter(|_| lacks && machine.member.up_to_date);
+        let patch = build::change(object, template, &machine.object, machine.member.up_to_date);
+        if spec.is_some() || patch.is_some() {
+            calls.push(furnish_one(ctx, object, machine, spec, patch));
+        }
+    }
+    Ok(!all(calls).await?.is_empty())
+}
+
+async fn furnish_one(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    machine: &PoolMachine,
+    spec: Option<&WindowsBootstrapConfigSpec>,
+    patch: Option<Value>,
+) -> Result<(), ReconcileError> {
+    if let Some(spec) = spec {
+        configure(ctx, object, &machine.object, spec).await?;
+    }
+    if let Some(patch) = patch {
+        ctx.management.merge(&*machine.object, patch).await?;
+    }
+    Ok(())
+}
+
+async fn configure(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    machine: &WindowsMachine,
+    spec: &WindowsBootstrapConfigSpec,
+) -> Result<(), ReconcileError> {
+    let (pool, config) = (object.uid().unwrap_or_default(), build::config(object, machine, spec));
+    let answer = ctx.management.cluster.create_if_absent(&config).await;
+    match ctx.memories.remember_refusal(&pool, &config.name_any(), answer, ctx.management.now())? {
+        Creation::Existing(found) if !found.owner_references().iter().any(|o| Some(&o.uid) == machine.metadata.uid.as_ref()) => {
+            let name = found.name_any();
+            let message = format!("WindowsBootstrapConfig {name} is there and does not belong to the machine of that name: remove it");
+            Err(ReconcileError::Invalid(message))
+        }
+        _ => {
+            ctx.memories.configured(&pool, &machine.uid().unwrap_or_default(), ctx.management.now());
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Makes and removes the machines of a pool.
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::observe::PoolMachine;
+use super::{Context, all};
+use crate::api::capi::{self, Machine, MachinePool};
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::machine::WindowsMachine;
+use crate::api::name::ProviderId;
+use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
+use crate::cluster::{ApiError, Creation};
+use crate::controllers::runtime::outcome::ReconcileError;
+use crate::lifecycle::identity::{host_name, vm_uuid};
+use crate::lifecycle::pool::removal::{self, Removal};
+use crate::lifecycle::pool::request::PoolRequest;
+use crate::lifecycle::pool::template::Template;
+use crate::lifecycle::pool::{PoolStep, Why, build};
+
+/// Carries out a step; `true` when something was done.
+pub async fn carry_out(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    request: &PoolRequest,
+    template: &Template,
+    found: &[PoolMachine],
+    step: &PoolStep,
+) -> Result<bool, ReconcileError> {
+    match step {
+        PoolStep::Wait => Ok(false),
+        PoolStep::Make(places) => {
+            let mut calls = Vec::new();
+            for (nth, place) in places.iter().enumerate() {
+                calls.push(make(ctx, object, request, template, nth, place.as_deref()));
+            }
+            all(calls).await?;
+            tracing::info!(machines = places.len(), "made");
+            Ok(true)
+        }
+        PoolStep::Remove { names, why } => {
+            if *why == Why::TooMany && !request.is_standalone() {
+                refuse_if_annotations_have_changed(ctx, object, request, found).await?;
+            }
+            let mut calls = Vec::new();
+            for machine in found.iter().filter(|machine| names.contains(&machine.member.name)) {
+                calls.push(remove(ctx, object, machine, removal::of_machine(request.is_standalone(), machine.machine.as_deref()), *why));
+            }
+            Ok(all(calls).await?.into_iter().any(|done| done))
+        }
+    }
+}
+
+/// One machine. Core makes its Machine when it sees it (`capi-contract.md` §4.3).
+async fn make(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    request: &PoolRequest,
+    template: &Template,
+    nth: usize,
+    place: Option<&str>,
+) -> Result<(), ReconcileError> {
+    let uid = object.uid().unwrap_or_default();
+    let new_name = || build::name(object, &format!("{uid} {} {nth}", ctx.management.now()));
+    let name = ctx.memories.take_unanswered(&uid).unwrap_or_else(new_name);
+    let machine = build::machine(object, request, template, &name, place);
+    let answer = ctx.management.cluster.create_if_absent(&machine).await;
+    match ctx.memories.remember_refusal(&uid, &name, answer, ctx.management.now()) {
+        Ok(Creation::Made(made)) => ctx.memories.made(&uid, made, ctx.management.now()),
+        // An earlier try had no answer: this is what it made.
+        Ok(Creation::Existing(found)) if found.owner_references().iter().any(|owner| owner.uid == uid) => {
+            ctx.memories.made(&uid, found, ctx.management.now());
+        }
+        // The name is taken: the next pass finds another one.
+        Ok(Creation::Existing(_)) => return Err(ApiError::AlreadyExists(format!("WindowsMachine {name} is there already")).into()),
+        Err(error) => {
+            if matches!(error, ApiError::Unreachable(_) | ApiError::Other(_)) {
+                ctx.memories.no_answer(&uid, name);
+            }
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+/// Asks for machines that were made and that a watch which is down does not show: they would be made twice.
+pub async fn look_for_unseen(ctx: &Context, object: &WindowsNodePool) -> Result<(), ReconcileError> {
+    let pool = object.uid().unwrap_or_default();
+    let overdue = ctx.memories.overdue(&pool, ctx.management.now());
+    all(overdue.iter().map(|made| look_for(ctx, &pool, made)).collect()).await.map(drop)
+}
+
+async fn look_for(ctx: &Context, pool: &str, made: &WindowsMachine) -> Result<(), ReconcileError> {
+    let found: Option<WindowsMachine> = ctx.management.cluster.get(&made.namespace().unwrap_or_default(), &made.name_any()).await?;
+    match found.filter(|found| found.uid() == made.uid()) {
+        Some(found) => ctx.memories.made(pool, found, ctx.management.now()),
+        None => ctx.memories.seen(&made.uid().unwrap_or_default()),
+    }
+    Ok(())
+}
+
+/// cluster-autoscaler annotates a Machine, then lowers the number in the MachinePool: those are two watches, and the first may be behind.
+async fn refuse_if_annotations_have_changed(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    request: &PoolRequest,
+    found: &[PoolMachine],
+) -> Result<(), ReconcileError> {
+    let labels: Vec<String> = request.core_labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_ref()?))).collect();
+    let now: Vec<Machine> = ctx.management.cluster.list(&object.namespace().unwrap_or_default(), Some(&labels.join(","))).await?;
+    let goes_first = |machine: &Machine| machine.annotations().contains_key(capi::DELETE_ANNOTATION);
+    let known = |machine: &Machine| found.iter().find(|known| known.object.name_any() == machine.name_any());
+    let has_changed = |machine: &Machine| known(machine).is_some_and(|k| goes_first(machine) != k.machine.as_deref().is_some_and(goes_first));
+    match now.into_iter().find(has_changed) {
+        Some(machine) => {
+            Err(ApiError::Conflict(format!("the annotation {} of Machine {} has just changed", capi::DELETE_ANNOTATION, machine.name_any())).into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Removes one machine; `false`: nothing was removed.
+async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, how: Removal, why: Why) -> Result<bool, ReconcileError> {
+    let namespace = machine.object.namespace().unwrap_or_default();
+    let (name, uid) = match (how, &machine.machine) {
+        (Removal::Nothing, _) | (Removal::Machine, None) => return Ok(false),
+        (Removal::Machine, Some(of_core)) => {
+            let (name, uid) = (of_core.name_any(), of_core.uid().unwrap_or_default());
+            ctx.management.cluster.delete_exact::<Machine>(&namespace, &name, &uid, None).await?;
+            (name, uid)
+        }
+        (Removal::WindowsMachine, _) => {
+            let (name, uid) = (machine.object.name_any(), machine.object.uid().unwrap_or_default());
+            if why == Why::Failed && machine.member.failed_to_start() {
+                refuse_if_it_has_joined(ctx, &machine.object).await?;
+            }
+            ctx.management.cluster.delete_exact::<WindowsMachine>(&namespace, &name, &uid, None).await?;
+            (name, uid)
+        }
+    };
+    ctx.memories.removed(&pool.uid().unwrap_or_default(), &uid, ctx.management.now());
+    let failed = machine.member.failed.as_ref().map(|f| f.why.to_string()).unwrap_or_default();
+    tracing::info!(machine = name, why = ?why, failed, "removed");
+    Ok(true)
+}
+
+/// That a machine has not joined may be old news, if the watch of the Nodes is behind.
+async fn refuse_if_it_has_joined(ctx: &Context, machine: &WindowsMachine) -> Result<(), ReconcileError> {
+    let (Some(cluster), Ok(host_name)) = (ClusterRef::standalone(&machine.metadata), host_name(machine)) else { return Ok(()) };
+    let node = ctx.clusters.get_with_nodes(&cluster).await?.node(host_name.as_str()).await?;
+    let id = node.and_then(|n| n.spec?.provider_id).and_then(|id| ProviderId::parse(&id).ok());
+    if id.is_some_and(|id| id.vm == vm_uuid(machine)) {
+        return Err(ApiError::Conflict(format!("Node {host_name} is there by now")).into());
+    }
+    Ok(())
+}
+
+/// The pool goes, and all of its machines.
+pub async fn remove_all(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<(), ReconcileError> {
+    let standalone = ClusterRef::of_pool(object).is_some();
+    let mut calls = Vec::new();
+    for machine in found {
+        let is_deleted = machine.object.metadata.deletion_timestamp.is_some();
+        let how = removal::with_pool(standalone, machine.machine.as_deref(), machine.member.is_leaving(), is_deleted);
+        calls.push(remove(ctx, object, machine, how, Why::TooMany));
+    }
+    all(calls).await.map(drop)
+}
+
+/// Reports in the MachinePool how many machines there are (`capi-contract.md` §4.4).
+pub async fn report_replicas(ctx: &Context, pool: &MachinePool, machines: usize) -> Result<(), ReconcileError> {
+    let machines = i32::try_from(machines).unwrap_or(i32::MAX);
+    if pool.spec.replicas != Some(machines) {
+        ctx.management.cluster.merge_spec(pool, json!({ "replicas": machines })).await?;
+    }
+    Ok(())
+}
+
+/// Takes the names of machines that are gone out of the annotation that asked for their removal.
+pub async fn strike_out(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<(), ReconcileError> {
+    let named = object.named_for_removal();
+    let left: Vec<&str> = named.iter().map(String::as_str).filter(|name| found.iter().any(|machine| machine.member.name == *name)).collect();
+    if left.len() == named.len() {
+        return Ok(());
+    }
+    let listed = if left.is_empty() { Value::Null } else { json!(left.join(",")) };
+    let patch = json!({ "metadata": { "resourceVersion": object.resource_version(), "annotations": { REMOVE_ANNOTATION: listed } } });
+    ctx.management.merge(object, patch).await?;
+    Ok(())
+}

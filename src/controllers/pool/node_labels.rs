@@ -1,0 +1,80 @@
+//! Labels and taints of Nodes that are there follow the template: the Node first, then the machine's configuration, from which the next
+//! pass knows what the Node has. A crash in between does the first again, and finds nothing to do.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+
+use super::observe::PoolMachine;
+use super::{Context, all};
+use crate::api::bootstrap_config::{Kubelet, WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
+use crate::api::cluster_ref::ClusterRef;
+use crate::bootstrap::kubelet::lasting_taints;
+use crate::cluster::workload::WorkloadError;
+use crate::controllers::runtime::outcome::ReconcileError;
+use crate::lifecycle::pool::State;
+use crate::lifecycle::pool::in_place::{LabelsAndTaints, node as change};
+use crate::lifecycle::pool::template::Template;
+
+/// Nodes of one pass: the pool has other things to do.
+const BATCH: usize = 64;
+
+/// `true` when something was done.
+pub async fn follow(ctx: &Context, template: &Template, found: &[PoolMachine]) -> Result<bool, ReconcileError> {
+    let Some(spec) = &template.bootstrap else { return Ok(false) };
+    let mut calls = Vec::new();
+    for machine in found.iter().filter(|machine| matches!(machine.member.state, State::Ready { .. } | State::NotReady)) {
+        let (Some(config), Some(node)) = (&machine.config, machine.request.as_ref().and_then(|r| r.node.as_deref())) else { continue };
+        if calls.len() < BATCH && patch_of_config(&config.spec.kubelet, &spec.kubelet).is_some() {
+            calls.push(follow_one(ctx, machine, config, node, spec));
+        }
+    }
+    Ok(!all(calls).await?.is_empty())
+}
+
+async fn follow_one(
+    ctx: &Context,
+    machine: &PoolMachine,
+    config: &WindowsBootstrapConfig,
+    node: &str,
+    spec: &WindowsBootstrapConfigSpec,
+) -> Result<(), ReconcileError> {
+    let Some(cluster) = ClusterRef::of(&machine.object.metadata) else { return Ok(()) };
+    if let Err(error) = change_node(ctx, &cluster, machine, config, node, spec).await {
+        ctx.clusters.doubt(&cluster, &error).await;
+        return Err(error.into());
+    }
+    if let Some(patch) = patch_of_config(&config.spec.kubelet, &spec.kubelet) {
+        ctx.management.merge_spec(config, json!({ "kubelet": patch })).await?;
+    }
+    Ok(())
+}
+
+async fn change_node(
+    ctx: &Context,
+    cluster: &ClusterRef,
+    machine: &PoolMachine,
+    config: &WindowsBootstrapConfig,
+    name: &str,
+    spec: &WindowsBootstrapConfigSpec,
+) -> Result<(), WorkloadError> {
+    let (had, wanted) = (lasting_taints(&config.spec), lasting_taints(spec));
+    let had = LabelsAndTaints { labels: &config.spec.kubelet.node_labels, taints: &had };
+    let wanted = LabelsAndTaints { labels: &spec.kubelet.node_labels, taints: &wanted };
+    let id = machine.object.spec.provider_id.as_deref();
+    // Another Node of that name is none of ours.
+    let is_ours = |node: &Node| id.is_some() && id == node.spec.as_ref().and_then(|s| s.provider_id.as_deref());
+    let workload = ctx.clusters.get(cluster).await?;
+    workload.change_node(name, |node| change(node, had, wanted).filter(|_| is_ours(node))).await
+}
+
+/// The merge patch of a configuration's `spec.kubelet`; `None` when it says what the template says.
+fn patch_of_config(has: &Kubelet, wanted: &Kubelet) -> Option<Value> {
+    if has.node_labels == wanted.node_labels && has.taints == wanted.taints {
+        return None;
+    }
+    let dropped = has.node_labels.keys().filter(|key| !wanted.node_labels.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let labels: BTreeMap<String, Value> = wanted.node_labels.iter().map(|(key, value)| (key.clone(), json!(value))).chain(dropped).collect();
+    Some(json!({ "nodeLabels": labels, "taints": wanted.taints }))
+}

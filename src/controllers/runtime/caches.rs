@@ -1,0 +1,135 @@
+//! What the watches know: one cache per kind, shared by all controllers. Reading costs no request.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+
+use super::Roles;
+use super::watch::{Watch, Watching};
+use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
+use crate::api::capi::{self, Cluster, Machine, MachinePool};
+use crate::api::cluster::WindowsCluster;
+use crate::api::hypervisor::WindowsHypervisor;
+use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
+use crate::api::pool::WindowsNodePool;
+use crate::cluster::Kind;
+use crate::lifecycle::identity::INFRASTRUCTURE;
+
+/// The caches that decisions read.
+pub struct Caches {
+    pub clusters: Cache<Cluster>,
+    pub machines: Cache<Machine>,
+    pub machine_pools: Cache<MachinePool>,
+    pub windows_machines: Cache<WindowsMachine>,
+    pub configs: Cache<WindowsBootstrapConfig>,
+    pub hypervisors: Cache<WindowsHypervisor>,
+    pub windows_clusters: Cache<WindowsCluster>,
+    pub pools: Cache<WindowsNodePool>,
+    pub machine_templates: Cache<WindowsMachineTemplate>,
+    pub config_templates: Cache<WindowsBootstrapConfigTemplate>,
+}
+
+impl Caches {
+    /// Starts the watches that these roles need: no others, as a process has no right to them. Objects of
+    /// Cluster API and templates are watched whatever the watch filter selects: objects that it selects refer to them.
+    pub fn start(watching: &Watching, roles: Roles) -> Self {
+        let all = Watching { selection: watching.selection.unfiltered(), ..watching.clone() };
+        let windows_machines = match (roles.infrastructure, roles.bootstrap) {
+            (true, _) => Watch::start(watching),
+            // The bootstrap provider alone works under the infrastructure of others.
+            (false, true) => Watch::start_optional(watching),
+            (false, false) => Watch::unused(),
+        };
+        Self {
+            clusters: Cache(Watch::start_optional(&all)),
+            machines: optional(roles.infrastructure || roles.bootstrap, &all),
+            machine_pools: optional(roles.infrastructure || roles.bootstrap, &all),
+            windows_machines: Cache(windows_machines),
+            configs: if roles.bootstrap { cache(true, watching) } else { optional(roles.infrastructure, watching) },
+            hypervisors: cache(roles.infrastructure, watching),
+            windows_clusters: cache(roles.infrastructure, watching),
+            pools: cache(roles.infrastructure, watching),
+            machine_templates: cache(roles.infrastructure, &all),
+            config_templates: optional(roles.infrastructure, &all),
+        }
+    }
+
+    /// Empty caches, which stay empty.
+    #[cfg(test)]
+    pub fn empty() -> Self {
+        Self {
+            clusters: Cache(Watch::unused()),
+            machines: Cache(Watch::unused()),
+            machine_pools: Cache(Watch::unused()),
+            windows_machines: Cache(Watch::unused()),
+            configs: Cache(Watch::unused()),
+            hypervisors: Cache(Watch::unused()),
+            windows_clusters: Cache(Watch::unused()),
+            pools: Cache(Watch::unused()),
+            machine_templates: Cache(Watch::unused()),
+            config_templates: Cache(Watch::unused()),
+        }
+    }
+
+    /// Decisions look at several caches: none is taken before all of them are filled once.
+    pub async fn ready(&self) {
+        tokio::join!(
+            self.clusters.0.ready(),
+            self.machines.0.ready(),
+            self.machine_pools.0.ready(),
+            self.windows_machines.0.ready(),
+            self.configs.0.ready(),
+            self.hypervisors.0.ready(),
+            self.windows_clusters.0.ready(),
+            self.pools.0.ready(),
+            self.machine_templates.0.ready(),
+            self.config_templates.0.ready(),
+        );
+    }
+}
+
+impl Caches {
+    /// The pool that a WindowsMachine belongs to.
+    pub fn pool_of(&self, object: &WindowsMachine) -> Option<Arc<WindowsNodePool>> {
+        let owner = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool")?;
+        self.pools.get(&object.namespace().unwrap_or_default(), &owner.name).filter(|p| p.metadata.uid.as_deref() == Some(&owner.uid))
+    }
+
+    /// The configuration of one machine of a pool: it has the name of the WindowsMachine, and belongs to it.
+    pub fn config_of(&self, object: &WindowsMachine) -> Option<Arc<WindowsBootstrapConfig>> {
+        let found = self.configs.get(&object.namespace().unwrap_or_default(), &object.name_any())?;
+        let owner = capi::owner(found.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine")?;
+        (Some(&owner.uid) == object.metadata.uid.as_ref()).then_some(found)
+    }
+}
+
+fn cache<K: Kind>(needed: bool, watching: &Watching) -> Cache<K> {
+    Cache(if needed { Watch::start(watching) } else { Watch::unused() })
+}
+
+/// Of a kind that may not be installed.
+fn optional<K: Kind>(needed: bool, watching: &Watching) -> Cache<K> {
+    Cache(if needed { Watch::start_optional(watching) } else { Watch::unused() })
+}
+
+/// A cache of one namespaced kind, and its watch.
+pub struct Cache<K: Kind>(pub Watch<K>);
+
+impl<K: Kind> Cache<K> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.0.store().get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// Every object of the namespace.
+    pub fn all(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.0.store().state().into_iter().filter(|o| o.meta().namespace.as_deref() == Some(namespace)).collect()
+    }
+
+    /// The names of every object of the namespace that is not being deleted, sorted.
+    pub fn names(&self, namespace: &str) -> Vec<String> {
+        let mut names: Vec<String> = self.all(namespace).iter().filter(|o| o.meta().deletion_timestamp.is_none()).map(|o| o.name_any()).collect();
+        names.sort();
+        names
+    }
+}

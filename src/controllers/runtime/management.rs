@@ -1,0 +1,154 @@
+//! The management cluster as controllers use it: every write of an object is remembered in [`Written`], and every report goes one way.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use secrecy::SecretString;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::written::Written;
+use crate::api::condition;
+use crate::cluster::events::Events;
+use crate::cluster::{ApiError, Cluster, Kind};
+
+/// The time, as the composition root gives it.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Makes the secret half of a bootstrap token: 16 characters of 0-9a-z.
+pub type NewTokenSecret = Arc<dyn Fn() -> SecretString + Send + Sync>;
+
+/// Client, events and clock of all controllers.
+pub struct Management {
+    /// For reads, and for writes of objects that have no cache here or that are created or deleted.
+    pub cluster: Cluster,
+    pub events: Events,
+    pub written: Written,
+    pub clock: Clock,
+}
+
+/// A status with conditions.
+pub trait Conditioned: Serialize + PartialEq + Default + Sync {
+    fn conditions(&self) -> &[Condition];
+}
+
+macro_rules! conditioned {
+    ($($status:ty),+) => {
+        $(impl Conditioned for $status {
+            fn conditions(&self) -> &[Condition] {
+                &self.conditions
+            }
+        })+
+    };
+}
+
+conditioned!(
+    crate::api::machine::WindowsMachineStatus,
+    crate::api::pool::WindowsNodePoolStatus,
+    crate::api::bootstrap_config::WindowsBootstrapConfigStatus,
+    crate::api::cluster::WindowsClusterStatus,
+    crate::api::control_plane::ExternalControlPlaneStatus,
+    crate::api::hypervisor::WindowsHypervisorStatus
+);
+
+impl Conditioned for crate::api::machine::WindowsMachineTemplateStatus {
+    fn conditions(&self) -> &[Condition] {
+        &[]
+    }
+}
+
+impl Management {
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Merges `patch` into the object that was read; an object that was deleted and made again is a conflict.
+    pub async fn merge<K: Kind>(&self, object: &K, patch: Value) -> Result<K, ApiError> {
+        let written = self.cluster.merge(object, patch).await?;
+        self.written.note(&written);
+        Ok(written)
+    }
+
+    /// Merges `spec` into the spec of the object that was read.
+    pub async fn merge_spec<K: Kind>(&self, object: &K, spec: Value) -> Result<K, ApiError> {
+        let written = self.cluster.merge_spec(object, spec).await?;
+        self.written.note(&written);
+        Ok(written)
+    }
+
+    /// Stores our finalizer. `false`: it is there already.
+    pub async fn add_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<bool, ApiError> {
+        let written = self.cluster.add_finalizer(object, finalizer).await?;
+        Ok(written.inspect(|written| self.written.note(written)).is_some())
+    }
+
+    /// Removes our finalizer. `false`: it was not there, or the object is gone.
+    pub async fn remove_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<bool, ApiError> {
+        let written = self.cluster.remove_finalizer(object, finalizer).await?;
+        Ok(written.inspect(|written| self.written.note(written)).is_some())
+    }
+
+    /// Writes the status `next` unless it is the stored one (no status at all counts as an empty one), with one log line for what
+    /// changed and an event for every problem that is new.
+    pub async fn report<K: Kind, S: Conditioned>(&self, object: &K, manager: &'static str, current: Option<&S>, next: &S) -> Result<(), ApiError> {
+        if is_stored(current, next) {
+            return Ok(());
+        }
+        let written = self.cluster.apply_status(object, manager, next).await?;
+        self.written.note(&written);
+        let changed = changes(current.map(Conditioned::conditions).unwrap_or_default(), next.conditions());
+        log(&changed);
+        for problem in changed.into_iter().filter(|c| condition::is_problem(&c.reason)) {
+            // Ready repeats what a more exact condition says: one event is enough.
+            if problem.type_ != condition::READY || !has_exact_twin(&problem.reason) {
+                self.events.warning(object, &problem.reason, &problem.type_, &problem.message).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_stored<S: Conditioned>(current: Option<&S>, next: &S) -> bool {
+    match current {
+        Some(current) => current == next,
+        None => *next == S::default(),
+    }
+}
+
+/// Conditions of `next` whose status or reason differ from before.
+fn changes<'a>(before: &[Condition], next: &'a [Condition]) -> Vec<&'a Condition> {
+    let same = |c: &Condition| condition::find(before, &c.type_).is_some_and(|b| b.status == c.status && b.reason == c.reason);
+    next.iter().filter(|c| !same(c)).collect()
+}
+
+/// One line for all conditions that changed; the span names the object.
+fn log(changed: &[&Condition]) {
+    let texts: Vec<String> = changed
+        .iter()
+        .filter(|c| c.type_ != condition::PAUSED || c.status == "True")
+        .map(|c| format!("{}={} ({})", c.type_, c.status, c.reason))
+        .collect();
+    let problem = changed.iter().find(|c| condition::is_problem(&c.reason));
+    match problem {
+        _ if texts.is_empty() => {}
+        Some(problem) => tracing::warn!(conditions = texts.join(", "), "{}", problem.message),
+        None => tracing::info!(conditions = texts.join(", ")),
+    }
+}
+
+/// Reasons that are reported under a condition of their own beside Ready.
+fn has_exact_twin(reason: &str) -> bool {
+    use condition::reason::*;
+    let ours = [
+        VIRTUAL_MACHINE_REMOVED,
+        VIRTUAL_MACHINE_OFF,
+        TOKEN_EXPIRED,
+        ENDPOINT_UNREACHABLE,
+        CREDENTIALS_REJECTED,
+        PERMISSIONS_MISSING,
+        KUBECONFIG_INVALID,
+        WORKLOAD_KUBECONFIG_MISSING,
+    ];
+    ours.contains(&reason) || condition::GUEST_GAVE_UP.contains(&reason)
+}

@@ -1,0 +1,23 @@
+//! What every controller runs on: its loop, what triggers a pass, the watches with their caches, the management cluster, and the
+//! connections to workload clusters.
+
+pub mod caches;
+pub mod certificates;
+pub mod controller;
+pub mod management;
+pub mod nodes;
+pub mod outcome;
+pub mod owners;
+pub mod triggers;
+pub mod watch;
+mod watch_task;
+pub mod workload_clusters;
+pub mod written;
+
+/// Which providers this process is; three Deployments may share the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    pub infrastructure: bool,
+    pub bootstrap: bool,
+    pub control_plane: bool,
+}

@@ -1,0 +1,112 @@
+//! How a pass ends: what it wants next, or why it failed and when it is tried again.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::cluster::workload::WorkloadError;
+use crate::cluster::{ApiError, Retry};
+use crate::hypervisor::DriverError;
+
+/// What a reconcile wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub(super) look_again: Option<Duration>,
+}
+
+impl Outcome {
+    /// Nothing, until something changes.
+    pub fn done() -> Self {
+        Self { look_again: None }
+    }
+
+    /// Another pass at once: something was done.
+    pub fn now() -> Self {
+        Self { look_again: Some(Duration::ZERO) }
+    }
+
+    /// Another pass as a decision wants it.
+    pub fn of(look_again: Option<Duration>) -> Self {
+        Self { look_again }
+    }
+
+    /// Another pass after that time, or earlier when something changes.
+    pub fn look_again(after: Duration) -> Self {
+        Self { look_again: Some(after) }
+    }
+}
+
+/// Why a pass failed, by the layer that said so.
+#[derive(Clone, Debug, Error)]
+pub enum ReconcileError {
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// What the user wrote cannot be carried out; a change will wake the object.
+    #[error("{0}")]
+    Invalid(String),
+    /// A defect in CAPW: the pass panicked. The text is in the log.
+    #[error("the pass ended by a defect in CAPW; its log has the details")]
+    Defect,
+}
+
+impl ReconcileError {
+    /// A label for metrics: few, fixed values.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Api(error) => error.label(),
+            Self::Workload(error) => error.label(),
+            Self::Driver(error) => error.label(),
+            Self::Invalid(_) => "invalid_object",
+            Self::Defect => "defect",
+        }
+    }
+
+    /// As [`ApiError::is_refusal`].
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Api(error) if error.is_refusal())
+    }
+
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Api(error) => error.retry(),
+            Self::Workload(error) => error.retry(),
+            // Whether a call whose reply was lost has worked shows at the next look.
+            Self::Driver(DriverError::Unknown(_)) => Retry::Soon,
+            Self::Driver(_) | Self::Defect => Retry::Backoff,
+            Self::Invalid(_) => Retry::OnChange,
+        }
+    }
+
+    /// Not before that time, because the other side asked for it.
+    fn not_before(&self) -> Duration {
+        match self {
+            Self::Api(ApiError::Throttled { after })
+            | Self::Workload(WorkloadError::Api(ApiError::Throttled { after }) | WorkloadError::Management(ApiError::Throttled { after }))
+            | Self::Driver(DriverError::Busy { after }) => *after,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// After an error that only a change can cure, the object is still looked at this often: what changed may be something that is not
+/// watched.
+const ON_CHANGE: Duration = Duration::from_secs(300);
+
+/// The delay after the `failures`-th failure in a row (1 is the first), with a jitter of ±20 % that depends on the object.
+pub(super) fn delay(error: &ReconcileError, failures: u32, object: &str) -> Duration {
+    let (first, most) = match error.retry() {
+        Retry::Soon => (Duration::from_millis(20), Duration::from_secs(5)),
+        Retry::Backoff => (Duration::from_millis(500), Duration::from_secs(30)),
+        Retry::OnChange => (ON_CHANGE, ON_CHANGE),
+    };
+    let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
+    let mut hasher = DefaultHasher::new();
+    (object, failures).hash(&mut hasher);
+    let percent = 80 + u32::try_from(hasher.finish() % 41).unwrap_or(20);
+    (doubled * percent / 100).max(error.not_before())
+}

@@ -1,0 +1,134 @@
+//! What triggers a pass beside a change of the object itself: helpers for the triggers of each kind, and requests between controllers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::stream::BoxStream;
+use futures::{StreamExt, stream};
+use kube::api::ObjectMeta;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Resource, ResourceExt};
+
+use super::caches::{Cache, Caches};
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::capi::{self, Cluster, Reference};
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::condition;
+use crate::api::hypervisor::WindowsHypervisor;
+use crate::api::machine::WindowsMachine;
+use crate::api::pool::WindowsNodePool;
+use crate::cluster::Kind;
+use crate::lifecycle::identity::INFRASTRUCTURE;
+
+/// Objects of one kind that need a pass.
+pub type Triggers<K> = Vec<BoxStream<'static, ObjectRef<K>>>;
+
+/// Requested passes of one kind.
+pub type Receiver<K> = UnboundedReceiver<ObjectRef<K>>;
+
+/// Requests for a pass, from one controller to another: a VM has changed, a certificate was issued.
+#[derive(Clone)]
+pub struct Requests {
+    machines: UnboundedSender<ObjectRef<WindowsMachine>>,
+    configs: UnboundedSender<ObjectRef<WindowsBootstrapConfig>>,
+    pools: UnboundedSender<ObjectRef<WindowsNodePool>>,
+}
+
+/// The other ends of [`Requests`].
+pub struct Requested {
+    pub machines: Receiver<WindowsMachine>,
+    pub configs: Receiver<WindowsBootstrapConfig>,
+    pub pools: Receiver<WindowsNodePool>,
+}
+
+impl Requests {
+    pub fn new() -> (Self, Requested) {
+        let (machines, machine_calls) = unbounded();
+        let (configs, config_calls) = unbounded();
+        let (pools, pool_calls) = unbounded();
+        (Self { machines, configs, pools }, Requested { machines: machine_calls, configs: config_calls, pools: pool_calls })
+    }
+
+    // A controller that has ended, or that another process runs, needs none.
+    pub fn machine(&self, object: &WindowsMachine) {
+        let _ = self.machines.unbounded_send(ObjectRef::from_obj(object));
+    }
+    pub fn config(&self, object: &WindowsBootstrapConfig) {
+        let _ = self.configs.unbounded_send(ObjectRef::from_obj(object));
+    }
+    pub fn pool_of(&self, object: &WindowsMachine) {
+        for pool in of_owner(object, "WindowsNodePool") {
+            let _ = self.pools.unbounded_send(pool);
+        }
+    }
+    /// Every standalone pool of the namespace, and everything that belongs to one.
+    pub fn all_standalone(&self, caches: &Caches, namespace: &str) {
+        for pool in caches.pools.all(namespace).iter().filter(|p| ClusterRef::of_pool(p).is_some()) {
+            let _ = self.pools.unbounded_send(ObjectRef::from_obj(&**pool));
+        }
+        let is_standalone = |meta: &ObjectMeta| ClusterRef::standalone(meta).is_some();
+        caches.windows_machines.all(namespace).iter().filter(|m| is_standalone(&m.metadata)).for_each(|m| self.machine(m));
+        caches.configs.all(namespace).iter().filter(|c| is_standalone(&c.metadata)).for_each(|c| self.config(c));
+    }
+}
+
+/// The owner of that kind of ours.
+pub fn of_owner<K: Kind>(object: &impl Resource, kind: &str) -> Vec<ObjectRef<K>> {
+    let owner = capi::owner(object.meta().owner_references.as_ref(), INFRASTRUCTURE, kind);
+    owner.map(|owner| ObjectRef::new(&owner.name).within(&namespace(object))).into_iter().collect()
+}
+
+/// Every object of the cache in a namespace.
+pub fn all_of<K: Kind>(cache: &Cache<K>, namespace: &str) -> Vec<ObjectRef<K>> {
+    cache.all(namespace).iter().map(|object| ObjectRef::from_obj(&**object)).collect()
+}
+
+/// For [`concerned`]: the spec has changed, or it is another object.
+pub fn generation(meta: &ObjectMeta) -> String {
+    format!("{:?} {:?}", meta.uid, meta.generation)
+}
+
+/// The objects that a change concerns, if the facts that they depend on have changed: most changes of a Cluster do not concern its
+/// thousand machines.
+pub fn concerned<K: Kind, T: Kind>(
+    caches: &Arc<Caches>,
+    cache: &Cache<K>,
+    facts: fn(&K) -> String,
+    objects: fn(&Caches, &K) -> Vec<ObjectRef<T>>,
+) -> BoxStream<'static, ObjectRef<T>> {
+    let caches = caches.clone();
+    let seen = Mutex::new(HashMap::<ObjectRef<K>, String>::new());
+    let touched = cache.0.subscribe().map(move |object| {
+        let facts = facts(&object);
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = seen.insert(ObjectRef::from_obj(&*object), facts.clone()).is_none_or(|before| before != facts);
+        if is_news { objects(&caches, &object) } else { Vec::new() }
+    });
+    touched.flat_map(stream::iter).boxed()
+}
+
+pub fn cluster_facts(cluster: &Cluster) -> String {
+    format!("{} {} {} {:?}", cluster.is_paused(), cluster.infrastructure_provisioned(), cluster.control_plane_initialized(), cluster.endpoint())
+}
+
+pub fn hypervisor_facts(hypervisor: &WindowsHypervisor) -> String {
+    let conditions = hypervisor.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    let reachable = condition::find(conditions, condition::REACHABLE).map(|c| (&c.status, &c.message));
+    format!("{reachable:?} {:?} {}", hypervisor.metadata.generation, hypervisor.metadata.deletion_timestamp.is_some())
+}
+
+pub fn of_cluster<K: Kind>(objects: &[Arc<K>], cluster: &Cluster) -> Vec<ObjectRef<K>> {
+    let name = cluster.name_any();
+    objects.iter().filter(|o| capi::cluster_name(o.meta().labels.as_ref()) == Some(&name)).map(|o| ObjectRef::from_obj(&**o)).collect()
+}
+
+/// The object of that kind that a reference beside `from` names.
+pub fn named<K: Kind>(reference: Option<&Reference>, kind: &str, from: &impl ResourceExt) -> Vec<ObjectRef<K>> {
+    let found = reference.filter(|r| r.kind == kind);
+    found.map(|r| ObjectRef::new(&r.name).within(&from.namespace().unwrap_or_default())).into_iter().collect()
+}
+
+pub fn namespace(object: &impl Resource) -> String {
+    object.meta().namespace.clone().unwrap_or_default()
+}

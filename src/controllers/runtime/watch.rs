@@ -1,0 +1,261 @@
+//! One watch and one cache per kind, shared by all controllers.
+//!
+//! Each watch has its own back-off and its errors end here, counted and logged: merged into a controller, the error of one
+//! watch would pause all of them (`reliability-performance.md` §1.8). An object that does not have the shape of its kind is
+//! skipped and told of; it does not stop the watch.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::channel::mpsc;
+use futures::{Stream, StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
+use kube::runtime::{WatchStreamExt, watcher};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::capi::WATCH_FILTER_LABEL;
+use crate::cluster::Kind;
+use crate::telemetry::{Metrics, Readiness};
+
+/// Which objects this process works on.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Only this namespace; `None`: all.
+    pub namespace: Option<String>,
+    /// Only objects with this value of the label `cluster.x-k8s.io/watch-filter`.
+    pub watch_filter: Option<String>,
+    /// More labels, e.g. `cluster.x-k8s.io/cluster-name`.
+    pub labels: Option<String>,
+}
+
+impl Selection {
+    /// Whether the watch filter selects an object of a kind that is watched without it.
+    pub fn selects(&self, meta: &ObjectMeta) -> bool {
+        let label = meta.labels.as_ref().and_then(|labels| labels.get(WATCH_FILTER_LABEL));
+        self.watch_filter.is_none() || self.watch_filter.as_ref() == label
+    }
+
+    /// The same without the filter, for kinds whose objects carry no such label.
+    pub fn unfiltered(&self) -> Self {
+        Self { watch_filter: None, ..self.clone() }
+    }
+
+    fn config(&self) -> watcher::Config {
+        let filter = self.watch_filter.as_ref().map(|value| format!("{WATCH_FILTER_LABEL}={value}"));
+        let labels: Vec<String> = filter.into_iter().chain(self.labels.clone()).collect();
+        let config = watcher::Config::default();
+        if labels.is_empty() { config } else { config.labels(&labels.join(",")) }
+    }
+}
+
+/// What every watch needs.
+#[derive(Clone)]
+pub struct Watching {
+    pub client: Client,
+    pub selection: Selection,
+    pub metrics: Metrics,
+    pub readiness: Readiness,
+    pub stop: CancellationToken,
+}
+
+/// A running watch with its cache.
+pub struct Watch<K: Kind> {
+    store: Store<K>,
+    subscribers: Subscribers<K>,
+}
+
+type Subscribers<K> = Arc<Mutex<Vec<mpsc::UnboundedSender<Arc<K>>>>>;
+
+impl<K: Kind> Watch<K> {
+    /// Starts watching; it goes on until `watching.stop`.
+    pub fn start(watching: &Watching) -> Self {
+        let api: Api<Guarded<K>> = match &watching.selection.namespace {
+            Some(namespace) => Api::namespaced(watching.client.clone(), namespace),
+            None => Api::all(watching.client.clone()),
+        };
+        let events = watcher(api, watching.selection.config()).default_backoff();
+        Self::over(watching, events)
+    }
+
+    /// As [`Watch::start`], for a kind that may not be installed: the cache is ready and empty until the API server serves it.
+    pub fn start_optional(watching: &Watching) -> Self {
+        let api: Api<Guarded<K>> = match &watching.selection.namespace {
+            Some(namespace) => Api::namespaced(watching.client.clone(), namespace),
+            None => Api::all(watching.client.clone()),
+        };
+        let (first, later) = (watching.client.clone(), watching.client.clone());
+        let meanwhile =
+            stream::once(
+                async move { if is_served::<K>(&first).await { vec![] } else { vec![Ok(watcher::Event::Init), Ok(watcher::Event::InitDone)] } },
+            );
+        let served = stream::once(async move {
+            while !is_served::<K>(&later).await {
+                tokio::time::sleep(INSTALLED).await;
+            }
+            Vec::new()
+        });
+        let events = meanwhile.chain(served).flat_map(stream::iter).chain(watcher(api, watching.selection.config()).default_backoff());
+        Self::over(watching, events)
+    }
+
+    /// An empty cache that never changes, for a kind that this process does not use and may not read.
+    pub fn unused() -> Self {
+        Self::holding(Vec::new())
+    }
+
+    /// The same, with these objects.
+    pub(in crate::controllers) fn holding(objects: Vec<K>) -> Self {
+        let (store, mut writer) = reflector::store::<K>();
+        writer.apply_watcher_event(&watcher::Event::Init);
+        for object in objects {
+            writer.apply_watcher_event(&watcher::Event::InitApply(object));
+        }
+        writer.apply_watcher_event(&watcher::Event::InitDone);
+        Self { store, subscribers: Subscribers::default() }
+    }
+
+    pub(in crate::controllers) fn over(
+        watching: &Watching,
+        events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
+    ) -> Self {
+        let (store, writer) = reflector::store::<K>();
+        let watch = Self { store, subscribers: Subscribers::default() };
+        let name = format!("watch of {}", K::plural(&()));
+        watching.readiness.expect(&name);
+        let sink = Sink { writer, subscribers: watch.subscribers.clone(), store: watch.store.clone(), watching: watching.clone(), name };
+        tokio::spawn(sink.run(events));
+        watch
+    }
+
+    /// The cache. Empty until [`Watch::ready`].
+    pub fn store(&self) -> Store<K> {
+        self.store.clone()
+    }
+
+    /// Returns when the cache holds everything that existed at the start.
+    pub async fn ready(&self) {
+        // The writer lives as long as the process; if its task has ended, so will this one soon.
+        let _ = self.store.wait_until_ready().await;
+    }
+
+    /// Every object that is there now, then each that is made, changed or deleted. Unbounded: what listens must be quick.
+    pub fn subscribe(&self) -> impl Stream<Item = Arc<K>> + Send + use<K> {
+        let (sender, receiver) = mpsc::unbounded();
+        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        for object in self.store.state() {
+            let _ = sender.unbounded_send(object);
+        }
+        subscribers.push(sender);
+        receiver
+    }
+
+    /// As [`Watch::subscribe`], mapped to the objects of another kind that must be looked at.
+    pub fn map<T: Kind, I>(&self, map: impl Fn(&K) -> I + Send + 'static) -> futures::stream::BoxStream<'static, ObjectRef<T>>
+    where
+        I: IntoIterator<Item = ObjectRef<T>> + Send + 'static,
+        I::IntoIter: Send,
+    {
+        self.subscribe().flat_map(move |object| futures::stream::iter(map(&object))).boxed()
+    }
+}
+
+type Guarded<K> = DeserializeGuard<K>;
+
+/// Time between two looks whether a kind is installed by now.
+const INSTALLED: Duration = Duration::from_secs(15);
+
+/// Whether the API server serves the kind; asks until it answers.
+async fn is_served<K: Kind>(client: &Client) -> bool {
+    loop {
+        match client.list_api_group_resources(&K::api_version(&())).await {
+            Ok(found) => return found.resources.iter().any(|r| r.name == K::plural(&())),
+            // The answer for a group that is not served is no Status: only its code is sure.
+            Err(kube::Error::Api(status)) if status.code == 404 => return false,
+            Err(error) => {
+                tracing::debug!(kind = %K::kind(&()), %error, "whether the kind is installed is asked again");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+struct Sink<K: Kind> {
+    writer: Writer<K>,
+    subscribers: Subscribers<K>,
+    store: Store<K>,
+    watching: Watching,
+    name: String,
+}
+
+impl<K: Kind> Sink<K> {
+    async fn run(mut self, events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send) {
+        let mut events = std::pin::pin!(events.take_until(self.watching.stop.clone().cancelled_owned()));
+        let mut failing = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    if std::mem::take(&mut failing) {
+                        tracing::info!(watch = self.name, "the watch works again");
+                    }
+                    self.apply(event);
+                }
+                Err(error) => {
+                    self.watching.metrics.watch_error(&K::plural(&()));
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(watch = self.name, %error, "the watch failed and is tried again");
+                    }
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, event: watcher::Event<Guarded<K>>) {
+        use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+        let event = match event {
+            Apply(object) => self.read(object).map(Apply),
+            InitApply(object) => self.read(object).map(InitApply),
+            Delete(object) => self.read(object).map(Delete),
+            Init => Some(Init),
+            InitDone => Some(InitDone),
+        };
+        let Some(event) = event else { return };
+        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        let complete = matches!(event, InitDone);
+        let before = if complete { self.store.state() } else { Vec::new() };
+        self.writer.apply_watcher_event(&event);
+        let touched: Vec<Arc<K>> = match event {
+            Apply(object) | Delete(object) => vec![Arc::new(object)],
+            // A new listing: what is there now, and what vanished while the watch was down.
+            InitDone => {
+                let gone = before.into_iter().filter(|old| self.store.get(&ObjectRef::from_obj(&**old)).is_none());
+                gone.chain(self.store.state()).collect()
+            }
+            Init | InitApply(_) => Vec::new(),
+        };
+        subscribers.retain(|subscriber| touched.iter().all(|object| subscriber.unbounded_send(object.clone()).is_ok()) && !subscriber.is_closed());
+        drop(subscribers);
+        if complete {
+            self.watching.readiness.met(&self.name);
+        }
+    }
+
+    fn read(&self, object: Guarded<K>) -> Option<K> {
+        match object.0 {
+            Ok(mut object) => {
+                object.meta_mut().managed_fields = None;
+                Some(object)
+            }
+            Err(invalid) => {
+                self.watching.metrics.malformed(&K::plural(&()));
+                let name = invalid.metadata.name.unwrap_or_default();
+                let namespace = invalid.metadata.namespace.unwrap_or_default();
+                tracing::warn!(watch = self.name, namespace, name, error = invalid.error, "an object that is not what its kind says is skipped");
+                None
+            }
+        }
+    }
+}

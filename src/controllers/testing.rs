@@ -1,0 +1,51 @@
+//! Contexts for wiring tests: caches that never change, a clock, and an API server that answers as a script says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::Shared;
+use super::runtime::caches::{Cache, Caches};
+use super::runtime::management::Management;
+use super::runtime::triggers::Requests;
+use super::runtime::watch::Watch;
+use crate::cluster::events::Events;
+use crate::cluster::mock::{Exchange, Script};
+use crate::cluster::workload::Workloads;
+use crate::cluster::{Cluster, Kind};
+use crate::hypervisor::drivers::{DriverSettings, Drivers};
+
+/// An object from JSON.
+pub fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).unwrap()
+}
+
+/// A cache that holds these objects.
+pub fn holding<K: Kind>(objects: Vec<Value>) -> Cache<K> {
+    Cache(Watch::holding(objects.into_iter().map(read).collect()))
+}
+
+/// With these caches, and a clock that goes on so many seconds with each look.
+pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared, Script) {
+    let (client, script) = Script::new(exchanges);
+    let cluster = Cluster::new(client.clone());
+    let time = AtomicI64::new(1_767_225_600);
+    let settings = DriverSettings {
+        simulated_state: std::env::temp_dir().join(format!("capw-wiring-{}", uuid::Uuid::new_v4())),
+        simulated_guests: false,
+        wine_programs: None,
+        deadline: Duration::from_secs(1),
+        clock: Arc::new(|| Timestamp::UNIX_EPOCH),
+        hook: Arc::new(|_| ()),
+    };
+    let management = Arc::new(Management {
+        cluster: cluster.clone(),
+        events: Events::new(client, "test", Arc::new(|_| ())),
+        written: Default::default(),
+        clock: Arc::new(move || Timestamp::from_second(time.fetch_add(seconds, Ordering::Relaxed)).unwrap()),
+    });
+    (Shared::new(management, Workloads::new(cluster), Arc::new(Drivers::new(settings)), caches, Requests::new().0), script)
+}

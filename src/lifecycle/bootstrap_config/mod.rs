@@ -1,0 +1,203 @@
+//! WindowsBootstrapConfig: when to make the token, the Secret and the report, and when the token goes
+//! (`capi-contract.md` §3.3, `reliability-performance.md` §3.1).
+
+pub mod csr;
+pub mod outcome;
+pub mod report;
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::identity::future_provider_id;
+use super::owner::{NodeRequest, Owner, TargetCluster, data_secret};
+use super::{Decision, Gate, paused_condition, seconds};
+use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
+use crate::api::capi::Endpoint;
+use crate::api::condition::{self, Desired, reason};
+use crate::api::machine::WindowsMachine;
+use crate::api::name::{ProviderId, base36};
+use crate::compat;
+
+/// The kubelet fetches its certificate with the token, in a watch that it may have to open again: it gets so long for that.
+const FETCH_SECONDS: i64 = 10;
+
+/// Everything that the decision depends on.
+pub struct ObservedConfig<'a> {
+    pub object: &'a WindowsBootstrapConfig,
+    pub owner: &'a Owner,
+    pub cluster: Option<&'a TargetCluster>,
+    /// The machine that will get the data, if it is one of ours.
+    pub infrastructure: Infrastructure<'a>,
+    /// Since when a client certificate is known to be issued for the token of this machine.
+    pub certificate_issued: Option<Timestamp>,
+}
+
+/// Who makes the VM.
+#[derive(Clone, Debug)]
+pub enum Infrastructure<'a> {
+    /// Another provider: identity and host name of the node are its own.
+    Foreign,
+    /// A WindowsMachine that is not there yet.
+    Unseen,
+    Ours(&'a WindowsMachine),
+}
+
+/// The next step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BootstrapStep {
+    Ignore,
+    Wait,
+    /// Store the finalizer before anything is made in the workload cluster.
+    Adopt,
+    /// The Machine has its data already (after `clusterctl move` or a restore): report that, make nothing.
+    Restore {
+        secret: String,
+    },
+    /// Make the token (or find the one made before), then the Secret, then report. Each part finds what an earlier try left.
+    MakeData {
+        endpoint: Endpoint,
+    },
+    /// The token is good until then.
+    ExtendToken {
+        expires: Timestamp,
+    },
+    /// The token was used, or it is too old.
+    DeleteToken {
+        /// It is too old, and its machine has not joined.
+        expired: bool,
+    },
+    /// The object goes: remove the token and the requests that were made with it.
+    CleanUp,
+}
+
+pub fn decide(s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {
+    match Gate::of(&s.object.metadata, FINALIZER, s.owner, s.cluster) {
+        Gate::Closed => Decision::new(BootstrapStep::Ignore),
+        Gate::Paused(why) => Decision::new(BootstrapStep::Wait).say(paused_condition(Some(why))),
+        // The status may not know what was made: a crash before the report, or a move to another management cluster.
+        Gate::Leaving => Decision::new(BootstrapStep::CleanUp),
+        Gate::Open { ours } => decide_life(s, ours, now),
+    }
+}
+
+fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<BootstrapStep> {
+    let Some(owner) = s.owner.request() else {
+        if data_secret(s.object).is_some() {
+            // Nothing is to be made any more, and nothing of it has become untrue.
+            return Decision::new(BootstrapStep::Wait);
+        }
+        return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
+    };
+    match data_secret(s.object) {
+        Some(_) => keep_token(s, owner, now),
+        None => make_data(s, owner, ours, now),
+    }
+}
+
+fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Timestamp) -> Decision<BootstrapStep> {
+    if let Some(secret) = owner.data_secret.clone() {
+        return Decision::new(BootstrapStep::Restore { secret });
+    }
+    let Some(cluster) = s.cluster else {
+        return waiting(reason::WAITING_FOR_CLUSTER, "its Cluster is not there (yet)", s, now);
+    };
+    if owner.is_control_plane {
+        return Decision::new(BootstrapStep::Wait).say(Desired::no(
+            condition::READY,
+            reason::CONTROL_PLANE_MACHINE_REFUSED,
+            "Windows cannot run a control plane: use WindowsBootstrapConfigTemplate for workers only",
+        ));
+    }
+    // Said at once: no wait makes versions go together.
+    if let Some(Err(wrong)) = owner.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
+        return Decision::new(BootstrapStep::Wait).say(Desired::no(condition::READY, reason::INCOMPATIBLE, wrong.to_string()));
+    }
+    if !cluster.infrastructure_provisioned {
+        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
+    }
+    if !cluster.control_plane_initialized {
+        return waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now);
+    }
+    let Some(endpoint) = &cluster.endpoint else {
+        return waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.cluster), s, now);
+    };
+    let wait = |what: &str| waiting(reason::PROVISIONING, format!("WindowsMachine {} {what}", owner.infrastructure.name), s, now);
+    match s.infrastructure {
+        Infrastructure::Unseen => return wait("is not there (yet)"),
+        // Its provider ID goes into the kubelet's configuration, and needs the hypervisor.
+        Infrastructure::Ours(machine) if future_provider_id(machine).is_none() => return wait("has no hypervisor yet; see its conditions"),
+        _ => {}
+    }
+    if !ours {
+        return Decision::new(BootstrapStep::Adopt);
+    }
+    Decision::new(BootstrapStep::MakeData { endpoint: endpoint.clone() })
+}
+
+/// While the machine has not joined, its token lives; not longer, and not for ever.
+fn keep_token(s: &ObservedConfig<'_>, owner: &NodeRequest, now: Timestamp) -> Decision<BootstrapStep> {
+    let Some((created, expires)) = live_token(s.object) else {
+        return Decision::new(BootstrapStep::Wait);
+    };
+    let joined = owner.node.is_some();
+    let fetched = s.certificate_issued.map(|since| seconds(since, now) - FETCH_SECONDS);
+    if joined || fetched.is_some_and(|over| over >= 0) {
+        return Decision::new(BootstrapStep::DeleteToken { expired: false });
+    }
+    if let Some(over) = fetched {
+        return Decision::new(BootstrapStep::Wait).look_again(Duration::from_secs(over.unsigned_abs()));
+    }
+    let join = &s.object.spec.join;
+    let last = created.saturating_add(SignedDuration::from_secs(join.token_max_age_seconds)).unwrap_or(created);
+    if now >= last {
+        return Decision::new(BootstrapStep::DeleteToken { expired: true });
+    }
+    let ttl = join.token_ttl_seconds;
+    let next = now.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(now).min(last);
+    let left = -seconds_signed(expires, now);
+    if left * 2 <= ttl && next > expires {
+        return Decision::new(BootstrapStep::ExtendToken { expires: next });
+    }
+    // Look again at half its life, or at the end.
+    let look = (left - ttl / 2).max(1).min(seconds(now, last).max(1));
+    Decision::new(BootstrapStep::Wait).look_again(Duration::from_secs(look.unsigned_abs()))
+}
+
+fn seconds_signed(since: Timestamp, now: Timestamp) -> i64 {
+    now.duration_since(since).as_secs()
+}
+
+/// Creation and expiry of the token, while there is one to keep.
+fn live_token(object: &WindowsBootstrapConfig) -> Option<(Timestamp, Timestamp)> {
+    let status = object.status.as_ref()?;
+    status.token_id.as_ref().filter(|_| !is_token_gone(object))?;
+    let time = |t: &Option<Time>| t.as_ref().map(|t| t.0);
+    Some((time(&status.token_created_at)?, time(&status.token_expires_at)?))
+}
+
+/// Whether the token was deleted, because it was used or got too old; it is never made again.
+pub fn is_token_gone(object: &WindowsBootstrapConfig) -> bool {
+    let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    condition::find(conditions, condition::JOIN_CREDENTIAL_VALID).is_some_and(|c| c.reason == reason::TOKEN_USED || c.reason == reason::TOKEN_EXPIRED)
+}
+
+/// The public half of the token of this object: known before it is made, so that a retry finds it.
+pub fn token_id(object: &WindowsBootstrapConfig) -> String {
+    let stored = object.status.as_ref().and_then(|s| s.token_id.clone());
+    stored.unwrap_or_else(|| base36(object.metadata.uid.as_deref().unwrap_or_default().as_bytes(), 6))
+}
+
+/// The Node that goes with a cluster that is being deleted. Cluster API deletes the Node of a Machine unless the Cluster is being
+/// deleted, as it expects the API server to go too. Where it stays, the Node is ours to remove.
+pub fn node_to_delete(request: &NodeRequest) -> Option<(&str, ProviderId)> {
+    Some((request.node.as_deref()?, ProviderId::parse(request.provider_id.as_deref()?).ok()?))
+}
+
+fn waiting(why: &'static str, message: impl Into<String>, s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {
+    super::waiting(BootstrapStep::Wait, &s.object.metadata, why, message, now)
+}
+
+#[cfg(test)]
+mod tests;

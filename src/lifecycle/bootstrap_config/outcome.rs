@@ -1,0 +1,127 @@
+//! What is reported after data or token could, or could not, be made; and when a configuration may go.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::condition::{self, Desired, reason};
+use crate::lifecycle::Decision;
+use crate::lifecycle::workload::Fault;
+
+/// What a person can mend outside the configuration is looked at again after this time.
+const MEND: Duration = Duration::from_secs(10);
+
+/// Why the bootstrap data cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataProblem {
+    TooLarge,
+    Incompatible,
+    InvalidSpec,
+    /// A Secret or ConfigMap that the spec names is not there, or lacks a key.
+    ValueMissing,
+    /// A Secret of another owner has the name of the bootstrap Secret.
+    SecretTaken,
+    Cluster(Fault),
+}
+
+pub fn not_made(problem: DataProblem, message: String) -> Decision<()> {
+    let (why, look_again) = match problem {
+        DataProblem::TooLarge => (reason::PAYLOAD_TOO_LARGE, None),
+        DataProblem::Incompatible => (reason::INCOMPATIBLE, None),
+        DataProblem::InvalidSpec => (reason::INVALID_SPEC, None),
+        DataProblem::ValueMissing => (reason::SECRET_MISSING, Some(MEND)),
+        DataProblem::SecretTaken => (reason::SECRET_CONFLICT, Some(MEND)),
+        DataProblem::Cluster(fault) => (fault.reason(), Some(MEND)),
+    };
+    Decision { step: (), conditions: vec![Desired::no(condition::READY, why, message)], look_again }
+}
+
+/// Whether the last report was that a Secret of another owner has the name: then that is looked at before anything is written.
+pub fn was_taken(object: &WindowsBootstrapConfig) -> bool {
+    let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    condition::find(conditions, condition::READY).is_some_and(|ready| ready.reason == reason::SECRET_CONFLICT)
+}
+
+/// Token and Secret are there; `warnings` of the rules, or empty.
+pub fn made(warnings: String) -> Decision<()> {
+    Decision::new(())
+        .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY).with_message(warnings))
+        .say(token_valid())
+        .say(Desired::yes(condition::READY, reason::READY))
+}
+
+/// The Machine has its data already.
+pub fn restored() -> Decision<()> {
+    Decision::new(()).say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY)).say(Desired::yes(condition::READY, reason::READY))
+}
+
+pub fn token_extended() -> Decision<()> {
+    Decision::new(()).say(token_valid())
+}
+
+fn token_valid() -> Desired {
+    Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID)
+}
+
+/// The node has its certificate.
+pub fn token_used() -> Decision<()> {
+    let used = Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_USED);
+    Decision::new(()).say(used.with_message("the node has its certificate; the token was deleted"))
+}
+
+/// The node has not joined in time.
+pub fn token_expired(object: &WindowsBootstrapConfig) -> Decision<()> {
+    let message = format!(
+        "the machine has not joined within {} s (spec.join.tokenMaxAgeSeconds), so its bootstrap token was withdrawn: it can no longer join. Look at the WindowsMachine for the cause, then delete the Machine, or let a MachineHealthCheck do so",
+        object.spec.join.token_max_age_seconds
+    );
+    let no = |type_| Desired::no(type_, reason::TOKEN_EXPIRED, message.clone());
+    Decision::new(()).say(no(condition::JOIN_CREDENTIAL_VALID)).say(no(condition::READY))
+}
+
+/// Whether a configuration may go although its token may still be there: the cluster cannot be used, and the token has expired.
+pub fn may_leave_token(object: &WindowsBootstrapConfig, fault: Option<Fault>, now: Timestamp) -> bool {
+    let expires = object.status.as_ref().and_then(|s| s.token_expires_at.as_ref());
+    fault.is_some() && expires.is_none_or(|expires| expires.0 <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_problem_has_its_reason_and_is_looked_at_again_if_it_can_be_mended_elsewhere() {
+        for (problem, reason, again) in [
+            (DataProblem::TooLarge, reason::PAYLOAD_TOO_LARGE, false),
+            (DataProblem::Incompatible, reason::INCOMPATIBLE, false),
+            (DataProblem::InvalidSpec, reason::INVALID_SPEC, false),
+            (DataProblem::ValueMissing, reason::SECRET_MISSING, true),
+            (DataProblem::SecretTaken, reason::SECRET_CONFLICT, true),
+            (DataProblem::Cluster(Fault::Forbidden), reason::WORKLOAD_FORBIDDEN, true),
+        ] {
+            let decision = not_made(problem, "x".into());
+            assert_eq!((decision.conditions[0].reason, decision.look_again.is_some()), (reason, again), "{problem:?}");
+        }
+    }
+
+    #[test]
+    fn only_an_expired_token_is_left_in_a_cluster_that_cannot_be_used() {
+        let config = |expires: Option<&str>| -> WindowsBootstrapConfig {
+            serde_json::from_value(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+                "metadata": {"name": "m"}, "spec": {}, "status": {"tokenExpiresAt": expires}}))
+            .unwrap()
+        };
+        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
+        let (over, valid) = (Some("2026-01-01T00:10:00Z"), Some("2026-01-01T00:10:01Z"));
+        for (expires, fault, expected) in [
+            (over, Some(Fault::Unreachable), true),
+            (None, Some(Fault::KubeconfigMissing), true),
+            (valid, Some(Fault::Unreachable), false),
+            (over, None, false),
+        ] {
+            assert_eq!(may_leave_token(&config(expires), fault, now), expected, "{expires:?} {fault:?}");
+        }
+    }
+}

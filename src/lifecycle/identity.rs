@@ -1,0 +1,53 @@
+//! What identifies a machine: its hypervisor, its VM, its provider ID and its host name.
+
+use crate::api::cluster_ref::made_for;
+use crate::api::machine::WindowsMachine;
+use crate::api::name::{HostName, NameError, ProviderId, VmUuid};
+use crate::vm::MachineKey;
+
+/// Group of WindowsMachine and WindowsNodePool, as in owner references.
+pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+
+/// The hypervisor chosen for a machine; set together with the finalizer, before the first call, and never changed.
+pub const HYPERVISOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/windows-hypervisor";
+
+/// Version of Kubernetes that a machine of a pool was made for. Cluster API knows it only once the Node is there.
+pub const VERSION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/kubernetes-version";
+
+/// The hypervisor that was chosen for this machine, if it was adopted: the annotation, or what its provider ID says.
+pub fn chosen(object: &WindowsMachine) -> Option<String> {
+    let annotated = object.metadata.annotations.as_ref().and_then(|a| a.get(HYPERVISOR_ANNOTATION)).cloned();
+    annotated.or_else(|| provider_id(object).map(|id| id.hypervisor))
+}
+
+/// The provider ID in the spec, if it is one of ours.
+pub fn provider_id(object: &WindowsMachine) -> Option<ProviderId> {
+    object.spec.provider_id.as_deref().and_then(|id| ProviderId::parse(id).ok())
+}
+
+/// The provider ID that the machine has or will have, once its hypervisor is chosen.
+pub fn future_provider_id(object: &WindowsMachine) -> Option<ProviderId> {
+    Some(ProviderId { hypervisor: chosen(object)?, vm: vm_uuid(object) })
+}
+
+/// Identity of the VM: from the provider ID once there is one (it survives `clusterctl move`), else computed from the UID.
+pub fn vm_uuid(object: &WindowsMachine) -> VmUuid {
+    provider_id(object).map_or_else(|| VmUuid::of(object.metadata.uid.as_deref().unwrap_or_default()), |id| id.vm)
+}
+
+/// Host name of the VM and name of its Node.
+pub fn host_name(object: &WindowsMachine) -> Result<HostName, NameError> {
+    HostName::choose(object.metadata.name.as_deref().unwrap_or_default(), vm_uuid(object), object.spec.host_name)
+}
+
+/// Which VM belongs to the object.
+pub fn key(object: &WindowsMachine) -> MachineKey {
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    let cluster = made_for(&object.metadata).unwrap_or_default();
+    MachineKey { vm: vm_uuid(object), cluster: format!("{namespace}/{cluster}"), name: object.metadata.name.as_deref().unwrap_or_default().into() }
+}
+
+/// True once Cluster API was told so; it is never taken back.
+pub fn is_provisioned(object: &WindowsMachine) -> bool {
+    object.status.as_ref().and_then(|s| s.initialization.as_ref()).and_then(|i| i.provisioned) == Some(true)
+}

@@ -1,0 +1,103 @@
+//! What a failed call to the hypervisor means for a machine.
+
+use std::time::Duration;
+
+use crate::api::condition::{self, Desired, reason};
+use crate::api::machine::WindowsMachine;
+use crate::lifecycle::Decision;
+use crate::lifecycle::identity::is_provisioned;
+use crate::vm::DriverError;
+
+/// What a person can mend on the hypervisor (an image, room) is looked at again after this time.
+const MEND: Duration = Duration::from_secs(15);
+
+/// What to do after a failed call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AfterFailure {
+    /// Report it; a person must mend it.
+    Report(Decision<()>),
+    /// Try again after this time.
+    TryAgain(Duration),
+    /// Try again with back-off; it passes by itself.
+    BackOff,
+}
+
+pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> AfterFailure {
+    let why = match error {
+        DriverError::NotFound(_) => reason::IMAGE_MISSING,
+        DriverError::Conflict(_) => reason::FOREIGN_VIRTUAL_MACHINE,
+        DriverError::Auth(_) => reason::UNAUTHORIZED,
+        DriverError::Capacity(_) => reason::NO_CAPACITY,
+        DriverError::Invalid(_) => reason::REFUSED_BY_HYPERVISOR,
+        DriverError::Unreachable(_) => reason::HYPERVISOR_UNREACHABLE,
+        DriverError::Busy { after } => return AfterFailure::TryAgain(*after),
+        DriverError::Transient(_) | DriverError::Unknown(_) => return AfterFailure::BackOff,
+    };
+    let message = format!("WindowsHypervisor {hypervisor}: {error}");
+    let conditions = match (is_provisioned(object), object.metadata.deletion_timestamp.is_some()) {
+        (_, true) => vec![Desired::no(condition::READY, why, message.clone()), Desired::yes(condition::DELETING, why).with_message(message)],
+        (true, _) => vec![Desired::unknown(condition::VIRTUAL_MACHINE_READY, why, message)],
+        (false, _) => vec![Desired::no(condition::READY, why, message)],
+    };
+    AfterFailure::Report(Decision { step: (), conditions, look_again: Some(MEND) })
+}
+
+/// The bootstrap Secret is not what it must be.
+pub fn secret_unusable(message: String) -> Decision<()> {
+    Decision::new(()).say(Desired::no(condition::READY, reason::BOOTSTRAP_SECRET_MISSING, message)).look_again(MEND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn machine(provisioned: bool, deleting: bool) -> WindowsMachine {
+        let deleted = deleting.then_some("2026-01-01T00:00:00Z");
+        serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+            "metadata": {"name": "m", "deletionTimestamp": deleted}, "spec": {"image": "w"},
+            "status": {"initialization": {"provisioned": provisioned}}}))
+        .unwrap()
+    }
+
+    fn reported(object: &WindowsMachine, error: &DriverError) -> Vec<(String, Option<bool>, String)> {
+        match after(object, "lab", error) {
+            AfterFailure::Report(decision) => {
+                decision.conditions.into_iter().map(|c| (c.type_.to_string(), c.status, c.reason.to_string())).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_class_of_error_has_its_reason() {
+        let text = || "x".to_owned();
+        for (error, reason) in [
+            (DriverError::NotFound(text()), reason::IMAGE_MISSING),
+            (DriverError::Conflict(text()), reason::FOREIGN_VIRTUAL_MACHINE),
+            (DriverError::Auth(text()), reason::UNAUTHORIZED),
+            (DriverError::Capacity(text()), reason::NO_CAPACITY),
+            (DriverError::Invalid(text()), reason::REFUSED_BY_HYPERVISOR),
+            (DriverError::Unreachable(text()), reason::HYPERVISOR_UNREACHABLE),
+        ] {
+            assert_eq!(reported(&machine(false, false), &error), [("Ready".to_owned(), Some(false), reason.to_string())]);
+        }
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_not_reported() {
+        let (object, minute) = (machine(false, false), Duration::from_secs(60));
+        assert_eq!(after(&object, "lab", &DriverError::Busy { after: minute }), AfterFailure::TryAgain(minute));
+        for error in [DriverError::Transient("x".into()), DriverError::Unknown("x".into())] {
+            assert_eq!(after(&object, "lab", &error), AfterFailure::BackOff);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_runs_stays_ready_and_one_that_is_deleted_says_why_it_stays() {
+        let error = DriverError::Unreachable("cut".into());
+        let types = |object| reported(&object, &error).into_iter().map(|(type_, status, _)| (type_, status)).collect::<Vec<_>>();
+        assert_eq!(types(machine(true, false)), [("VirtualMachineReady".to_owned(), None)]);
+        assert_eq!(types(machine(true, true)), [("Ready".to_owned(), Some(false)), ("Deleting".to_owned(), Some(true))]);
+    }
+}

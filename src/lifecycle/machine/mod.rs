@@ -1,0 +1,234 @@
+//! WindowsMachine, first half: may the hypervisor be asked at all, and which? (`capi-contract.md` §1.8, steps 1 to 7.)
+//!
+//! The second half, once the hypervisor has answered, is [`vm`].
+
+pub mod driver_failure;
+pub mod guest;
+pub mod report;
+pub mod vm;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::identity::{chosen, host_name, is_provisioned, key};
+use super::owner::{Owner, TargetCluster};
+use super::{Decision, Gate, paused_condition};
+use crate::api::condition::{self, Desired, reason};
+use crate::api::machine::{FINALIZER, FirmwareType, WindowsMachine};
+use crate::api::name::{NameError, mebibytes};
+use crate::vm::{MachineKey, VmDisk, VmSpec};
+
+/// Everything that is known before a hypervisor is asked.
+pub struct ObservedMachine<'a> {
+    pub object: &'a WindowsMachine,
+    pub owner: &'a Owner,
+    pub cluster: Option<&'a TargetCluster>,
+    /// Names of the WindowsHypervisors in the namespace.
+    pub hypervisors: &'a [String],
+    /// State of the chosen one.
+    pub reach: &'a (dyn Fn(&str) -> Reach + Sync),
+}
+
+/// What is known of a hypervisor without asking it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Missing,
+    /// It was not asked yet.
+    Unchecked,
+    Unreachable(String),
+    Reachable,
+}
+
+/// What may be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MachineStep {
+    /// Not ours (yet): nothing may be written, not even status.
+    Ignore,
+    /// Nothing but the report.
+    Wait,
+    /// Store the finalizer and the choice of hypervisor, in one write.
+    Adopt { hypervisor: String },
+    /// Ask the hypervisor for the running VM, then decide with [`vm`].
+    Run(Target),
+    /// Tear down the Node if that is ours to do ([`super::node::teardown`]); when it is gone, ask the hypervisor and decide with [`vm`].
+    Remove(Target),
+    /// The finalizer is there but no VM can be: it was never adopted.
+    Release,
+}
+
+/// Which VM on which hypervisor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    pub hypervisor: String,
+    pub key: MachineKey,
+    pub goal: Goal,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Goal {
+    /// The VM runs. `secret` is the name of the bootstrap Secret.
+    Run { spec: Box<VmSpec>, secret: String },
+    /// Nothing is left of it.
+    Gone,
+}
+
+/// May the hypervisor be asked, and for what?
+pub fn decide(s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
+    match Gate::of(&s.object.metadata, FINALIZER, s.owner, s.cluster) {
+        Gate::Closed => Decision::new(MachineStep::Ignore),
+        Gate::Paused(why) => Decision::new(MachineStep::Wait).say(paused_condition(Some(why))),
+        Gate::Leaving => decide_deletion(s),
+        Gate::Open { ours } => decide_life(s, ours, now),
+    }
+}
+
+fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<MachineStep> {
+    let Some(owner) = s.owner.request() else {
+        return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
+    };
+    let Some(cluster) = s.cluster else {
+        return waiting(reason::WAITING_FOR_CLUSTER, "its Cluster is not there (yet)", s, now);
+    };
+    if owner.is_control_plane {
+        return stuck(reason::CONTROL_PLANE_MACHINE_REFUSED, "Windows cannot run a control plane: use WindowsMachineTemplate for workers only");
+    }
+    let hypervisor = match choose_hypervisor(s) {
+        Ok(name) => name,
+        Err(message) => return stuck(reason::HYPERVISOR_MISSING, message).look_again(Duration::from_secs(60)),
+    };
+    let spec = match vm_spec(s.object) {
+        Ok(spec) => spec,
+        Err(error @ NameError::HostNameTooLong { .. }) => return stuck(reason::HOST_NAME_TOO_LONG, format!("metadata.name: {error}")),
+        Err(error) => return stuck(reason::INVALID_SPEC, error.to_string()),
+    };
+    if !ours {
+        return Decision::new(MachineStep::Adopt { hypervisor });
+    }
+    let provisioned = is_provisioned(s.object);
+    if !provisioned && !cluster.infrastructure_provisioned {
+        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
+    }
+    let Some(secret) = owner.data_secret.clone() else {
+        return if cluster.control_plane_initialized {
+            waiting(
+                reason::WAITING_FOR_BOOTSTRAP_DATA,
+                format!("Machine {} has no bootstrap data yet; see its bootstrap configuration", owner.name),
+                s,
+                now,
+            )
+        } else {
+            waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now)
+        };
+    };
+    match (s.reach)(&hypervisor) {
+        Reach::Reachable => {
+            let goal = Goal::Run { spec: Box::new(spec), secret };
+            Decision::new(MachineStep::Run(Target { hypervisor, key: key(s.object), goal }))
+        }
+        reach => unreachable(&hypervisor, reach, provisioned),
+    }
+}
+
+/// Deletion needs nothing but the object itself and its hypervisor (`reliability-performance.md` §2.3 rule 5).
+fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
+    let Some(hypervisor) = chosen(s.object) else {
+        return Decision::new(MachineStep::Release);
+    };
+    let deleting = Desired::yes(condition::DELETING, reason::DELETING);
+    match (s.reach)(&hypervisor) {
+        Reach::Reachable => {
+            let key = key(s.object);
+            Decision::new(MachineStep::Remove(Target { hypervisor, key, goal: Goal::Gone }))
+        }
+        Reach::Missing => {
+            let message = format!(
+                "the VM cannot be removed: WindowsHypervisor {hypervisor} is gone. Create it again; or, if the VM is certainly gone, remove the finalizer {FINALIZER} from this object"
+            );
+            stuck(reason::HYPERVISOR_MISSING, message.clone()).say(deleting.with_message(message))
+        }
+        Reach::Unreachable(cause) => {
+            let message = format!("the VM cannot be removed while WindowsHypervisor {hypervisor} is unreachable: {cause}");
+            stuck(reason::HYPERVISOR_UNREACHABLE, message.clone()).say(deleting.with_message(message))
+        }
+        Reach::Unchecked => Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
+    }
+}
+
+/// The hypervisor of a machine: what was chosen before, else the Machine's failure domain, else the spec, else the only one.
+fn choose_hypervisor(s: &ObservedMachine<'_>) -> Result<String, String> {
+    if let Some(name) = chosen(s.object) {
+        return Ok(name);
+    }
+    let exists = |name: &str| s.hypervisors.iter().any(|h| h == name);
+    if let Some(domain) = s.owner.request().and_then(|owner| owner.failure_domain.clone()) {
+        return if exists(&domain) {
+            Ok(domain)
+        } else {
+            Err(format!("Machine spec.failureDomain: there is no WindowsHypervisor {domain:?} in this namespace ({})", listed(s.hypervisors)))
+        };
+    }
+    match (&s.object.spec.hypervisor_ref, s.hypervisors) {
+        (Some(reference), _) if exists(&reference.name) => Ok(reference.name.clone()),
+        (Some(reference), _) => {
+            Err(format!("spec.hypervisorRef.name: there is no WindowsHypervisor {:?} in this namespace ({})", reference.name, listed(s.hypervisors)))
+        }
+        (None, [only]) => Ok(only.clone()),
+        (None, _) => {
+            Err(format!("spec.hypervisorRef: name one, as this namespace has not exactly one WindowsHypervisor ({})", listed(s.hypervisors)))
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "there is none".into() } else { format!("there are: {}", names.join(", ")) }
+}
+
+/// The spec in the words of drivers.
+pub fn vm_spec(object: &WindowsMachine) -> Result<VmSpec, NameError> {
+    let spec = &object.spec;
+    let gib = |size: &str| mebibytes(size).map(|mib| mib >> 10);
+    let firmware = spec.firmware.as_ref();
+    Ok(VmSpec {
+        image: spec.image.clone(),
+        cpus: u32::try_from(spec.cpus).unwrap_or_default(),
+        memory_mib: mebibytes(&spec.memory)?,
+        system_disk_gib: spec.system_disk.as_deref().map(gib).transpose()?,
+        disks: spec.disks.iter().map(|d| Ok(VmDisk { name: d.name.clone(), gib: gib(&d.size)? })).collect::<Result<_, NameError>>()?,
+        networks: spec.networks.iter().map(|n| n.name.clone()).collect(),
+        uefi: firmware.is_none_or(|f| f.type_ == FirmwareType::Uefi),
+        secure_boot: firmware.is_none_or(|f| f.secure_boot),
+        tpm: firmware.is_some_and(|f| f.tpm),
+        nested_virtualization: spec.nested_virtualization,
+        host_name: host_name(object)?,
+    })
+}
+
+fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<MachineStep> {
+    let (why, message) = match reach {
+        Reach::Missing => (reason::HYPERVISOR_MISSING, format!("WindowsHypervisor {hypervisor} is gone: create it again, the VM is still there")),
+        Reach::Unreachable(cause) => (reason::HYPERVISOR_UNREACHABLE, format!("WindowsHypervisor {hypervisor} is unreachable: {cause}")),
+        Reach::Unchecked | Reach::Reachable => return Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
+    };
+    if provisioned {
+        // The node may well be fine: Ready stays, so that MachineHealthCheck does not replace machines because of a network cut.
+        return Decision::new(MachineStep::Wait).say(Desired::unknown(condition::VIRTUAL_MACHINE_READY, why, message));
+    }
+    stuck(why, message)
+}
+
+/// A machine that is provisioned stays Ready whatever is waited for.
+fn waiting(why: &'static str, message: impl Into<String>, s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
+    if is_provisioned(s.object) {
+        return Decision::new(MachineStep::Wait);
+    }
+    super::waiting(MachineStep::Wait, &s.object.metadata, why, message, now)
+}
+
+/// Something that a person must mend.
+fn stuck(why: &'static str, message: impl Into<String>) -> Decision<MachineStep> {
+    Decision::new(MachineStep::Wait).say(Desired::no(condition::READY, why, message))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! WindowsMachine, second half: the hypervisor has answered (or failed); what is the one thing to do now?
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::guest::{self, Progress};
+use super::{Goal, Target};
+use crate::api::condition::{self, Desired, reason};
+use crate::api::machine::WindowsMachine;
+use crate::api::name::ProviderId;
+use crate::diagnosis;
+use crate::lifecycle::identity::{is_provisioned, provider_id};
+use crate::lifecycle::owner::Owner;
+use crate::lifecycle::{Decision, created, quiet_left, seconds};
+use crate::vm::{Journal, Observed, Power, Present, REPORT_PLAN, StopMode, state};
+
+/// What one look at the hypervisor gave.
+pub struct ObservedVm<'a> {
+    pub object: &'a WindowsMachine,
+    pub owner: &'a Owner,
+    pub target: &'a Target,
+    pub observed: &'a Observed,
+}
+
+/// The next step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VmStep {
+    Wait,
+    /// Check the image, reserve ids and store them if there are any, then make the VM.
+    Create,
+    /// One more call of the driver towards a running VM.
+    Advance,
+    /// Store `spec.providerID`.
+    SetProviderId(ProviderId),
+    /// Tell Cluster API and users what is there; the report itself is the effect.
+    Report(Box<Present>),
+    /// One call of the driver towards a VM without its seed: the secrets in it have served.
+    Detach(Box<Present>),
+    /// One more call of the driver towards nothing.
+    Retire(StopMode),
+    /// Absence is proven: let the object go.
+    Release,
+}
+
+pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
+    match (&s.target.goal, s.observed) {
+        (Goal::Gone, Observed::Present(_)) => deleting(VmStep::Retire(StopMode::Graceful), s.object, now),
+        // A VM with another owner mark is not ours: ours is gone.
+        (Goal::Gone, Observed::Absent | Observed::Foreign { .. }) => Decision::new(VmStep::Release),
+        (Goal::Run { .. }, Observed::Foreign { what }) => {
+            let message = format!(
+                "{what} is in the way on WindowsHypervisor {} and was not made for this machine; it is not touched. Rename or remove it, or delete this Machine",
+                s.target.hypervisor
+            );
+            Decision::new(VmStep::Wait)
+                .say(Desired::no(condition::READY, reason::FOREIGN_VIRTUAL_MACHINE, message))
+                .look_again(Duration::from_secs(60))
+        }
+        (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
+            Some(id) => removed(&id, &s.target.hypervisor),
+            None => Decision::new(VmStep::Create),
+        },
+        (Goal::Run { .. }, Observed::Present(vm)) => running(s, vm, now),
+    }
+}
+
+fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep> {
+    let provisioned = is_provisioned(s.object);
+    let id = ProviderId { hypervisor: s.target.hypervisor.clone(), vm: s.target.key.vm };
+    if !vm.vm && provider_id(s.object).is_some() {
+        return removed(&id, &s.target.hypervisor);
+    }
+    // It is stored once the VM ran with its seed, and outlives a move to another cluster, which status does not.
+    let has_run = provisioned || provider_id(s.object).is_some();
+    if vm.power == Power::On && (vm.seeded || has_run) {
+        if provider_id(s.object).is_none() {
+            return Decision::new(VmStep::SetProviderId(id));
+        }
+        let decision = Decision::new(VmStep::Report(Box::new(vm.clone()))).say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED));
+        let decision = joined(s, vm, decision, now);
+        let decision = if has_read_its_seed(s.object, vm) { Decision { step: VmStep::Detach(Box::new(vm.clone())), ..decision } } else { decision };
+        return match news_in(s.object, vm, now) {
+            Some(after) => Decision { look_again: Some(decision.look_again.map_or(after, |look| look.min(after))), ..decision },
+            None => decision,
+        };
+    }
+    if provisioned {
+        let message = format!(
+            "the VM on WindowsHypervisor {} is switched off, but not by this controller. Switch it on, or delete the Machine",
+            s.target.hypervisor
+        );
+        return Decision::new(VmStep::Wait)
+            .say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_OFF, message.clone()))
+            .say(Desired::no(condition::READY, reason::VIRTUAL_MACHINE_OFF, message));
+    }
+    let advance = Decision::new(VmStep::Advance);
+    match quiet_left(created(&s.object.metadata), now) {
+        Some(_) => advance,
+        None => advance.say(Desired::no(
+            condition::READY,
+            reason::PROVISIONING,
+            format!("the VM is being made on WindowsHypervisor {}", s.target.hypervisor),
+        )),
+    }
+}
+
+/// The Node is there, which is told already, and the guest says that its plan is done. A guest that lies harms itself only.
+fn has_read_its_seed(object: &WindowsMachine, vm: &Present) -> bool {
+    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let done = vm.report.as_ref().is_some_and(|report| report.item == REPORT_PLAN && report.state == state::FINISHED);
+    vm.seeded && done && condition::is_true(conditions, condition::NODE_JOINED) && condition::find(conditions, condition::SEED_DETACHED).is_none()
+}
+
+/// What is said when the hypervisor cannot take the seed away. It is not tried again.
+pub fn seed_stays(hypervisor: &str, cause: &str) -> Desired {
+    let message = format!(
+        "WindowsHypervisor {hypervisor} cannot take the configuration drive from the machine: {cause}. Its token has expired, but other secrets of the bootstrap data stay readable in the guest: remove the drive by hand"
+    );
+    Desired::no(condition::SEED_DETACHED, reason::SEED_STAYS, message)
+}
+
+/// When the guest's newest word may be written, if that is not now.
+fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Duration> {
+    let known = object.status.as_ref().and_then(|s| s.bootstrap.as_ref());
+    match guest::progress(known, vm.report.as_ref()?, now) {
+        Progress::Later(left) => Some(left),
+        Progress::Known | Progress::News(_) => None,
+    }
+}
+
+/// How far the join is. Ready stays true while there is hope, since MachineHealthCheck counts from the last change of it. A guest
+/// that has given up makes it false: that is what a MachineHealthCheck can see (`InfrastructureReady` of the Machine). What the doctor
+/// finds wrong changes the words only, never a status: a cause that comes and goes must not restart a timeout.
+fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Timestamp) -> Decision<VmStep> {
+    let condition = |reason, message: String| Desired::no(condition::NODE_JOINED, reason, message);
+    let node = s.owner.request().and_then(|owner| Some((owner, owner.node.as_ref()?)));
+    let given_up = vm.report.as_ref().filter(|report| report.is_final_failure());
+    if let (None, Some(report)) = (node, given_up) {
+        let (why, message) = guest::failure(report);
+        return decision.say(condition(why, message.clone())).say(Desired::no(condition::READY, why, message));
+    }
+    let decision = decision.say(Desired::yes(condition::READY, reason::PROVISIONED));
+    if let Some((owner, node)) = node {
+        let ready = diagnosis::of_node_ready(&owner.conditions, node, now);
+        let trouble = ready.sentence().map(|why| format!("; it is not Ready: {why}")).unwrap_or_default();
+        let joined = Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {node}{trouble}"));
+        return Decision { look_again: ready.next, ..decision.say(joined) };
+    }
+    let status = s.object.status.as_ref();
+    let last = guest::told(status.and_then(|s| s.bootstrap.as_ref()), vm.report.as_ref(), now);
+    let symptoms = diagnosis::of_guest(s.object, last.as_ref(), now);
+    let trouble = symptoms.sentence();
+    let deadline = s.object.spec.join_deadline_seconds;
+    let left = status.and_then(|s| s.powered_on_at.as_ref()).map_or(deadline, |since| deadline - seconds(since.0, now));
+    if left > 0 {
+        let trouble = trouble.map(|why| format!(": {why}")).unwrap_or_default();
+        let joining = condition(reason::JOINING, format!("the VM runs; its Node has not appeared yet{trouble}"));
+        let left = Duration::from_secs(left.unsigned_abs());
+        return decision.say(joining).look_again(symptoms.next.map_or(left, |next| next.min(left)));
+    }
+    let said = last.map(|l| format!("; the guest's last word: {} {} ({}): {}", l.item, l.state, l.code, l.message)).unwrap_or_default();
+    let trouble = trouble.unwrap_or_else(|| r"Look at the VM's console and at C:\ProgramData\capw\bootstrap.log".into());
+    let never = format!("no Node has appeared {deadline} s after power on{said}. {trouble}; a MachineHealthCheck replaces such machines");
+    Decision { look_again: symptoms.next, ..decision.say(condition(reason::NODE_NEVER_JOINED, never)) }
+}
+
+/// Whether the next word is that no Node will come: the guest's last word goes with it, so it must not be an old one.
+pub fn is_given_up(object: &WindowsMachine, now: Timestamp) -> bool {
+    let Some(status) = &object.status else { return false };
+    let joining = condition::find(&status.conditions, condition::NODE_JOINED).is_some_and(|c| c.reason == reason::JOINING);
+    joining && status.powered_on_at.as_ref().is_some_and(|since| seconds(since.0, now) >= object.spec.join_deadline_seconds)
+}
+
+fn removed(id: &ProviderId, hypervisor: &str) -> Decision<VmStep> {
+    let message = format!(
+        "the VM {} was removed from WindowsHypervisor {hypervisor}, but not by CAPW. It is not made again: delete the Machine, or let a MachineHealthCheck do so",
+        id.vm
+    );
+    Decision::new(VmStep::Wait).say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_REMOVED, message.clone())).say(Desired::no(
+        condition::READY,
+        reason::VIRTUAL_MACHINE_REMOVED,
+        message,
+    ))
+}
+
+fn deleting(step: VmStep, object: &WindowsMachine, now: Timestamp) -> Decision<VmStep> {
+    let decision = Decision::new(step);
+    match quiet_left(object.metadata.deletion_timestamp.as_ref().map(|t| t.0), now) {
+        Some(_) => decision,
+        None => decision
+            .say(Desired::yes(condition::DELETING, reason::DELETING).with_message("the VM is being stopped and removed"))
+            .say(Desired::no(condition::READY, reason::DELETING, "the VM is being stopped and removed")),
+    }
+}
+
+/// What the machine's journal says.
+pub fn journal(object: &WindowsMachine) -> Journal {
+    object.status.as_ref().map(|s| s.journal.clone()).unwrap_or_default()
+}

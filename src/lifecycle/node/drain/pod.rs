@@ -1,0 +1,87 @@
+//! How one pod stands in the way of a drain.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{Victim, elapsed};
+
+/// Label of a pod, read by core too: `skip` or `wait-completed`.
+const DRAIN_LABEL: &str = "cluster.x-k8s.io/drain";
+/// On the API server's picture of a static pod.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// This long after its grace period, a pod on an unreachable Node is no longer waited for (as core does).
+const GONE_WITH_ITS_NODE: Duration = Duration::from_secs(1);
+/// A kubelet may be so late before a pod is said to hang.
+const LATE: Duration = Duration::from_secs(5);
+
+/// How a pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// It goes with its Node and is not waited for.
+    Stays,
+    Runs,
+    /// It was told to end.
+    Ends,
+    /// It should have ended. `force_in`: it is deleted by force after that time, zero: now; `None`: never.
+    Hangs {
+        force_in: Option<Duration>,
+    },
+    /// It is left to finish.
+    Completes,
+}
+
+pub fn stand(pod: &Pod, hung: Option<Duration>, unreachable: bool, now: Timestamp) -> Stand {
+    let drain = pod.metadata.labels.as_ref().and_then(|l| l.get(DRAIN_LABEL)).map(|value| value.replacen('-', "", 1).to_lowercase());
+    if is_finished(pod) || is_mirror(pod) || is_of_daemon_set(pod) || drain.as_deref() == Some("skip") {
+        return Stand::Stays;
+    }
+    // The API server writes when the grace period ends, not when the deletion was asked for.
+    let Some(end) = pod.metadata.deletion_timestamp.as_ref() else {
+        return if drain.as_deref() == Some("waitcompleted") { Stand::Completes } else { Stand::Runs };
+    };
+    let late = elapsed(end.0, now);
+    let forced = pod.metadata.deletion_grace_period_seconds == Some(0);
+    let due = hung.map(|hung| hung.saturating_sub(late));
+    match due {
+        _ if unreachable && late > GONE_WITH_ITS_NODE => Stand::Stays,
+        // Deleted by force already: only a finalizer keeps the object.
+        Some(due) if forced && due.is_zero() => Stand::Stays,
+        _ if late > LATE || due.is_some_and(|due| due.is_zero()) => Stand::Hangs { force_in: due },
+        _ => Stand::Ends,
+    }
+}
+
+pub fn victim(pod: &Pod) -> Option<Victim> {
+    let meta = &pod.metadata;
+    Some(Victim { namespace: meta.namespace.clone()?, name: meta.name.clone()?, uid: meta.uid.clone()? })
+}
+
+/// No controller makes it again elsewhere.
+pub fn is_without_controller(pod: &Pod) -> bool {
+    controller(pod).is_none()
+}
+
+/// Volumes of a pod that stays are never detached.
+pub fn holds_volumes(pod: &Pod) -> bool {
+    let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
+    !is_finished(pod) && volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some())
+}
+
+fn is_finished(pod: &Pod) -> bool {
+    matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
+}
+
+fn is_mirror(pod: &Pod) -> bool {
+    pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR_ANNOTATION))
+}
+
+/// They tolerate a cordoned Node, and would be made again at once.
+fn is_of_daemon_set(pod: &Pod) -> bool {
+    controller(pod) == Some("DaemonSet")
+}
+
+fn controller(pod: &Pod) -> Option<&str> {
+    pod.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true)).map(|o| o.kind.as_str())
+}

@@ -1,0 +1,106 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::cluster_ref::{ClusterSource, JOINS_ANNOTATION};
+use crate::api::condition::{NODE_JOINED, find};
+
+fn in_cluster() -> ClusterRef {
+    ClusterRef { namespace: "lab".into(), source: ClusterSource::InCluster }
+}
+
+fn object(status: Value) -> WindowsMachine {
+    serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+        "metadata": {"name": "win-1", "namespace": "lab", "uid": "u", "annotations": {VERSION_ANNOTATION: "v1.36.3", JOINS_ANNOTATION: "own/cluster"}},
+        "spec": {"image": "w", "providerID": "windows://lab/3f2504e0-4f89-51d3-9a0c-0305e82c3301"}, "status": status}))
+    .unwrap()
+}
+
+fn node(ready: &str) -> Node {
+    serde_json::from_value(json!({"metadata": {"name": "win-1"}, "status": {
+        "conditions": [{"type": "Ready", "status": ready, "reason": "KubeletReady", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "nodeInfo": {"kernelVersion": "10.0.20348.2700", "architecture": "", "bootID": "", "containerRuntimeVersion": "", "kubeProxyVersion": "",
+            "kubeletVersion": "", "machineID": "", "operatingSystem": "", "osImage": "", "systemUUID": ""}}}))
+    .unwrap()
+}
+
+#[test]
+fn a_machine_says_what_core_would_have_said() {
+    let config = serde_json::from_value(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+        "metadata": {"name": "win-1"}, "spec": {}, "status": {"dataSecretName": "win-1"}}))
+    .unwrap();
+    let machine = NodeRequest::standalone(&object(json!({})), &in_cluster(), Some(&config), Some(&node("True")));
+    assert_eq!(machine.version.as_deref(), Some("v1.36.3"));
+    assert_eq!(machine.data_secret.as_deref(), Some("win-1"));
+    assert_eq!((machine.infrastructure.kind.as_str(), machine.infrastructure.name.as_str()), ("WindowsMachine", "win-1"));
+    assert_eq!(machine.node.as_deref().unwrap(), "win-1");
+    assert_eq!(machine.kernel_version.as_deref().unwrap(), "10.0.20348.2700");
+    let ready = find(&machine.conditions, NODE_READY).unwrap();
+    assert_eq!((ready.status.as_str(), ready.last_transition_time.0.to_string().as_str()), ("True", "2026-01-01T00:00:00Z"));
+}
+
+#[test]
+fn a_node_that_is_gone_is_not_a_node_that_never_came() {
+    let never = NodeRequest::standalone(&object(json!({})), &in_cluster(), None, None);
+    assert!(never.node.is_none() && never.conditions.is_empty());
+    let joined = json!({"conditions": [{"type": NODE_JOINED, "status": "True", "reason": "Joined", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    let gone = NodeRequest::standalone(&object(joined), &in_cluster(), None, None);
+    assert_eq!(gone.node.as_deref(), Some("win-1"));
+    assert_eq!(find(&gone.conditions, NODE_READY).map(|c| (c.status.as_str(), c.reason.as_str())), Some(("False", NODE_DELETED)));
+}
+
+#[test]
+fn a_cluster_is_ready_as_soon_as_its_address_is_known() {
+    let server = ControlPlaneEndpoint { host: "10.0.0.1".into(), port: 6443 };
+    let unknown = TargetCluster::standalone(in_cluster(), None, None);
+    assert!(unknown.infrastructure_provisioned && unknown.control_plane_initialized && unknown.endpoint.is_none());
+    assert_eq!(TargetCluster::standalone(in_cluster(), None, Some(server.clone())).endpoint.unwrap().host, "10.0.0.1");
+    let spec: PoolCluster = serde_json::from_value(json!({"endpoint": {"host": "api.example.com", "port": 443}, "serviceDomain": "corp.local",
+        "serviceNetworks": ["10.96.0.0/12"]}))
+    .unwrap();
+    let named = TargetCluster::standalone(in_cluster(), Some(&spec), Some(server));
+    assert_eq!(named.endpoint.as_ref().unwrap().host, "api.example.com", "the user knows better");
+    let network = named.network;
+    assert_eq!((network.service_domain.as_deref(), network.services.unwrap().cidr_blocks), (Some("corp.local"), vec!["10.96.0.0/12".to_owned()]));
+}
+
+fn pool_machine() -> Machine {
+    serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "ownerReferences": [
+        {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "name": "mp", "uid": "u"}]},
+        "spec": {"clusterName": "c1", "bootstrap": {"dataSecretName": ""}}}))
+    .unwrap()
+}
+
+fn pool(bootstrap: Value) -> MachinePool {
+    serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "metadata": {"name": "mp"},
+        "spec": {"clusterName": "c1", "template": {"spec": {"bootstrap": bootstrap}}}}))
+    .unwrap()
+}
+
+fn windows_machine() -> WindowsMachine {
+    serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+        "metadata": {"name": "m", "annotations": {VERSION_ANNOTATION: "v1.36.3"}}, "spec": {"image": "w"}}))
+    .unwrap()
+}
+
+fn config(status: Value) -> WindowsBootstrapConfig {
+    serde_json::from_value(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+        "metadata": {"name": "m"}, "spec": {}, "status": status}))
+    .unwrap()
+}
+
+#[test]
+fn rule_1_8_6_the_empty_data_secret_name_of_a_machine_of_a_pool_is_filled_in() {
+    assert_eq!(machine_pool_of(&pool_machine()), Some("mp"));
+    let ours =
+        pool(json!({"configRef": {"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "WindowsBootstrapConfig", "name": "c"}, "dataSecretName": "c"}));
+    let foreign = pool(json!({"dataSecretName": "shared"}));
+    let secret = |pool, status: Option<Value>| {
+        let config = status.map(config);
+        NodeRequest::of_pool_machine(&pool_machine(), &windows_machine(), Some(pool), config.as_ref()).data_secret
+    };
+    assert_eq!(secret(&ours, None), None, "the Secret of the pool's own configuration lets no machine join");
+    assert_eq!(secret(&ours, Some(json!({}))), None);
+    assert_eq!(secret(&ours, Some(json!({"dataSecretName": "m"}))).as_deref(), Some("m"));
+    assert_eq!(secret(&foreign, None).as_deref(), Some("shared"));
+    assert_eq!(NodeRequest::of_pool_machine(&pool_machine(), &windows_machine(), None, None).version.as_deref(), Some("v1.36.3"));
+}

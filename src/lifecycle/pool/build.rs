@@ -1,0 +1,132 @@
+//! The objects of one machine of a pool: its WindowsMachine, its configuration, and what changes in them in place.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::ObjectMeta;
+use kube::{Resource, ResourceExt};
+use serde_json::{Map, Value, json};
+
+use super::in_place;
+use super::request::PoolRequest;
+use super::template::Template;
+use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
+use crate::api::capi::{self, CLUSTER_NAME_LABEL};
+use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION};
+use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
+use crate::api::name::base36;
+use crate::api::pool::{POOL_LABEL, TEMPLATE_LABEL, WindowsNodePool};
+use crate::lifecycle::identity::VERSION_ANNOTATION;
+
+/// Characters of the pool's name in the names of its machines: with the rest they are as long as Windows allows.
+const PREFIX: usize = 9;
+
+/// A new machine, on the hypervisor `place` or where the template says.
+pub fn machine(object: &WindowsNodePool, request: &PoolRequest, template: &Template, name: &str, place: Option<&str>) -> WindowsMachine {
+    let metadata = object.spec.template.metadata.clone().unwrap_or_default();
+    let mut annotations: BTreeMap<String, String> = in_place::notes(&metadata).into_iter().chain(metadata.annotations).collect();
+    annotations.extend(template.version.clone().map(|version| (VERSION_ANNOTATION.to_owned(), version)));
+    annotations.extend(request.standalone.as_ref().map(|cluster| (JOINS_ANNOTATION.to_owned(), cluster.to_string())));
+    let hypervisor_ref = place.map(|name| LocalReference { name: name.to_owned() }).or_else(|| template.machine.hypervisor_ref.clone());
+    WindowsMachine {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: object.namespace(),
+            labels: Some(metadata.labels.into_iter().chain(labels(object, request, template)).collect()),
+            annotations: Some(annotations),
+            owner_references: Some(vec![owner_reference(object, request.is_standalone())]),
+            ..ObjectMeta::default()
+        },
+        spec: WindowsMachineSpec { hypervisor_ref, provider_id: None, ..template.machine.clone() },
+        status: None,
+    }
+}
+
+/// The labels by which Cluster API and the pool find a machine.
+fn labels(object: &WindowsNodePool, request: &PoolRequest, template: &Template) -> BTreeMap<String, String> {
+    let of_pool = [(POOL_LABEL, Some(capi::label_value(&object.name_any()))), (TEMPLATE_LABEL, Some(template.hash()))];
+    of_pool.into_iter().chain(request.core_labels.clone()).filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+/// The pool is the controller of the machine, unless that is its Machine (`capi-contract.md` §4.3).
+pub fn owner_reference(object: &WindowsNodePool, standalone: bool) -> OwnerReference {
+    OwnerReference {
+        api_version: WindowsNodePool::api_version(&()).into_owned(),
+        kind: WindowsNodePool::kind(&()).into_owned(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        controller: standalone.then_some(true),
+        block_owner_deletion: standalone.then_some(true),
+    }
+}
+
+/// The beginning of the pool's name and five characters that depend on `seed`: a host name that Windows accepts.
+pub fn name(object: &WindowsNodePool, seed: &str) -> String {
+    let prefix: String = object.name_any().chars().map(|c| if c == '.' { '-' } else { c }).take(PREFIX).collect();
+    format!("{}-{}", prefix.trim_end_matches('-'), base36(seed.as_bytes(), 5))
+}
+
+/// The configuration of one machine: it has the machine's name, belongs to it, and so its token is bound to it.
+pub fn config(object: &WindowsNodePool, machine: &WindowsMachine, spec: &WindowsBootstrapConfigSpec) -> WindowsBootstrapConfig {
+    let cluster = capi::cluster_name(machine.metadata.labels.as_ref()).map(|name| (CLUSTER_NAME_LABEL.to_owned(), name.to_owned()));
+    let pool = (POOL_LABEL.to_owned(), capi::label_value(&object.name_any()));
+    let joins = ClusterRef::standalone(&machine.metadata).map(|cluster| [(JOINS_ANNOTATION.to_owned(), cluster.to_string())].into());
+    WindowsBootstrapConfig {
+        metadata: ObjectMeta {
+            name: Some(machine.name_any()),
+            namespace: machine.namespace(),
+            labels: Some(cluster.into_iter().chain([pool]).collect()),
+            annotations: joins,
+            owner_references: machine.owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: spec.clone(),
+        status: None,
+    }
+}
+
+/// What of the template is written into a machine that is there, as a merge patch: labels, annotations and the join deadline.
+pub fn change(pool: &WindowsNodePool, template: &Template, machine: &WindowsMachine, up_to_date: bool) -> Option<Value> {
+    // Core still edits an object that it has not made its own (`capi-contract.md` §1.7).
+    if ClusterRef::of_pool(pool).is_none() {
+        capi::machine_owner(machine.metadata.owner_references.as_ref())?;
+    }
+    let wanted = pool.spec.template.metadata.clone().unwrap_or_default();
+    let deadline = template.machine.join_deadline_seconds;
+    let same = deadline == machine.spec.join_deadline_seconds || !up_to_date;
+    let metadata = in_place::metadata(&wanted, &machine.metadata).map(|changes| ("metadata", changes));
+    let spec = (!same).then(|| ("spec", json!({ "joinDeadlineSeconds": deadline })));
+    let patch: Map<String, Value> = metadata.into_iter().chain(spec).map(|(field, changes)| (field.to_owned(), changes)).collect();
+    (!patch.is_empty()).then(|| patch.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::cluster_ref::ClusterSource;
+    use crate::api::name::HostName;
+
+    #[test]
+    fn names_of_machines_are_host_names() {
+        for pool in ["windows", "a", "windows-server-2022-large", "my.pool.example.com", "pool1-.x"] {
+            let mut object = WindowsNodePool::new(pool, Default::default());
+            object.metadata.namespace = Some("lab".into());
+            let name = name(&object, "seed");
+            assert!(HostName::parse(&name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_machine_of_a_standalone_pool_names_its_cluster_and_carries_no_label_of_cluster_api() {
+        let mut pool = WindowsNodePool::new("win", Default::default());
+        pool.metadata.namespace = Some("lab".into());
+        let template = Template { machine: WindowsMachineSpec::default(), bootstrap: None, version: Some("v1.36.3".into()) };
+        let cluster = ClusterRef { namespace: "lab".into(), source: ClusterSource::InCluster };
+        let request = PoolRequest::standalone(&pool, cluster.clone());
+        let made = machine(&pool, &request, &template, "win-x", Some("h1"));
+        assert_eq!(ClusterRef::standalone(&made.metadata), Some(cluster));
+        assert_eq!(made.labels().keys().collect::<Vec<_>>(), [TEMPLATE_LABEL, POOL_LABEL]);
+        assert_eq!(made.spec.hypervisor_ref.map(|h| h.name).as_deref(), Some("h1"));
+        assert_eq!(made.metadata.owner_references.unwrap()[0].controller, Some(true));
+    }
+}

@@ -1,0 +1,99 @@
+//! What is asked of a pool: by the MachinePool that owns it, or by the pool itself.
+
+use crate::api::capi::{self, CLUSTER_NAME_LABEL, MachinePool, POOL_NAME_LABEL, Reference};
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::pool::WindowsNodePool;
+
+/// The wishes of a pool's owner.
+#[derive(Clone, Debug)]
+pub struct PoolRequest {
+    /// Kind and name of the object that asks, for messages.
+    pub asked_by: String,
+    pub replicas: i32,
+    /// The number of machines follows the pool, which reports it to the MachinePool (`capi-contract.md` §4.4).
+    pub is_scaled_by_infrastructure: bool,
+    pub version: Option<String>,
+    pub min_ready_seconds: i64,
+    /// WindowsHypervisors to spread the machines over; empty: the template says.
+    pub failure_domains: Vec<String>,
+    /// The configuration that the MachinePool names.
+    pub bootstrap_config: Option<Reference>,
+    /// The cluster that a standalone pool joins.
+    pub standalone: Option<ClusterRef>,
+    /// Labels by which Cluster API finds the machines of a pool; without values in a standalone pool, whose machines must not have them.
+    pub core_labels: [(&'static str, Option<String>); 2],
+}
+
+impl PoolRequest {
+    /// Of the MachinePool that owns the pool.
+    pub fn of_machine_pool(object: &WindowsNodePool, owner: &MachinePool) -> Self {
+        let template = &owner.spec.template.spec;
+        let name = owner.metadata.name.clone().unwrap_or_default();
+        let is_scaled_by_infrastructure = owner.is_scaled_by_infrastructure();
+        Self {
+            replicas: if is_scaled_by_infrastructure { object.spec.replicas } else { owner.spec.replicas.unwrap_or(1) },
+            is_scaled_by_infrastructure,
+            version: template.version.clone().filter(|version| !version.is_empty()).or_else(|| object.spec.version.clone()),
+            min_ready_seconds: template.min_ready_seconds.unwrap_or(object.spec.min_ready_seconds),
+            failure_domains: first_of(&object.spec.failure_domains, &owner.spec.failure_domains),
+            bootstrap_config: template.bootstrap.config_ref.clone(),
+            standalone: None,
+            core_labels: [(CLUSTER_NAME_LABEL, Some(owner.spec.cluster_name.clone())), (POOL_NAME_LABEL, Some(capi::label_value(&name)))],
+            asked_by: format!("MachinePool {name}"),
+        }
+    }
+
+    /// Of a standalone pool.
+    pub fn standalone(object: &WindowsNodePool, cluster: ClusterRef) -> Self {
+        Self {
+            asked_by: format!("WindowsNodePool {}", object.metadata.name.as_deref().unwrap_or_default()),
+            replicas: object.spec.replicas,
+            is_scaled_by_infrastructure: false,
+            version: object.spec.version.clone(),
+            min_ready_seconds: object.spec.min_ready_seconds,
+            failure_domains: object.spec.failure_domains.clone(),
+            bootstrap_config: None,
+            standalone: Some(cluster),
+            core_labels: [(CLUSTER_NAME_LABEL, None), (POOL_NAME_LABEL, None)],
+        }
+    }
+
+    pub fn is_standalone(&self) -> bool {
+        self.standalone.is_some()
+    }
+}
+
+fn first_of(preferred: &[String], other: &[String]) -> Vec<String> {
+    if preferred.is_empty() { other.to_vec() } else { preferred.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pool(spec: Value) -> WindowsNodePool {
+        let mut all = json!({"template": {"machine": {"image": "w"}}, "replicas": 3, "version": "v1.35.0", "failureDomains": ["own"]});
+        json_patch::merge(&mut all, &spec);
+        serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
+            "metadata": {"name": "win", "namespace": "lab"}, "spec": all}))
+        .unwrap()
+    }
+
+    fn owner(annotations: Value, spec: Value) -> MachinePool {
+        serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool",
+            "metadata": {"name": "mp", "annotations": annotations}, "spec": spec}))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_machine_pool_asks_for_the_number_unless_it_follows_the_pool() {
+        let spec = json!({"clusterName": "c1", "replicas": 7, "failureDomains": ["mp"], "template": {"spec": {"version": "v1.36.3"}}});
+        let request = PoolRequest::of_machine_pool(&pool(json!({})), &owner(json!({}), spec.clone()));
+        assert_eq!((request.replicas, request.version.as_deref(), &*request.failure_domains[0]), (7, Some("v1.36.3"), "own"));
+        let request = PoolRequest::of_machine_pool(&pool(json!({"failureDomains": null})), &owner(json!({}), json!({"clusterName": "c1"})));
+        assert_eq!((request.replicas, request.version.as_deref(), request.failure_domains.len()), (1, Some("v1.35.0"), 0));
+        let follows = owner(json!({"cluster.x-k8s.io/replicas-managed-by": "external-autoscaler"}), spec);
+        assert_eq!(PoolRequest::of_machine_pool(&pool(json!({})), &follows).replicas, 3);
+    }
+}

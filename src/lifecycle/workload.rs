@@ -1,0 +1,52 @@
+//! What keeps a workload cluster from being used, as the reason of a condition.
+
+use crate::api::condition::reason;
+
+/// A fault that lasts until a person mends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    KubeconfigMissing,
+    KubeconfigInvalid,
+    Unreachable,
+    Unauthorized,
+    Forbidden,
+    /// An object that belongs to someone else has the name of one that CAPW makes there.
+    Foreign,
+}
+
+impl Fault {
+    /// On objects that use the cluster.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::KubeconfigMissing => reason::WORKLOAD_KUBECONFIG_MISSING,
+            Self::KubeconfigInvalid => reason::KUBECONFIG_INVALID,
+            Self::Unreachable => reason::WORKLOAD_UNREACHABLE,
+            Self::Unauthorized => reason::CREDENTIALS_REJECTED,
+            Self::Forbidden => reason::WORKLOAD_FORBIDDEN,
+            Self::Foreign => reason::SECRET_CONFLICT,
+        }
+    }
+
+    /// On an ExternalControlPlane, which stands for the API server itself.
+    pub fn control_plane_reason(self) -> &'static str {
+        match self {
+            Self::Unreachable => reason::ENDPOINT_UNREACHABLE,
+            Self::Forbidden => reason::PERMISSIONS_MISSING,
+            other => other.reason(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_external_control_plane_speaks_of_its_endpoint_and_permissions() {
+        let all = [Fault::KubeconfigMissing, Fault::KubeconfigInvalid, Fault::Unreachable, Fault::Unauthorized, Fault::Forbidden, Fault::Foreign];
+        let differ: Vec<Fault> = all.into_iter().filter(|fault| fault.reason() != fault.control_plane_reason()).collect();
+        assert_eq!(differ, [Fault::Unreachable, Fault::Forbidden]);
+        assert_eq!(Fault::Unreachable.control_plane_reason(), reason::ENDPOINT_UNREACHABLE);
+        assert_eq!(Fault::Forbidden.control_plane_reason(), reason::PERMISSIONS_MISSING);
+    }
+}
