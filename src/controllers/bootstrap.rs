@@ -230,7 +230,7 @@ async fn make(
         data_secret::Error::Foreign(message) => Failure::Conflict(message),
         data_secret::Error::Reconcile(error) => Failure::Reconcile(error),
     })?;
-    let warnings = bootstrap::lint::message(&data.warnings);
+    let warnings = bootstrap::finding::message(&data.warnings);
     Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) }, warnings })
 }
 

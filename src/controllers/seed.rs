@@ -12,7 +12,7 @@ use super::shell::ReconcileError;
 use crate::api::bootstrap_config::Channel;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::{HostName, VmUuid};
-use crate::bootstrap::seed::{self, Instance};
+use crate::bootstrap::delivery::{self, Instance};
 use crate::lifecycle::machine::Target;
 use crate::vm::Seed;
 
@@ -72,7 +72,7 @@ pub async fn of_secret(
     if channel == Channel::Unattend && answer.is_empty() {
         return Ok(Err(format!("Secret {namespace}/{secret} has no answer file under the key {ANSWER_KEY:?}, which its channel {channel} needs")));
     }
-    let seed = Arc::new(seed::build(channel, &Instance { vm: target.key.vm, host_name: Some(host_name), user_data, answer }));
+    let seed = Arc::new(delivery::build(channel, &Instance { vm: target.key.vm, host_name: Some(host_name), user_data, answer }));
     ctx.seeds.keep(target.key.vm, seed.clone());
     Ok(Ok(seed))
 }

@@ -12,7 +12,7 @@ use super::act::all;
 use super::observe::Seen;
 use crate::api::bootstrap_config::{Kubelet, WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
 use crate::api::pool::{WindowsNodePool, cluster_of};
-use crate::bootstrap::kubelet::lasting_taints;
+use crate::bootstrap::render::kubelet::lasting_taints;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::shell::ReconcileError;
 use crate::lifecycle::pool::State;
