@@ -1,4 +1,4 @@
-//! Signs: what was seen, each one line with the place where it stood. They come from outside: bounded, printable, without secrets.
+//! Symptoms: single lines of what was observed, each with its origin. They come from outside: bounded, printable, without secrets.
 
 use std::sync::LazyLock;
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 
 use crate::vm::GuestReport;
 
-/// Longest text of a sign, in characters.
+/// Longest text of a symptom, in characters.
 const LONGEST: usize = 4_096;
 
-/// What kind of place a sign comes from.
+/// Where a symptom comes from.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// What the guest reported: `status.bootstrap`, the serial port, report.log.
     Report,
-    /// bootstrap.log of the runner.
+    /// The runner's bootstrap.log.
     Bootstrap,
     CloudbaseInit,
     Containerd,
@@ -27,7 +27,7 @@ pub enum Source {
     Cni,
     /// The event logs of Windows, as text: `<log> <id> <message>`.
     Windows,
-    /// A file that nobody told the kind of.
+    /// A file of unknown kind.
     Unknown,
     /// An event of the cluster: `<reason>: <message>`.
     Event,
@@ -42,51 +42,51 @@ pub enum Source {
 }
 
 impl Source {
-    /// A text that programs wrote, whose lines may turn up in each other's logs.
+    /// Whether this is a log: lines of one log may turn up in another.
     pub fn is_log(self) -> bool {
         use Source::*;
         matches!(self, Report | Bootstrap | CloudbaseInit | Containerd | Kubelet | Kubeadm | KubeProxy | Cni | Windows | Unknown)
     }
 
-    /// Whether a pattern for these sources counts for a sign from this one. No sources: everywhere. The runner's own words hold those
-    /// of the programs that it calls, and nobody knows what a file of unknown kind holds.
+    /// Whether a pattern for these sources applies to this one; no sources means all. The runner repeats the output of the programs it
+    /// calls, and a file of unknown kind may hold any log.
     pub fn is_one_of(self, sources: &[Source]) -> bool {
         let holds_others = matches!(self, Self::Report | Self::Bootstrap | Self::Unknown);
         sources.is_empty() || sources.contains(&self) || (holds_others && sources.iter().any(|source| source.is_log()))
     }
 }
 
-/// One thing that was seen.
+/// One observed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sign {
+pub struct Symptom {
     pub source: Source,
-    /// Where, in words: `kubelet.log:17`, `Node win-1`.
+    /// Its origin for a reader: `kubelet.log:17`, `Node win-1`.
     pub at: String,
     pub text: String,
-    /// Failure code, of a guest that has given up.
+    /// Failure code, if the guest gave up.
     pub code: Option<u32>,
 }
 
-impl Sign {
+impl Symptom {
     pub fn new(source: Source, at: impl Into<String>, text: &str) -> Self {
         Self { source, at: at.into(), text: without_secrets(&bounded(text)), code: None }
     }
 
-    /// What a guest reported.
+    /// A guest's report.
     pub fn report(said: &GuestReport) -> Self {
         let (item, message) = said.subject();
         Self::step(item, &said.state, said.is_final_failure().then_some(said.code), message)
     }
 
-    /// The parts of a report: `code` when the guest has given up.
+    /// A report by its parts; `code` if the guest gave up.
     pub fn step(item: &str, state: &str, code: Option<u32>, message: &str) -> Self {
         Self { code, ..Self::new(Source::Report, "the guest's report", &format!("{item} {state}: {message}")) }
     }
 }
 
-/// One line without control characters; of what is too long the last word goes too, since half a secret is not recognized.
+/// One line without control characters. A line that is cut also loses its last word: half a secret would not be recognized.
 fn bounded(text: &str) -> String {
-    // These turn the direction of writing: what is read would not be what is there.
+    // These change the direction of text and could disguise it.
     let turns = |c: char| ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c);
     let printable = |c: char| if c.is_control() || turns(c) { ' ' } else { c };
     let mut line: String = text.trim().chars().take(LONGEST).map(printable).collect();
@@ -124,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn secrets_are_not_signs() {
+    fn secrets_are_hidden() {
         for (text, shown) in [
             ("kubeadm join --token abcdef.0123456789abcdef 10.0.0.1:6443", "kubeadm join --token [hidden] 10.0.0.1:6443"),
             ("Authorization: Bearer abcdefghijk.lmnop", "Authorization: [hidden]"),
@@ -138,23 +138,23 @@ mod tests {
                 "could not find a JWS signature in the cluster-info ConfigMap for token ID \"abcdef\"",
             ),
         ] {
-            assert_eq!(Sign::new(Source::Unknown, "x", text).text, shown);
+            assert_eq!(Symptom::new(Source::Unknown, "x", text).text, shown);
         }
     }
 
     #[test]
     fn half_a_token_at_the_end_of_a_long_line_is_left_out() {
         let text = format!("{} abcdef.0123456789abcdef", "x".repeat(LONGEST - 12));
-        let sign = Sign::new(Source::Unknown, "x", &text);
-        assert!(sign.text.ends_with("x ...") && sign.text.chars().count() <= LONGEST + 4, "{}", &sign.text[LONGEST - 20..]);
+        let symptom = Symptom::new(Source::Unknown, "x", &text);
+        assert!(symptom.text.ends_with("x ...") && symptom.text.chars().count() <= LONGEST + 4, "{}", &symptom.text[LONGEST - 20..]);
     }
 
     proptest! {
         #[test]
         fn any_text_is_one_bounded_line_without_the_token(before in ".{0,5000}", after in ".{0,50}") {
-            let sign = Sign::new(Source::Unknown, "x", &format!("{before} abcdef.0123456789abcdef {after}"));
-            prop_assert!(sign.text.chars().count() <= LONGEST + 64 && !sign.text.contains('\n'));
-            prop_assert!(!sign.text.contains("0123456789abcdef"));
+            let symptom = Symptom::new(Source::Unknown, "x", &format!("{before} abcdef.0123456789abcdef {after}"));
+            prop_assert!(symptom.text.chars().count() <= LONGEST + 64 && !symptom.text.contains('\n'));
+            prop_assert!(!symptom.text.contains("0123456789abcdef"));
         }
     }
 }
