@@ -14,7 +14,7 @@ use super::{Context, seed};
 use crate::api::capi::Cluster;
 use crate::api::condition::{self, Desired, reason};
 use crate::api::machine::{FINALIZER, WindowsMachine};
-use crate::hypervisor::{Driver, DriverError, Step as Done};
+use crate::hypervisor::{Driver, DriverError, DriverStep as Done};
 use crate::lifecycle::machine::{Goal, HYPERVISOR_ANNOTATION, Reach, Situation, Step, Target, is_provisioned};
 use crate::lifecycle::{self, Decision, Owner, vm};
 use crate::vm::{Journal, Observed, Present};

@@ -1,4 +1,4 @@
-//! WHAT A VM IS: the words that decisions and drivers share. No behaviour beyond reading them.
+//! WHAT A VM IS: the types that decisions and drivers share.
 
 mod report;
 
@@ -9,25 +9,25 @@ use crate::api::name::{HostName, VmUuid};
 
 pub use report::{GuestReport, REPORT_LINE, REPORT_PLAN, state};
 
-/// Which VM: its own identity and the cluster that owns it. Both are known before the VM exists.
+/// The identity of a VM: its own, and the cluster that owns it. Both are known before the VM exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MachineKey {
     /// UUID of the VM, the last part of its provider ID.
     pub vm: VmUuid,
-    /// `<namespace>/<name>` of the Cluster. It survives `clusterctl move`, which gives every object a new UID.
+    /// `<namespace>/<name>` of the Cluster; unlike UIDs, it survives `clusterctl move`.
     pub cluster: String,
     /// Name of the VM on the hypervisor: that of the WindowsMachine.
     pub name: String,
 }
 
 impl MachineKey {
-    /// The mark that every driver puts on what it makes, and compares before it destroys anything.
+    /// The mark that a driver puts on everything it creates, and checks before it destroys anything.
     pub fn owner_mark(&self) -> String {
         format!("capw-machine={};capw-cluster={}", self.vm, self.cluster)
     }
 }
 
-/// What a VM must be. Resolved and valid: a driver translates it and adds nothing.
+/// The desired VM, resolved and valid: a driver translates it and adds nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmSpec {
     pub image: String,
@@ -51,13 +51,13 @@ pub struct VmDisk {
     pub gib: u64,
 }
 
-/// What a driver reserved or started (ids, tasks). Stored in the machine's status before the driver acts on it.
+/// What a driver reserved or started (ids, tasks), stored in the machine's status before the driver acts on it.
 pub type Journal = BTreeMap<String, String>;
 
-/// What a VM is given with its first start. It holds the join token: never logged.
+/// The data for a VM's first start. It holds the join token: never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Seed {
-    /// An image to attach as a CD: ISO 9660 with Joliet, its label says for whom it is.
+    /// An image to attach as a CD: ISO 9660 with Joliet; the label names the program that reads it.
     Drive(Vec<u8>),
     /// VMware's extra configuration: values by key, e.g. `guestinfo.userdata`.
     GuestInfo(BTreeMap<String, String>),
@@ -72,35 +72,35 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// What is there, as one read shows it.
+/// The result of one consistent read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
-    /// Neither VM nor disk nor seed of it exists.
+    /// Neither a VM nor a disk nor a seed exists.
     Absent,
-    /// Something with this name or identity exists that does not carry our owner mark. Never touched.
+    /// Something with this name or identity exists without our owner mark. It is never touched.
     Foreign {
         what: String,
     },
     Present(Present),
 }
 
-/// A VM that carries our mark, or what is left of one.
+/// A VM with our owner mark, or what is left of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
     pub power: Power,
     /// Its seed is attached.
     pub seeded: bool,
-    /// False when only leftovers (disk, seed) exist without a VM.
+    /// False if only leftovers (disk, seed) exist.
     pub vm: bool,
     pub addresses: Vec<String>,
-    /// The newest line that the guest reported, if there is one.
+    /// The newest report of the guest.
     pub report: Option<GuestReport>,
 }
 
-/// Power as the hypervisor reports it.
+/// The power state as the hypervisor reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
-    /// Not finished being made; it has no power state yet.
+    /// Still being created: it has no power state yet.
     Creating,
     Off,
     On,
@@ -110,7 +110,7 @@ pub enum Power {
 /// How a VM is stopped before it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopMode {
-    /// Ask the guest, and cut the power after the driver's deadline.
+    /// Ask the guest to shut down, and cut the power after the driver's deadline.
     Graceful,
     /// Cut the power.
     Hard,
