@@ -8,10 +8,10 @@ use std::time::Duration;
 use capw::api::bootstrap_config::Channel;
 use capw::api::hypervisor::{Simulated, SimulatedDelays, WindowsHypervisor, WindowsHypervisorSpec};
 use capw::api::name::{HostName, ProviderId, VmUuid};
+use capw::bootstrap::delivery::{Instance, build};
 use capw::bootstrap::facts::KubernetesVersion;
-use capw::bootstrap::seed::{Instance, build};
 use capw::bootstrap::{BootstrapFacts, ca_hash, render};
-use capw::hypervisor::Step;
+use capw::hypervisor::DriverStep;
 use capw::hypervisor::drivers::{DriverSettings, Drivers};
 use capw::vm::{GuestReport, Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ impl Operator {
         let driver = self.driver();
         wait_for("the VM runs", Duration::from_secs(20), || async {
             match driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &Observed::Absent).await {
-                Ok(Step::Done) => Ok(()),
+                Ok(DriverStep::Done) => Ok(()),
                 other => Err(format!("{other:?}")),
             }
         })
@@ -57,7 +57,7 @@ impl Operator {
         let driver = self.driver();
         wait_for("the VM is gone", Duration::from_secs(20), || async {
             match driver.retire(&machine.key, StopMode::Graceful, &Journal::new(), &Observed::Absent).await {
-                Ok(Step::Done) => Ok(()),
+                Ok(DriverStep::Done) => Ok(()),
                 other => Err(format!("{other:?}")),
             }
         })

@@ -234,13 +234,13 @@ impl Machine {
 }
 
 impl MachinePool {
-    /// Whether the infrastructure decides how many machines there are, and the MachinePool only says so (`capi-contract.md` §4.4).
+    /// Whether the infrastructure decides how many machines there are, and the MachinePool only reports it.
     pub fn is_scaled_by_infrastructure(&self) -> bool {
         self.metadata.annotations.as_ref().and_then(|a| a.get(REPLICAS_MANAGED_BY_ANNOTATION)).is_some_and(|value| value != "false")
     }
 }
 
-/// The owner that is a Machine of core, whatever version its reference names (`capi-contract.md` §1.8).
+/// The owner that is a Cluster API Machine, whatever version its reference names.
 pub fn machine_owner(owners: Option<&Vec<OwnerReference>>) -> Option<&OwnerReference> {
     owner(owners, GROUP, "Machine")
 }
@@ -250,7 +250,7 @@ pub fn owner<'a>(owners: Option<&'a Vec<OwnerReference>>, group: &str, kind: &st
     owners?.iter().find(|o| o.kind == kind && o.api_version.split('/').next() == Some(group))
 }
 
-/// A name as the value of a label: itself, or a hash if it is too long, as core writes it (`format.MustFormatValue`, `capi-contract.md` §4.3).
+/// A name as the value of a label: itself, or a hash if it is too long, as Cluster API writes it (`format.MustFormatValue`).
 pub fn label_value(name: &str) -> String {
     // Names of objects are lower case letters, digits, - and ., and begin and end with a letter or digit: only the length can be wrong.
     if name.len() <= 63 {

@@ -1,4 +1,4 @@
-//! `WindowsCluster` and its template: the infrastructure cluster that core wants (`capi-contract.md` §5.1).
+//! `WindowsCluster` and its template: the infrastructure cluster that Cluster API requires.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `ExternalControlPlane` and its template: a control plane that Cluster API did not make (`capi-contract.md` §5.3).
+//! `ExternalControlPlane` and its template: a control plane that Cluster API did not create.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};

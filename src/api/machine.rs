@@ -1,4 +1,5 @@
-//! `WindowsMachine` and its template: one VM that becomes a Windows node (InfraMachine contract v1beta2, `capi-contract.md` §1, §2).
+//! `WindowsMachine` and its template: one VM that becomes a Windows node (InfraMachine contract v1beta2,
+//! docs/design/cluster-api.md).
 
 use std::collections::BTreeMap;
 
@@ -357,7 +358,7 @@ pub struct TemplateMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What cluster-autoscaler needs to scale from zero (`capi-contract.md` §2).
+/// What cluster-autoscaler needs to scale from zero.
 #[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsMachineTemplateStatus {

@@ -41,7 +41,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// The labels by which core finds our version of a contract (`capi-contract.md` §1.1), and `clusterctl` our kinds (§6.3).
+/// The labels by which Cluster API finds our version of a contract, and `clusterctl` our kinds.
 fn label(crd: &mut CustomResourceDefinition) {
     let provider = match crd.spec.group.split('.').next() {
         Some("bootstrap") => "bootstrap-windows",

@@ -11,7 +11,7 @@ use super::machine::HostNamePolicy;
 
 /// Namespace of the UUIDs that are computed from object UIDs.
 const MACHINE_NAMESPACE: Uuid = Uuid::from_u128(0x8e5c_1d0e_6a0b_5c7f_9a43_77b1_0c5e_d2a4);
-/// Longest host name that Windows accepts (NetBIOS), `windows-bootstrap.md` §0 rule 7.
+/// Longest host name that Windows accepts (NetBIOS).
 pub const HOST_NAME_LENGTH: usize = 15;
 
 /// Why a text is not the name it should be. The message names value, rule and remedy; the caller adds the field.

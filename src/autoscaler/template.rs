@@ -7,8 +7,8 @@ use super::wire::NodeGroupAutoscalingOptions;
 use super::wire::node::{Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, ObjectMeta, Quantity, Taint};
 use crate::api::bootstrap_config::{WindowsBootstrapConfigSpec, WindowsRelease};
 use crate::api::name::mebibytes;
-use crate::bootstrap::kubelet::lasting_taints;
-use crate::bootstrap::reserve::{Machine, reserves_of};
+use crate::bootstrap::render::kubelet::lasting_taints;
+use crate::bootstrap::render::reserves::{Machine, reserves_of};
 use crate::lifecycle::pool::template::Template;
 
 /// The Node, or why the template makes none.
@@ -21,7 +21,7 @@ pub fn node(name: &str, template: &Template) -> Result<Node, String> {
     let disk = machine.system_disk.as_deref().map(mebibytes).transpose().map_err(|e| e.to_string())?;
     let size = Machine { spec: bootstrap, cpus: Some(cpus), memory_mib: Some(memory), system_disk_gib: disk.map(|mib| mib >> 10) };
     let reserves = reserves_of(size).map_err(|e| e.to_string())?;
-    let kept = |of: fn(&crate::bootstrap::reserve::Amount) -> u64| of(&reserves.system).saturating_add(of(&reserves.kube));
+    let kept = |of: fn(&crate::bootstrap::render::reserves::Amount) -> u64| of(&reserves.system).saturating_add(of(&reserves.kube));
     let pods = reserves.max_pods.to_string();
     let mut capacity = vec![("cpu", cpus.to_string()), ("memory", format!("{memory}Mi")), ("pods", pods.clone())];
     let mut allocatable = vec![

@@ -2,9 +2,8 @@
 
 use thiserror::Error;
 
-use super::cloudbase::Room;
-use super::facts::CaError;
-use super::lint::{self, Finding};
+use super::digest::CaError;
+use super::finding::{self, LintFinding};
 use crate::api::bootstrap_config::Channel;
 use crate::compat::Incompatible;
 
@@ -21,11 +20,11 @@ pub enum RenderError {
     #[error("certificate authority: {0}")]
     Ca(#[from] CaError),
     /// The data does not fit into its channel. Sizes in bytes.
-    #[error("spec.channel: {channel}: the bootstrap data has {} bytes, the limit is {} ({}): {remedy}", room.size, room.limit, room.name)]
-    TooLarge { channel: Channel, room: Room, remedy: &'static str },
+    #[error("spec.channel: {channel}: the bootstrap data has {} bytes, the limit is {} ({}): {remedy}", size.bytes, size.limit, size.limit_name)]
+    TooLarge { channel: Channel, size: DataSize, remedy: &'static str },
     /// What the rules refuse, all of it.
-    #[error("{}", lint::message(.0))]
-    Lint(Vec<Finding>),
+    #[error("{}", finding::message(.0))]
+    Lint(Vec<LintFinding>),
     /// A defect of ours: a configuration that cannot be written down.
     #[error("{what} cannot be written: {reason}; please report this")]
     Serialize { what: &'static str, reason: String },
@@ -37,21 +36,12 @@ impl RenderError {
     }
 }
 
-/// Why bytes are not the bootstrap data of ours. What a reader gets comes from outside: nothing in it is trusted.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ReadError {
-    #[error("user data: {0}")]
-    UserData(String),
-    #[error("archive: {0}")]
-    Archive(String),
-    #[error("node.json: {0}")]
-    Plan(String),
-    #[error("config drive: {0}")]
-    Image(String),
-    #[error("metadata: {0}")]
-    MetaData(String),
-    #[error("unattend.xml: {0}")]
-    Answer(String),
-    #[error("guestinfo: {0}")]
-    GuestInfo(String),
+/// How much of its channel the bootstrap data takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataSize {
+    /// As the channel counts them.
+    pub bytes: usize,
+    pub limit: usize,
+    /// Whose limit it is.
+    pub limit_name: &'static str,
 }

@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use data_encoding::HEXLOWER;
 use secrecy::SecretString;
-use sha2::{Digest, Sha256};
 use thiserror::Error;
-use x509_parser::pem::parse_x509_pem;
 
 use super::secrets::Secrets;
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
@@ -118,24 +115,6 @@ impl fmt::Display for KubernetesVersion {
     }
 }
 
-/// Why a text is not a certificate.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("the cluster's CA is not a certificate in PEM form: {0}; expected the content of ca.crt, starting with -----BEGIN CERTIFICATE-----")]
-pub struct CaError(String);
-
-/// `sha256:<hex>` over the SubjectPublicKeyInfo (DER) of the first certificate: what kubeadm pins in discovery.
-pub fn ca_hash(pem: &str) -> Result<String, CaError> {
-    let wrong = |reason: &dyn fmt::Display| CaError(reason.to_string());
-    let (_, block) = parse_x509_pem(pem.as_bytes()).map_err(|e| wrong(&e))?;
-    let certificate = block.parse_x509().map_err(|e| wrong(&e))?;
-    Ok(format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(certificate.public_key().raw))))
-}
-
-/// Hexadecimal SHA-256.
-pub(super) fn sha256(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,22 +148,6 @@ mod tests {
         for minor in 20..50 {
             let refused = crate::compat::check(&WindowsBootstrapConfigSpec::default(), &format!("v1.{minor}.4")).is_err();
             assert_eq!(refused, !MINORS.contains(&minor), "v1.{minor}");
-        }
-    }
-
-    #[test]
-    fn hash_of_a_known_certificate() {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
-        // rcgen gives the SubjectPublicKeyInfo from the key: another way to the same bytes.
-        let expected = format!("sha256:{}", sha256(&rcgen::PublicKeyData::subject_public_key_info(&key)));
-        assert_eq!(ca_hash(&certificate.pem()).unwrap(), expected);
-    }
-
-    #[test]
-    fn what_is_no_certificate_is_named() {
-        for bad in ["", "no", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-            assert!(ca_hash(bad).unwrap_err().to_string().contains("ca.crt"));
         }
     }
 

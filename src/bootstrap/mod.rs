@@ -1,46 +1,41 @@
 //! FACTS → BYTES (pure): everything that a Windows machine is given to become a node.
 //!
-//! [`render`] turns [`facts::BootstrapFacts`] into a plan and into user data that carries it; [`seed::build`] makes what a
-//! machine gets by its channel; [`read`] takes the bytes apart again, as a guest does. No clock, no randomness, no network: the
-//! same facts give the same bytes.
+//! ```text
+//! facts ─► check::validate ─► render ─► check::lint ─► stages ─► delivery
+//!                             documents                plan      user data, answer file, drive
+//! ```
+//!
+//! [`fn@render`] turns [`facts::BootstrapFacts`] into a plan and the user data that carries it; [`delivery::build`] puts both into the
+//! form that the machine's channel needs; [`read`] takes the bytes apart again, as a guest does. No clock, no randomness, no
+//! network: the same facts give the same bytes.
 
-mod archive;
-mod cloudbase;
-mod containerd;
+mod check;
+pub mod delivery;
+mod digest;
 mod error;
-mod explain;
 pub mod facts;
-mod iso;
-mod join;
-mod kube_proxy;
-pub mod kubelet;
-pub mod lint;
+pub mod finding;
 pub mod paths;
 pub mod plan;
-mod procedure;
-pub mod read;
-pub mod reserve;
+pub mod render;
 mod runner;
 mod secrets;
-pub mod seed;
-pub mod unattend;
-mod valid;
-mod yaml;
+mod stages;
 
-#[cfg(test)]
-mod node_tests;
 #[cfg(test)]
 pub(crate) mod sample;
 #[cfg(test)]
 mod tests;
 
-pub use cloudbase::{Room, UserData};
-pub use error::RenderError;
-pub use explain::explain;
-pub use facts::{BootstrapFacts, ca_hash};
-pub use plan::Plan;
-use reserve::Reserves;
+pub use delivery::read;
+pub use delivery::user_data::UserData;
+pub use digest::ca_hash;
+pub use error::{DataSize, RenderError};
+pub use facts::BootstrapFacts;
+pub use plan::{Plan, explain};
 pub use secrets::Secrets;
+
+use render::Documents;
 
 /// What one machine gets.
 #[derive(Clone, Debug)]
@@ -50,27 +45,28 @@ pub struct Bootstrap {
     /// What the bootstrap Secret holds, format `cloudbase-init`.
     pub user_data: UserData,
     /// What Windows Setup is told, in the channel `Unattend`.
-    pub answer: Option<unattend::AnswerFile>,
+    pub answer: Option<delivery::unattend::AnswerFile>,
     /// What the node keeps back, and why so much.
-    pub reserves: Reserves,
-    /// What the rules have to say of what is rendered nevertheless.
-    pub warnings: Vec<lint::Finding>,
+    pub reserves: render::reserves::Reserves,
+    /// What the rules warn about; it is rendered nevertheless.
+    pub warnings: Vec<finding::LintFinding>,
 }
 
 /// Checks the facts and renders. Fails with the field, the value and the remedy, or with the exact size and the limit that it
 /// exceeds.
 pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
-    valid::check(facts)?;
-    let warnings = lint::check(facts)?;
-    let (plan, mut files) = procedure::plan(facts)?;
+    check::validate::check(facts)?;
+    let documents = Documents::new(facts)?;
+    let warnings = check::lint::check(facts, &documents)?;
+    let (plan, mut files) = stages::plan(facts, &documents)?;
     let json = plan.json().map_err(|e| RenderError::Serialize { what: "the plan", reason: e.to_string() })?;
     files.insert("node.json".into(), json.into_bytes());
     for (name, script) in runner::SCRIPTS {
         files.insert(format!("runner/{name}"), script.as_bytes().to_vec());
     }
-    let user_data = cloudbase::user_data(&files, facts.spec.channel)?;
-    let answer = unattend::answer(facts)?;
-    Ok(Bootstrap { plan, user_data, answer, reserves: reserve::reserves(facts)?, warnings })
+    let user_data = delivery::user_data::user_data(&files, facts.spec.channel)?;
+    let answer = delivery::unattend::answer(facts)?;
+    Ok(Bootstrap { plan, user_data, answer, reserves: documents.reserves, warnings })
 }
 
 /// The plan of an ordinary machine, for tests of what reads plans.

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use secrecy::SecretString;
 
-use super::facts::{BootstrapFacts, KubernetesVersion, ca_hash};
-use super::{Bootstrap, RenderError, Room, render};
+use super::digest::ca_hash;
+use super::facts::{BootstrapFacts, KubernetesVersion};
+use super::{Bootstrap, RenderError, render};
 use crate::api::bootstrap_config::{
     CaBundleSource, Channel, CommandStep, ConfigMapKeyRef, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck,
     StepExitCodes, Steps, WindowsBootstrapConfigSpec, WindowsRelease,
@@ -131,7 +132,7 @@ pub(crate) fn any_node(facts: impl Strategy<Value = BootstrapFacts>) -> impl Str
         facts.spec.channel = channel;
         facts.kubernetes.minor = minor;
         if minor < 34 {
-            // Refused there, see L24.
+            // Service account tokens for credential providers are refused before 1.34.
             let providers = facts.spec.kubelet.image_credential_provider.iter_mut().flat_map(|spec| &mut spec.providers);
             providers.for_each(|provider| provider.token_attributes = None);
         }
@@ -143,11 +144,11 @@ pub(crate) fn any_node(facts: impl Strategy<Value = BootstrapFacts>) -> impl Str
 pub(crate) fn rendered(facts: &BootstrapFacts) -> Option<Bootstrap> {
     match render(facts) {
         Ok(bootstrap) => {
-            let room = Room::of(facts.spec.channel, &bootstrap.user_data);
-            assert!(room.size <= room.limit, "{room:?}");
+            let size = bootstrap.user_data.size(facts.spec.channel);
+            assert!(size.bytes <= size.limit, "{size:?}");
             Some(bootstrap)
         }
-        Err(RenderError::TooLarge { room, .. }) if facts.spec.channel == Channel::GuestInfo && room.size > room.limit => None,
+        Err(RenderError::TooLarge { size, .. }) if facts.spec.channel == Channel::GuestInfo && size.bytes > size.limit => None,
         Err(error) => panic!("{error}: {:#?}", facts.spec),
     }
 }

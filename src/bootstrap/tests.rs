@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use secrecy::SecretString;
+use serde_json::Value;
 
-use super::archive::gzip;
+use super::delivery::archive::gzip;
+use super::delivery::read::Payload;
 use super::facts::{BootstrapFacts, KubernetesVersion};
-use super::plan::Kind;
-use super::read::{Payload, iso::Image};
-use super::sample::{TOKEN_SECRET, any_node, facts, rendered};
-use super::{RenderError, Room, explain, iso, paths, render};
-use crate::api::bootstrap_config::{Channel, ContainerdLine, Encoding, File, Reserve, SecretKeyRef, Taint, TaintEffect, ValueSource, WindowsRelease};
+use super::plan::{Kind, Plan};
+use super::sample::{TOKEN_SECRET, any_node, facts, full, rendered};
+use super::{explain, paths, render};
+use crate::api::bootstrap_config::{ContainerdLine, Encoding, File, Reserve, SecretKeyRef, Taint, TaintEffect, ValueSource, WindowsRelease};
 use crate::api::name::HostName;
 
 fn payload(facts: &BootstrapFacts) -> Payload {
@@ -49,20 +50,49 @@ fn big() -> BootstrapFacts {
     big
 }
 
+/// How a plan differs from `base`: items removed (`-`), items added (`+`, after which one), and the fields that differ in the others.
+fn difference(base: &Plan, plan: &Plan) -> String {
+    let has = |plan: &Plan, id: &str| plan.items.iter().any(|item| item.id == id);
+    let shared = |one: &Plan, other: &Plan| one.items.iter().map(|item| item.id.clone()).filter(|id| has(other, id)).collect::<Vec<_>>();
+    assert_eq!(shared(plan, base), shared(base, plan), "the items of both plans come in the same order");
+    let head = |plan: &Plan| serde_json::to_value(Plan { items: Vec::new(), ..plan.clone() }).unwrap();
+    let mut text = fields("plan", &head(base), &head(plan));
+    for item in base.items.iter().filter(|item| !has(plan, &item.id)) {
+        text.push_str(&format!("\n- {}\n", item.id));
+    }
+    let mut before = "the start";
+    for item in &plan.items {
+        let json = serde_json::to_value(item).unwrap();
+        match base.items.iter().find(|other| other.id == item.id) {
+            Some(other) => text.push_str(&fields(&item.id, &serde_json::to_value(other).unwrap(), &json)),
+            None => text.push_str(&format!("\nafter {before}:\n+ {json}\n")),
+        }
+        before = &item.id;
+    }
+    text
+}
+
+/// The fields in which two objects differ; empty if they are equal.
+fn fields(name: &str, old: &Value, new: &Value) -> String {
+    let keys: BTreeSet<&String> = [old, new].into_iter().filter_map(Value::as_object).flat_map(|object| object.keys()).collect();
+    let differ = keys.into_iter().filter(|key| old[*key] != new[*key]);
+    let lines: String = differ.map(|key| format!("  {key}: {}\n  {:>width$}: {}\n", old[key], "now", new[key], width = key.len())).collect();
+    if lines.is_empty() { lines } else { format!("\n{name}\n{lines}") }
+}
+
 #[test]
 fn what_each_machine_gets() {
+    let usual = render(&facts()).unwrap().plan;
+    insta::assert_snapshot!("plan-4cpu-8gib-2022-1.36", usual.json().unwrap());
+    for (name, facts) in [("unknown-2019-1.32-containerd-1.7", old()), ("32cpu-128gib-2025", big()), ("everything", full())] {
+        insta::assert_snapshot!(format!("plan-{name}"), difference(&usual, &render(&facts).unwrap().plan));
+    }
     for (name, facts) in [("4cpu-8gib-2022-1.36", facts()), ("unknown-2019-1.32-containerd-1.7", old()), ("32cpu-128gib-2025", big())] {
         let payload = payload(&facts);
-        for (what, path) in [
-            ("plan", "node.json"),
-            ("kubelet", "files/kubelet-patch.yaml"),
-            ("join", "secret/kubeadm-join.yaml"),
-            ("containerd", "files/containerd.toml"),
-        ] {
+        for (what, path) in [("kubelet", "files/kubelet-patch.yaml"), ("join", "secret/kubeadm-join.yaml"), ("containerd", "files/containerd.toml")] {
             insta::assert_snapshot!(format!("{what}-{name}"), text(&payload, path));
         }
     }
-    insta::assert_snapshot!("explain", explain(&render(&facts()).unwrap().plan));
 }
 
 #[test]
@@ -74,23 +104,6 @@ fn a_guest_reads_what_was_rendered() {
     assert!(payload.file(&paths::KUBELET_PATCH.to_uppercase()).is_some(), "Windows does not distinguish upper and lower case");
     // What cloudbase-init gunzips is the same.
     assert_eq!(Payload::from_user_data(&gzip(bootstrap.user_data.as_bytes())).unwrap().files, payload.files);
-}
-
-#[test]
-fn damaged_user_data_is_refused() {
-    let good = String::from_utf8(render(&facts()).unwrap().user_data.into_bytes()).unwrap();
-    for (bad, why) in [
-        (format!("\u{feff}{good}"), "ASCII"),
-        (format!("\n{good}"), "#ps1_sysnative"),
-        (good.replacen("#ps1_sysnative", "#ps1_sysnativ", 1), "#ps1_sysnative"),
-        (good.replacen("$archive = @'", "$archiv = @'", 1), "no archive"),
-        (good.replacen("\n'@\n", "\n", 1), "does not end"),
-        (good.replacen("@'\nH", "@'\n!", 1), "base64"),
-        (good.replacen("@'\nH4sI", "@'\nAAAA", 1), "gzip"),
-    ] {
-        let error = Payload::from_user_data(bad.as_bytes()).unwrap_err().to_string();
-        assert!(error.contains(why), "{error} lacks {why}");
-    }
 }
 
 #[test]
@@ -187,53 +200,6 @@ fn facts_that_cannot_work_are_refused_by_name() {
     assert!(render(&twice).unwrap_err().to_string().contains("twice"));
 }
 
-/// Text that does not compress well.
-fn noise(length: usize) -> String {
-    let mut state = 7u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        char::from(b' ' + ((state >> 40) % 95) as u8)
-    };
-    (0..length).map(|_| next()).collect()
-}
-
-#[test]
-fn what_is_too_large_is_refused_with_its_exact_size() {
-    // Bytes of noise between which the limit lies, and how close the search gets: large ones take long.
-    for (channel, range, close, name) in [
-        (Channel::ConfigDrive, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
-        (Channel::NoCloud, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
-        (Channel::GuestInfo, 10_000..60_000, 1, "VMware guestinfo value, 64 KiB"),
-    ] {
-        let with = |length: usize| {
-            let mut facts = facts();
-            facts.spec.channel = channel;
-            facts.spec.files = vec![File { path: r"C:\noise".into(), content: Some(noise(length)), ..File::default() }];
-            render(&facts)
-        };
-        // The last that fits and the first that does not are neighbours.
-        let (mut fits, mut fails) = (range.start, range.end);
-        while fails - fits > close {
-            let middle = (fits + fails) / 2;
-            match with(middle) {
-                Ok(rendered) => {
-                    let room = Room::of(channel, &rendered.user_data);
-                    assert!(room.size <= room.limit);
-                    fits = middle;
-                }
-                Err(RenderError::TooLarge { room, .. }) => {
-                    assert!(room.size > room.limit && room.name.starts_with(name));
-                    fails = middle;
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-        assert!(fits > range.start && fails < range.end, "{fits} {fails}");
-        let error = with(fails).unwrap_err().to_string();
-        assert!(error.contains(name) && error.contains(channel.name()) && error.contains("spec.files"), "{error}");
-    }
-}
-
 fn any_facts() -> impl Strategy<Value = BootstrapFacts> {
     let labels = prop::collection::btree_map("[a-z]{1,10}([.]io/[a-z]{1,5})?", "[a-zA-Z0-9]{0,20}", 0..4);
     let files = prop::collection::btree_map(r"D:\\[a-z\u{e9}]{1,10}", ".{0,200}", 0..4);
@@ -283,56 +249,5 @@ proptest! {
             let Kind::Service { command_line, .. } = &item.kind else { panic!() };
             prop_assert!(!command_line.contains("pod-infra-container-image") && !command_line.contains("=\"\""));
         }
-    }
-
-    #[test]
-    fn any_image_comes_back(
-        files in prop::collection::btree_map("[a-zA-Z0-9_.-]{0,3}[a-zA-Z0-9_-]{1,30}(/[a-z]{1,40}[.][a-z]{1,10}){0,3}", (0usize..6000, any::<u8>()), 0..60),
-        large in prop::option::weighted(0.2, 0usize..4 << 20),
-    ) {
-        // A name is a file or a directory, not both.
-        let mut contents: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        for (path, (length, byte)) in files {
-            let prefix = |other: &String| other.starts_with(&format!("{path}/")) || path.starts_with(&format!("{other}/"));
-            if !contents.keys().any(prefix) {
-                contents.insert(path, vec![byte; length]);
-            }
-        }
-        if let Some(length) = large {
-            contents.insert("large".into(), vec![1; length]);
-        }
-        let bytes = iso::image("config-2", &contents);
-        prop_assert!(bytes == iso::image("config-2", &contents));
-        let image = Image::open(&bytes).unwrap();
-        let mut found = image.files().unwrap();
-        found.sort();
-        prop_assert_eq!(found, contents.keys().cloned().collect::<Vec<_>>());
-        for (path, content) in &contents {
-            prop_assert!(image.read(path).unwrap() == content.as_slice(), "{}", path);
-        }
-    }
-
-    #[test]
-    fn a_damaged_image_never_panics(at in 32_768usize..60_000, byte in any::<u8>(), length in 0usize..70_000) {
-        let mut bytes = iso::image("config-2", &BTreeMap::from([("a/b/c".to_owned(), vec![1; 5000]), ("d".to_owned(), vec![])]));
-        if let Some(place) = bytes.get_mut(at) {
-            *place = byte;
-        }
-        bytes.truncate(length.max(at));
-        if let Ok(image) = Image::open(&bytes) {
-            let _ = image.files();
-            let _ = image.read("a/b/c");
-        }
-    }
-}
-
-/// Directories of several sectors: 300 names of 40 characters.
-#[test]
-fn large_directories_come_back() {
-    let files: BTreeMap<String, Vec<u8>> = (0..300u32).map(|n| (format!("dir/{n:03}{}", "x".repeat(37)), n.to_le_bytes().to_vec())).collect();
-    let bytes = iso::image("config-2", &files);
-    let image = Image::open(&bytes).unwrap();
-    for (path, content) in &files {
-        assert_eq!(image.read(path).unwrap(), content.as_slice());
     }
 }

@@ -1,14 +1,14 @@
-//! Signs → findings, surest first.
+//! Symptoms → findings, surest first.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::book::{Book, Certainty, Rule, book};
-use super::sign::Sign;
+use super::rules::{Certainty, Rule, Rules, rules};
+use super::symptom::Symptom;
 use crate::api::condition;
 
-/// Lines of evidence that a finding shows; more of the same say nothing new.
+/// Lines of evidence that a finding shows; more of the same would add nothing.
 const EVIDENCE: usize = 3;
 /// Longest line of evidence, in characters.
 const LINE: usize = 400;
@@ -17,20 +17,20 @@ const LINE: usize = 400;
 #[derive(Clone, Debug, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// Rule, e.g. `F45`; or failure code, e.g. `code 71`, when no rule knows what the guest said.
+    /// A rule, e.g. `F45`, or a failure code, e.g. `code 71`, if no rule matches.
     pub id: String,
     pub title: String,
     pub certainty: Certainty,
     pub cause: String,
     pub remedy: String,
     pub links: Vec<String>,
-    /// The first signs of it.
+    /// The first matching symptoms.
     pub evidence: Vec<Evidence>,
-    /// How many signs there are.
+    /// How many symptoms match.
     pub seen: usize,
 }
 
-/// A sign that led to a finding.
+/// A symptom that led to a finding.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
@@ -38,45 +38,47 @@ pub struct Evidence {
     pub text: String,
 }
 
-/// What the signs say, surest first; of equally sure ones in the order of the rules. A guest that has given up at something that no
-/// rule knows is found by its code.
-pub fn diagnose(signs: &[Sign]) -> Vec<Finding> {
-    let Ok(book) = book() else { return Vec::new() };
-    // By rule and pattern, so that what must be seen often is counted by itself.
-    let mut found: BTreeMap<(usize, usize), Vec<&Sign>> = BTreeMap::new();
+/// What the symptoms point to, surest first; equally sure findings are in the order of the rules. If no rule matches the report of a
+/// guest that gave up, its failure code does.
+pub fn diagnose(symptoms: &[Symptom]) -> Vec<Finding> {
+    let Ok(known) = rules() else { return Vec::new() };
+    // By rule and pattern: each pattern has its own minimum count.
+    let mut found: BTreeMap<(usize, usize), Vec<&Symptom>> = BTreeMap::new();
     let mut unknown = Vec::new();
-    for sign in signs {
-        let matching = matching(book, sign);
-        if matching.is_empty() && sign.code.is_some() {
-            unknown.push(sign);
+    for symptom in symptoms {
+        let matching = matching(known, symptom);
+        if matching.is_empty() && symptom.code.is_some() {
+            unknown.push(symptom);
         }
         for place in matching {
-            found.entry(place).or_default().push(sign);
+            found.entry(place).or_default().push(symptom);
         }
     }
-    let mut by_rule: BTreeMap<usize, Vec<&Sign>> = BTreeMap::new();
-    for ((rule, seen), signs) in found {
-        let at_least = book.rules.get(rule).and_then(|rule| rule.seen.get(seen)).map_or(1, |seen| seen.at_least);
-        if signs.len() >= at_least {
-            by_rule.entry(rule).or_default().extend(signs);
+    let mut by_rule: BTreeMap<usize, Vec<&Symptom>> = BTreeMap::new();
+    for ((rule, pattern), symptoms) in found {
+        let at_least = known.rules.get(rule).and_then(|rule| rule.patterns.get(pattern)).map_or(1, |pattern| pattern.at_least);
+        if symptoms.len() >= at_least {
+            by_rule.entry(rule).or_default().extend(symptoms);
         }
     }
-    let known = by_rule.into_iter().filter_map(|(rule, signs)| Some(by_rule_of(book.rules.get(rule)?, &signs)));
-    let mut findings: Vec<Finding> = known.collect();
-    findings.extend(unknown.into_iter().filter_map(|sign| by_code(book, sign)));
+    let matched = by_rule.into_iter().filter_map(|(rule, symptoms)| Some(by_rule_of(known.rules.get(rule)?, &symptoms)));
+    let mut findings: Vec<Finding> = matched.collect();
+    findings.extend(unknown.into_iter().filter_map(|symptom| by_code(known, symptom)));
     findings.sort_by_key(|finding| finding.certainty);
     findings
 }
 
-/// Rules, and patterns of them, that a sign speaks for.
-fn matching(book: &Book, sign: &Sign) -> Vec<(usize, usize)> {
-    let patterns =
-        book.rules.iter().enumerate().flat_map(|(rule, known)| known.seen.iter().enumerate().map(move |(seen, known)| ((rule, seen), known)));
-    let speaks = patterns.filter(|(_, seen)| sign.source.is_one_of(&seen.sources) && seen.pattern.as_ref().is_some_and(|p| p.is_match(&sign.text)));
-    speaks.map(|(place, _)| place).collect()
+/// The patterns that a symptom matches, as positions of rule and pattern.
+fn matching(known: &Rules, symptom: &Symptom) -> Vec<(usize, usize)> {
+    let patterns = known
+        .rules
+        .iter()
+        .enumerate()
+        .flat_map(|(rule, known)| known.patterns.iter().enumerate().map(move |(pattern, known)| ((rule, pattern), known)));
+    patterns.filter(|(_, pattern)| pattern.matches(symptom.source, &symptom.text)).map(|(place, _)| place).collect()
 }
 
-fn by_rule_of(rule: &Rule, signs: &[&Sign]) -> Finding {
+fn by_rule_of(rule: &Rule, symptoms: &[&Symptom]) -> Finding {
     Finding {
         id: rule.id.clone(),
         title: rule.title.clone(),
@@ -84,14 +86,14 @@ fn by_rule_of(rule: &Rule, signs: &[&Sign]) -> Finding {
         cause: rule.cause.clone(),
         remedy: rule.remedy.clone(),
         links: rule.links.clone(),
-        evidence: evidence(signs),
-        seen: signs.len(),
+        evidence: evidence(symptoms),
+        seen: symptoms.len(),
     }
 }
 
-fn by_code(book: &Book, sign: &Sign) -> Option<Finding> {
-    let code = sign.code?;
-    let known = book.code(code);
+fn by_code(known: &Rules, symptom: &Symptom) -> Option<Finding> {
+    let code = symptom.code?;
+    let known = known.code(code);
     let cause = known.map_or("The guest gave up for a reason that this version does not know", |known| &known.cause);
     let remedy = known.map_or("Read C:\\ProgramData\\capw\\bootstrap.log on the machine's console.", |known| &known.remedy);
     Some(Finding {
@@ -101,24 +103,24 @@ fn by_code(book: &Book, sign: &Sign) -> Option<Finding> {
         cause: cause.to_owned(),
         remedy: remedy.to_owned(),
         links: Vec::new(),
-        evidence: evidence(&[sign]),
+        evidence: evidence(&[symptom]),
         seen: 1,
     })
 }
 
-fn evidence(signs: &[&Sign]) -> Vec<Evidence> {
-    let shown = |sign: &&Sign| Evidence { at: sign.at.clone(), text: sign.text.chars().take(LINE).collect() };
-    signs.iter().take(EVIDENCE).map(shown).collect()
+fn evidence(symptoms: &[&Symptom]) -> Vec<Evidence> {
+    let shown = |symptom: &&Symptom| Evidence { at: symptom.at.clone(), text: symptom.text.chars().take(LINE).collect() };
+    symptoms.iter().take(EVIDENCE).map(shown).collect()
 }
 
-/// Reason of the condition of a machine whose guest gave up with that code (`windows-bootstrap.md` §1.14).
+/// The condition reason for a guest that gave up with that code.
 pub fn reason(code: u32) -> &'static str {
-    let known = book().ok().and_then(|book| book.group(code)).map_or("", |group| group.reason.as_str());
+    let known = rules().ok().and_then(|known| known.group(code)).map_or("", |group| group.reason.as_str());
     condition::GUEST_GAVE_UP.into_iter().find(|reason| *reason == known).unwrap_or(condition::reason::GUEST_FAILED)
 }
 
 impl Finding {
-    /// Cause, remedy and id in one sentence each, for a condition.
+    /// Cause, remedy and id as text for a condition.
     pub fn sentence(&self) -> String {
         format!("{}. {} ({})", self.cause.trim_end_matches('.'), self.remedy, self.id)
     }

@@ -1,4 +1,4 @@
-//! A guest whose Node has not come, and a Node that is not Ready → signs, for `capw diagnose` and for the condition NodeJoined alike.
+//! A guest without a Node, and a Node that is not Ready → symptoms, for `capw diagnose` and the condition NodeJoined.
 
 use std::time::Duration;
 
@@ -7,69 +7,69 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::engine::{Finding, diagnose};
 use super::objects::{condition_line, name, seconds};
-use super::sign::{Sign, Source};
+use super::symptom::{Source, Symptom};
 use crate::api::capi::NODE_READY;
 use crate::api::condition;
 use crate::api::machine::{BootstrapProgress, WindowsMachine};
 use crate::vm::state;
 
-/// A guest that has not said a word for so many seconds does not read its data.
+/// A guest that reports nothing for this many seconds does not read its data.
 const SILENT: i64 = 900;
-/// A restart takes less, in seconds.
+/// A restart takes less than this, in seconds.
 const RESTART: i64 = 900;
-/// Starts of Windows before the join that are more than a plan asks for.
+/// More starts of Windows before the join than any plan asks for.
 const STARTS: i64 = 6;
-/// Every Node is not Ready at first, until its network plug-in has started, in seconds.
+/// Seconds for which a new Node may be not Ready, until its network plug-in has started.
 const SETTLING: i64 = 60;
-/// What core puts before the words of the Node.
-const NODE_READY_WORDS: &str = "* Node.Ready: ";
+/// What Cluster API puts before the message of the Node.
+const NODE_READY_PREFIX: &str = "* Node.Ready: ";
 
-/// What shows by now, and after what time more may show though nothing happens.
+/// The symptoms so far, and when there may be more even if nothing changes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Symptoms {
-    pub signs: Vec<Sign>,
+pub struct Assessment {
+    pub symptoms: Vec<Symptom>,
     pub next: Option<Duration>,
 }
 
-impl Symptoms {
-    /// Cause, remedy and rule of the surest finding. It holds no time and no number that grows.
+impl Assessment {
+    /// Cause, remedy and rule of the surest finding. It contains nothing that grows with time, so the condition stays the same.
     pub fn sentence(&self) -> Option<String> {
-        diagnose(&self.signs).first().map(Finding::sentence)
+        diagnose(&self.symptoms).first().map(Finding::sentence)
     }
 
-    /// Takes in something that counts after `left` seconds, at once if there are none.
-    fn note(&mut self, left: i64, sign: impl FnOnce() -> Sign) {
+    /// Adds a symptom that counts once `left` seconds have passed.
+    fn note(&mut self, left: i64, symptom: impl FnOnce() -> Symptom) {
         match u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs) {
             Some(left) => self.next = Some(self.next.map_or(left, |next| next.min(left))),
-            None => self.signs.push(sign()),
+            None => self.symptoms.push(symptom()),
         }
     }
 }
 
-/// What a WindowsMachine says of its guest; nothing once its Node has come.
-pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Sign> {
+/// The symptoms of a WindowsMachine; none once its Node has joined.
+pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Symptom> {
     let Some(status) = &object.status else { return Vec::new() };
     if condition::is_true(&status.conditions, condition::NODE_JOINED) {
         return Vec::new();
     }
-    of_guest(object, status.bootstrap.as_ref(), now).signs
+    of_guest(object, status.bootstrap.as_ref(), now).symptoms
 }
 
-/// What shows of a guest whose Node has not come and which has `said` something last.
-pub fn of_guest(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timestamp) -> Symptoms {
+/// The symptoms of a guest without a Node; `said` is its last report.
+pub fn of_guest(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timestamp) -> Assessment {
     let at = format!("WindowsMachine {}", name(&object.metadata));
-    let words = said.map(|said| {
+    let report = said.map(|said| {
         let code = (said.state == state::FAILED).then(|| u32::try_from(said.code).unwrap_or_default());
-        Sign { at: format!("{at} status.bootstrap"), ..Sign::step(&said.item, &said.state, code, &said.message) }
+        Symptom { at: format!("{at} status.bootstrap"), ..Symptom::step(&said.item, &said.state, code, &said.message) }
     });
-    let mut found = Symptoms { signs: words.into_iter().collect(), next: None };
+    let mut found = Assessment { symptoms: report.into_iter().collect(), next: None };
     for (left, fact) in waits(object, said, now) {
-        found.note(left, || Sign::new(Source::Machine, at.clone(), &fact));
+        found.note(left, || Symptom::new(Source::Machine, at.clone(), &fact));
     }
     found
 }
 
-/// What may last too long: seconds until it does, and what is said of it then.
+/// What may take too long: the seconds left, and the symptom after that.
 fn waits(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timestamp) -> Vec<(i64, String)> {
     let Some(on) = object.status.as_ref().and_then(|status| status.powered_on_at.as_ref()) else { return Vec::new() };
     let on = seconds(Some(on), now);
@@ -92,12 +92,12 @@ fn waits(object: &WindowsMachine, said: Option<&BootstrapProgress>, now: Timesta
     waits
 }
 
-/// What `conditions`, as a Machine has them, say of a Node that has joined and is not Ready.
-pub fn of_node_ready(conditions: &[Condition], node: &str, now: Timestamp) -> Symptoms {
-    let mut found = Symptoms::default();
+/// What `conditions`, as a Machine has them, say of a Node that joined and is not Ready.
+pub fn of_node_ready(conditions: &[Condition], node: &str, now: Timestamp) -> Assessment {
+    let mut found = Assessment::default();
     let Some(ready) = condition::find(conditions, NODE_READY).filter(|c| c.status != "True") else { return found };
-    let words = ready.message.strip_prefix(NODE_READY_WORDS).unwrap_or(&ready.message);
-    let sign = || Sign::new(Source::Node, format!("Node {node}"), &condition_line("Ready", &ready.status, &ready.reason, words));
-    found.note(SETTLING - seconds(Some(&ready.last_transition_time), now), sign);
+    let message = ready.message.strip_prefix(NODE_READY_PREFIX).unwrap_or(&ready.message);
+    let symptom = || Symptom::new(Source::Node, format!("Node {node}"), &condition_line("Ready", &ready.status, &ready.reason, message));
+    found.note(SETTLING - seconds(Some(&ready.last_transition_time), now), symptom);
     found
 }

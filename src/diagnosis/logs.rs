@@ -1,12 +1,12 @@
-//! Collected log files → signs, line by line.
+//! Collected log files → symptoms, line by line.
 
-use super::sign::{Sign, Source};
+use super::symptom::{Source, Symptom};
 use crate::vm::GuestReport;
 
-/// What kind of file has that name; `None` if the name says nothing.
+/// The kind of log that a file name suggests, if any.
 pub fn kind_of(name: &str) -> Option<Source> {
     let name = name.to_ascii_lowercase();
-    // The first that fits: `containerd-shim.log` is containerd's, `calico-node-kubelet.log` the plug-in's.
+    // The first match wins: `containerd-shim.log` is containerd's, `calico-node-kubelet.log` the plug-in's.
     let words: [(&[&str], Source); 10] = [
         (&["report"], Source::Report),
         (&["bootstrap", "capw"], Source::Bootstrap),
@@ -22,11 +22,11 @@ pub fn kind_of(name: &str) -> Option<Source> {
     words.into_iter().find(|(words, _)| words.iter().any(|word| name.contains(word))).map(|(_, kind)| kind)
 }
 
-/// The sign that a line is, if it is one at all. A report line of the guest, whole and with its check sum, is one wherever it stands.
-pub fn sign(kind: Source, file: &str, number: usize, line: &str) -> Option<Sign> {
+/// A line as a symptom, unless it is blank. An intact report line of the guest is recognized in any file.
+pub fn symptom(kind: Source, file: &str, number: usize, line: &str) -> Option<Symptom> {
     let at = format!("{file}:{number}");
     if let Some(report) = line.find("capw1 ").and_then(|start| GuestReport::parse(line.get(start..)?.trim_end())) {
-        return Some(Sign { at, ..Sign::report(&report) });
+        return Some(Symptom { at, ..Symptom::report(&report) });
     }
-    (!line.trim().is_empty()).then(|| Sign::new(kind, at, line))
+    (!line.trim().is_empty()).then(|| Symptom::new(kind, at, line))
 }

@@ -1,23 +1,23 @@
-//! WHY A NODE DOES NOT COME UP (pure): signs, i.e. what was seen, in; findings, i.e. cause and remedy, out.
+//! WHY A NODE DOES NOT COME UP (pure): symptoms (what was observed) in, findings (cause and remedy) out.
 //!
-//! What is known is data: [`rules.toml`](rules.toml), one rule per failure mode (`windows-bootstrap.md` §5), and
-//! [`codes.toml`](codes.toml), one entry per failure code of the node plan (§1.14). A rule is a few regular expressions and where
-//! each counts; objects of the cluster become lines first ([`objects`]), so that one mechanism reads everything.
+//! The knowledge is data: [`rules.toml`](rules.toml) has one rule per failure mode, [`codes.toml`](codes.toml) one entry per failure
+//! code of the node plan. A rule is a few regular expressions and the sources each applies to. Objects of the cluster are turned into
+//! lines first ([`objects`]), so one mechanism reads everything.
 //!
-//! The engine is used for the conditions of a machine whose guest has given up or whose Node does not come, or comes and is not Ready
-//! ([`of_guest`], [`of_node_ready`]), and by `capw diagnose`.
+//! Used for the conditions of a machine whose guest gave up, or whose Node is missing or not Ready ([`of_guest`],
+//! [`of_node_ready`]), and by `capw diagnose`.
 
-mod book;
 mod engine;
 mod guest;
 pub mod logs;
 pub mod objects;
-mod sign;
+mod rules;
+mod symptom;
 
-pub use book::{Book, Certainty, Code, Rule, book};
 pub use engine::{Evidence, Finding, diagnose, reason};
-pub use guest::{Symptoms, of_guest, of_machine, of_node_ready};
-pub use sign::{Sign, Source};
+pub use guest::{Assessment, of_guest, of_machine, of_node_ready};
+pub use rules::{Certainty, Code, Rule, Rules, rules};
+pub use symptom::{Source, Symptom};
 
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,15 @@
-//! Objects of the management and the workload cluster → signs. What an object says becomes one line per fact, in fixed forms that the
-//! rules know.
+//! Objects of the management and the workload cluster → symptoms: one line per fact, in fixed forms that the rules match.
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 
-use super::sign::{Sign, Source};
+use super::symptom::{Source, Symptom};
 use crate::api::condition;
 use crate::api::machine::{MachineAddressType, WindowsMachine};
 
-/// A request of a kubelet is approved sooner, in seconds.
+/// A kubelet's certificate request is normally approved sooner than this, in seconds.
 const APPROVAL: i64 = 60;
 
 pub(super) fn seconds(since: Option<&Time>, now: Timestamp) -> i64 {
@@ -22,20 +21,20 @@ pub(super) fn name(meta: &ObjectMeta) -> String {
     meta.namespace.as_ref().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
 }
 
-/// Conditions that report a problem: `<kind> <type>=<status> <reason>: <message>`, with the reason.
-pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Sign, String)> {
+/// Conditions that report a problem, as `<kind> <type>=<status> <reason>: <message>`, each with its reason.
+pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Symptom, String)> {
     let wrong = conditions.iter().filter(|c| c.status != "True" && condition::is_problem(&c.reason));
     let line = |c: &Condition| format!("{kind} {}={} {}: {}", c.type_, c.status, c.reason, c.message);
-    wrong.map(|c| (Sign::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), c.reason.clone())).collect()
+    wrong.map(|c| (Symptom::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), c.reason.clone())).collect()
 }
 
-/// A condition of a Node as the rules know it, whoever tells of it.
+/// A condition of a Node in the form that the rules match.
 pub(super) fn condition_line(type_: &str, status: &str, reason: &str, message: &str) -> String {
     format!("{type_}={status} {reason}: {message}")
 }
 
-/// What a Node says of itself. `machine` is the WindowsMachine that it belongs to.
-pub fn of_node(node: &Node, machine: &WindowsMachine, now: Timestamp) -> Vec<Sign> {
+/// The symptoms of a Node. `machine` is the WindowsMachine it belongs to.
+pub fn of_node(node: &Node, machine: &WindowsMachine, now: Timestamp) -> Vec<Symptom> {
     let mut facts = Vec::new();
     let status = node.status.clone().unwrap_or_default();
     for c in status.conditions.iter().flatten() {
@@ -65,17 +64,17 @@ pub fn of_node(node: &Node, machine: &WindowsMachine, now: Timestamp) -> Vec<Sig
     }
     facts.extend(status.node_info.map(|info| format!("kernel {}", info.kernel_version)));
     let at = format!("Node {own}");
-    facts.iter().map(|fact| Sign::new(Source::Node, at.clone(), fact)).collect()
+    facts.iter().map(|fact| Symptom::new(Source::Node, at.clone(), fact)).collect()
 }
 
-/// The Nodes that claim the provider ID of one machine, if they are more than one.
-pub fn of_twins(nodes: &[Node]) -> Vec<Sign> {
+/// The second and further Nodes that claim the provider ID of one machine.
+pub fn of_twins(nodes: &[Node]) -> Vec<Symptom> {
     let twins = nodes.iter().skip(1).map(|node| node.metadata.name.clone().unwrap_or_default());
-    twins.map(|twin| Sign::new(Source::Node, format!("Node {twin}"), "another Node has the same providerID")).collect()
+    twins.map(|twin| Symptom::new(Source::Node, format!("Node {twin}"), "another Node has the same providerID")).collect()
 }
 
-/// A request of the node's kubelet that nobody approved, or that was refused.
-pub fn of_request(request: &CertificateSigningRequest, now: Timestamp) -> Option<Sign> {
+/// A request of the node's kubelet that was refused, or has waited too long for approval.
+pub fn of_request(request: &CertificateSigningRequest, now: Timestamp) -> Option<Symptom> {
     let user = request.spec.username.clone().unwrap_or_default();
     let conditions = request.status.as_ref().and_then(|s| s.conditions.clone()).unwrap_or_default();
     let age = seconds(request.metadata.creation_timestamp.as_ref(), now);
@@ -85,11 +84,11 @@ pub fn of_request(request: &CertificateSigningRequest, now: Timestamp) -> Option
         None => return None,
     };
     let at = format!("CertificateSigningRequest {}", name(&request.metadata));
-    Some(Sign::new(Source::Request, at, &format!("{} of {user} {how}", request.spec.signer_name)))
+    Some(Symptom::new(Source::Request, at, &format!("{} of {user} {how}", request.spec.signer_name)))
 }
 
-/// A Pod on the Windows node that waits: for Linux, or for something that its own events say.
-pub fn of_pod(pod: &Pod) -> Option<Sign> {
+/// A waiting Pod on the Windows node: meant for Linux, or waiting for what its events name.
+pub fn of_pod(pod: &Pod) -> Option<Symptom> {
     let statuses = pod.status.as_ref();
     let containers = statuses.into_iter().flat_map(|s| s.container_statuses.iter().flatten().chain(s.init_container_statuses.iter().flatten()));
     let waiting = containers.filter_map(|c| c.state.as_ref()?.waiting.as_ref()?.reason.clone()).next()?;
@@ -100,14 +99,14 @@ pub fn of_pod(pod: &Pod) -> Option<Sign> {
     } else {
         format!("waiting: {waiting}")
     };
-    Some(Sign::new(Source::Pod, at, &line))
+    Some(Symptom::new(Source::Pod, at, &line))
 }
 
 fn asks_for_windows(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let selected = spec.node_selector.as_ref().is_some_and(|s| s.iter().any(|(key, value)| key.ends_with("kubernetes.io/os") && value == "windows"));
     let declared = spec.os.as_ref().is_some_and(|os| os.name == "windows");
-    // DaemonSet pods always have an affinity to their node; one that names the operating system counts.
+    // DaemonSet pods always have an affinity to their node; only one that names the operating system counts.
     let affine =
         spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()?.required_during_scheduling_ignored_during_execution.as_ref()).is_some_and(
             |required| {
@@ -118,13 +117,13 @@ fn asks_for_windows(pod: &Pod) -> bool {
     selected || declared || affine
 }
 
-/// A warning.
-pub fn of_event(event: &Event) -> Option<Sign> {
+/// A warning event.
+pub fn of_event(event: &Event) -> Option<Symptom> {
     if event.type_.as_deref() != Some("Warning") {
         return None;
     }
     let about = &event.involved_object;
     let at = format!("event of {} {}", about.kind.as_deref().unwrap_or_default(), about.name.as_deref().unwrap_or_default());
     let line = format!("{}: {}", event.reason.as_deref().unwrap_or_default(), event.message.as_deref().unwrap_or_default());
-    Some(Sign::new(Source::Event, at, &line))
+    Some(Symptom::new(Source::Event, at, &line))
 }

@@ -1,4 +1,4 @@
-//! The one place that knows which driver a WindowsHypervisor means, and the one list of their connections.
+//! Which driver a WindowsHypervisor selects, and the shared connections to endpoints.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use super::{Driver, DriverError};
 use crate::api::hypervisor::{WindowsHypervisor, WindowsHypervisorSpec};
 use crate::api::name::ObjectKey;
 
-/// What the process gives to its drivers.
+/// What the process passes to its drivers.
 #[derive(Clone)]
 pub struct DriverSettings {
     /// Directory of all simulated data centres; `--simulated-state`.
     pub simulated_state: PathBuf,
-    /// Does this process run the guests of simulated VMs?
+    /// Whether this process runs the guests of simulated VMs.
     pub simulated_guests: bool,
     /// Folder of the programs that guests of kind Wine run; `--wine-programs`.
     pub wine_programs: Option<PathBuf>,
@@ -67,7 +67,7 @@ impl Drivers {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(hypervisor);
     }
 
-    /// What drivers run beside the calls, until `shutdown`: the guests of simulated VMs. Ends at once when there is nothing to run.
+    /// Runs the background work of drivers (the guests of simulated VMs) until `shutdown`. Returns at once if there is none.
     pub async fn run(&self, shutdown: CancellationToken) {
         if self.settings.simulated_guests {
             let DriverSettings { simulated_state, wine_programs, clock, .. } = self.settings.clone();

@@ -1,6 +1,4 @@
-//! What every driver gets around it: a deadline and a span for each call, a count of calls, and a limit of changes at a time.
-//!
-//! Knows no driver. What the calls are counted for is decided by whoever hands in the [`CallHook`].
+//! A wrapper for any driver: a deadline, a tracing span and a callback for each call, and a limit on concurrent changes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug_span};
 
-use super::{Driver, DriverError, Endpoint, OwnedVm, Step};
+use super::{Driver, DriverError, DriverStep, Endpoint, OwnedVm};
 use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
 
 /// One finished call to a hypervisor.
@@ -27,13 +25,13 @@ pub struct Call<'a> {
     pub took: Duration,
 }
 
-/// Told of every finished call.
+/// Called after every call to a driver.
 pub type CallHook = Arc<dyn Fn(Call<'_>) + Send + Sync>;
 
-/// Changes under way at one endpoint at a time.
-pub const CHANGES_AT_A_TIME: usize = 4;
+/// Concurrent changes at one endpoint.
+pub const CONCURRENT_CHANGES: usize = 4;
 
-/// A driver with deadline, span, count and limit.
+/// A driver with deadlines, spans, a callback and a limit.
 pub struct ObservedDriver {
     inner: Arc<dyn Driver>,
     endpoint: String,
@@ -43,19 +41,19 @@ pub struct ObservedDriver {
 }
 
 impl ObservedDriver {
-    /// `endpoint` is `<namespace>/<name>` of the WindowsHypervisor; `deadline` holds for each call.
+    /// `endpoint` is `<namespace>/<name>` of the WindowsHypervisor; `deadline` applies to each call.
     pub fn new(inner: Arc<dyn Driver>, endpoint: String, deadline: Duration, hook: CallHook) -> Self {
-        Self { inner, endpoint, deadline, hook, changes: Semaphore::new(CHANGES_AT_A_TIME) }
+        Self { inner, endpoint, deadline, hook, changes: Semaphore::new(CONCURRENT_CHANGES) }
     }
 
     async fn read<T>(&self, call: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
         self.timed(call, work, DriverError::Unreachable).await
     }
 
-    /// A change whose reply is late may have happened: the caller must look, not repeat.
-    async fn change(&self, call: &'static str, work: impl Future<Output = Result<Step, DriverError>>) -> Result<Step, DriverError> {
+    /// A change whose reply is late may have happened: the caller must observe, not repeat it.
+    async fn change(&self, call: &'static str, work: impl Future<Output = Result<DriverStep, DriverError>>) -> Result<DriverStep, DriverError> {
         let Ok(_permit) = self.changes.acquire().await else {
-            return Err(DriverError::Transient(format!("hypervisor {} is being disconnected: it is tried again", self.endpoint)));
+            return Err(DriverError::Transient(format!("hypervisor {} is being disconnected; the call is retried", self.endpoint)));
         };
         self.timed(call, work, DriverError::Unknown).await
     }
@@ -105,15 +103,15 @@ impl Driver for ObservedDriver {
         self.read("plan", self.inner.plan(key, spec, journal)).await
     }
 
-    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<Step, DriverError> {
+    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
         self.change("advance", self.inner.advance(key, spec, seed, journal, observed)).await
     }
 
-    async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<Step, DriverError> {
+    async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
         self.change("detach", self.inner.detach(key, journal, observed)).await
     }
 
-    async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<Step, DriverError> {
+    async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
         self.change("retire", self.inner.retire(key, how, journal, observed)).await
     }
 
@@ -129,7 +127,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A driver that takes its time.
+    /// A driver whose calls take time.
     #[derive(Default)]
     struct Slow {
         takes: Duration,
@@ -155,17 +153,17 @@ mod tests {
         async fn plan(&self, _: &MachineKey, _: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
             Ok(journal.clone())
         }
-        async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &Seed, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
-            Ok(Step::Done)
+        async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &Seed, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+            Ok(DriverStep::Done)
         }
-        async fn detach(&self, _: &MachineKey, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
-            Ok(Step::Done)
+        async fn detach(&self, _: &MachineKey, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+            Ok(DriverStep::Done)
         }
-        async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<Step, DriverError> {
+        async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
             self.most.fetch_max(self.inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::time::sleep(self.takes).await;
             self.inside.fetch_sub(1, Ordering::SeqCst);
-            Ok(Step::Changed)
+            Ok(DriverStep::Changed)
         }
         async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError> {
             Ok(Vec::new())
@@ -181,7 +179,7 @@ mod tests {
         (slow.clone(), ObservedDriver::new(slow, "lab/one".into(), Duration::from_secs(30), hook), calls)
     }
 
-    async fn retire(driver: &ObservedDriver) -> Result<Step, DriverError> {
+    async fn retire(driver: &ObservedDriver) -> Result<DriverStep, DriverError> {
         let key = MachineKey { vm: VmUuid::of("x"), cluster: "lab/one".into(), name: "x".into() };
         driver.retire(&key, StopMode::Hard, &Journal::new(), &Observed::Absent).await
     }
@@ -196,11 +194,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_few_changes_at_a_time_and_waiting_is_not_late() {
+    async fn concurrent_changes_are_limited_and_waiting_does_not_count_as_late() {
         let (slow, driver, calls) = observed(Duration::from_secs(20));
         let results = futures::future::join_all((0..12).map(|_| retire(&driver))).await;
-        assert!(results.iter().all(|result| *result == Ok(Step::Changed)), "{results:?}");
-        assert_eq!(slow.most.load(Ordering::SeqCst), CHANGES_AT_A_TIME);
+        assert!(results.iter().all(|result| *result == Ok(DriverStep::Changed)), "{results:?}");
+        assert_eq!(slow.most.load(Ordering::SeqCst), CONCURRENT_CHANGES);
         assert_eq!(calls.lock().unwrap().len(), 12);
     }
 }

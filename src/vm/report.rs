@@ -1,6 +1,6 @@
-//! What a guest says of itself while it is being made (`node-plan.md` rule 7).
+//! What a guest reports while it is being set up (docs/design/node-plan.md).
 
-/// A line that a guest reported, `node-plan.md` rule 7. It comes from outside: bounded, printable, used for status only.
+/// A line that a guest reported. It comes from outside: bounded, printable, used for status only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestReport {
     pub sequence: u64,
@@ -13,7 +13,7 @@ pub struct GuestReport {
 
 /// Item name of the lines that report on the whole plan.
 pub const REPORT_PLAN: &str = "plan";
-/// States in a report line: of an item, and `finished` and `failed` of the plan.
+/// States in a report line: those of an item, and `finished` and `failed` of the plan.
 pub mod state {
     pub const STARTED: &str = "started";
     pub const DONE: &str = "done";
@@ -32,7 +32,7 @@ const REPORT_MESSAGE: usize = 240;
 const VERSION: &str = "capw1";
 
 impl GuestReport {
-    /// Reads `capw1 <seq> <boot> <item> <state> <code> <sum> <message>`; `None` for anything else, a wrong check sum included.
+    /// Reads `capw1 <seq> <boot> <item> <state> <code> <sum> <message>`; `None` for anything else, including a wrong checksum.
     pub fn parse(line: &str) -> Option<Self> {
         if line.len() > REPORT_LINE || !line.is_ascii() {
             return None;
@@ -56,10 +56,10 @@ impl GuestReport {
         (report.sum() == sum).then_some(report)
     }
 
-    /// The newest report in what was read of a guest's channels (serial port, guestinfo, KVP, file): the one with the highest number.
-    /// Lines may be lost, repeated, out of order or cut, and anything else may stand between and before them.
+    /// The newest report in the channels of a guest (serial port, guestinfo, KVP, file): the one with the highest number. Lines may be
+    /// lost, repeated, reordered or truncated, and mixed with other output.
     pub fn newest<'a>(channels: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
-        channels.into_iter().flat_map(heard).max_by_key(|report| report.sequence)
+        channels.into_iter().flat_map(reports).max_by_key(|report| report.sequence)
     }
 
     /// The line that [`GuestReport::parse`] reads.
@@ -69,12 +69,12 @@ impl GuestReport {
         format!("{VERSION} {} {} {} {} {} {:08x} {}", clean.sequence, clean.boot, clean.item, clean.state, clean.code, clean.sum(), clean.message)
     }
 
-    /// True when the guest has given up: an item used up its attempts, or the plan its restarts or minutes. Nothing goes on by itself.
+    /// True if the guest gave up: an item used up its attempts, or the plan its restarts or minutes. The guest does not go on by itself.
     pub fn is_final_failure(&self) -> bool {
         self.state == state::FAILED
     }
 
-    /// The item that the line is about, and what it says. A line about the failed plan names the item before a colon.
+    /// The item of the line and its message. The line about a failed plan names the failed item before a colon.
     pub fn subject(&self) -> (&str, &str) {
         let named = || {
             let (item, rest) = self.message.split_once(": ")?;
@@ -90,15 +90,15 @@ impl GuestReport {
     }
 }
 
-/// All reports in the text of one channel. What a program that shares a serial port wrote into the same line stands before ours.
-fn heard(text: &[u8]) -> Vec<GuestReport> {
+/// All reports in the text of one channel. A program that shares the serial port may have written to the same line before us.
+fn reports(text: &[u8]) -> Vec<GuestReport> {
     let text = String::from_utf8_lossy(text);
     let lines = text.split(['\r', '\n', '\0']);
     let starts = lines.flat_map(|line| line.match_indices(VERSION).filter_map(|(at, _)| line.get(at..)));
     starts.filter_map(GuestReport::parse).collect()
 }
 
-/// Adler-32 (RFC 1950): a few lines in PowerShell too, unlike CRC.
+/// Adler-32 (RFC 1950): unlike CRC, it takes only a few lines in PowerShell too.
 fn adler32(bytes: &[u8]) -> u32 {
     let (a, b) = bytes.iter().fold((1u32, 0u32), |(a, b), byte| {
         let a = (a + u32::from(*byte)) % 65_521;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_several_channels_is_heard() {
+    fn the_newest_report_of_all_channels_counts() {
         let serial = format!("BdsDxe: starting Boot0001\r\n\0{}\r\n{}", said(3, "three").line(), &said(4, "cut off").line()[..30]);
         let file = format!("{}\r\n{}\r\n", said(2, "two").line(), said(1, "one").line());
         let one_value = format!("  2026-11-21 INFO capw1 is here: {}", said(5, "<five>").line());
@@ -164,17 +164,17 @@ mod tests {
         assert_eq!(newest(&["", "capw1 1 1 a b 0 00000000 "]), None);
     }
 
-    /// What happens to a line on its way.
+    /// What happens to a line in transit.
     #[derive(Clone, Debug)]
     enum Fate {
         Whole,
         Twice,
         Lost,
-        /// After other bytes in the same line, without a line end among them.
+        /// After other bytes on the same line.
         Behind(Vec<u8>),
-        /// That many bytes of it arrive.
+        /// Only that many bytes arrive.
         Cut(usize),
-        /// One byte is another one.
+        /// One byte is changed.
         Damaged(usize),
     }
 

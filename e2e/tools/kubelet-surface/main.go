@@ -1,8 +1,8 @@
 // Writes what a kubelet of each minor takes: fields of the KubeletConfiguration with their types, flags on Windows, and
 // feature gates with their stage. It reads Kubernetes' sources, so nothing has to be built, and prints the JSON that is kept as
-// src/bootstrap/lint/surface.json.
+// src/bootstrap/render/kubelet/surface.json.
 //
-// Usage: go run . VERSION... > ../../../src/bootstrap/lint/surface.json     with e.g. 1.31.14 1.36.3; needs the module cache or a proxy.
+// Usage: go run . VERSION... > ../../../src/bootstrap/render/kubelet/surface.json     with e.g. 1.31.14 1.36.3; needs the module cache or a proxy.
 package main
 
 import (

@@ -1,5 +1,5 @@
-//! `WindowsBootstrapConfig` and its template: how a Windows node is made (bootstrap contract v1beta2, `capi-contract.md` §3).
-//! One file per part of the spec.
+//! `WindowsBootstrapConfig` and its template: how a Windows machine becomes a node (bootstrap contract v1beta2,
+//! docs/design/cluster-api.md). One file per part of the spec.
 
 mod containerd;
 mod credential_provider;

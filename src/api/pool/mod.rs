@@ -1,4 +1,5 @@
-//! `WindowsNodePool`: N machines of one template (InfraMachinePool contract v1beta2 with MachinePool Machines, `capi-contract.md` §4).
+//! `WindowsNodePool`: N machines of one template (InfraMachinePool contract v1beta2 with MachinePool Machines,
+//! docs/design/cluster-api.md).
 
 mod standalone;
 mod strategy;
@@ -152,7 +153,7 @@ pub struct WindowsNodePoolStatus {
     /// Read by Cluster API; set once and never taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<MachineInitialization>,
-    /// The same, for versions of Cluster API that read it from here (`capi-contract.md` §4.2).
+    /// The same, for versions of Cluster API that read it from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// Kind of the machines, so that Cluster API makes a Machine for each.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tree_sitter::{Node, Parser, Tree};
 
 use super::SCRIPTS;
-use crate::bootstrap::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
+use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 
 const LOADER: &str = include_str!("loader.ps1");
 /// Extract of PSScriptAnalyzer's list: the commands that the scripts use, with their parameters.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Answer;
-use crate::diagnosis::{Sign, Source, diagnose, logs};
+use crate::diagnosis::{Source, Symptom, diagnose, logs};
 
 /// Of a file so many bytes are read, from its end: what is wrong now is there.
 const LIMIT: u64 = 64 << 20;
@@ -21,13 +21,13 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn look(&self) -> Result<Answer, String> {
-        let mut signs = Vec::new();
+        let mut symptoms = Vec::new();
         for file in &self.files {
             let (kind, path) = named(file)?;
-            read(kind, &path, &mut signs)?;
+            read(kind, &path, &mut symptoms)?;
         }
-        let subject = format!("{} lines of {} files", signs.len(), self.files.len());
-        Ok(Answer { subject, findings: diagnose(&signs), not_looked_at: Vec::new() })
+        let subject = format!("{} lines of {} files", symptoms.len(), self.files.len());
+        Ok(Answer { subject, findings: diagnose(&symptoms), not_looked_at: Vec::new() })
     }
 }
 
@@ -45,7 +45,7 @@ fn named(argument: &str) -> Result<(Source, PathBuf), String> {
     Ok((logs::kind_of(&name).unwrap_or(Source::Unknown), path))
 }
 
-fn read(kind: Source, path: &PathBuf, signs: &mut Vec<Sign>) -> Result<(), String> {
+fn read(kind: Source, path: &PathBuf, symptoms: &mut Vec<Symptom>) -> Result<(), String> {
     let name = path.file_name().map_or_else(|| "-".into(), |name| name.to_string_lossy().into_owned());
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let input: Box<dyn Read> = if path.as_os_str() == "-" {
@@ -68,6 +68,6 @@ fn read(kind: Source, path: &PathBuf, signs: &mut Vec<Sign>) -> Result<(), Strin
         other => String::from_utf8_lossy(other).into_owned(),
     };
     let lines = BufReader::new(text.as_bytes()).lines().map_while(Result::ok).enumerate();
-    signs.extend(lines.filter_map(|(number, line)| logs::sign(kind, &name, number + 1, &line)));
+    symptoms.extend(lines.filter_map(|(number, line)| logs::symptom(kind, &name, number + 1, &line)));
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::cluster::Cluster;
 use crate::cluster::workload::{Workload, Workloads};
-use crate::diagnosis::{self, Certainty, Sign, diagnose, objects};
+use crate::diagnosis::{self, Certainty, Symptom, diagnose, objects};
 use crate::operator;
 
 #[derive(Args, Debug)]
@@ -34,7 +34,7 @@ impl Of {
             let config = kube::Config::infer().await.map_err(|e| format!("kubeconfig: {e}"))?;
             let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
             let cluster = Cluster::new(kube::Client::try_from(config).map_err(|e| format!("kubeconfig: {e}"))?);
-            let look = Look { cluster, namespace, now: operator::now(), signs: Vec::new(), problems: Vec::new(), not_looked_at: Vec::new() };
+            let look = Look { cluster, namespace, now: operator::now(), symptoms: Vec::new(), problems: Vec::new(), not_looked_at: Vec::new() };
             look.at(&self.name).await
         })
     }
@@ -45,9 +45,9 @@ struct Look {
     cluster: Cluster,
     namespace: String,
     now: Timestamp,
-    signs: Vec<Sign>,
+    symptoms: Vec<Symptom>,
     /// Conditions that report a problem, with their reasons.
-    problems: Vec<(Sign, String)>,
+    problems: Vec<(Symptom, String)>,
     not_looked_at: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Look {
     async fn at(mut self, name: &str) -> Result<Answer, String> {
         let machine = self.machine(name).await?;
         let owner = capi::machine_owner(machine.metadata.owner_references.as_ref()).map(|owner| owner.name.clone());
-        self.signs.extend(diagnosis::of_machine(&machine, self.now));
+        self.symptoms.extend(diagnosis::of_machine(&machine, self.now));
         self.problems("WindowsMachine", &machine.metadata, machine.status.as_ref().map(|s| s.conditions.as_slice()));
         let hypervisor = machine.status.as_ref().and_then(|s| s.failure_domain.clone());
         self.hypervisor(hypervisor.as_deref()).await;
@@ -70,7 +70,7 @@ impl Look {
         if let Some(status) = asked_for.and_then(|machine| machine.status).filter(|_| !nodes) {
             // The Node itself cannot be read: what Cluster API has read of it.
             let node = status.node_ref.map(|node| node.name).unwrap_or_default();
-            self.signs.extend(diagnosis::of_node_ready(&status.conditions, &node, self.now).signs);
+            self.symptoms.extend(diagnosis::of_node_ready(&status.conditions, &node, self.now).symptoms);
         }
         Ok(self.answer(&machine))
     }
@@ -127,7 +127,7 @@ impl Look {
         let about = |event: &Event| event.involved_object.name.as_ref().is_some_and(|name| names.contains(name));
         let ours = |event: &Event| event.reason.as_deref().is_some_and(condition::is_problem);
         match self.cluster.list::<Event>(&self.namespace, None).await {
-            Ok(events) => self.signs.extend(events.iter().filter(|event| about(event) && !ours(event)).filter_map(objects::of_event)),
+            Ok(events) => self.symptoms.extend(events.iter().filter(|event| about(event) && !ours(event)).filter_map(objects::of_event)),
             Err(error) => self.skipped("events", &error),
         }
     }
@@ -150,43 +150,43 @@ impl Look {
                 return false;
             }
         };
-        self.signs.extend(objects::of_twins(&nodes));
+        self.symptoms.extend(objects::of_twins(&nodes));
         let host = machine.status.as_ref().and_then(|s| s.host_name.clone());
         let name = nodes.first().map(ResourceExt::name_any).or(host);
         if let Some(node) = nodes.first() {
-            self.signs.extend(objects::of_node(node, machine, self.now));
+            self.symptoms.extend(objects::of_node(node, machine, self.now));
         }
         let Some(name) = name else { return true };
         match workload.requests_of(&name).await {
-            Ok(requests) => self.signs.extend(requests.iter().filter_map(|request| objects::of_request(request, self.now))),
+            Ok(requests) => self.symptoms.extend(requests.iter().filter_map(|request| objects::of_request(request, self.now))),
             Err(error) => self.skipped("certificate requests", &error),
         }
         let mut names = vec![name.clone()];
         match workload.pods_on(&name).await {
             Ok(pods) => {
                 names.extend(pods.iter().map(ResourceExt::name_any));
-                self.signs.extend(pods.iter().filter_map(objects::of_pod));
+                self.symptoms.extend(pods.iter().filter_map(objects::of_pod));
             }
             Err(error) => self.skipped("pods on the Node", &error),
         }
         match workload.warnings_about(&names).await {
-            Ok(events) => self.signs.extend(events.iter().filter_map(objects::of_event)),
+            Ok(events) => self.symptoms.extend(events.iter().filter_map(objects::of_event)),
             Err(error) => self.skipped("events of the workload cluster", &error),
         }
         true
     }
 
     fn answer(self, machine: &WindowsMachine) -> Answer {
-        let mut signs = self.signs;
-        signs.extend(self.problems.iter().filter(|(_, reason)| !reasons::repeats_the_guest(reason)).map(|(sign, _)| sign.clone()));
-        let mut findings = diagnose(&signs);
+        let mut symptoms = self.symptoms;
+        symptoms.extend(self.problems.iter().filter(|(_, reason)| !reasons::repeats_the_guest(reason)).map(|(symptom, _)| symptom.clone()));
+        let mut findings = diagnose(&symptoms);
         let mut told: Vec<&str> = Vec::new();
-        for (sign, reason) in &self.problems {
-            let known = reasons::repeats_the_guest(reason) || !diagnose(std::slice::from_ref(sign)).is_empty();
+        for (symptom, reason) in &self.problems {
+            let known = reasons::repeats_the_guest(reason) || !diagnose(std::slice::from_ref(symptom)).is_empty();
             if !known && !told.contains(&reason.as_str()) {
                 told.push(reason);
                 let after = findings.iter().take_while(|finding| finding.certainty == Certainty::Certain).count();
-                findings.insert(after, reasons::finding(sign, reason));
+                findings.insert(after, reasons::finding(symptom, reason));
             }
         }
         Answer { subject: subject(machine, self.now), findings, not_looked_at: self.not_looked_at }

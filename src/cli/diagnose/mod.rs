@@ -55,7 +55,7 @@ struct Answer {
 
 impl Diagnose {
     pub fn main(self) -> Result<ExitCode, String> {
-        diagnosis::book().map_err(str::to_owned)?;
+        diagnosis::rules().map_err(str::to_owned)?;
         let answer = match self.what {
             What::Machine(of) => of.look()?,
             What::Logs(files) => files.look()?,

@@ -1,7 +1,7 @@
 //! What docs/conditions.md says about a reason: the page is the data.
 
 use crate::api::condition::{GUEST_GAVE_UP, reason};
-use crate::diagnosis::{Certainty, Evidence, Finding, Sign};
+use crate::diagnosis::{Certainty, Evidence, Finding, Symptom};
 
 const PAGE: &str = include_str!("../../../docs/conditions.md");
 
@@ -15,9 +15,9 @@ fn explained(reason: &str) -> Option<(String, String)> {
 }
 
 /// The finding that a problem of an object is: its own message is the cause.
-pub(super) fn finding(sign: &Sign, reason: &str) -> Finding {
+pub(super) fn finding(symptom: &Symptom, reason: &str) -> Finding {
     let (title, remedy) = explained(reason).unwrap_or_default();
-    let message = sign.text.split_once(": ").map_or(sign.text.as_str(), |(_, message)| message);
+    let message = symptom.text.split_once(": ").map_or(symptom.text.as_str(), |(_, message)| message);
     Finding {
         id: reason.to_owned(),
         title: title.trim_end_matches('.').to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn finding(sign: &Sign, reason: &str) -> Finding {
         cause: message.to_owned(),
         remedy,
         links: Vec::new(),
-        evidence: vec![Evidence { at: sign.at.clone(), text: sign.text.chars().take(400).collect() }],
+        evidence: vec![Evidence { at: symptom.at.clone(), text: symptom.text.chars().take(400).collect() }],
         seen: 1,
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::api::condition::reason;
 use crate::bootstrap;
-use crate::diagnosis::{Sign, Source, objects};
+use crate::diagnosis::{Source, Symptom, objects};
 
 #[derive(Parser)]
 struct Cli {
@@ -81,8 +81,8 @@ fn every_problem_has_a_meaning_and_a_remedy_from_the_page() {
     let problems: Vec<&str> = names.filter(|name| crate::api::condition::is_problem(name)).collect();
     assert!(problems.len() > 20);
     for name in problems {
-        let sign = Sign::new(Source::Machine, "x", &format!("WindowsMachine Ready=False {name}: it is so"));
-        let finding = reasons::finding(&sign, name);
+        let symptom = Symptom::new(Source::Machine, "x", &format!("WindowsMachine Ready=False {name}: it is so"));
+        let finding = reasons::finding(&symptom, name);
         assert!(finding.title.len() > 5 && finding.remedy.len() > 5, "{name}: docs/conditions.md does not say what to do");
         assert_eq!(finding.cause, "it is so");
         assert!(!finding.remedy.contains('`') && !finding.remedy.contains('|'), "{}", finding.remedy);
@@ -96,7 +96,7 @@ fn every_code_of_every_plan_has_a_reason_and_a_remedy() {
     for item in &plan.items {
         let why = diagnosis::reason(item.code);
         assert_ne!(why, reason::GUEST_FAILED, "{}: code {} is in no group of windows-bootstrap.md §1.14", item.id, item.code);
-        let found = diagnosis::diagnose(&[Sign::step(&item.id, "failed", Some(item.code), "it is not so")]);
+        let found = diagnosis::diagnose(&[Symptom::step(&item.id, "failed", Some(item.code), "it is not so")]);
         assert_eq!(found.len(), 1, "{}", item.id);
         assert!(found[0].remedy.len() > 20 && !found[0].cause.is_empty(), "{}", item.id);
         // What a person reads in the plan says it for exactly this item.
@@ -147,31 +147,31 @@ fn what_a_node_says_becomes_facts_that_the_rules_know() {
         }))
         .unwrap()
     };
-    let mut signs = diagnosis::of_machine(&machine, now);
-    signs.extend(objects::of_node(&node, &machine, now));
-    signs.extend(objects::of_twins(&[node.clone(), node]));
-    signs.extend(objects::of_request(&request, now));
-    signs.extend(objects::of_pod(&pod(json!({}))));
-    signs.extend(objects::of_pod(&pod(json!({"kubernetes.io/os": "windows"}))));
-    let mut found: Vec<String> = diagnosis::diagnose(&signs).into_iter().map(|finding| finding.id).collect();
+    let mut symptoms = diagnosis::of_machine(&machine, now);
+    symptoms.extend(objects::of_node(&node, &machine, now));
+    symptoms.extend(objects::of_twins(&[node.clone(), node]));
+    symptoms.extend(objects::of_request(&request, now));
+    symptoms.extend(objects::of_pod(&pod(json!({}))));
+    symptoms.extend(objects::of_pod(&pod(json!({"kubernetes.io/os": "windows"}))));
+    let mut found: Vec<String> = diagnosis::diagnose(&symptoms).into_iter().map(|finding| finding.id).collect();
     found.sort();
-    assert_eq!(found, ["F02", "F03", "F07", "F09", "F26", "F46", "F47", "F48", "F50", "F53", "F60", "F65", "F73"], "{signs:#?}");
+    assert_eq!(found, ["F02", "F03", "F07", "F09", "F26", "F46", "F47", "F48", "F50", "F53", "F60", "F65", "F73"], "{symptoms:#?}");
 }
 
 /// Remedies name fields; a field that is renamed takes its remedies along.
 #[test]
 fn the_fields_that_remedies_name_exist() {
-    let book = diagnosis::book().unwrap();
-    let words = book.rules.iter().map(|rule| format!("{} {}", rule.cause, rule.remedy));
-    let words: String = words.chain(book.codes.iter().map(|code| format!("{} {} ", code.cause, code.remedy))).collect();
+    let known = diagnosis::rules().unwrap();
+    let words = known.rules.iter().map(|rule| format!("{} {}", rule.cause, rule.remedy));
+    let words: String = words.chain(known.codes.iter().map(|code| format!("{} {} ", code.cause, code.remedy))).collect();
     let schemas: Vec<serde_json::Value> =
         crate::api::custom_resource_definitions().iter().map(|crd| serde_json::to_value(&crd.spec.versions[0].schema).unwrap()).collect();
     let mut named = 0;
     for (at, _) in words.match_indices("spec.") {
         let path: String = words[at..].chars().take_while(|c| c.is_alphanumeric() || *c == '.').collect();
         let pointer: String = path.trim_end_matches('.').split('.').map(|part| format!("/properties/{part}")).collect();
-        let known = schemas.iter().any(|schema| schema.pointer(&format!("/openAPIV3Schema{pointer}")).is_some());
-        assert!(known, "{path}: no kind has this field");
+        let exists = schemas.iter().any(|schema| schema.pointer(&format!("/openAPIV3Schema{pointer}")).is_some());
+        assert!(exists, "{path}: no kind has this field");
         named += 1;
     }
     assert!(named >= 5, "{named}");
@@ -182,7 +182,7 @@ fn the_fields_that_remedies_name_exist() {
 #[allow(clippy::disallowed_methods, reason = "a test that can write what it checks, when asked to")]
 fn the_page_lists_the_rules() {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/troubleshooting.md")).unwrap();
-    let mut rules: Vec<_> = diagnosis::book().unwrap().rules.iter().collect();
+    let mut rules: Vec<_> = diagnosis::rules().unwrap().rules.iter().collect();
     rules.sort_by(|a, b| a.id.cmp(&b.id));
     let rows: String = rules.iter().map(|rule| format!("| {} | {} | {}. {} |\n", rule.id, rule.title, rule.cause, rule.remedy)).collect();
     let escaped = rows.lines().map(|row| escape(row) + "\n").collect::<String>();

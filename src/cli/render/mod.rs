@@ -12,10 +12,11 @@ use secrecy::SecretString;
 use self::manifests::{Machine, Manifests};
 use crate::api::bootstrap_config::SecretUse;
 use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
+use crate::bootstrap::delivery::{self, Instance};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::read::Payload;
-use crate::bootstrap::seed::{self, Instance};
-use crate::bootstrap::{self, Bootstrap, BootstrapFacts, Room, Secrets, ca_hash, lint, reserve};
+use crate::bootstrap::render::reserves;
+use crate::bootstrap::{self, Bootstrap, BootstrapFacts, DataSize, Secrets, ca_hash, finding};
 use crate::vm::Seed;
 
 /// A token that no cluster has.
@@ -67,8 +68,8 @@ impl Render {
             }
             if self.explain {
                 text.push_str(&bootstrap::explain(&rendered.plan));
-                text.push_str(&reserve::explain(&facts, &rendered.reserves));
-                text.push_str(&lint::explain(&rendered.warnings));
+                text.push_str(&reserves::explain(&facts, &rendered.reserves));
+                text.push_str(&finding::explain(&rendered.warnings));
             }
         }
         Ok(text)
@@ -158,7 +159,7 @@ fn write(directory: &Path, facts: &BootstrapFacts, rendered: &Bootstrap) -> Resu
     if rendered.answer.is_some() {
         files.insert("unattend.xml".into(), answer.to_vec());
     }
-    match seed::build(channel, &instance) {
+    match delivery::build(channel, &instance) {
         Seed::Drive(image) => files.insert("config-drive.iso".into(), image),
         Seed::GuestInfo(values) => files.insert("guestinfo.json".into(), serde_json::to_vec_pretty(&values).map_err(|e| e.to_string())?),
     };
@@ -168,8 +169,8 @@ fn write(directory: &Path, facts: &BootstrapFacts, rendered: &Bootstrap) -> Resu
         fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;
         fs::write(&path, bytes).map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    let Room { size, limit, name } = Room::of(channel, &rendered.user_data);
-    Ok(format!("{}: {} files, {size} of {limit} bytes ({channel}: {name})\n", directory.display(), files.len()))
+    let DataSize { bytes, limit, limit_name } = rendered.user_data.size(channel);
+    Ok(format!("{}: {} files, {bytes} of {limit} bytes ({channel}: {limit_name})\n", directory.display(), files.len()))
 }
 
 #[cfg(test)]

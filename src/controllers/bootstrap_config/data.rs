@@ -111,7 +111,7 @@ async fn make_token_and_secret(
         data_secret::Error::Taken(message) => Failure::SecretTaken(message),
         data_secret::Error::Api(error) => Failure::Reconcile(error.into()),
     })?;
-    let warnings = bootstrap::lint::message(&data.warnings);
+    let warnings = bootstrap::finding::message(&data.warnings);
     Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) }, warnings })
 }
 

@@ -10,7 +10,7 @@ use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::api::name::ObjectKey;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
-use crate::hypervisor::{Driver, DriverError, Step as Called};
+use crate::hypervisor::{Driver, DriverError, DriverStep as Called};
 use crate::lifecycle::Decision;
 use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, is_provisioned, vm_uuid};
 use crate::lifecycle::machine::driver_failure::{self, AfterFailure};

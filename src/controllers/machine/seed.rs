@@ -10,7 +10,7 @@ use super::Context;
 use crate::api::bootstrap_config::{ANSWER_KEY, CHANNEL_KEY, Channel};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::{HostName, VmUuid};
-use crate::bootstrap::seed::{self, Instance};
+use crate::bootstrap::delivery::{self, Instance};
 use crate::cluster::ApiError;
 use crate::lifecycle::machine::Target;
 use crate::vm::Seed;
@@ -77,7 +77,7 @@ pub async fn of_secret(ctx: &Context, object: &WindowsMachine, target: &Target, 
             "Secret {namespace}/{secret} has no answer file under the key {ANSWER_KEY:?}, which its channel {channel} needs"
         )));
     }
-    let seed = Arc::new(seed::build(channel, &Instance { vm: target.key.vm, host_name: Some(host_name), user_data, answer }));
+    let seed = Arc::new(delivery::build(channel, &Instance { vm: target.key.vm, host_name: Some(host_name), user_data, answer }));
     ctx.seeds.keep(target.key.vm, seed.clone());
     Ok(seed)
 }

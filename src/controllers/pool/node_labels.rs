@@ -10,7 +10,7 @@ use super::observe::PoolMachine;
 use super::{Context, all};
 use crate::api::bootstrap_config::{Kubelet, WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
 use crate::api::cluster_ref::ClusterRef;
-use crate::bootstrap::kubelet::lasting_taints;
+use crate::bootstrap::render::kubelet::lasting_taints;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::ReconcileError;
 use crate::lifecycle::pool::State;

@@ -1,23 +1,23 @@
-//! What a driver owes to the bytes that a guest reads at its first start.
+//! The contract for the seed: the bytes that a guest reads at its first start.
 
 use tokio::time::sleep;
 
-use super::{Bench, MANY, advance, create, delete, image, key, present, see, spec};
-use crate::hypervisor::{DriverError, Step};
+use super::{MANY, TestEndpoint, advance, create, delete, image, key, present, see, spec};
+use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Journal, Observed, Power, Present, Seed, StopMode};
 
-pub(super) async fn the_guest_finds_the_very_bytes(bench: &dyn Bench) {
-    let (driver, key) = (bench.driver(), key("bytes"));
+pub(super) async fn the_guest_finds_the_same_bytes(endpoint: &dyn TestEndpoint) {
+    let (driver, key) = (endpoint.driver(), key("bytes"));
     assert!(create(&*driver, &key, MANY).await);
-    assert!(bench.config_drive(&key).await == Some(image()));
+    assert!(endpoint.config_drive(&key).await == Some(image()));
 }
 
-pub(super) async fn a_new_config_drive_replaces_one_that_nobody_read(bench: &dyn Bench) {
-    let (driver, key) = (bench.driver(), key("reseed"));
+pub(super) async fn a_new_config_drive_replaces_an_unread_one(endpoint: &dyn TestEndpoint) {
+    let (driver, key) = (endpoint.driver(), key("reseed"));
     let old = Seed::Drive(b"expired".to_vec());
     for _ in 0..MANY {
         let step = driver.advance(&key, &spec(), &old, &Journal::new(), &see(&*driver, &key).await).await.unwrap();
-        if let Step::Wait { after } = step {
+        if let DriverStep::Wait { after } = step {
             sleep(after).await;
         }
         let seen = see(&*driver, &key).await;
@@ -27,24 +27,24 @@ pub(super) async fn a_new_config_drive_replaces_one_that_nobody_read(bench: &dyn
     }
     if present(&*driver, &key).await.power != Power::On {
         assert!(create(&*driver, &key, MANY).await);
-        assert!(bench.config_drive(&key).await == Some(image()));
+        assert!(endpoint.config_drive(&key).await == Some(image()));
     }
-    // Once it ran, the drive is history: the guest has read it.
-    assert_eq!(driver.advance(&key, &spec(), &old, &Journal::new(), &see(&*driver, &key).await).await, Ok(Step::Done));
-    assert!(bench.config_drive(&key).await == Some(image()));
+    // Once the machine has run, its drive is not replaced: the guest has read it.
+    assert_eq!(driver.advance(&key, &spec(), &old, &Journal::new(), &see(&*driver, &key).await).await, Ok(DriverStep::Done));
+    assert!(endpoint.config_drive(&key).await == Some(image()));
 }
 
-/// A driver that cannot take a seed away says why; one that can leaves the machine as it was.
-pub(super) async fn a_seed_that_was_read_goes_and_stays_away(bench: &dyn Bench) {
-    let (driver, key) = (bench.driver(), key("read"));
+/// A driver that cannot detach a seed says why; one that can leaves the machine as it was.
+pub(super) async fn a_seed_that_was_read_goes_and_stays_away(endpoint: &dyn TestEndpoint) {
+    let (driver, key) = (endpoint.driver(), key("read"));
     assert!(create(&*driver, &key, MANY).await);
     let before = present(&*driver, &key).await;
     assert!(before.seeded && driver.owned().await.unwrap().iter().all(|vm| vm.seeded));
     for _ in 0..MANY {
         match driver.detach(&key, &Journal::new(), &see(&*driver, &key).await).await {
-            Ok(Step::Done) => break,
-            Ok(Step::Wait { after }) => sleep(after).await,
-            Ok(Step::Changed | Step::Started { .. }) => {}
+            Ok(DriverStep::Done) => break,
+            Ok(DriverStep::Wait { after }) => sleep(after).await,
+            Ok(DriverStep::Changed | DriverStep::Started { .. }) => {}
             Err(DriverError::Invalid(why)) => {
                 assert!(why.len() > 20 && present(&*driver, &key).await == before, "{why}");
                 return;
@@ -53,13 +53,13 @@ pub(super) async fn a_seed_that_was_read_goes_and_stays_away(bench: &dyn Bench) 
         }
     }
     assert_eq!(present(&*driver, &key).await, Present { seeded: false, ..before });
-    assert!(bench.config_drive(&key).await.is_none(), "its bytes are gone, not only its cable");
+    assert!(endpoint.config_drive(&key).await.is_none(), "the image itself is gone, not only detached");
     assert!(driver.owned().await.unwrap().iter().all(|vm| !vm.seeded));
-    assert_eq!(advance(&*driver, &key).await, Ok(Step::Done));
+    assert_eq!(advance(&*driver, &key).await, Ok(DriverStep::Done));
     assert!(!present(&*driver, &key).await.seeded, "it is not attached again");
-    assert!(delete(&*driver, &key, StopMode::Hard, MANY).await && bench.count().await == 0);
+    assert!(delete(&*driver, &key, StopMode::Hard, MANY).await && endpoint.count().await == 0);
     // A foreign VM keeps what it has.
-    bench.occupy(&key).await;
+    endpoint.occupy(&key).await;
     let foreign = driver.detach(&key, &Journal::new(), &see(&*driver, &key).await).await;
-    assert!(matches!(foreign, Ok(Step::Done) | Err(DriverError::Conflict(_))), "{foreign:?}");
+    assert!(matches!(foreign, Ok(DriverStep::Done) | Err(DriverError::Conflict(_))), "{foreign:?}");
 }

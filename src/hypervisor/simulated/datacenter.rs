@@ -1,7 +1,7 @@
-//! The rules of a simulated data centre, on files and with the time handed in. Blocking; never called from an async task itself.
+//! The rules of a simulated data centre, working on files with the time as a parameter. Its calls block.
 //!
-//! Whatever changes something holds the data centre's lock and reads again first. A VM appears and disappears by one rename, so
-//! that a kill at any moment leaves a whole VM, none, or leftovers that [`Datacenter::observe`] shows and `retire` removes.
+//! Every change holds the data centre's lock and reads the state again first. A VM appears and disappears by one rename, so that a
+//! kill at any moment leaves a whole VM, none, or leftovers that [`Datacenter::observe`] shows and `retire` removes.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,10 +15,10 @@ use super::fault::{CREATE_FAILURES, Ledger};
 use super::record::{Home, Record, RecordedPower, after, lock_file, remove_all};
 use crate::api::hypervisor::{Fault, GuestKind, Simulated};
 use crate::api::name::{base36, mebibytes};
-use crate::hypervisor::{DriverError, Endpoint, OwnedVm, Step};
+use crate::hypervisor::{DriverError, DriverStep, Endpoint, OwnedVm};
 use crate::vm::{MachineKey, Observed, Power, Present, Seed, StopMode, VmSpec};
 
-/// Between two looks at a guest that was switched off and still runs.
+/// Time between two looks at a guest that was switched off and is still running.
 const STOP_MILLISECONDS: i64 = 300;
 /// Longest name of a data centre's directory; a longer one ends in a hash.
 const NAME_LENGTH: usize = 120;
@@ -27,7 +27,7 @@ pub(super) struct Datacenter {
     name: String,
     home: PathBuf,
     settings: Simulated,
-    /// CPUs and MiB in all.
+    /// Total CPUs and MiB.
     capacity: Option<(i64, u64)>,
 }
 
@@ -74,7 +74,7 @@ impl Datacenter {
 
     pub fn observe(&self, key: &MachineKey, now: Timestamp) -> Result<Observed, DriverError> {
         let vm = self.vm(key.vm.0);
-        // Twice: a VM that appears between the two looks must not be taken for leftovers.
+        // Twice: a VM that appears between both reads must not be taken for leftovers.
         for _ in 0..2 {
             let Some(record) = self.record(&vm)? else { continue };
             if record.mark != key.owner_mark() {
@@ -96,17 +96,17 @@ impl Datacenter {
         Ok(Observed::Present(Present { power: Power::Off, seeded, vm: false, addresses: Vec::new(), report: None }))
     }
 
-    pub fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, now: Timestamp) -> Result<Step, DriverError> {
+    pub fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, now: Timestamp) -> Result<DriverStep, DriverError> {
         let _lock = self.lock()?;
         let vm = self.vm(key.vm.0);
         let Some(mut record) = self.own_record(&vm, key)? else { return self.create(key, spec, now) };
         match record.power(now) {
             Power::Creating => Ok(wait(now, record.exists_from)),
             Power::Stopping => Ok(wait(now, record.stops_at())),
-            Power::On => Ok(Step::Done),
+            Power::On => Ok(DriverStep::Done),
             Power::Off if record.power_ons == 0 && !self.seeded(&vm, seed)? => {
                 vm.attach(seed).map_err(|error| self.failed("writing", &vm.0, &error))?;
-                Ok(Step::Changed)
+                Ok(DriverStep::Changed)
             }
             Power::Off => {
                 let delays = &self.settings.delays;
@@ -116,25 +116,25 @@ impl Datacenter {
                 record.join_milliseconds = take(delays.join_milliseconds);
                 record.power_ons += 1;
                 self.switch(&vm, record, RecordedPower::On, now)?;
-                Ok(Step::Changed)
+                Ok(DriverStep::Changed)
             }
         }
     }
 
-    pub fn detach(&self, key: &MachineKey) -> Result<Step, DriverError> {
+    pub fn detach(&self, key: &MachineKey) -> Result<DriverStep, DriverError> {
         let _lock = self.lock()?;
         let vm = self.vm(key.vm.0);
-        // What is not there, or is somebody else's, has no seed of ours.
+        // A missing or foreign VM has no seed of ours.
         if self.own_record(&vm, key)?.is_none() {
-            return Ok(Step::Done);
+            return Ok(DriverStep::Done);
         }
         let had = vm.detach().map_err(|error| self.failed("removing the seed of", &vm.0, &error))?;
-        Ok(if had { Step::Changed } else { Step::Done })
+        Ok(if had { DriverStep::Changed } else { DriverStep::Done })
     }
 
-    pub fn retire(&self, key: &MachineKey, how: StopMode, now: Timestamp) -> Result<Step, DriverError> {
+    pub fn retire(&self, key: &MachineKey, how: StopMode, now: Timestamp) -> Result<DriverStep, DriverError> {
         if !self.home.exists() {
-            return Ok(Step::Done);
+            return Ok(DriverStep::Done);
         }
         let _lock = self.lock()?;
         let vm = self.vm(key.vm.0);
@@ -144,14 +144,14 @@ impl Datacenter {
             (Some(Power::On), StopMode::Graceful) if stop > 0 => {
                 let record = record.map(|record| Record { stop_milliseconds: stop, ..record });
                 let until = self.switch_if(&vm, record, RecordedPower::Stopping, now)?;
-                Ok(until.map_or(Step::Changed, |record| wait(now, record.stops_at())))
+                Ok(until.map_or(DriverStep::Changed, |record| wait(now, record.stops_at())))
             }
             (Some(Power::On), _) | (Some(Power::Stopping), StopMode::Hard) => {
                 self.switch_if(&vm, record, RecordedPower::Off, now)?;
-                Ok(Step::Changed)
+                Ok(DriverStep::Changed)
             }
-            (Some(Power::Stopping), StopMode::Graceful) => Ok(record.map_or(Step::Changed, |record| wait(now, record.stops_at()))),
-            // Its programs write to its disk until the last of them has ended.
+            (Some(Power::Stopping), StopMode::Graceful) => Ok(record.map_or(DriverStep::Changed, |record| wait(now, record.stops_at()))),
+            // The guest's programs write to its disk until the last of them has exited.
             (Some(Power::Off), _) if record.is_some_and(|record| record.guest == GuestKind::Wine) && runs(&vm) => {
                 Ok(wait(now, after(now, STOP_MILLISECONDS)))
             }
@@ -162,7 +162,7 @@ impl Datacenter {
     pub fn owned(&self, now: Timestamp) -> Result<Vec<OwnedVm>, DriverError> {
         let mut owned = Vec::new();
         for vm in self.vms()? {
-            // A record that cannot be read is not known to be ours.
+            // An unreadable record may not be ours.
             let Ok(Some(record)) = vm.read() else { continue };
             if record.mark != record.key().owner_mark() {
                 continue;
@@ -173,7 +173,7 @@ impl Datacenter {
         Ok(owned)
     }
 
-    fn create(&self, key: &MachineKey, spec: &VmSpec, now: Timestamp) -> Result<Step, DriverError> {
+    fn create(&self, key: &MachineKey, spec: &VmSpec, now: Timestamp) -> Result<DriverStep, DriverError> {
         self.check(spec)?;
         self.room(spec)?;
         let faults = self.faults(key)?;
@@ -181,7 +181,7 @@ impl Datacenter {
         let create_milliseconds = self.settings.delays.create_milliseconds;
         let record = Record { guest: self.settings.guest, ..Record::new(key, spec, faults, create_milliseconds, now) };
         let make = || {
-            // What an earlier attempt or removal left, whose process is gone: we hold the lock.
+            // Leftovers of an earlier attempt or removal, whose process is gone: we hold the lock.
             for left in [&new, &self.gone_vm(key.vm.0), &vm] {
                 remove_all(&left.0)?;
             }
@@ -191,10 +191,10 @@ impl Datacenter {
             fs::rename(&new.0, &vm.0)
         };
         make().map_err(|error| self.failed("making", &vm.0, &error))?;
-        Ok(if create_milliseconds > 0 { wait(now, record.exists_from) } else { Step::Changed })
+        Ok(if create_milliseconds > 0 { wait(now, record.exists_from) } else { DriverStep::Changed })
     }
 
-    fn remove(&self, vm: Uuid) -> Result<Step, DriverError> {
+    fn remove(&self, vm: Uuid) -> Result<DriverStep, DriverError> {
         let (home, new, gone) = (self.vm(vm), self.new_vm(vm), self.gone_vm(vm));
         let mut removed = false;
         let mut clear = || {
@@ -210,10 +210,10 @@ impl Datacenter {
             remove_all(&gone.0)
         };
         clear().map_err(|error| self.failed("removing", &home.0, &error))?;
-        Ok(if removed { Step::Changed } else { Step::Done })
+        Ok(if removed { DriverStep::Changed } else { DriverStep::Done })
     }
 
-    /// The faults of a new VM, or the failure that one of them is.
+    /// The faults of a new VM, or the error that one of them causes.
     fn faults(&self, key: &MachineKey) -> Result<Vec<Fault>, DriverError> {
         let path = self.home.join("faults.json");
         let mut ledger = Ledger::read(&path).map_err(|error| self.failed("reading", &path, &error))?;
@@ -226,7 +226,7 @@ impl Datacenter {
         match failure {
             None => Ok(faults),
             Some(n) => Err(DriverError::Transient(format!(
-                "data centre {} failed to create {}, time {n} of {CREATE_FAILURES}, because spec.simulated.faults of the WindowsHypervisor says CreateFails: it is tried again",
+                "data centre {} failed to create {}, time {n} of {CREATE_FAILURES}, because spec.simulated.faults of the WindowsHypervisor says CreateFails; it is retried",
                 self.name, key.name
             ))),
         }
@@ -250,7 +250,7 @@ impl Datacenter {
         )))
     }
 
-    /// Is this very seed attached?
+    /// Whether exactly this seed is attached.
     fn seeded(&self, vm: &Home, seed: &Seed) -> Result<bool, DriverError> {
         let attached = vm.seed().map_err(|error| self.failed("reading", &vm.0, &error))?;
         Ok(attached.is_some_and(|attached| attached == *seed))
@@ -270,7 +270,7 @@ impl Datacenter {
     fn own_record(&self, vm: &Home, key: &MachineKey) -> Result<Option<Record>, DriverError> {
         match self.record(vm)? {
             Some(record) if record.mark != key.owner_mark() => Err(DriverError::Conflict(format!(
-                "{} in data centre {} is marked {:?}, not {:?}: it is left alone. If nobody needs it, remove that directory",
+                "{} in data centre {} is marked {:?}, not {:?}: it is left alone. Remove that directory if it is not needed",
                 vm.0.display(),
                 self.name,
                 record.mark,
@@ -283,7 +283,7 @@ impl Datacenter {
     fn record(&self, vm: &Home) -> Result<Option<Record>, DriverError> {
         vm.read().map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => DriverError::Conflict(format!(
-                "{} is not a VM of ours: {error}. It is left alone; if nobody needs it, remove that directory",
+                "{} is not a VM of ours: {error}. It is left alone; remove that directory if it is not needed",
                 vm.record().display()
             )),
             _ => self.failed("reading", &vm.record(), &error),
@@ -340,7 +340,7 @@ impl Datacenter {
     }
 }
 
-/// Does a process run the guest of this VM?
+/// Whether a process runs the guest of this VM.
 fn runs(vm: &Home) -> bool {
     lock_file(&vm.guest_lock()).is_ok_and(|lock| lock.try_lock().is_err())
 }
@@ -353,7 +353,7 @@ fn directory(name: &str) -> String {
     format!("{start}-{}", base36(name.as_bytes(), 8))
 }
 
-fn wait(now: Timestamp, until: Timestamp) -> Step {
+fn wait(now: Timestamp, until: Timestamp) -> DriverStep {
     let after = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-    Step::Wait { after: after.max(Duration::from_millis(1)) }
+    DriverStep::Wait { after: after.max(Duration::from_millis(1)) }
 }

@@ -1,4 +1,4 @@
-//! Which VMs things go wrong for: by name, by list and by count.
+//! Which VMs have which faults: by name, by list and by count.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +13,13 @@ use crate::api::hypervisor::{Fault, SimulatedFault};
 /// How often the create call fails for a VM with [`Fault::CreateFails`].
 pub const CREATE_FAILURES: u32 = 3;
 
-/// `faults.json`: what must not start over when the operator does. Read and written with the lock of the data centre held.
+/// `faults.json`: counts that survive a restart of the operator. Read and written under the data centre's lock.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Ledger {
-    /// VMs that a counted fault befell, by `<names>=<fault>`.
-    befell: BTreeMap<String, Vec<Uuid>>,
+    /// The VMs that have a counted fault, by `<names>=<fault>`.
+    #[serde(rename = "befell")]
+    affected: BTreeMap<String, Vec<Uuid>>,
     /// Failed create calls.
     create_failures: BTreeMap<Uuid, u32>,
 }
@@ -36,18 +37,18 @@ impl Ledger {
         replace(path, &serde_json::to_vec_pretty(self)?)
     }
 
-    /// The faults of a VM; `true` when the ledger changed and must be written.
+    /// The faults of a VM; `true` if the ledger changed and must be written.
     pub fn faults(&mut self, scripted: &[SimulatedFault], vm: Uuid, name: &str) -> (Vec<Fault>, bool) {
         let mut faults = named(name);
         let mut changed = false;
         for fault in scripted.iter().filter(|fault| matches(&fault.names, name)) {
             if let Some(count) = fault.count {
-                let befell = self.befell.entry(format!("{}={:?}", fault.names, fault.fault)).or_default();
-                if !befell.contains(&vm) {
-                    if befell.len() >= usize::try_from(count).unwrap_or(0) {
+                let affected = self.affected.entry(format!("{}={:?}", fault.names, fault.fault)).or_default();
+                if !affected.contains(&vm) {
+                    if affected.len() >= usize::try_from(count).unwrap_or(0) {
                         continue;
                     }
-                    befell.push(vm);
+                    affected.push(vm);
                     changed = true;
                 }
             }
@@ -58,7 +59,7 @@ impl Ledger {
         (faults, changed)
     }
 
-    /// Counts a create call; `Some(n)` when it must fail for the n-th time.
+    /// Counts a create call; `Some(n)` if it must fail, for the n-th time.
     pub fn create_fails(&mut self, vm: Uuid) -> Option<u32> {
         let failures = self.create_failures.entry(vm).or_default();
         if *failures >= CREATE_FAILURES {
@@ -69,7 +70,7 @@ impl Ledger {
     }
 }
 
-/// Faults that a name alone brings about: `*-noboot`, `*-nojoin`, `*-slow`, also followed by `-<suffix>`.
+/// Faults that follow from the name alone: `*-noboot`, `*-nojoin`, `*-slow`, also followed by `-<suffix>`.
 fn named(name: &str) -> Vec<Fault> {
     [("noboot", Fault::NoBoot), ("nojoin", Fault::NoJoin), ("slow", Fault::Slow)]
         .into_iter()
@@ -98,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_that_go_wrong() {
+    fn faults_by_name() {
         for (name, faults) in [
             ("win-noboot", vec![Fault::NoBoot]),
             ("win-noboot-x7k2q-abcde", vec![Fault::NoBoot]),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counted_fault_befalls_the_first_ones_only_and_always_the_same() {
+    fn a_counted_fault_affects_only_the_first_vms_and_always_the_same() {
         let scripted = [SimulatedFault { names: "w*".into(), fault: Fault::NoJoin, count: Some(2) }];
         let mut ledger = Ledger::default();
         let mut faulty = |vm| ledger.faults(&scripted, Uuid::from_u128(vm), "w").0 == [Fault::NoJoin];

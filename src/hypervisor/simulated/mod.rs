@@ -1,14 +1,14 @@
 //! The `simulated` driver: VMs are directories, power is a line in a file, guests are tasks.
 //!
-//! Everything that a VM is lies on disk, so that it survives a kill of the operator at any moment and can be shared by two
-//! operators. This file is the asynchronous face; [`datacenter`] holds the rules and [`record`] the files.
+//! All state of a VM is on disk, so that it survives a kill of the operator at any moment and two operators can share it. This file is
+//! the asynchronous interface; [`datacenter`] has the rules and [`record`] the files.
 
-#[cfg(test)]
-mod bench;
 mod datacenter;
 mod fault;
 pub mod guest;
 pub mod record;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use self::datacenter::Datacenter;
-use super::{Driver, DriverError, Endpoint, OwnedVm, Step};
+use super::{Driver, DriverError, DriverStep, Endpoint, OwnedVm};
 use crate::api::hypervisor::Simulated;
 use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
 
-/// The clock of the process; tests hand in their own.
+/// The clock of the process; tests pass their own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// A login to one simulated data centre.
+/// A connection to one simulated data centre.
 pub struct SimulatedDriver {
     datacenter: Arc<Datacenter>,
     clock: Clock,
 }
 
 impl SimulatedDriver {
-    /// `default_name` is the name of the data centre where the settings name none; `state` the directory of all data centres.
-    /// Nothing is made on disk before the first VM is.
+    /// `default_name` is the data centre's name unless the settings have one; `state` is the directory of all data centres. Nothing is
+    /// written to disk before the first VM is created.
     pub fn new(state: &Path, default_name: &str, settings: Simulated, clock: Clock) -> Result<Self, DriverError> {
         let datacenter = Arc::new(Datacenter::new(state, default_name, settings)?);
         Ok(Self { datacenter, clock })
     }
 
-    /// Runs one call of the data centre where file operations may block.
+    /// Runs one call of the data centre on a thread that may block.
     async fn call<T, F>(&self, work: F) -> Result<T, DriverError>
     where
         T: Send + 'static,
@@ -48,7 +48,7 @@ impl SimulatedDriver {
         datacenter.reachable()?;
         tokio::task::spawn_blocking(move || work(&datacenter, now))
             .await
-            .map_err(|error| DriverError::Unknown(format!("a call of the simulated hypervisor was cut off: {error}; it is tried again")))?
+            .map_err(|error| DriverError::Unknown(format!("a call of the simulated hypervisor was interrupted: {error}; it is retried")))?
     }
 }
 
@@ -74,22 +74,29 @@ impl Driver for SimulatedDriver {
     }
 
     async fn plan(&self, _key: &MachineKey, _spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
-        // The UUID is the directory: there is nothing to choose.
+        // The UUID is the directory name: there is nothing to choose.
         self.datacenter.reachable()?;
         Ok(journal.clone())
     }
 
-    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, _journal: &Journal, _observed: &Observed) -> Result<Step, DriverError> {
+    async fn advance(
+        &self,
+        key: &MachineKey,
+        spec: &VmSpec,
+        seed: &Seed,
+        _journal: &Journal,
+        _observed: &Observed,
+    ) -> Result<DriverStep, DriverError> {
         let (key, spec, seed) = (key.clone(), spec.clone(), seed.clone());
         self.call(move |datacenter, now| datacenter.advance(&key, &spec, &seed, now)).await
     }
 
-    async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<Step, DriverError> {
+    async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
         let key = key.clone();
         self.call(move |datacenter, _| datacenter.detach(&key)).await
     }
 
-    async fn retire(&self, key: &MachineKey, how: StopMode, _journal: &Journal, _observed: &Observed) -> Result<Step, DriverError> {
+    async fn retire(&self, key: &MachineKey, how: StopMode, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
         let key = key.clone();
         self.call(move |datacenter, now| datacenter.retire(&key, how, now)).await
     }

@@ -1,10 +1,10 @@
-//! The files of a simulated VM. No rules here: what is written, how it is replaced whole, and what reads as what.
+//! The files of a simulated VM: what they hold and how they are replaced atomically.
 //!
 //! ```text
-//! <state>/<data centre>/lock            held while something changes
-//!                       faults.json     whom counted faults befell
+//! <state>/<data centre>/lock            held during every change
+//!                       faults.json     the VMs that have counted faults
 //!                       <vm uuid>/vm.json  config-drive.iso  console.log  guest.lock  disk/…
-//!                       <vm uuid>.new   a VM being made; renamed to <vm uuid> when it is whole
+//!                       <vm uuid>.new   a VM being created; renamed to <vm uuid> when complete
 //!                       <vm uuid>.gone  a VM being removed
 //! ```
 
@@ -21,11 +21,11 @@ use crate::api::hypervisor::{Fault, GuestKind};
 use crate::api::name::VmUuid;
 use crate::vm::{GuestReport, MachineKey, Power, Seed, VmSpec};
 
-/// `vm.json`: what a VM is and what its power does.
+/// `vm.json`: a VM and its power state.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// [`MachineKey::owner_mark`] of its maker.
+    /// [`MachineKey::owner_mark`] of its owner.
     pub mark: String,
     pub vm: Uuid,
     pub name: String,
@@ -40,9 +40,9 @@ pub struct Record {
     pub since: Timestamp,
     /// How often it was switched on.
     pub power_ons: u32,
-    /// From power on until the guest looks at its config drive.
+    /// From power on until the guest reads its seed.
     pub boot_milliseconds: i64,
-    /// From there until it joins.
+    /// From then until it joins.
     pub join_milliseconds: i64,
     /// From the stop call until it is off.
     pub stop_milliseconds: i64,
@@ -59,7 +59,7 @@ pub enum RecordedPower {
 }
 
 impl Record {
-    /// A VM that is off, ready `create_milliseconds` from `now`.
+    /// A VM that is off and exists `create_milliseconds` after `now`.
     pub fn new(key: &MachineKey, spec: &VmSpec, faults: Vec<Fault>, create_milliseconds: i64, now: Timestamp) -> Self {
         Self {
             mark: key.owner_mark(),
@@ -82,7 +82,7 @@ impl Record {
         }
     }
 
-    /// Power as it is at `now`.
+    /// The power state at `now`.
     pub fn power(&self, now: Timestamp) -> Power {
         match self.power {
             _ if now < self.exists_from => Power::Creating,
@@ -105,7 +105,7 @@ impl Record {
         self.faults.contains(&fault)
     }
 
-    /// The address that its network gives it, once a guest runs in it: always the same one.
+    /// The address of a running guest: always the same one.
     pub fn addresses(&self, now: Timestamp) -> Vec<String> {
         let running = self.power(now) == Power::On && now >= self.boots_at() && !self.has(Fault::NoBoot);
         if running { vec![address(self.vm).to_string()] } else { Vec::new() }
@@ -149,7 +149,7 @@ impl Home {
         self.config_drive().exists() || self.guest_info().exists()
     }
 
-    /// What is attached.
+    /// The attached seed.
     pub fn seed(&self) -> io::Result<Option<Seed>> {
         if let Some(image) = found(fs::read(self.config_drive()))? {
             return Ok(Some(Seed::Drive(image)));
@@ -158,7 +158,7 @@ impl Home {
         Ok(values.transpose()?.map(Seed::GuestInfo))
     }
 
-    /// Attaches a seed in place of another one.
+    /// Attaches a seed and replaces any other.
     pub fn attach(&self, seed: &Seed) -> io::Result<()> {
         match seed {
             Seed::Drive(image) => {
@@ -172,7 +172,7 @@ impl Home {
         }
     }
 
-    /// Takes away what is attached; false when nothing was.
+    /// Detaches the seed; false if there was none.
     pub fn detach(&self) -> io::Result<bool> {
         let removed = [found(fs::remove_file(self.config_drive()))?, found(fs::remove_file(self.guest_info()))?];
         Ok(removed.iter().any(Option::is_some))
@@ -191,7 +191,7 @@ impl Home {
         self.0.join("guest.lock")
     }
 
-    /// Reads `vm.json`; `None` when there is none.
+    /// Reads `vm.json`, if it exists.
     pub fn read(&self) -> io::Result<Option<Record>> {
         let path = self.record();
         match fs::read(&path) {
@@ -221,7 +221,7 @@ impl Home {
     }
 }
 
-/// What is not there is no error.
+/// A missing file is not an error.
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -230,7 +230,7 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Replaces a file by a rename, so that a reader or a kill meets the old text or the new one.
+/// Replaces a file by a rename: a reader, or a kill, finds either the old content or the new.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
@@ -238,12 +238,12 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// Opens a lock file, made if need be. The lock goes with the file handle, so also when the process is killed.
+/// Opens a lock file and creates it if needed. The lock ends with the file handle, also when the process is killed.
 pub fn lock_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(false).write(true).open(path)
 }
 
-/// `Ok(())` also when there was nothing.
+/// `Ok(())` even if there is nothing to remove.
 pub fn remove_all(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_whole_line_of_the_console_counts() {
+    fn the_newest_complete_line_of_the_console_is_the_report() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home(dir.path().to_owned());
         assert_eq!(home.report().unwrap(), None);

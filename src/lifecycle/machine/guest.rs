@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::machine::BootstrapProgress;
-use crate::diagnosis::{self, Finding, Sign};
+use crate::diagnosis::{self, Finding, Symptom};
 use crate::lifecycle::conditions::whole_second;
 use crate::lifecycle::{QUIET, seconds};
 use crate::vm::{GuestReport, state};
@@ -75,7 +75,7 @@ fn attempt(message: &str) -> Option<i64> {
 /// Reason and message for a guest that has given up: step, code, its words, then cause and remedy from the doctor's surest finding.
 pub fn failure(said: &GuestReport) -> (&'static str, String) {
     let (item, words) = said.subject();
-    let found = diagnosis::diagnose(&[Sign::report(said)]);
+    let found = diagnosis::diagnose(&[Symptom::report(said)]);
     let remedy = found.first().map(Finding::sentence).unwrap_or_default();
     (diagnosis::reason(said.code), format!("the guest gave up at step {item} (code {}): {}. {remedy}", said.code, words.trim_end_matches('.')))
 }

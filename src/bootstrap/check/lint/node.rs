@@ -1,0 +1,127 @@
+//! Rules over reserves, addresses, kubeadm, containerd and kube-proxy: L7, L9 to L14, L18.
+
+use serde_json::Value;
+
+use super::{Findings, Node};
+use crate::api::bootstrap_config::{ContainerdLine, ProxyNetwork, WindowsRelease};
+
+/// What Windows itself takes at least, in MiB.
+const WINDOWS_MIB: u64 = 2048;
+
+pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
+    // That they fit into the machine is checked where they are computed.
+    let reserves = &node.documents.reserves;
+    let kept = reserves.system.memory_mib + reserves.kube.memory_mib;
+    if kept < WINDOWS_MIB {
+        let remedy = format!("Windows and the node's own programs take {WINDOWS_MIB}Mi and more: the node would page instead of evicting");
+        findings.warning("L7", "spec.kubelet.systemReserved.memory", format!("{kept}Mi with kubeReserved"), remedy);
+    }
+    let pods = node.config.get("maxPods").and_then(Value::as_u64).unwrap_or(110);
+    let networks = node.facts.pod_networks.iter().map(String::as_str).chain(node.config.get("podCIDR").and_then(Value::as_str));
+    for network in networks {
+        let Some(addresses) = ipv4_addresses(network) else { continue };
+        // Network, broadcast, and the one that kube-proxy or the host takes.
+        if pods > addresses.saturating_sub(3) {
+            let remedy = format!(
+                "the network {network} has {addresses} addresses, of which 3 are not for pods: lower it, or give the Cluster a larger network"
+            );
+            findings.error("L18", "spec.kubelet.maxPods", pods.to_string(), remedy);
+        }
+    }
+    for field in ["containerRuntimeEndpoint", "imageServiceEndpoint"] {
+        if let Some(socket) = node.config.get(field).and_then(Value::as_str).filter(|socket| !socket.is_empty() && !socket_ok(socket)) {
+            findings.error("L11", format!("KubeletConfiguration.{field}"), socket, SOCKET);
+        }
+    }
+}
+
+/// Addresses of an IPv4 network such as `10.244.0.0/16`.
+fn ipv4_addresses(network: &str) -> Option<u64> {
+    let (address, length) = network.split_once('/')?;
+    address.parse::<std::net::Ipv4Addr>().ok()?;
+    let length: u32 = length.parse().ok().filter(|length| *length <= 32)?;
+    Some(1 << (32 - length))
+}
+
+const SOCKET: &str = "expected the URL of a pipe, e.g. npipe:////./pipe/containerd-containerd";
+
+fn socket_ok(socket: &str) -> bool {
+    socket.strip_prefix("npipe:////./pipe/").or_else(|| socket.strip_prefix("npipe://./pipe/")).is_some_and(|name| !name.is_empty())
+}
+
+/// L9 to L11 over kubeadm's JoinConfiguration.
+pub(super) fn check_join(minor: u32, join: &Value, findings: &mut Findings) {
+    let version = join.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let known: &[&str] = match minor {
+        ..=30 => &["kubeadm.k8s.io/v1beta3"],
+        31..=36 => &["kubeadm.k8s.io/v1beta3", "kubeadm.k8s.io/v1beta4"],
+        _ => &["kubeadm.k8s.io/v1beta4"],
+    };
+    if !known.contains(&version) {
+        findings.error("L9", "JoinConfiguration.apiVersion", version, format!("kubeadm of 1.{minor} reads {}", known.join(" and ")));
+    }
+    let node = join.get("nodeRegistration");
+    if let Some(arguments) = node.and_then(|node| node.get("kubeletExtraArgs")) {
+        let list = arguments.as_array().is_some_and(|list| list.iter().all(|one| one.get("name").is_some() && one.get("value").is_some()));
+        if list != version.ends_with("v1beta4") {
+            let remedy = "v1beta4 has a list of name and value, v1beta3 an object";
+            findings.error("L10", "JoinConfiguration.nodeRegistration.kubeletExtraArgs", version, remedy);
+        }
+    }
+    let socket = node.and_then(|node| node.get("criSocket")).and_then(Value::as_str).unwrap_or_default();
+    if !socket_ok(socket) {
+        findings.error("L11", "JoinConfiguration.nodeRegistration.criSocket", socket, SOCKET);
+    }
+    let skipped = join.get("skipPhases").and_then(Value::as_array);
+    if skipped.is_some_and(|phases| phases.iter().any(|phase| phase.as_str().is_some_and(|phase| phase.starts_with("preflight")))) {
+        let remedy = "preflight names what is missing before anything is changed: leave it in";
+        findings.error("L9", "JoinConfiguration.skipPhases", "preflight", remedy);
+    }
+}
+
+/// L12 and L13 over containerd's `config.toml`.
+pub(super) fn check_containerd(line: ContainerdLine, toml: &toml::Table, findings: &mut Findings) {
+    let version = toml.get("version").and_then(toml::Value::as_integer).unwrap_or(1);
+    let newest = match line {
+        ContainerdLine::V1 => 2,
+        // 2.0 to 2.2 know 3, 2.3 knows 4.
+        ContainerdLine::V2 => 3,
+    };
+    if !(2..=newest).contains(&version) {
+        let remedy = format!("this line of containerd reads 2 to {newest}, and ends with a newer one");
+        findings.error("L12", "config.toml: version", version.to_string(), remedy);
+    }
+    let plugins = toml.get("plugins").and_then(toml::Value::as_table);
+    for (name, plugin) in plugins.into_iter().flatten() {
+        let Some(cni) = plugin.get("cni") else { continue };
+        if cni.get("bin_dir").is_some() == cni.get("bin_dirs").is_some() {
+            findings.error("L13", format!("config.toml: {name}.cni"), "bin_dir, bin_dirs", "containerd takes exactly one of the two");
+        }
+    }
+}
+
+/// L14 over a KubeProxyConfiguration: kube-proxy ends without the address in an overlay, and does not look at it elsewhere.
+pub(super) fn check_proxy(release: WindowsRelease, network: ProxyNetwork, proxy: &Value, findings: &mut Findings) {
+    let address = proxy.pointer("/winkernel/sourceVip").and_then(Value::as_str).unwrap_or_default();
+    let parses = address.parse::<std::net::IpAddr>().is_ok();
+    match network {
+        ProxyNetwork::Overlay if !parses => {
+            let remedy = "expected an IP address of the node's own pod network, which an overlay needs; with a template, run kube-proxy as a HostProcess DaemonSet, which finds it out";
+            findings.error("L14", "spec.kubeProxy.sourceVIP", address, remedy);
+        }
+        ProxyNetwork::L2Bridge if !address.is_empty() => {
+            findings.error(
+                "L14",
+                "spec.kubeProxy.sourceVIP",
+                address,
+                "a network of kind L2Bridge has none: remove it, or set networkType to Overlay",
+            );
+        }
+        _ => {}
+    }
+    let forward = proxy.pointer("/winkernel/forwardHealthCheckVip").and_then(Value::as_bool).unwrap_or_default();
+    if forward && release == WindowsRelease::Server2019 {
+        let remedy = "Windows Server 2019 refuses the rule for 0.0.0.0:10256 (0x803b0013): leave it out, or take a newer release";
+        findings.error("L14", "spec.kubeProxy.forwardHealthCheckVip", "true", remedy);
+    }
+}

@@ -1,0 +1,66 @@
+//! What a machine is given with its first start, in the form that its channel needs (docs/design/node-plan.md).
+
+pub(super) mod archive;
+pub mod config_drive;
+pub(super) mod error;
+pub mod guest_info;
+pub(super) mod iso;
+pub mod no_cloud;
+pub mod read;
+pub mod unattend;
+pub(super) mod user_data;
+pub mod windows_setup;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::api::bootstrap_config::Channel;
+use crate::api::name::{HostName, VmUuid};
+use crate::vm::Seed;
+
+/// What one machine is told.
+pub struct Instance<'a> {
+    pub vm: VmUuid,
+    /// Windows gets this name before the user data runs.
+    pub host_name: Option<&'a HostName>,
+    /// The value of the bootstrap Secret.
+    pub user_data: &'a [u8],
+    /// The answer file for Windows Setup; left out in other channels than `Unattend`.
+    pub answer: &'a [u8],
+}
+
+impl Instance<'_> {
+    /// Unique for the machine and its data. cloudbase-init keeps what it has done under this name: with the same one it does nothing
+    /// again, and without one it runs everything at every start.
+    pub fn id(&self) -> Uuid {
+        Uuid::new_v5(&self.vm.0, self.user_data)
+    }
+
+    /// cloudbase-init knows the host name by no other key than `local-hostname` (cloudbase-init#155).
+    fn meta_data(&self) -> Value {
+        let mut meta = json!({ "instance-id": self.id() });
+        if let (Some(name), Some(fields)) = (self.host_name, meta.as_object_mut()) {
+            fields.insert("local-hostname".into(), name.as_str().into());
+        }
+        meta
+    }
+}
+
+/// Same instance and channel, same bytes.
+pub fn build(channel: Channel, instance: &Instance) -> Seed {
+    match channel {
+        Channel::ConfigDrive => drive(config_drive::LABEL, config_drive::files(instance)),
+        Channel::NoCloud => drive(no_cloud::LABEL, no_cloud::files(instance)),
+        Channel::GuestInfo => Seed::GuestInfo(guest_info::values(instance)),
+        Channel::Unattend => drive(windows_setup::LABEL, windows_setup::files(instance)),
+    }
+}
+
+fn drive(label: &str, files: BTreeMap<String, Vec<u8>>) -> Seed {
+    Seed::Drive(iso::image(label, &files))
+}
+
+#[cfg(test)]
+mod tests;

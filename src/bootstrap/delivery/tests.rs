@@ -1,0 +1,185 @@
+//! What each channel carries, and that other people's programs read it. cloudbase-init's own code is the judge in the story
+//! `ways_in`.
+
+use std::process::Command;
+
+use super::*;
+use crate::api::bootstrap_config::File;
+use crate::bootstrap::delivery::read::Payload;
+use crate::bootstrap::delivery::read::{Delivered, iso::Image};
+use crate::bootstrap::sample::facts;
+use crate::bootstrap::{Bootstrap, BootstrapFacts, RenderError, render};
+
+/// Facts, and what the bootstrap Secret holds.
+struct Machine {
+    facts: BootstrapFacts,
+    made: Bootstrap,
+}
+
+fn machine(channel: Channel) -> Machine {
+    let mut facts = facts();
+    facts.spec.channel = channel;
+    Machine { made: render(&facts).unwrap(), facts }
+}
+
+impl Machine {
+    fn instance(&self) -> Instance<'_> {
+        let answer = self.made.answer.as_ref().map(|answer| answer.as_bytes()).unwrap_or_default();
+        Instance { vm: VmUuid::of("u"), host_name: self.facts.host_name.as_ref(), user_data: self.made.user_data.as_bytes(), answer }
+    }
+}
+
+#[test]
+fn a_guest_reads_from_every_channel_what_was_rendered() {
+    for channel in Channel::ALL {
+        let machine = machine(channel);
+        let instance = machine.instance();
+        let delivered = Delivered::of(&build(channel, &instance)).unwrap();
+        assert_eq!(delivered.channel, channel);
+        assert_eq!(delivered.instance_id, instance.id().to_string());
+        assert_eq!(delivered.host_name.as_deref(), Some("win-7k2fq"));
+        assert_eq!(delivered.payload.plan.machine.name, machine.facts.machine_name);
+        // Under another infrastructure provider the name is not ours.
+        let nameless = Machine { made: render(&BootstrapFacts { host_name: None, ..machine.facts.clone() }).unwrap(), ..machine };
+        let nameless = Instance { host_name: None, ..nameless.instance() };
+        assert_eq!(Delivered::of(&build(channel, &nameless)).unwrap().host_name, None);
+    }
+}
+
+#[test]
+fn another_machine_or_other_data_is_another_instance() {
+    let id = |uid: &str, user_data: &[u8]| Instance { vm: VmUuid::of(uid), host_name: None, user_data, answer: &[] }.id();
+    assert_eq!(id("a", b"1"), id("a", b"1"));
+    assert_ne!(id("a", b"1"), id("a", b"2"));
+    assert_ne!(id("a", b"1"), id("b", b"1"));
+}
+
+#[test]
+fn a_seed_that_nobody_in_windows_would_read_is_refused() {
+    let machine = machine(Channel::ConfigDrive);
+    let instance = machine.instance();
+    let Seed::GuestInfo(values) = build(Channel::GuestInfo, &instance) else { panic!("guestinfo is no drive") };
+    let with = |key: &str, value: Option<&str>| {
+        let mut values = values.clone();
+        values.remove(key);
+        values.extend(value.map(|value| (key.to_owned(), value.to_owned())));
+        Delivered::of(&Seed::GuestInfo(values)).unwrap_err().to_string()
+    };
+    for (error, why) in [
+        (with("guestinfo.userdata", None), "guestinfo.userdata: is not set"),
+        (with("guestinfo.userdata", Some("!")), "not base64"),
+        (with("guestinfo.metadata.encoding", None), "expected encoding base64"),
+        (with("guestinfo.metadata", Some("e30=")), "no instance-id"),
+        (Delivered::of(&drive("cidata ", config_drive::files(&instance))).unwrap_err().to_string(), "no meta-data"),
+        (Delivered::of(&drive("config2", config_drive::files(&instance))).unwrap_err().to_string(), "nobody looks"),
+        (Delivered::of(&build(Channel::Unattend, &Instance { answer: b"<unattend/>", ..instance })).unwrap_err().to_string(), "nothing of ours"),
+    ] {
+        assert!(error.contains(why), "{error} lacks {why}");
+    }
+}
+
+/// Labels, files and bytes as isoinfo, bsdtar and xorriso see them, where they are installed.
+#[test]
+fn other_programs_read_the_drives() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("drive.iso");
+    let mut missing = Vec::new();
+    for channel in Channel::ALL {
+        let Seed::Drive(bytes) = build(channel, &machine(channel).instance()) else { continue };
+        std::fs::write(&path, &bytes).unwrap();
+        let image = Image::open(&bytes).unwrap();
+        for file in image.files().unwrap() {
+            let out = directory.path().join("out");
+            let joliet = format!("/{file};1");
+            let rooted = format!("/{file}");
+            for (program, before, after) in [
+                ("isoinfo", &["-J", "-x", &joliet, "-i"][..], &[][..]),
+                ("bsdtar", &["-xOf"], &[file.as_str()]),
+                ("xorriso", &["-osirrox", "on", "-indev"], &["-extract", &rooted, "out"]),
+            ] {
+                let Ok(output) = Command::new(program).current_dir(&directory).args(before).arg(&path).args(after).output() else {
+                    missing.push(program);
+                    continue;
+                };
+                let read = if program == "xorriso" { std::fs::read(&out).unwrap_or_default() } else { output.stdout };
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(read == image.read(&file).unwrap(), "{program} reads {file} of {channel} otherwise: {said}");
+                let _ = std::fs::remove_file(&out);
+            }
+        }
+        if let Ok(output) = Command::new("isoinfo").args(["-d", "-i"]).arg(&path).output() {
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(said.contains(&format!("Volume id: {}\n", image.label())), "{said}");
+            assert!(said.contains("Joliet with UCS level 3"), "{said}");
+        }
+    }
+    missing.sort_unstable();
+    missing.dedup();
+    if !missing.is_empty() {
+        println!("not installed, so the drives were not read with them: {}", missing.join(", "));
+    }
+}
+
+#[test]
+fn damaged_user_data_is_refused() {
+    let good = String::from_utf8(render(&facts()).unwrap().user_data.into_bytes()).unwrap();
+    for (bad, why) in [
+        (format!("\u{feff}{good}"), "ASCII"),
+        (format!("\n{good}"), "#ps1_sysnative"),
+        (good.replacen("#ps1_sysnative", "#ps1_sysnativ", 1), "#ps1_sysnative"),
+        (good.replacen("$archive = @'", "$archiv = @'", 1), "no archive"),
+        (good.replacen("\n'@\n", "\n", 1), "does not end"),
+        (good.replacen("@'\nH", "@'\n!", 1), "base64"),
+        (good.replacen("@'\nH4sI", "@'\nAAAA", 1), "gzip"),
+    ] {
+        let error = Payload::from_user_data(bad.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(why), "{error} lacks {why}");
+    }
+}
+
+/// Text that does not compress well.
+fn noise(length: usize) -> String {
+    let mut state = 7u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b' ' + ((state >> 40) % 95) as u8)
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+#[test]
+fn what_is_too_large_is_refused_with_its_exact_size() {
+    // Bytes of noise between which the limit lies, and how close the search gets: large ones take long.
+    for (channel, range, close, name) in [
+        (Channel::ConfigDrive, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
+        (Channel::NoCloud, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
+        (Channel::GuestInfo, 10_000..60_000, 1, "VMware guestinfo value, 64 KiB"),
+    ] {
+        let with = |length: usize| {
+            let mut facts = facts();
+            facts.spec.channel = channel;
+            facts.spec.files = vec![File { path: r"C:\noise".into(), content: Some(noise(length)), ..File::default() }];
+            render(&facts)
+        };
+        // The last that fits and the first that does not are neighbours.
+        let (mut fits, mut fails) = (range.start, range.end);
+        while fails - fits > close {
+            let middle = (fits + fails) / 2;
+            match with(middle) {
+                Ok(rendered) => {
+                    let size = rendered.user_data.size(channel);
+                    assert!(size.bytes <= size.limit);
+                    fits = middle;
+                }
+                Err(RenderError::TooLarge { size, .. }) => {
+                    assert!(size.bytes > size.limit && size.limit_name.starts_with(name));
+                    fails = middle;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(fits > range.start && fails < range.end, "{fits} {fails}");
+        let error = with(fails).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(channel.name()) && error.contains("spec.files"), "{error}");
+    }
+}

@@ -1,0 +1,369 @@
+//! The node plan: an ordered list of items that a small interpreter makes true (docs/design/node-plan.md). Only its types;
+//! [`super::stages`] decides which items a machine gets.
+
+mod explain;
+mod script;
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::vm::{REPORT_PLAN, state};
+pub use explain::explain;
+pub use script::Script;
+
+/// Version of the plan's form; a runner refuses a newer one.
+pub const PLAN_VERSION: u32 = 1;
+
+/// `node.json`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    pub plan_version: u32,
+    pub machine: PlanMachine,
+    /// Version of Kubernetes that the node is to have, e.g. `v1.36.3`: that of the programs in its image.
+    #[serde(default)]
+    pub kubernetes: String,
+    pub limits: Limits,
+    /// Where the guest reports: `serial:COM1`, `file`.
+    pub report: Vec<String>,
+    /// Regular expressions of what never gets into a log: the form of the join token.
+    pub redact: Vec<String>,
+    pub items: Vec<Item>,
+}
+
+/// Whose plan it is.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct PlanMachine {
+    pub uid: String,
+    pub name: String,
+    pub generation: i64,
+}
+
+/// Budgets of the whole plan.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct Limits {
+    /// Restarts of the machine that the plan may ask for.
+    pub reboots: u32,
+    /// Minutes from the first start; after that nothing is started any more.
+    pub minutes: u32,
+}
+
+/// One step: test, act, test again.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// Unique and stable: it appears in status, logs and documentation.
+    pub id: String,
+    #[serde(flatten)]
+    pub kind: Kind,
+    /// Failure code; `src/diagnosis/codes.toml` explains each.
+    pub code: u32,
+    /// Most seconds that one attempt may take.
+    pub seconds: u32,
+    /// Tries before the item counts as failed.
+    pub attempts: u32,
+    /// The item counts as done when this holds, e.g. a secret that was used and removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unless: Option<Check>,
+    /// A failure is told as a warning, and the plan goes on.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub optional: bool,
+    /// For people; not on the node.
+    #[serde(skip)]
+    pub why: Why,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// Why an item is there, for `--explain`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Why {
+    pub reason: &'static str,
+    pub link: &'static str,
+    /// What a person does when the item fails.
+    pub remedy: &'static str,
+}
+
+/// What an item makes true.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Kind {
+    /// The directories exist with that access.
+    Directory { paths: Vec<String>, access: Access },
+    /// The file has these bytes, taken from `source` in the payload.
+    File { path: String, source: String, sha256: String, access: Access },
+    /// The file has that digest, `sha256:…` or `sha512:…`.
+    Download {
+        url: String,
+        path: String,
+        digest: String,
+        /// By which proxy it is fetched. None: by none, whatever the machine's variables say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proxy: Option<ProxyAddress>,
+    },
+    /// The archive with that digest was unpacked into the directory, without the first `strip` parts of its paths, and brought the
+    /// files, which are named from there.
+    Archive { path: String, digest: String, directory: String, strip: u32, files: Vec<String> },
+    /// The value has that type and data. An empty `name` is the key's default value.
+    Registry {
+        key: String,
+        name: String,
+        data: RegistryData,
+        /// Windows reads it when it starts: a restart is asked for.
+        #[serde(default, skip_serializing_if = "is_false")]
+        restart: bool,
+    },
+    /// The service starts with these variables beside those of the machine.
+    ServiceEnvironment { service: String, variables: Variables },
+    /// The variable has that value, for the machine.
+    Environment { name: String, value: String },
+    /// The optional features of Windows are in that state.
+    Feature { names: Vec<String>, state: FeatureState },
+    /// A rule of our group, for every profile: virtual adapters are often in the public one.
+    Firewall {
+        name: String,
+        direction: Direction,
+        action: Action,
+        protocol: Protocol,
+        /// `10250` or `30000-32767`: local ports of an inbound rule, remote ports of an outbound one. None: all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ports: Vec<String>,
+        /// Addresses or networks at the other end. None: all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        remote: Vec<String>,
+    },
+    /// The service manager knows the service with that configuration.
+    Service {
+        name: String,
+        command_line: String,
+        start: Start,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        depends_on: Vec<String>,
+        /// Seconds without a failure after which the count starts again.
+        reset_seconds: u32,
+        /// Milliseconds before each restart; the last repeats.
+        restart_delays: Vec<u32>,
+    },
+    /// The service runs, and was started after the items in `after` last changed something.
+    Running {
+        name: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        after: Vec<String>,
+    },
+    /// A scheduled task runs the program as SYSTEM: at every start of the machine, or again and again.
+    Task {
+        name: String,
+        argv: Vec<String>,
+        /// Minutes from one run to the next. None: at every start.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        every_minutes: Option<u32>,
+    },
+    /// The check holds; if not, the program is run in that directory. Without a check it is run once.
+    Command {
+        argv: Vec<String>,
+        directory: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<Check>,
+        #[serde(default, skip_serializing_if = "ExitCodes::is_usual")]
+        exit_codes: ExitCodes,
+        /// Run before another try.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        undo: Vec<String>,
+    },
+    /// What the named static script of the runner tests.
+    Script(Script),
+    /// The check holds within `seconds`.
+    Wait { check: Check },
+    /// The machine was restarted if something asked for it.
+    Reboot { when: When },
+    /// None of the paths and tasks exists.
+    Absent {
+        paths: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tasks: Vec<String>,
+    },
+}
+
+/// Who may read.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Access {
+    /// SYSTEM and Administrators, nobody else; nothing inherited.
+    Admins,
+    /// The same, and Users may read and run.
+    Readable,
+    /// Of directories: `Readable`, and in the directories below it, not in itself, Users may make files and directories, which
+    /// are theirs. That is what Windows gives below `C:\`; containers that run as ordinary users write volumes with it
+    /// (<https://github.com/kubernetes/kubernetes/issues/75049>, <https://stigaview.com/products/winserv2022/v1r5/WN22-00-000140>).
+    Shared,
+    /// As Windows gives it to what is made there.
+    Inherited,
+}
+
+/// A registry value's type and data.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum RegistryData {
+    String(String),
+    /// With names of variables in it, e.g. `%SystemRoot%`.
+    ExpandString(String),
+    Dword(u32),
+    MultiString(Vec<String>),
+}
+
+/// `NAME=value`, in order.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Variables {
+    Plain(Vec<String>),
+    /// They hold a secret: lines of a file in the payload, with the digest of the lines joined by `\n`. Only administrators may
+    /// read them in the service's configuration.
+    Secret {
+        source: String,
+        sha256: String,
+    },
+}
+
+/// The address of a proxy, `http://host:port`.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum ProxyAddress {
+    Plain(String),
+    /// With user and password: a file in the payload, and its digest.
+    Secret {
+        source: String,
+        sha256: String,
+    },
+}
+
+/// What the exit code of a program means. Every other code is a failure.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ExitCodes {
+    /// It worked.
+    pub success: Vec<i32>,
+    /// It worked, and Windows must be restarted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restart: Vec<i32>,
+}
+
+impl Default for ExitCodes {
+    fn default() -> Self {
+        Self { success: vec![0], restart: Vec::new() }
+    }
+}
+
+impl ExitCodes {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum FeatureState {
+    Enabled,
+    Disabled,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Direction {
+    Inbound,
+    Outbound,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    Allow,
+    Block,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    /// Of a firewall rule only, and without ports.
+    Any,
+}
+
+/// How the service manager starts a service.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Start {
+    Auto,
+    Demand,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum When {
+    /// Only when Windows or an item before says that a restart is pending.
+    Pending,
+}
+
+/// Something that can be seen without changing anything.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Check {
+    /// The file exists.
+    File(String),
+    /// The named pipe exists; without `\\.\pipe\`.
+    Pipe(String),
+    /// A GET answers with 200.
+    Url(String),
+    /// The registry value is this text or number, upper or lower case; of several texts, joined by blanks.
+    Registry {
+        key: String,
+        name: String,
+        equals: String,
+    },
+    /// The registry value exists, whatever it is.
+    RegistryValue {
+        key: String,
+        name: String,
+    },
+    /// The registry key exists.
+    RegistryKey(String),
+    /// Something listens on this TCP port of the machine.
+    Port(u16),
+    /// The service runs.
+    Service(String),
+    /// The program ends with 0 within a minute. It must change nothing.
+    Succeeds(Vec<String>),
+    Not(Box<Check>),
+    /// All of them hold.
+    All(Vec<Check>),
+}
+
+impl Plan {
+    /// `node.json`: pretty, ASCII only, because Windows PowerShell 5.1 reads files without byte order mark as ANSI.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        let text = serde_json::to_string_pretty(self)?;
+        let mut out = String::with_capacity(text.len() + 1);
+        for c in text.chars() {
+            if c.is_ascii() {
+                out.push(c);
+            } else {
+                let mut units = [0u16; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+        out.push('\n');
+        Ok(out)
+    }
+
+    /// Where in the payload the bytes are that the plan writes to `path`. Windows does not distinguish upper and lower case.
+    pub fn source_of(&self, path: &str) -> Option<&str> {
+        self.items.iter().find_map(|item| match &item.kind {
+            Kind::File { path: target, source, .. } if target.eq_ignore_ascii_case(path) => Some(source.as_str()),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! The kubelet: our fields of the KubeletConfiguration, the users' own, its flags, its service.
+//!
+//! kubeadm downloads the cluster's configuration, which is made for Linux, and applies our patch: our fields win, the cluster's other
+//! choices stay. The kubelet then applies the users' own fields from its drop-in directory.
+
+mod credential_providers;
+mod flags;
+pub(in crate::bootstrap) mod surface;
+
+pub(in crate::bootstrap) use credential_providers::credential_providers;
+pub(in crate::bootstrap) use flags::{command_line, flags, log_is_cut, log_runner};
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::api::bootstrap_config::{ServingCertificate, Taint, TaintEffect, WindowsBootstrapConfigSpec};
+use crate::api::capi::UNINITIALIZED_TAINT;
+use crate::bootstrap::error::RenderError;
+use crate::bootstrap::facts::BootstrapFacts;
+use crate::bootstrap::paths;
+use crate::bootstrap::render::reserves::{Amount, Reserves};
+use crate::bootstrap::render::yaml;
+
+/// Minor from which NodeLogQuery is stable.
+const LOG_QUERY_STABLE: u32 = 36;
+const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+const KIND: &str = "KubeletConfiguration";
+
+/// The fields that we set, and no others.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::bootstrap) struct KubeletConfiguration {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(rename = "cgroupsPerQOS")]
+    cgroups_per_qos: bool,
+    enforce_node_allocatable: [&'static str; 1],
+    resolv_conf: &'static str,
+    container_runtime_endpoint: &'static str,
+    #[serde(rename = "clusterDNS", skip_serializing_if = "Vec::is_empty")]
+    cluster_dns: Vec<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    cluster_domain: String,
+    #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
+    provider_id: Option<String>,
+    register_with_taints: Vec<Taint>,
+    max_pods: u32,
+    system_reserved: BTreeMap<&'static str, String>,
+    kube_reserved: BTreeMap<&'static str, String>,
+    /// `None` takes away what the cluster's configuration says.
+    eviction_hard: BTreeMap<&'static str, Option<String>>,
+    rotate_certificates: bool,
+    #[serde(rename = "serverTLSBootstrap", skip_serializing_if = "std::ops::Not::not")]
+    server_tls_bootstrap: bool,
+    #[serde(rename = "imageGCHighThresholdPercent")]
+    image_gc_high_threshold_percent: u32,
+    #[serde(rename = "imageGCLowThresholdPercent")]
+    image_gc_low_threshold_percent: u32,
+    enable_system_log_handler: bool,
+    enable_system_log_query: bool,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    feature_gates: BTreeMap<&'static str, bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shutdown_grace_period: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shutdown_grace_period_critical_pods: Option<&'static str>,
+    /// What the cluster's configuration says for Linux and a kubelet on Windows must not see: `null` takes it away.
+    #[serde(flatten)]
+    reset: BTreeMap<&'static str, ()>,
+}
+
+/// `kubeletconfiguration+strategic.yaml`.
+pub(in crate::bootstrap) fn patch(configuration: &KubeletConfiguration) -> Result<String, RenderError> {
+    yaml::document("the kubelet's configuration", configuration)
+}
+
+/// The users' own fields: a file of the drop-in directory. `None`: there are none.
+pub(in crate::bootstrap) fn drop_in(facts: &BootstrapFacts) -> Result<Option<String>, RenderError> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct DropIn<'a> {
+        api_version: &'static str,
+        kind: &'static str,
+        #[serde(flatten)]
+        fields: &'a BTreeMap<String, serde_json::Value>,
+    }
+    let fields = &facts.spec.kubelet.extra_config;
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    yaml::document("the kubelet's drop-in", &DropIn { api_version: API_VERSION, kind: KIND, fields }).map(Some)
+}
+
+pub(super) fn configuration(facts: &BootstrapFacts, reserves: &Reserves) -> KubeletConfiguration {
+    let (minor, spec) = (facts.kubernetes.minor, &facts.spec.kubelet);
+    // On by default and effective for native services from 1.34 (WindowsGracefulNodeShutdown).
+    let graceful = minor >= 34;
+    let log_query = spec.log_query.unwrap_or(minor >= LOG_QUERY_STABLE);
+    // The field has no effect before the gate is on, and the gate is locked once it is stable.
+    let gates = (log_query && minor < LOG_QUERY_STABLE).then_some(("NodeLogQuery", true));
+    KubeletConfiguration {
+        api_version: API_VERSION,
+        kind: KIND,
+        cgroups_per_qos: false,
+        // An empty list would be dropped when kubeadm writes the file again.
+        enforce_node_allocatable: ["none"],
+        resolv_conf: "",
+        container_runtime_endpoint: paths::CRI_SOCKET,
+        cluster_dns: facts.cluster_dns.clone(),
+        cluster_domain: facts.cluster_domain.clone(),
+        provider_id: facts.provider_id.clone(),
+        register_with_taints: taints(facts),
+        max_pods: reserves.max_pods,
+        system_reserved: resources(reserves.system),
+        kube_reserved: resources(reserves.kube),
+        eviction_hard: thresholds(&reserves.eviction_hard),
+        rotate_certificates: true,
+        server_tls_bootstrap: spec.serving_certificate == ServingCertificate::ClusterSigned,
+        // Lower than the kubelet's own 85 and 80: a layer of Windows takes its size twice while it is unpacked.
+        image_gc_high_threshold_percent: 75,
+        image_gc_low_threshold_percent: 65,
+        enable_system_log_handler: true,
+        enable_system_log_query: log_query,
+        feature_gates: gates.into_iter().collect(),
+        shutdown_grace_period: graceful.then_some("60s"),
+        shutdown_grace_period_critical_pods: graceful.then_some("20s"),
+        reset: surface::reset_fields(minor).into_iter().map(|field| (field, ())).collect(),
+    }
+}
+
+/// All that Windows observes, and none of what it does not.
+fn thresholds(windows: &BTreeMap<&'static str, String>) -> BTreeMap<&'static str, Option<String>> {
+    let none = ["imagefs.inodesFree", "nodefs.inodesFree", "pid.available"].map(|signal| (signal, None));
+    none.into_iter().chain(windows.iter().map(|(signal, value)| (*signal, Some(value.clone())))).collect()
+}
+
+fn resources(amount: Amount) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("cpu", format!("{}m", amount.milli_cpu)),
+        ("memory", format!("{}Mi", amount.memory_mib)),
+        ("ephemeral-storage", format!("{}Mi", amount.ephemeral_mib)),
+    ])
+}
+
+/// What the Node registers with: the user's or the community's `os=windows`, and Cluster API's own.
+pub(super) fn taints(facts: &BootstrapFacts) -> Vec<Taint> {
+    let mut taints = lasting_taints(&facts.spec);
+    taints.push(Taint { key: UNINITIALIZED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
+    taints
+}
+
+/// Those that stay.
+pub fn lasting_taints(spec: &WindowsBootstrapConfigSpec) -> Vec<Taint> {
+    let windows = || vec![Taint { key: "os".into(), value: Some("windows".into()), effect: TaintEffect::NoSchedule }];
+    let mut taints = spec.kubelet.taints.clone().unwrap_or_else(windows);
+    taints.retain(|taint| taint.key != UNINITIALIZED_TAINT);
+    taints
+}

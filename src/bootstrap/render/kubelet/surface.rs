@@ -1,0 +1,127 @@
+//! What a kubelet of each minor takes, and what of it means something on Windows: two files of data.
+//!
+//! `surface.json` is read from the sources of Kubernetes by `e2e/tools/kubelet-surface`; `windows.json` is written by hand.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+/// Every field, flag and feature gate, with the minors that have it.
+#[derive(Deserialize)]
+pub(in crate::bootstrap) struct Surface {
+    /// The newest minor whose flags and gates could be read; later ones are taken to have the same.
+    programs: u32,
+    fields: BTreeMap<String, Span>,
+    flags: BTreeMap<String, Span>,
+    /// Stage by the minor from which it holds, e.g. `beta on`, `ga on locked`, `gone`.
+    gates: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+pub(in crate::bootstrap) struct Span {
+    /// `bool`, `int`, `number`, `string`, `duration`, `list`, `map`, `object` or `any`; empty for a flag.
+    #[serde(default, rename = "type")]
+    pub kind: String,
+    since: u32,
+    until: u32,
+}
+
+/// What is known of a name in one minor.
+pub(in crate::bootstrap) enum Known<'a> {
+    Here(&'a Span),
+    /// There from that minor on.
+    Later(u32),
+    /// There until that minor.
+    Earlier(u32),
+    Never,
+}
+
+/// How a feature gate is in one minor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::bootstrap) struct Gate {
+    pub enabled: bool,
+    pub locked: bool,
+    pub deprecated: bool,
+}
+
+/// What of it means something on Windows.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::bootstrap) struct Windows {
+    /// Field, and why it means nothing.
+    pub linux_only: BTreeMap<String, String>,
+    /// Fields that need the gate WindowsCPUAndMemoryAffinity.
+    pub resource_managers: Vec<String>,
+    /// Fields that hold a path on the node.
+    pub paths: Vec<String>,
+    /// Gates of things that only Linux has.
+    pub quota_gates: Vec<String>,
+    /// What is set by other means, and by which.
+    pub owned_fields: BTreeMap<String, String>,
+    pub owned_flags: BTreeMap<String, String>,
+    /// Flags of older versions, and what came instead.
+    pub removed_flags: BTreeMap<String, String>,
+    /// Fields of the cluster's own configuration, made for Linux, that stop a kubelet on Windows or mislead it.
+    reset_fields: Vec<String>,
+}
+
+// Both are part of the program; a test reads them.
+static SURFACE: LazyLock<Option<Surface>> = LazyLock::new(|| serde_json::from_str(include_str!("surface.json")).ok());
+static WINDOWS: LazyLock<Option<Windows>> = LazyLock::new(|| serde_json::from_str(include_str!("windows.json")).ok());
+
+pub(in crate::bootstrap) fn surface() -> Option<&'static Surface> {
+    SURFACE.as_ref()
+}
+
+pub(in crate::bootstrap) fn windows() -> Option<&'static Windows> {
+    WINDOWS.as_ref()
+}
+
+/// Fields that our patch takes out of the cluster's configuration, for that minor.
+pub(in crate::bootstrap) fn reset_fields(minor: u32) -> Vec<&'static str> {
+    let (Some(surface), Some(windows)) = (surface(), windows()) else { return Vec::new() };
+    let here = |field: &&str| matches!(surface.field(field, minor), Known::Here(_));
+    windows.reset_fields.iter().map(String::as_str).filter(here).collect()
+}
+
+fn find<'a>(spans: &'a BTreeMap<String, Span>, name: &str, minor: u32) -> Known<'a> {
+    match spans.get(name) {
+        None => Known::Never,
+        Some(span) if minor < span.since => Known::Later(span.since),
+        Some(span) if minor > span.until => Known::Earlier(span.until),
+        Some(span) => Known::Here(span),
+    }
+}
+
+impl Surface {
+    /// A field of the KubeletConfiguration by its path, e.g. `logging.format`.
+    pub fn field(&self, path: &str, minor: u32) -> Known<'_> {
+        find(&self.fields, path, minor)
+    }
+
+    /// A flag of the kubelet on Windows.
+    pub fn flag(&self, name: &str, minor: u32) -> Known<'_> {
+        find(&self.flags, name, minor.min(self.programs))
+    }
+
+    /// The field that a flag was replaced by, if it has one of its name.
+    pub fn field_of_flag(&self, flag: &str) -> Option<&str> {
+        let plain = flag.replace('-', "");
+        self.fields.keys().find(|field| field.to_lowercase() == plain).map(String::as_str)
+    }
+
+    /// `Err`: the minor from which, or until which, there is such a gate; 0: there never was.
+    pub fn gate(&self, name: &str, minor: u32) -> Result<Gate, Known<'_>> {
+        let stages = self.gates.get(name).ok_or(Known::Never)?;
+        let stages: Vec<(u32, &str)> = stages.iter().filter_map(|(since, stage)| Some((since.parse().ok()?, stage.as_str()))).collect();
+        let now = stages.iter().rev().find(|(since, _)| *since <= minor.min(self.programs));
+        match now {
+            None => Err(stages.first().map_or(Known::Never, |(since, _)| Known::Later(*since))),
+            Some((since, "gone")) => Err(Known::Earlier(since - 1)),
+            Some((_, stage)) => {
+                Ok(Gate { enabled: stage.contains(" on"), locked: stage.ends_with("locked"), deprecated: stage.starts_with("deprecated") })
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The configuration of the node's programs: one file per program.
+
+pub(super) mod containerd;
+pub(super) mod kube_proxy;
+pub(super) mod kubeadm;
+pub mod kubelet;
+pub mod reserves;
+pub(super) mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+use kube_proxy::KubeProxyConfiguration;
+use kubeadm::JoinConfiguration;
+use kubelet::KubeletConfiguration;
+use reserves::Reserves;
+
+use super::error::RenderError;
+use super::facts::BootstrapFacts;
+
+/// The documents of one node, each made once: the rules of [`super::check::lint`] read what [`super::stages`] writes to the node.
+pub(super) struct Documents<'a> {
+    pub reserves: Reserves,
+    pub kubelet: KubeletConfiguration,
+    /// Name and value of each flag that kubeadm does not decide; the users' own come last.
+    pub kubelet_flags: Vec<(String, String)>,
+    pub join: JoinConfiguration<'a>,
+    pub sandbox_image: String,
+    pub containerd: toml::Table,
+    /// Only where the node runs kube-proxy as a service.
+    pub kube_proxy: Option<KubeProxyConfiguration>,
+}
+
+impl<'a> Documents<'a> {
+    pub fn new(facts: &'a BootstrapFacts) -> Result<Self, RenderError> {
+        let reserves = reserves::reserves(facts)?;
+        let kubelet = kubelet::configuration(facts, &reserves);
+        let kubelet_flags = kubelet::flags(facts);
+        let sandbox_image = containerd::sandbox_image(facts)?;
+        Ok(Self {
+            join: kubeadm::configuration(facts, &kubelet_flags),
+            containerd: containerd::configuration(&facts.spec.containerd, &sandbox_image),
+            kube_proxy: facts.spec.kube_proxy.as_ref().map(|spec| kube_proxy::configuration(facts, spec)),
+            reserves,
+            kubelet,
+            kubelet_flags,
+            sandbox_image,
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! What pods with group managed service accounts need on their node.
+
+use super::registry::number;
+use super::{Procedure, item, why};
+use crate::api::bootstrap_config::{DOMAIN_BLOB, Gmsa};
+use crate::bootstrap::error::RenderError;
+use crate::bootstrap::facts::BootstrapFacts;
+use crate::bootstrap::paths;
+use crate::bootstrap::plan::{Access, Check, Item, Kind, RegistryData, Script};
+
+const GMSA_DOCS: &str = "https://kubernetes.io/docs/tasks/configure-pod-container/configure-gmsa/";
+const DJOIN_DOCS: &str = "https://learn.microsoft.com/windows-server/identity/ad-ds/manage/join-computer-to-domain-offline";
+const CCG_DOCS: &str = "https://learn.microsoft.com/windows/win32/api/ccgplugins/nn-ccgplugins-iccgdomainauthcredentials";
+
+/// Before the restart: the domain and the plug-in.
+pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, gmsa: &Gmsa) -> Result<(), RenderError> {
+    let remedy = "Look into C:\\ProgramData\\capw\\bootstrap.log for what it said.";
+    let reason = "Without it containers with such an account cannot use shares (SMB).";
+    let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Services\hns\State", "EnableCompartmentNamespace", 1, true);
+    all.add(item("compartment-namespace", 26, 60, kind, why(reason, GMSA_DOCS, remedy)));
+    if let Some(domain) = &gmsa.domain {
+        let path = format!(r"{}\domain-join", paths::SECRET);
+        let blob = facts.secrets.bytes(DOMAIN_BLOB, &domain.blob_from.secret_key_ref)?.to_vec();
+        let kind = all.file("secret/domain-join", &path, Access::Admins, blob);
+        let reason = "What djoin /provision wrote: the machine's account in the domain, with its password.";
+        all.add(Item {
+            unless: Some(Check::File(paths::SENTINEL.into())),
+            ..item("domain-blob", 27, 60, kind, why(reason, DJOIN_DOCS, "Check the free space and the health of drive C:."))
+        });
+        let kind = Kind::Script(Script::DomainJoin { domain: domain.name.clone(), blob: path });
+        let reason = "The domain's controllers give the passwords of group managed service accounts only to machines of the domain.";
+        let remedy = "Make the file anew: djoin /provision /domain <domain> /machine <name of this machine> /reuse /savefile <file>. It is good once, and for that name only.";
+        all.add(item("domain-join", 27, 300, kind, why(reason, DJOIN_DOCS, remedy)));
+    }
+    if let Some(plugin) = &gmsa.credential_plugin {
+        let id = &plugin.class_id;
+        let text = |key: String, name: &str, value: &str| Kind::Registry {
+            key,
+            name: name.into(),
+            data: RegistryData::String(value.into()),
+            restart: false,
+        };
+        let class = format!(r"HKLM:\SOFTWARE\CLASSES\CLSID\{id}");
+        let app = format!(r"HKLM:\SOFTWARE\CLASSES\AppID\{id}");
+        let reason = "Container Credential Guard loads the plug-in as a COM class.";
+        let remedy = "Check class and library in spec.windows.gmsa.credentialPlugin against the plug-in in the image.";
+        for (item_id, kind) in [
+            ("ccg-library", Kind::Wait { check: Check::File(plugin.library.clone()) }),
+            ("ccg-class-app", text(class.clone(), "AppID", id)),
+            ("ccg-class-library", text(format!(r"{class}\InprocServer32"), "", &plugin.library)),
+            ("ccg-class-threads", text(format!(r"{class}\InprocServer32"), "ThreadingModel", "Both")),
+            ("ccg-app-surrogate", text(app, "DllSurrogate", "")),
+            ("ccg-plugin", Kind::Script(Script::CredentialPlugin { clsid: id.clone() })),
+        ] {
+            all.add(item(item_id, 27, 60, kind, why(reason, CCG_DOCS, remedy)));
+        }
+    }
+    Ok(())
+}
+
+/// After the restart: the machine knows that it is in the domain.
+pub(super) fn joined(all: &mut Procedure, gmsa: &Gmsa) {
+    if let Some(domain) = &gmsa.domain {
+        let check = Check::Registry {
+            key: r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters".into(),
+            name: "Domain".into(),
+            equals: domain.name.clone(),
+        };
+        let reason = "The restart made the machine a member of the domain.";
+        let remedy = "Look into C:\\Windows\\debug\\NetSetup.LOG for why the join did not work.";
+        all.add(item("domain-member", 27, 120, Kind::Wait { check }, why(reason, DJOIN_DOCS, remedy)));
+    }
+}

@@ -1,0 +1,101 @@
+//! What is done on a node, in which order, and why: the items of the plan of one machine.
+//!
+//! Conditions are settled here, not on the node. One file per stage, in the order of [`plan`]; values come from the modules
+//! of the rendering.
+
+mod finish;
+mod gmsa;
+mod hardening;
+mod kube_proxy;
+mod kubelet;
+mod network;
+mod programs;
+mod proxy;
+mod registry;
+mod runtime;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+mod windows;
+
+use std::collections::BTreeMap;
+
+use super::digest::sha256;
+use super::error::RenderError;
+use super::facts::BootstrapFacts;
+use super::plan::{Access, Item, Kind, Limits, PLAN_VERSION, Plan, PlanMachine, Why};
+use super::render::Documents;
+
+/// Name of the scheduled task that goes on after a restart without cloudbase-init.
+const BOOT_TASK: &str = "capw";
+/// The form of a bootstrap token: what no log may show.
+const TOKEN_FORM: &str = "[a-z0-9]{6}[.][a-z0-9]{16}";
+/// Seconds without a failure after which the service manager forgets the failures before.
+const RESET_SECONDS: u32 = 900;
+
+const NODE_DOCS: &str = "https://kubernetes.io/docs/setup/production-environment/windows/";
+const KUBEADM_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/adding-windows-nodes/";
+const KUBELET_DOCS: &str = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/";
+const CONTAINERD_DOCS: &str = "https://github.com/containerd/containerd/blob/main/docs/cri/config.md";
+const CLOUDBASE_DOCS: &str = "https://cloudbase-init.readthedocs.io/en/latest/plugins.html";
+const CONTRACT_DOCS: &str = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/bootstrap-config";
+
+fn item(id: &str, code: u32, seconds: u32, kind: Kind, why: Why) -> Item {
+    Item { id: id.into(), kind, code, seconds, attempts: 3, unless: None, optional: false, why }
+}
+
+fn why(reason: &'static str, link: &'static str, remedy: &'static str) -> Why {
+    Why { reason, link, remedy }
+}
+
+fn owned(paths: &[&str]) -> Vec<String> {
+    paths.iter().map(|path| (*path).to_owned()).collect()
+}
+
+/// Items in order, and the files that they take from the payload.
+#[derive(Default)]
+struct Procedure {
+    items: Vec<Item>,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Procedure {
+    fn add(&mut self, item: Item) {
+        self.items.push(item);
+    }
+
+    /// Puts the bytes into the payload; the kind of item that writes them to `path`.
+    fn file(&mut self, source: &str, path: &str, access: Access, bytes: impl Into<Vec<u8>>) -> Kind {
+        let bytes = bytes.into();
+        let kind = Kind::File { path: path.into(), source: source.into(), sha256: sha256(&bytes), access };
+        self.files.insert(source.into(), bytes);
+        kind
+    }
+}
+
+/// The plan, and the files that belong to it.
+pub(super) fn plan(facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(Plan, BTreeMap<String, Vec<u8>>), RenderError> {
+    let mut all = Procedure::default();
+    windows::stage(&mut all, facts, documents)?;
+    programs::stage(&mut all, facts)?;
+    runtime::stage(&mut all, facts, documents)?;
+    steps::files(&mut all, facts)?;
+    steps::before_join(&mut all, facts)?;
+    upkeep::stage(&mut all, facts)?;
+    kubelet::stage(&mut all, facts, documents)?;
+    runtime::sandbox_image(&mut all, documents);
+    kube_proxy::stage(&mut all, facts, documents)?;
+    steps::after_join(&mut all, facts)?;
+    finish::stage(&mut all, facts);
+    let plan = Plan {
+        plan_version: PLAN_VERSION,
+        machine: PlanMachine { uid: facts.machine_uid.clone(), name: facts.machine_name.clone(), generation: facts.generation },
+        kubernetes: facts.kubernetes.to_string(),
+        limits: Limits { reboots: 3 + steps::restarts(facts), minutes: 45 + steps::seconds(facts).div_ceil(60) },
+        report: owned(&["serial:COM1", "guestinfo", "kvp", "file"]),
+        redact: owned(&[TOKEN_FORM]),
+        items: all.items,
+    };
+    Ok((plan, all.files))
+}
