@@ -1,7 +1,8 @@
 //! WindowsMachine: observe, decide ([`crate::lifecycle::machine`], [`crate::lifecycle::machine::vm`]), act, report.
 //!
-//! A pass makes one change outside the object (one call to the hypervisor, or one step of the drain) and then writes the object once:
-//! its metadata, its provider ID or its status. What the hypervisor reserved is stored before it is used.
+//! A pass may complete the Node, then makes at most one call that changes the VM, or takes one step of the node teardown, and then
+//! writes the object once: its metadata, its provider ID or its status. What the hypervisor reserved is stored before it is used. The
+//! last pass deletes a Node that came late before it removes the finalizer.
 
 mod act;
 mod drain;

@@ -10,10 +10,10 @@ use kube::ResourceExt;
 use crate::api::machine::WindowsMachine;
 use crate::cluster::ApiError;
 
-/// A watch that is behind for longer is down, and what it has not shown may have gone without a word.
+/// A watch that is behind for longer is down, and what it has not shown may be gone by now.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
 
-/// So long nothing is made after the API server has refused a machine.
+/// After the API server has refused a machine, nothing is made for this long.
 const REFUSED: SignedDuration = SignedDuration::from_secs(30);
 
 /// By UID of the pool.
@@ -26,7 +26,7 @@ struct Memory {
     made: HashMap<String, (WindowsMachine, Timestamp)>,
     /// Machines whose configuration was made, by UID.
     configured: HashMap<String, Timestamp>,
-    /// Names of machines whose create had no answer: by the same name, the next try finds what that one made.
+    /// Names of machines whose create had no answer: with the same name, the next try finds what that one made.
     unanswered: Vec<String>,
     /// UIDs of machines whose removal was asked for.
     removed: HashMap<String, Timestamp>,
@@ -100,7 +100,7 @@ impl Memories {
         }
     }
 
-    /// Whether the pool was looked at less than `rest` ago; else it is looked at now.
+    /// What is left of `rest` since the last pass; `None`: nothing, and this pass becomes the last.
     pub fn rests(&self, pool: &str, rest: SignedDuration, now: Timestamp) -> Option<SignedDuration> {
         let mut all = self.lock();
         let memory = all.entry(pool.to_owned()).or_default();
@@ -111,7 +111,7 @@ impl Memories {
         left
     }
 
-    /// Remembers the answer to a create if it is a refusal, without the name, which is another one each time.
+    /// Remembers the answer to a create if it is a refusal, without the name, which differs each time.
     pub fn remember_refusal<T>(&self, pool: &str, name: &str, answer: Result<T, ApiError>, now: Timestamp) -> Result<T, ApiError> {
         answer.inspect_err(|error| {
             if error.is_refusal() {

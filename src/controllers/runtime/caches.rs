@@ -72,7 +72,7 @@ impl Caches {
         }
     }
 
-    /// Decisions look at several caches: none is taken before all of them are filled once.
+    /// Returns when every cache was filled once: decisions read several of them.
     pub async fn ready(&self) {
         tokio::join!(
             self.clusters.0.ready(),

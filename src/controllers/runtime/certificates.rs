@@ -33,7 +33,7 @@ struct ClusterRequests {
     issued: HashMap<String, Timestamp>,
     /// Names of requests, by token id.
     requests: HashMap<String, HashSet<String>>,
-    /// Requests that were refused, so that each is told of once.
+    /// Requests that were refused, so that each is reported once.
     refused: HashSet<String>,
 }
 

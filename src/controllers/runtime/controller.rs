@@ -127,7 +127,7 @@ impl Controller {
         self.settings.metrics.reconcile_finished(self.name, label, start.elapsed());
         let outcome = result?;
         if self.trouble.lock().unwrap_or_else(PoisonError::into_inner).remove(&key).is_some_and(|t| t.failures > 1) {
-            span.in_scope(|| tracing::info!("the trouble is over"));
+            span.in_scope(|| tracing::info!("works again"));
         }
         Ok(outcome.look_again.map_or_else(Action::await_change, Action::requeue))
     }

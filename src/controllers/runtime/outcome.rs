@@ -37,7 +37,7 @@ impl Outcome {
     }
 }
 
-/// Why a pass failed, by the layer that said so.
+/// Why a pass failed, by layer.
 #[derive(Clone, Debug, Error)]
 pub enum ReconcileError {
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub enum ReconcileError {
     Workload(#[from] WorkloadError),
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// What the user wrote cannot be carried out; a change will wake the object.
+    /// What the user wrote cannot be carried out; a change triggers the next pass.
     #[error("{0}")]
     Invalid(String),
     /// A defect in CAPW: the pass panicked. The text is in the log.

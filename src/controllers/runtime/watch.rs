@@ -2,7 +2,7 @@
 //!
 //! Each watch has its own back-off and its errors end here, counted and logged: merged into a controller, the error of one
 //! watch would pause all of them (`reliability-performance.md` §1.8). An object that does not have the shape of its kind is
-//! skipped and told of; it does not stop the watch.
+//! skipped and logged; it does not stop the watch.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! What the words of a guest become: `status.bootstrap`, and a reason with a remedy when it has given up.
+//! What the reports of a guest become: `status.bootstrap`, and a reason with a remedy when it has given up.
 //!
-//! A guest may say anything as often as it likes; what it says is bounded here, in size by [`GuestReport`] and in writes by [`progress`].
+//! A guest may report anything, as often as it likes. The size of a report is bounded by [`GuestReport`], the number of writes by [`progress`].
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub enum Progress {
     News(Box<BootstrapProgress>),
 }
 
-/// A failure is news at once, another item, state or start of Windows after [`QUIET`], other words after a minute.
+/// A failure is written at once; another item, state or start of Windows after [`QUIET`]; another message after a minute.
 pub fn progress(known: Option<&BootstrapProgress>, said: &GuestReport, now: Timestamp) -> Progress {
     let (item, message) = said.subject();
     let attempt = attempt(message).or_else(|| known.filter(|k| k.item == item && k.boot == i64::from(said.boot)).and_then(|k| k.attempt));
@@ -72,7 +72,7 @@ fn attempt(message: &str) -> Option<i64> {
     digits.parse::<u32>().ok().filter(|n| *n > 0).map(i64::from)
 }
 
-/// Reason and message for a guest that has given up: step, code, its words, then cause and remedy from the doctor's surest finding.
+/// Reason and message for a guest that has given up: step, code, its message, then cause and remedy of the surest finding.
 pub fn failure(said: &GuestReport) -> (&'static str, String) {
     let (item, words) = said.subject();
     let found = diagnosis::diagnose(&[Symptom::report(said)]);

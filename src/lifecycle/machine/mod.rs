@@ -184,7 +184,7 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() { "there is none".into() } else { format!("there are: {}", names.join(", ")) }
 }
 
-/// The spec in the words of drivers.
+/// The spec as drivers read it.
 pub fn vm_spec(object: &WindowsMachine) -> Result<VmSpec, NameError> {
     let spec = &object.spec;
     let gib = |size: &str| mebibytes(size).map(|mib| mib >> 10);
@@ -217,7 +217,7 @@ fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<Ma
     stuck(why, message)
 }
 
-/// A machine that is provisioned stays Ready whatever is waited for.
+/// A wait. A machine that is provisioned stays Ready meanwhile.
 fn waiting(why: &'static str, message: impl Into<String>, s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
     if is_provisioned(s.object) {
         return Decision::new(MachineStep::Wait);

@@ -1,4 +1,4 @@
-//! WindowsMachine, second half: the hypervisor has answered (or failed); what is the one thing to do now?
+//! WindowsMachine, second half: the hypervisor has answered; what is to be done now?
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ fn has_read_its_seed(object: &WindowsMachine, vm: &Present) -> bool {
     vm.seeded && done && condition::is_true(conditions, condition::NODE_JOINED) && condition::find(conditions, condition::SEED_DETACHED).is_none()
 }
 
-/// What is said when the hypervisor cannot take the seed away. It is not tried again.
+/// What is reported when the hypervisor cannot detach the seed. It is not tried again.
 pub fn seed_stays(hypervisor: &str, cause: &str) -> Desired {
     let message = format!(
         "WindowsHypervisor {hypervisor} cannot take the configuration drive from the machine: {cause}. Its token has expired, but other secrets of the bootstrap data stay readable in the guest: remove the drive by hand"
@@ -120,7 +120,7 @@ pub fn seed_stays(hypervisor: &str, cause: &str) -> Desired {
     Desired::no(condition::SEED_DETACHED, reason::SEED_STAYS, message)
 }
 
-/// When the guest's newest word may be written, if that is not now.
+/// When the guest's newest report may be written, if that is not now.
 fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Duration> {
     let known = object.status.as_ref().and_then(|s| s.bootstrap.as_ref());
     match guest::progress(known, vm.report.as_ref()?, now) {
@@ -165,7 +165,7 @@ fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Tim
     Decision { look_again: symptoms.next, ..decision.say(condition(reason::NODE_NEVER_JOINED, never)) }
 }
 
-/// Whether the next word is that no Node will come: the guest's last word goes with it, so it must not be an old one.
+/// Whether the next report is that no Node will come. The guest's last message is part of it, so it must not be an old one.
 pub fn is_given_up(object: &WindowsMachine, now: Timestamp) -> bool {
     let Some(status) = &object.status else { return false };
     let joining = condition::find(&status.conditions, condition::NODE_JOINED).is_some_and(|c| c.reason == reason::JOINING);
