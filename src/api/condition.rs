@@ -99,7 +99,8 @@ pub mod reason {
     pub const INTERNAL_ERROR: &str = "InternalError";
 }
 
-/// Reasons of NodeJoined when the guest gave up, one for each group of failure codes; the last one for any other code.
+/// Reasons of NodeJoined when the guest gave up, one for each group of failure codes; the last one for any
+/// other code.
 pub const GUEST_GAVE_UP: [&str; 10] = {
     use reason::*;
     [

@@ -12,7 +12,7 @@ use x509_parser::pem::parse_x509_pem;
 #[error("the cluster's CA is not a certificate in PEM form: {0}; expected the content of ca.crt, starting with -----BEGIN CERTIFICATE-----")]
 pub struct CaError(String);
 
-/// `sha256:<hex>` over the SubjectPublicKeyInfo (DER) of the first certificate: what kubeadm pins in discovery.
+/// `sha256:<hex>` over the SubjectPublicKeyInfo (DER) of the first certificate, which kubeadm pins in discovery.
 pub fn ca_hash(pem: &str) -> Result<String, CaError> {
     let wrong = |reason: &dyn fmt::Display| CaError(reason.to_string());
     let (_, block) = parse_x509_pem(pem.as_bytes()).map_err(|e| wrong(&e))?;
@@ -33,13 +33,13 @@ mod tests {
     fn hash_of_a_known_certificate() {
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
-        // rcgen gives the SubjectPublicKeyInfo from the key: another way to the same bytes.
+        // rcgen computes the SubjectPublicKeyInfo from the key, independently of the certificate.
         let expected = format!("sha256:{}", sha256(&rcgen::PublicKeyData::subject_public_key_info(&key)));
         assert_eq!(ca_hash(&certificate.pem()).unwrap(), expected);
     }
 
     #[test]
-    fn what_is_no_certificate_is_named() {
+    fn a_text_that_is_not_a_certificate_is_refused() {
         for bad in ["", "no", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
             assert!(ca_hash(bad).unwrap_err().to_string().contains("ca.crt"));
         }

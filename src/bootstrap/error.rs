@@ -1,4 +1,4 @@
-//! Why something cannot be rendered.
+//! Why a machine cannot be rendered.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use super::finding::{self, LintFinding};
 use crate::api::bootstrap_config::Channel;
 use crate::compat::Incompatible;
 
-/// Names the field, the value and the remedy. Never holds a secret.
+/// Names the field, the value and the remedy. Never contains a secret.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RenderError {
     /// A value that cannot work on Windows.
@@ -16,16 +16,16 @@ pub enum RenderError {
     /// Versions that cannot work together.
     #[error("{0}")]
     Incompatible(Incompatible),
-    /// The CA of the cluster cannot be read.
+    /// The cluster's CA cannot be read.
     #[error("certificate authority: {0}")]
     Ca(#[from] CaError),
-    /// The data does not fit into its channel. Sizes in bytes.
+    /// The data does not fit into its channel.
     #[error("spec.channel: {channel}: the bootstrap data has {} bytes, the limit is {} ({}): {remedy}", size.bytes, size.limit, size.limit_name)]
     TooLarge { channel: Channel, size: DataSize, remedy: &'static str },
-    /// What the rules refuse, all of it.
+    /// Everything that the rules refuse.
     #[error("{}", finding::message(.0))]
     Lint(Vec<LintFinding>),
-    /// A defect of ours: a configuration that cannot be written down.
+    /// A defect of ours: a configuration that cannot be serialized.
     #[error("{what} cannot be written: {reason}; please report this")]
     Serialize { what: &'static str, reason: String },
 }
@@ -39,9 +39,9 @@ impl RenderError {
 /// How much of its channel the bootstrap data takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSize {
-    /// As the channel counts them.
+    /// The size as the channel counts it.
     pub bytes: usize,
     pub limit: usize,
-    /// Whose limit it is.
+    /// What sets the limit.
     pub limit_name: &'static str,
 }

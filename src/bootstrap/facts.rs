@@ -1,4 +1,4 @@
-//! What rendering needs to know. No defaults are looked up from here on: the same facts always give the same bytes.
+//! The input of rendering. Nothing else is looked up: the same facts always give the same bytes.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use super::secrets::Secrets;
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::name::HostName;
 
-/// Oldest and newest minor of Kubernetes 1.x that is rendered (kubeadm v1beta4 starts with 1.31).
+/// The supported minors of Kubernetes 1.x (kubeadm v1beta4 starts with 1.31).
 pub const MINORS: std::ops::RangeInclusive<u32> = 31..=37;
 
-/// Everything that decides the bytes of one machine.
+/// Everything that the bytes of one machine depend on.
 #[derive(Clone)]
 pub struct BootstrapFacts {
     pub machine_uid: String,
     pub machine_name: String,
-    /// Counts up with every change of the data, so that the guest can tell an old plan from a new one.
+    /// Grows with every change of the data, so that the guest can tell an old plan from a new one.
     pub generation: i64,
-    /// `None`: the infrastructure provider is not ours and decides the name; the node then takes what Windows says.
+    /// `None`: another infrastructure provider decides the name, and the node takes that of Windows.
     pub host_name: Option<HostName>,
     /// `windows://<hypervisor>/<uuid>`; `None` under another infrastructure provider.
     pub provider_id: Option<String>,
@@ -37,14 +37,14 @@ pub struct BootstrapFacts {
     pub memory_mib: Option<u64>,
     /// `None`: as in the image, or not known.
     pub system_disk_gib: Option<u64>,
-    /// Empty: the kubelet takes what the cluster's `kubelet-config` says.
+    /// Empty: the kubelet uses the value of the cluster's `kubelet-config`.
     pub cluster_dns: Vec<String>,
-    /// Empty: the kubelet takes what the cluster's `kubelet-config` says.
+    /// Empty: the kubelet uses the value of the cluster's `kubelet-config`.
     pub cluster_domain: String,
-    /// Networks of pods and Services, as the Cluster gives them: nothing in them goes through a proxy.
+    /// Pod and Service networks of the Cluster: they bypass the proxy.
     pub pod_networks: Vec<String>,
     pub service_networks: Vec<String>,
-    /// What `spec` takes from Secrets: a value for each of [`WindowsBootstrapConfigSpec::secret_refs`].
+    /// The values that `spec` takes from Secrets: one for each of [`WindowsBootstrapConfigSpec::secret_refs`].
     pub secrets: Secrets,
     pub spec: WindowsBootstrapConfigSpec,
 }
@@ -60,7 +60,7 @@ impl fmt::Debug for BootstrapFacts {
     }
 }
 
-/// A version of Kubernetes that can be rendered.
+/// A supported version of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesVersion {
     pub minor: u32,
@@ -72,18 +72,18 @@ pub struct KubernetesVersion {
 /// Why a text is not such a version.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum VersionError {
-    #[error("version: {value:?} is not a version of Kubernetes: expected e.g. v1.36.3")]
+    #[error("version: {value:?} is not a Kubernetes version: expected e.g. v1.36.3")]
     Form { value: String },
     #[error(
-        "version: {value:?} is older than v1.31: nodes join with kubeadm v1beta4, which begins there, and 1.30 has had no fixes since June 2025; upgrade the cluster to v1.31 or newer, one minor at a time"
+        "version: {value:?} is older than v1.31: nodes join with kubeadm v1beta4, which starts with v1.31, and 1.30 has had no fixes since June 2025; upgrade the cluster to v1.31 or newer, one minor at a time"
     )]
     TooOld { value: String },
-    #[error("version: {value:?} is newer than v1.37, the newest that this release knows: use an older version, or update this provider")]
+    #[error("version: {value:?} is newer than v1.37, the newest version that this release supports: use an older version, or update this provider")]
     TooNew { value: String },
 }
 
 impl KubernetesVersion {
-    /// Reads `v1.36.3`; the `v` may be missing, as in `.status.version` of some control planes.
+    /// Parses `v1.36.3`; the `v` may be missing, as in `.status.version` of some control planes.
     pub fn parse(value: &str) -> Result<Self, VersionError> {
         let form = || VersionError::Form { value: value.into() };
         let text = value.strip_prefix('v').unwrap_or(value);

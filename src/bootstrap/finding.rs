@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-/// Whether a node would come up with it.
+/// Whether a node would work with the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The kubelet would not start, or do something else than what is asked: refused.
+    /// The kubelet would not start, or not do what the setting asks for: refused.
     Error,
-    /// It has no effect, or one that surprises: told.
+    /// It has no effect, or an unexpected one: rendered with a warning.
     Warning,
 }
 
-/// What a rule has to say.
+/// What a rule found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintFinding {
     /// `L1` to `L24`.
     pub rule: &'static str,
     pub severity: Severity,
-    /// Where users wrote it, or would.
+    /// The field in the users' objects.
     pub field: String,
     pub value: String,
     pub remedy: String,
@@ -29,16 +29,16 @@ impl fmt::Display for LintFinding {
     }
 }
 
-/// The warnings for a person; empty when there are none.
+/// The warnings as text for `--explain`; empty if there are none.
 pub fn explain(warnings: &[LintFinding]) -> String {
     if warnings.is_empty() {
         return String::new();
     }
     let lines: String = warnings.iter().map(|finding| format!("  {finding}\n")).collect();
-    format!("\nWhat has no effect, or one that surprises:\n{lines}")
+    format!("\nSettings without effect, or with an unexpected one:\n{lines}")
 }
 
-/// The same as one message of a condition: the first ten, and how many more there are.
+/// The findings as the message of a condition: the first ten, and the number of the others.
 pub fn message(findings: &[LintFinding]) -> String {
     let mut text = findings.iter().take(MESSAGE).map(ToString::to_string).collect::<Vec<_>>().join("; ");
     if findings.len() > MESSAGE {

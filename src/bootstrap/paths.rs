@@ -1,16 +1,16 @@
-//! Where things are on a node. One list, so that the plan, the configurations and the simulated guest cannot disagree.
+//! Paths on a node. One list, so that the plan, the configurations and the simulated guest cannot disagree.
 
-/// Everything of ours; SYSTEM and Administrators only.
+/// CAPW's own directory; SYSTEM and Administrators only.
 pub const ROOT: &str = r"C:\ProgramData\capw";
 /// Files that hold secrets. Removed by the last item of the plan.
 pub const SECRET: &str = r"C:\ProgramData\capw\secret";
 /// What the loader unpacks: `node.json`, `runner\`, `files\`, `secret\`.
 pub const PAYLOAD: &str = r"C:\ProgramData\capw\payload";
-/// The digest of what the loader has unpacked, written when all of it is there.
+/// The digest of the unpacked payload, written once it is complete.
 pub const PAYLOAD_STAMP: &str = r"C:\ProgramData\capw\payload.sha256";
-/// The secrets among what the loader unpacks. Removed by the last item of the plan.
+/// The secrets of the payload. Removed by the last item of the plan.
 pub const PAYLOAD_SECRET: &str = r"C:\ProgramData\capw\payload\secret";
-/// Archives until they are unpacked. Removed by the last item of the plan.
+/// Downloaded archives. Removed by the last item of the plan.
 pub const DOWNLOADS: &str = r"C:\ProgramData\capw\downloads";
 /// kubeadm's JoinConfiguration. It holds the bootstrap token.
 pub const JOIN_CONFIG: &str = r"C:\ProgramData\capw\secret\kubeadm-join.yaml";
@@ -24,34 +24,34 @@ pub const KUBE_PROXY_CONFIG: &str = r"C:\etc\kubernetes\kube-proxy.yaml";
 pub const KUBE_PROXY_LOG: &str = r"C:\var\log\kube-proxy";
 pub const LOG_RUNNER: &str = r"C:\k\kube-log-runner.exe";
 pub const CRICTL: &str = r"C:\k\crictl.exe";
-/// Where crictl looks when it has no options and its user no settings: beside itself.
+/// crictl's default configuration: beside the program.
 pub const CRICTL_CONFIG: &str = r"C:\k\crictl.yaml";
-/// Which images the kubelet asks which program for credentials; only where some are named.
+/// The kubelet's CredentialProviderConfig; only if the spec names credential providers.
 pub const CREDENTIAL_PROVIDERS: &str = r"C:\etc\kubernetes\credential-providers.yaml";
 pub const KUBERNETES: &str = r"C:\etc\kubernetes";
 pub const KUBELET_KUBECONFIG: &str = r"C:\etc\kubernetes\kubelet.conf";
 /// Written by kubeadm during the join; it holds the bootstrap token.
 pub const BOOTSTRAP_KUBECONFIG: &str = r"C:\etc\kubernetes\bootstrap-kubelet.conf";
 pub const CLUSTER_CA: &str = r"C:\etc\kubernetes\pki\ca.crt";
-/// The authorities of `spec.network.caBundle`, PEM; only where some are given.
+/// The authorities of `spec.network.caBundle` in PEM form, if any.
 pub const CA_BUNDLE: &str = r"C:\etc\ca-bundle.pem";
-/// Where clusters of kubeadm let the kubelet look for static pods; it complains every 20 s while there is no such directory.
+/// Static pods of kubeadm clusters; the kubelet complains every 20 s if this directory is missing.
 pub const MANIFESTS: &str = r"C:\etc\kubernetes\manifests";
-/// Where the kubelet looks for Flexvolume drivers and runs them as SYSTEM: its default, which it makes itself for every user to write to.
+/// Flexvolume drivers, which the kubelet runs as SYSTEM. The kubelet would create this directory writable for every user.
 pub const VOLUME_PLUGINS: &str = r"C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec";
-/// Patches that kubeadm lays over what it downloads from the cluster.
+/// Patches that kubeadm applies to the configuration it downloads from the cluster.
 pub const PATCHES: &str = r"C:\etc\kubernetes\patches";
-/// Our fields of the KubeletConfiguration: they win over those of the cluster's `kubelet-config`.
+/// Our fields of the KubeletConfiguration: they override the cluster's `kubelet-config`.
 pub const KUBELET_PATCH: &str = r"C:\etc\kubernetes\patches\kubeletconfiguration+strategic.yaml";
 pub const KUBELET_ROOT: &str = r"C:\var\lib\kubelet";
 /// The KubeletConfiguration that kubeadm writes: the cluster's, with our patch.
 pub const KUBELET_CONFIG: &str = r"C:\var\lib\kubelet\config.yaml";
-/// Files `*.conf` with more fields of the KubeletConfiguration; they win over [`KUBELET_CONFIG`], the last one over all.
+/// Drop-in files `*.conf` of the KubeletConfiguration; they override [`KUBELET_CONFIG`], the last one overrides all.
 pub const KUBELET_DROP_INS: &str = r"C:\etc\kubernetes\kubelet.conf.d";
-/// The users' own fields. Other files of the directory are theirs altogether.
+/// The users' own fields. Other files in the directory belong to the users.
 pub const KUBELET_DROP_IN: &str = r"C:\etc\kubernetes\kubelet.conf.d\50-user.conf";
 pub const KUBELET_PKI: &str = r"C:\var\lib\kubelet\pki";
-/// Volumes of pods, each in a directory of its own.
+/// Volumes of pods, one directory each.
 pub const KUBELET_PODS: &str = r"C:\var\lib\kubelet\pods";
 /// Sockets of plug-ins that run as administrators.
 pub const KUBELET_PLUGINS: [&str; 4] = [
@@ -74,9 +74,9 @@ pub const CRI_PIPE: &str = "containerd-containerd";
 /// The same as kubeadm and the kubelet write it.
 pub const CRI_SOCKET: &str = "npipe:////./pipe/containerd-containerd";
 
-/// Cluster API's mark of success.
+/// The sentinel file that tells Cluster API of success.
 pub const SENTINEL_DIR: &str = r"C:\run\cluster-api";
 pub const SENTINEL: &str = r"C:\run\cluster-api\bootstrap-success.complete";
 
-/// Where Windows Setup keeps copies of the answer file that it was given; with the password of Administrator.
+/// Windows Setup's copies of the answer file; they contain the password of Administrator.
 pub const SETUP_ANSWERS: [&str; 2] = [r"C:\Windows\Panther\unattend.xml", r"C:\Windows\Panther\Unattend\unattend.xml"];

@@ -12,7 +12,7 @@ use crate::api::bootstrap_config::{
 };
 use crate::api::name::{HostName, ProviderId, VmUuid};
 
-/// The secret half is looked for in everything that is rendered.
+/// The secret half of the token; tests search for it in everything that is rendered.
 pub(crate) const TOKEN_SECRET: &str = "s3cr3ts3cr3ts3cr";
 
 /// A self-signed certificate that never changes, so that snapshots do not.
@@ -42,22 +42,22 @@ pub(crate) fn facts() -> BootstrapFacts {
     }
 }
 
-/// A text for each secret input that must be found nowhere but where it belongs.
+/// One text per secret input, which must appear only where it belongs.
 pub(crate) const CANARIES: [(&str, &str); 4] = [
     ("djoin", "canary-djoin-0d7b2a4c3e5e9c1f"),
     ("proxy", "http://capw:canary-proxy-5e9c1f0d7b2a@proxy.example.com:3128"),
     ("licence", "canary-licence-7b2a4c3e5e9c"),
     ("mirror-key", "-----BEGIN PRIVATE KEY-----\nY2FuYXJ5LW1pcnJvci1rZXktNWU5YzFm\n-----END PRIVATE KEY-----"),
 ];
-/// A password that is written as the header of a request only: user and password in base64.
+/// A password that appears only in a header: user and password in base64.
 pub(crate) const CANARY_PASSWORD: (&str, &str) = ("canary-password-2a4c3e5e9c1f", "cmVhZGVyOmNhbmFyeS1wYXNzd29yZC0yYTRjM2U1ZTljMWY=");
 
-/// Where [`full`] has the same authorities once more.
+/// Where [`full`] has the same certificates again.
 fn ca_map() -> ConfigMapKeyRef {
     ConfigMapKeyRef { name: "authorities".into(), key: "ca.crt".into() }
 }
 
-/// Everything that can be asked for of Windows.
+/// Facts with every setting of Windows.
 pub(crate) fn full() -> BootstrapFacts {
     let mut facts = facts();
     facts.spec = serde_saphyr::from_str(include_str!("sample-full.yaml")).unwrap();
@@ -102,7 +102,7 @@ fn any_step(number: usize) -> impl Strategy<Value = Step> {
     })
 }
 
-/// What a spec may ask of the kubelet, containerd and kube-proxy, each by itself or with others.
+/// Settings of the kubelet, containerd and kube-proxy that can be combined freely.
 const CHOICES: [&str; 14] = [
     r#"{"kubelet": {"systemReserved": {"cpu": "250m", "memory": "1Gi"}}}"#,
     r#"{"kubelet": {"kubeReserved": {"memory": "600Mi"}}}"#,
@@ -120,7 +120,7 @@ const CHOICES: [&str; 14] = [
     r#"{"kubeProxy": {"networkName": "vxlan0", "networkType": "Overlay", "sourceVIP": "10.244.3.2"}}"#,
 ];
 
-/// A minor of Kubernetes, a channel and some of [`CHOICES`], laid over the facts.
+/// The facts with some minor of Kubernetes, channel and [`CHOICES`].
 pub(crate) fn any_node(facts: impl Strategy<Value = BootstrapFacts>) -> impl Strategy<Value = BootstrapFacts> {
     let choices = prop::sample::subsequence(CHOICES.to_vec(), 0..=CHOICES.len());
     (facts, 31..=37u32, prop::sample::select(Channel::ALL.to_vec()), choices).prop_map(|(mut facts, minor, channel, choices)| {
@@ -140,7 +140,7 @@ pub(crate) fn any_node(facts: impl Strategy<Value = BootstrapFacts>) -> impl Str
     })
 }
 
-/// What is too large for its channel says so; everything else is rendered.
+/// Renders facts that must be valid; `None` if they are too large for their channel.
 pub(crate) fn rendered(facts: &BootstrapFacts) -> Option<Bootstrap> {
     match render(facts) {
         Ok(bootstrap) => {
@@ -153,7 +153,7 @@ pub(crate) fn rendered(facts: &BootstrapFacts) -> Option<Bootstrap> {
     }
 }
 
-/// Facts with any part of the full ones, and any steps.
+/// Facts with any subset of the settings of [`full`], and any steps.
 pub(crate) fn any_windows() -> impl Strategy<Value = BootstrapFacts> {
     let steps = (0..4usize, 0..4usize).prop_flat_map(|(before, after)| {
         let before: Vec<_> = (0..before).map(any_step).collect();

@@ -1,4 +1,4 @@
-//! Values of Secrets and ConfigMaps that the spec names, read before rendering.
+//! The values of Secrets and ConfigMaps that the spec refers to, read before rendering.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 use super::error::RenderError;
 use crate::api::bootstrap_config::{ConfigMapKeyRef, SecretKeyRef};
 
-/// The values, by reference. Shows how many there are and nothing else.
+/// The values by reference. Its Debug output contains only their number.
 #[derive(Clone, Default)]
 pub struct Secrets {
     secret: BTreeMap<SecretKeyRef, SecretSlice<u8>>,
@@ -20,25 +20,25 @@ impl Secrets {
         self.secret.insert(reference, value.into());
     }
 
-    /// A value of a ConfigMap, which everybody may see.
+    /// Adds a value of a ConfigMap, which is not secret.
     pub fn insert_public(&mut self, reference: ConfigMapKeyRef, value: Vec<u8>) {
         self.public.insert(reference, value);
     }
 
-    /// The bytes of the value of a ConfigMap that `field` names. Fails when nobody read it.
+    /// The value of a ConfigMap that `field` refers to. Fails if it was not inserted.
     pub(super) fn public(&self, field: &str, reference: &ConfigMapKeyRef) -> Result<&[u8], RenderError> {
-        let remedy = "the ConfigMap has no such value: make it, or name another one";
+        let remedy = "the ConfigMap has no such value: create it, or name another one";
         let missing = || RenderError::invalid(field, format!("{}/{}", reference.name, reference.key), remedy);
         self.public.get(reference).map(Vec::as_slice).ok_or_else(missing)
     }
 
-    /// The bytes of the value that `field` names. Fails when nobody read it.
+    /// The value that `field` refers to. Fails if it was not inserted.
     pub(super) fn bytes(&self, field: &str, reference: &SecretKeyRef) -> Result<&[u8], RenderError> {
-        let missing = || RenderError::invalid(field, shown(reference), "the Secret has no such value: make it, or name another one");
+        let missing = || RenderError::invalid(field, shown(reference), "the Secret has no such value: create it, or name another one");
         self.secret.get(reference).map(ExposeSecret::expose_secret).ok_or_else(missing)
     }
 
-    /// The same as text, without white space around it: Secrets made from files end with a line end.
+    /// The same as text, trimmed: Secrets made from files end with a newline.
     pub(super) fn text(&self, field: &str, reference: &SecretKeyRef) -> Result<&str, RenderError> {
         let text = std::str::from_utf8(self.bytes(field, reference)?);
         text.map(str::trim).map_err(|_| RenderError::invalid(field, shown(reference), "the value is not text in UTF-8: correct the Secret"))

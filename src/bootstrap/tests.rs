@@ -1,4 +1,4 @@
-//! Properties of rendering as a whole: what goes in comes out at the other end, the same way each time, and no secret elsewhere.
+//! Rendering as a whole: the guest reads what was rendered, rendering is deterministic, and secrets are only where they belong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ fn fields(name: &str, old: &Value, new: &Value) -> String {
 }
 
 #[test]
-fn what_each_machine_gets() {
+fn plans_and_configurations_of_different_machines() {
     let usual = render(&facts()).unwrap().plan;
     insta::assert_snapshot!("plan-4cpu-8gib-2022-1.36", usual.json().unwrap());
     for (name, facts) in [("unknown-2019-1.32-containerd-1.7", old()), ("32cpu-128gib-2025", big()), ("everything", full())] {
@@ -101,8 +101,8 @@ fn a_guest_reads_what_was_rendered() {
     let bootstrap = render(&facts).unwrap();
     let payload = Payload::from_user_data(bootstrap.user_data.as_bytes()).unwrap();
     assert_eq!(serde_json::to_value(&payload.plan).unwrap(), serde_json::to_value(&bootstrap.plan).unwrap());
-    assert!(payload.file(&paths::KUBELET_PATCH.to_uppercase()).is_some(), "Windows does not distinguish upper and lower case");
-    // What cloudbase-init gunzips is the same.
+    assert!(payload.file(&paths::KUBELET_PATCH.to_uppercase()).is_some(), "Windows ignores case");
+    // The same after cloudbase-init has unzipped it.
     assert_eq!(Payload::from_user_data(&gzip(bootstrap.user_data.as_bytes())).unwrap().files, payload.files);
 }
 
@@ -118,7 +118,7 @@ fn the_token_is_in_one_file_and_nowhere_else() {
         for shown in [rendered.plan.json().unwrap(), explain(&rendered.plan), format!("{facts:?} {rendered:?} {payload:?}")] {
             assert!(!shown.contains(TOKEN_SECRET), "{shown}");
         }
-        // The last item removes every place that held it.
+        // The last item removes every place that contained it.
         let Some(Kind::Absent { paths: removed, .. }) = payload.plan.items.last().map(|item| &item.kind) else {
             panic!("the last item removes nothing")
         };
@@ -129,7 +129,7 @@ fn the_token_is_in_one_file_and_nowhere_else() {
 }
 
 #[test]
-fn what_comes_from_a_secret_is_in_one_protected_file() {
+fn content_from_a_secret_is_in_one_protected_file() {
     const CANARY: &str = "canary-5e9c1f0d7b2a4c3e";
     let mut facts = facts();
     let reference = SecretKeyRef { name: "licence".into(), key: "key".into() };
@@ -154,7 +154,7 @@ fn what_comes_from_a_secret_is_in_one_protected_file() {
 }
 
 #[test]
-fn facts_that_cannot_work_are_refused_by_name() {
+fn invalid_facts_are_refused_with_their_field() {
     type Change = fn(&mut BootstrapFacts);
     let cases: [(Change, &str); 16] = [
         (|f| f.endpoint = "https://api:6443".into(), "controlPlaneEndpoint"),

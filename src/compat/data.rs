@@ -1,4 +1,4 @@
-//! `compat.toml`, read once.
+//! The data of `compat.toml`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 use super::part::{Component, Part, Pattern, Question};
 use super::version::{Range, Truth, Version};
 
-/// What is known of a combination, from best to worst.
+/// The verdict on a combination, from best to worst.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Somebody responsible says or shows that it works.
+    /// Its maintainers state or show that it works.
     Works,
-    /// It can work, and there is a reason not to use it.
+    /// It can work, but there is a reason not to use it.
     Warns,
-    /// It depends on the exact versions, which are not given.
+    /// It depends on the exact versions, which the question does not give.
     Depends,
-    /// Nobody responsible has said or shown anything.
+    /// Its maintainers have not stated anything.
     Unknown,
-    /// It cannot work, or nothing here supports it.
+    /// It cannot work, or this provider does not support it.
     Fails,
 }
 
-/// What a statement rests on.
+/// The basis of a statement.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Read in the source code of that version.
+    /// The source code of that version.
     Source,
-    /// A project's or vendor's documentation, or its list of what it ships.
+    /// Documentation, or a list of shipped versions, of a project or vendor.
     Documentation,
-    /// Said by a maintainer in an issue or pull request.
+    /// A maintainer's statement in an issue or pull request.
     Issue,
-    /// Announced for a version whose programs were not seen here.
+    /// An announcement for a version whose programs were not tested.
     Announced,
-    /// Follows from other facts.
+    /// A conclusion from other facts.
     Derived,
 }
 
@@ -44,7 +44,7 @@ pub enum Basis {
 #[derive(Clone, Debug)]
 pub struct Row {
     pub id: String,
-    /// Texts as they stand in the file, for tables.
+    /// The original texts, for tables.
     pub when: BTreeMap<Component, Vec<String>>,
     patterns: BTreeMap<Component, Vec<Pattern>>,
     pub verdict: Verdict,
@@ -56,33 +56,33 @@ pub struct Row {
     pub basis: Basis,
 }
 
-/// Components that depend on each other, and what is known.
+/// Components that depend on each other, and the rows about them.
 #[derive(Clone, Debug)]
 pub struct Edge {
     pub between: Vec<Component>,
-    /// What the dependency is.
+    /// What the dependency is about.
     pub about: String,
     pub rows: Vec<Row>,
 }
 
-/// How dear it is to change a part, and what to change it to.
+/// The cost of changing a part, and what it can be changed to.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// Within a release line; another line costs twice as much.
+    /// Cost within a release line; another line costs twice as much.
     pub version: u32,
-    /// To another product.
+    /// Cost of another product.
     pub product: u32,
     /// Best first.
     pub candidates: Vec<Part>,
 }
 
-/// All that is known.
+/// The whole file.
 #[derive(Clone, Debug)]
 pub struct Data {
     pub edges: Vec<Edge>,
     pub choices: BTreeMap<Component, Choice>,
     pause_defaults: Vec<(Range, String)>,
-    /// Images that hold a sandbox.
+    /// Known sandbox images.
     pub pause_repository: String,
 }
 
@@ -94,7 +94,7 @@ static DATA: LazyLock<Data> = LazyLock::new(|| {
     parse(TEXT).expect("compat.toml")
 });
 
-/// What this release knows.
+/// The data of this release.
 pub fn data() -> &'static Data {
     &DATA
 }
@@ -147,7 +147,7 @@ struct FilePause {
 struct FilePauseDefault {
     kubernetes: String,
     tag: String,
-    /// Kept in the file for its readers; nothing here needs it.
+    /// For readers of the file; not used.
     #[allow(dead_code, reason = "deny_unknown_fields wants every field named")]
     source: String,
 }
@@ -190,7 +190,7 @@ fn read(row: FileRow, between: &[Component]) -> Result<Row, String> {
 }
 
 impl Row {
-    /// Whether it is about these parts. Containers are kept apart by process unless somebody says otherwise.
+    /// Whether the row applies to these parts. Containers use process isolation by default.
     pub fn matches(&self, question: &Question) -> Truth {
         let process = Part { component: Component::Isolation, product: "process".into(), version: None };
         let each = self.patterns.iter().map(|(component, patterns)| {
@@ -200,14 +200,14 @@ impl Row {
         each.fold(Truth::Yes, Truth::and)
     }
 
-    /// The products that are named for a component.
+    /// The products that the row names for a component.
     pub fn products(&self, component: Component) -> impl Iterator<Item = &str> {
         self.patterns.get(&component).into_iter().flatten().filter_map(Pattern::product)
     }
 }
 
 impl Data {
-    /// The tag of the sandbox image that kubeadm of that version means.
+    /// The tag of the sandbox image that this version of kubeadm uses.
     pub fn pause_default(&self, kubernetes: &Version) -> Option<&str> {
         self.pause_defaults.iter().find(|(range, _)| range.holds(Some(kubernetes)) == Truth::Yes).map(|(_, tag)| tag.as_str())
     }

@@ -1,9 +1,8 @@
-//! WHAT GOES TOGETHER (pure): Kubernetes × Windows × container runtime × pause image × CNI × cloudbase-init.
+//! WHICH VERSIONS WORK TOGETHER (pure): Kubernetes × Windows × container runtime × pause image × CNI × cloudbase-init.
 //!
-//! Everything that is known stands in `compat.toml`, with source and date; nothing is known here. An *edge* is a set of components
-//! that depend on each other, with rows that are read like those of a firewall: the first that matches decides. What no row
-//! matches is unknown, and said to be. [`answer`] looks at every edge of a [`Question`] and, if the answer is not yes, finds the
-//! nearest set that is known to work.
+//! All knowledge is in `compat.toml`, with source and date. An *edge* is a set of components that depend on each other; its rows are
+//! read like those of a firewall: the first that matches decides, and without a match the answer is unknown. [`answer`] checks every
+//! edge of a [`Question`] and, if the answer is not yes, finds the nearest set that is known to work.
 
 mod data;
 mod part;

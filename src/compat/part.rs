@@ -1,4 +1,4 @@
-//! The components of a node and what was chosen for each.
+//! The components of a node and the choice for each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::version::{Range, Truth, Version};
 
-/// What a node is made of. The order is that of tables and messages.
+/// The components of a node, in the order of tables and messages.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {
@@ -22,7 +22,7 @@ pub enum Component {
     Pause,
     /// Base image of a workload.
     Image,
-    /// How containers are kept apart: `process` (the default) or `hyperv`.
+    /// Isolation of containers: `process` (the default) or `hyperv`.
     Isolation,
     /// Kind of pod network: `overlay` or `l2bridge`.
     Network,
@@ -50,12 +50,12 @@ impl Component {
         }
     }
 
-    /// Where there is only one product, its name is not written.
+    /// The only product of a component; its name is not written.
     fn only_product(self) -> Option<&'static str> {
         matches!(self, Self::Kubernetes | Self::CloudbaseInit).then(|| self.name())
     }
 
-    /// Numbers of a complete version; 0 where any number of them is complete.
+    /// How many numbers a complete version has; 0 if any number is complete.
     fn places(self) -> usize {
         match self {
             Self::Pause => 0,
@@ -80,7 +80,7 @@ pub struct Part {
     pub version: Option<Version>,
 }
 
-/// A choice that cannot be read.
+/// A choice that cannot be parsed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{component}: {value:?} is not understood: expected {expected}")]
 pub struct PartError {
@@ -90,7 +90,7 @@ pub struct PartError {
 }
 
 impl Part {
-    /// Reads what a person writes: `v1.36.3`, `2025`, `10.0.26100.6899`, `containerd@2.3.7`, `registry.k8s.io/pause:3.10.2`, `calico@3.32`.
+    /// Parses user input: `v1.36.3`, `2025`, `10.0.26100.6899`, `containerd@2.3.7`, `registry.k8s.io/pause:3.10.2`, `calico@3.32`.
     pub fn parse(component: Component, value: &str) -> Result<Self, PartError> {
         let wrong = |expected| PartError { component, value: value.to_owned(), expected };
         let clean = !value.is_empty() && value.len() <= 512 && value.chars().all(|c| c.is_ascii_graphic());
@@ -110,7 +110,7 @@ impl Part {
                 if product.is_empty() {
                     return Err(wrong("an image, e.g. registry.k8s.io/pause:3.10.2"));
                 }
-                // Of a tag like `latest` nothing is known.
+                // A tag such as `latest` says nothing about the version.
                 Ok(Self { component, product: product.into(), version: tag.and_then(|tag| Version::parse(tag, component.places())) })
             }
             _ => {
@@ -121,7 +121,7 @@ impl Part {
         }
     }
 
-    /// As [`Part::parse`] reads it.
+    /// In the form that [`Part::parse`] reads.
     pub fn written(&self) -> String {
         match (self.component, &self.version) {
             (Component::Kubernetes | Component::CloudbaseInit, Some(version)) => version.to_string(),
@@ -135,7 +135,7 @@ impl Part {
         }
     }
 
-    /// Whether this is one of those that `other` stands for.
+    /// Whether this is a more precise form of `other`.
     pub fn refines(&self, other: &Self) -> bool {
         self.product == other.product
             && match (&self.version, &other.version) {
@@ -145,7 +145,7 @@ impl Part {
             }
     }
 
-    /// Whether the two are of one release line of one product.
+    /// Whether both are of the same release line of one product.
     pub fn same_line(&self, other: &Self) -> bool {
         let line = match (&self.version, &other.version) {
             (Some(a), Some(b)) => a.same_line(b),
@@ -155,7 +155,7 @@ impl Part {
     }
 }
 
-/// For people: `Windows Server 2025 (10.0.26100.6899)`.
+/// For messages: `Windows Server 2025 (10.0.26100.6899)`.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.component, &self.version) {
@@ -195,7 +195,7 @@ fn windows(value: &str) -> Option<Part> {
     part(release, revision)
 }
 
-/// What is asked about: at most one part of each component.
+/// A question: at most one part per component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question(BTreeMap<Component, Part>);
 
@@ -214,7 +214,7 @@ impl Question {
     }
 }
 
-/// Which parts a row is about: a product or `*`, and a range or nothing.
+/// The parts that a row applies to: a product or `*`, and possibly a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     product: Option<String>,
@@ -248,7 +248,7 @@ impl Pattern {
         }
     }
 
-    /// The product that is named.
+    /// The product, if it is not `*`.
     pub fn product(&self) -> Option<&str> {
         self.product.as_deref()
     }

@@ -20,7 +20,7 @@ impl Verdict {
         }
     }
 
-    /// The answer in a word.
+    /// The answer in one word.
     fn answer(self) -> &'static str {
         match self {
             Self::Works | Self::Warns => "yes",
@@ -53,7 +53,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// Component → choice, as in the flags of `capw compat`.
+/// Component → choice, as the flags of `capw compat` take it.
 impl Serialize for Question {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.parts().map(|part| (part.component.name(), part.written())))
@@ -85,7 +85,7 @@ fn names(between: &[Component]) -> String {
     between.iter().map(|component| component.name()).collect::<Vec<_>>().join(" + ")
 }
 
-/// For people: the answer, then the findings, worst first, then the way out.
+/// Text: the answer, the findings, worst first, and the nearest set that works.
 pub fn table(answer: &Answer) -> String {
     let parts: Vec<String> = answer.question.parts().map(Part::to_string).collect();
     let mut text = format!("{}\nanswer: {}\n\n", parts.join(", "), answer.verdict.answer());
@@ -116,7 +116,7 @@ fn when(conditions: &BTreeMap<Component, Vec<String>>) -> String {
     conditions.iter().map(|(component, texts)| format!("{component} {}", texts.join(" or "))).collect::<Vec<_>>().join(", ")
 }
 
-/// All that is known, as tables of a page: one per edge.
+/// All data as Markdown tables, one per edge.
 pub fn markdown(data: &Data) -> String {
     let mut text = String::new();
     for Edge { between, about, rows } in &data.edges {

@@ -6,16 +6,16 @@ use super::data::{Basis, Choice, Data, Edge, Row, Verdict};
 use super::part::{Component, Part, Question};
 use super::version::Truth;
 
-/// What one edge says about the parts that it is between.
+/// The verdict of one edge.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Finding {
     pub between: Vec<Component>,
     #[serde(serialize_with = "texts")]
     pub parts: Vec<Part>,
     pub verdict: Verdict,
-    /// One or two sentences; what is missing, where nothing is known.
+    /// One or two sentences; if nothing is known, what is missing.
     pub why: String,
-    /// The row that decided; `None` where no row is about these parts.
+    /// The row that decided, if any.
     pub row: Option<String>,
     pub source: Option<String>,
     /// When the source was last read.
@@ -23,7 +23,7 @@ pub struct Finding {
     pub basis: Option<Basis>,
 }
 
-/// One part and what to take instead.
+/// One part and its replacement.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Change {
     pub component: Component,
@@ -40,7 +40,7 @@ pub struct Nearest {
     pub changes: Vec<Change>,
 }
 
-/// What is known about all that was asked.
+/// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub question: Question,
@@ -48,12 +48,12 @@ pub struct Answer {
     pub verdict: Verdict,
     /// In the order of the data file.
     pub findings: Vec<Finding>,
-    /// If the answer is not yes, and there is one.
+    /// The nearest set that works, if the answer is not yes and there is one.
     pub nearest: Option<Nearest>,
 }
 
 impl Answer {
-    /// Whether it is known to work, be it with a warning.
+    /// Whether it is known to work, possibly with a warning.
     pub fn accepted(&self) -> bool {
         accepted(self.verdict)
     }
@@ -71,7 +71,7 @@ fn texts<S: Serializer>(parts: &[Part], serializer: S) -> Result<S::Ok, S::Error
     serializer.collect_seq(parts.iter().map(Part::written))
 }
 
-/// The answer to a question; the same for the same data.
+/// Answers a question; deterministic for the same data.
 pub fn answer(data: &Data, question: &Question) -> Answer {
     let findings = findings(data, question);
     let verdict = worst(&findings);
@@ -79,7 +79,7 @@ pub fn answer(data: &Data, question: &Question) -> Answer {
     Answer { question: question.clone(), verdict, findings, nearest }
 }
 
-/// What each edge says, without looking for a way out.
+/// The finding of each edge, without searching for a set that works.
 pub fn findings(data: &Data, question: &Question) -> Vec<Finding> {
     data.edges.iter().filter_map(|edge| look(edge, question)).collect()
 }
@@ -88,13 +88,13 @@ fn worst(findings: &[Finding]) -> Verdict {
     findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Works)
 }
 
-/// What an edge says, if all that it is between was asked about.
+/// The finding of an edge, if the question names all its components.
 fn look(edge: &Edge, question: &Question) -> Option<Finding> {
     let parts: Vec<Part> = edge.between.iter().map(|component| question.get(*component).cloned()).collect::<Option<_>>()?;
     let (rows, decided) = decide(edge, question);
     let verdict = together(&rows, decided);
     let named: Vec<String> = parts.iter().map(Part::to_string).collect();
-    // What is said is the worst that can be meant.
+    // A partial version may match several rows: the worst one counts.
     let row = rows.iter().max_by_key(|row| row.verdict).filter(|row| decided || row.verdict >= Verdict::Unknown);
     let why = match (verdict, row) {
         (Verdict::Depends, Some(row)) => format!("it depends on the exact version: {}", row.why),
@@ -115,7 +115,7 @@ fn look(edge: &Edge, question: &Question) -> Option<Finding> {
     })
 }
 
-/// The rows that can be meant, and whether the last of them is for certain: the first that matches decides.
+/// The rows that may match, and whether the last of them matches for certain: the first certain match decides.
 fn decide<'a>(edge: &'a Edge, question: &Question) -> (Vec<&'a Row>, bool) {
     let mut rows = Vec::new();
     for row in &edge.rows {
@@ -131,7 +131,7 @@ fn decide<'a>(edge: &'a Edge, question: &Question) -> (Vec<&'a Row>, bool) {
     (rows, false)
 }
 
-/// What several rows mean together; where none is for certain, some of what is meant is unknown.
+/// The verdict of several rows together; if none matches for certain, part of the answer is unknown.
 fn together(rows: &[&Row], decided: bool) -> Verdict {
     let mut verdicts = rows.iter().map(|row| row.verdict).chain((!decided).then_some(Verdict::Unknown));
     let Some(first) = verdicts.next() else { return Verdict::Unknown };
@@ -142,24 +142,24 @@ fn together(rows: &[&Row], decided: bool) -> Verdict {
     if rest.iter().chain([&first]).all(|verdict| accepted(*verdict)) { Verdict::Warns } else { Verdict::Depends }
 }
 
-/// How good a set is; less is better. The rest decides between sets that cost the same.
+/// The cost of a set; less is better. The later fields decide between equal costs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     cost: u32,
     warnings: usize,
-    /// Places in the lists of candidates, which are best first.
+    /// Positions in the lists of candidates, best first.
     places: Vec<usize>,
 }
 
 struct Search<'a> {
     data: &'a Data,
     question: &'a Question,
-    /// What each part may be: cost, place among the candidates, part.
+    /// The options of each part: cost, position among the candidates, part.
     domains: Vec<Vec<(u32, usize, Part)>>,
     best: Option<(Rank, Question)>,
 }
 
-/// Tries every set that costs no more than the best so far.
+/// Tries every set that does not cost more than the best so far.
 fn nearest(data: &Data, question: &Question) -> Option<Nearest> {
     let domains = question.parts().map(|part| domain(data.choices.get(&part.component), part)).collect();
     let mut search = Search { data, question, domains, best: None };
@@ -172,14 +172,14 @@ fn nearest(data: &Data, question: &Question) -> Option<Nearest> {
     Some(Nearest { changes: changes.collect(), set })
 }
 
-/// The part itself for nothing, then the candidates with their prices, cheapest first.
+/// The part itself at no cost, then the candidates with their costs, cheapest first.
 fn domain(choice: Option<&Choice>, part: &Part) -> Vec<(u32, usize, Part)> {
     let mut all = vec![(0, 0, part.clone())];
     for (place, candidate) in choice.into_iter().flat_map(|choice| choice.candidates.iter().enumerate()) {
         let Some(choice) = choice else { continue };
         let price = match candidate {
             same if same == part => continue,
-            // To say which one of those that were meant.
+            // A more precise version of the same part.
             one if one.refines(part) => 1,
             near if near.same_line(part) => choice.version,
             line if line.product == part.product => choice.version.saturating_mul(2),
@@ -220,7 +220,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether an edge that the newest part completes says no; edges that look at a part still to come wait for it.
+    /// Whether an edge that the newest part completes fails; edges with a later part are checked then.
     fn fails(&self, newest: Component, set: &Question) -> bool {
         let open = |component: &Component| self.question.get(*component).is_some() && set.get(*component).is_none();
         let complete = self.data.edges.iter().filter(|edge| edge.between.contains(&newest) && !edge.rows.iter().any(|row| row.when.keys().any(open)));

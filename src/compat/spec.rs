@@ -1,4 +1,4 @@
-//! The question that a WindowsBootstrapConfig asks, and what follows from the answer.
+//! Compatibility of the versions in a WindowsBootstrapConfig.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Incompatible {
     /// Path of the field that is cheapest to change.
     pub field: &'static str,
     pub value: String,
-    /// Failing edges, each with its source, and the way out.
+    /// The failing edges, each with its source, and the nearest set that works.
     pub message: String,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Incompatible {
     }
 }
 
-/// Where a component stands in the objects that users write.
+/// The field of a component in the users' objects.
 fn field(component: Component) -> &'static str {
     match component {
         Component::Kubernetes => "spec.version of the Machine",
@@ -43,7 +43,7 @@ fn release(windows: WindowsRelease) -> &'static str {
     }
 }
 
-/// What is known of a node before it exists. A version or image that cannot be read is an error for whoever reads that field.
+/// The versions of a node that are known before it exists. An unparsable version or image is reported where that field is validated.
 fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Question, PartError> {
     let line = match spec.containerd.line {
         ContainerdLine::V1 => "containerd@1.7",
@@ -56,15 +56,15 @@ fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Quest
     if let Some(image) = &spec.containerd.sandbox_image {
         question = question.with(Part::parse(Component::Pause, image)?);
     }
-    // Some pods of the node will have it; the others ask for less.
+    // Some pods will use it; process isolation needs less.
     if spec.containerd.hyper_v.is_some() {
         question = question.with(Part::parse(Component::Isolation, "hyperv")?);
     }
     Ok(question)
 }
 
-/// Whether this node can work with that version of Kubernetes. What is unknown or only inadvisable is let through: it is the
-/// user's choice, and `capw compat` tells of it.
+/// Whether this node can work with that version of Kubernetes. Unknown and inadvisable combinations pass: they are the user's choice,
+/// and `capw compat` reports them.
 pub fn check(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<(), Incompatible> {
     let Ok(question) = question(spec, kubernetes) else { return Ok(()) };
     if findings(data(), &question).iter().all(|finding| finding.verdict != Verdict::Fails) {
@@ -78,7 +78,7 @@ pub fn check(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<(), 
 fn refusal(answer: &Answer, failing: &[&Finding]) -> Incompatible {
     let changes = answer.nearest.as_ref().map(|nearest| nearest.changes.as_slice()).unwrap_or_default();
     let said: Vec<String> = failing.iter().map(|finding| said(finding)).collect();
-    // Each change that the failing edges are about; a version that is only told more exactly is none.
+    // A version that is only more precise does not count as a change.
     let concerned: Vec<_> = changes.iter().filter(|change| !change.to.refines(&change.from)).collect();
     let way = match concerned.as_slice() {
         [] => "no set that is known to work is near".to_owned(),
@@ -94,7 +94,7 @@ fn refusal(answer: &Answer, failing: &[&Finding]) -> Incompatible {
     }
 }
 
-/// As the field holds it.
+/// The value as the field has it.
 fn value(part: &Part) -> String {
     match (part.component, &part.version) {
         (Component::Runtime, Some(version)) => version.to_string(),
@@ -118,7 +118,7 @@ pub fn pause_image(windows: WindowsRelease, kubernetes: &str) -> Option<String> 
     newer(data, &from).into_iter().find(|image| holds(data, &windows, image)).map(|image| image.written())
 }
 
-/// The image itself, then the newer ones that are known, oldest first.
+/// The image itself, then the known newer ones, oldest first.
 fn newer(data: &Data, from: &Part) -> Vec<Part> {
     let known = data.choices.get(&Component::Pause).map(|choice| choice.candidates.as_slice()).unwrap_or_default();
     let order = |a: &Part, b: &Part| match (&a.version, &b.version) {

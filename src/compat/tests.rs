@@ -1,4 +1,4 @@
-//! Every row by example, and what holds for any question.
+//! An example for every row, and properties of any question.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ fn ask(text: &str) -> Question {
     })
 }
 
-/// Row, question in which it decides, verdict of its edge.
+/// The row, a question that it decides, and the verdict of its edge.
 #[rustfmt::skip]
 const EXAMPLES: &[(&str, &str, Verdict)] = &[
     ("kubernetes-before-1.31", "kubernetes=v1.30.14", Verdict::Fails),
@@ -125,7 +125,7 @@ fn each_row_has_a_reason_a_source_and_a_date() {
         assert!(row.why.len() > 5 && !row.why.ends_with('.') && !row.why.contains('|'), "{}: {}", row.id, row.why);
         assert!(row.verdict != Verdict::Depends, "{}: depends is a result, not a fact", row.id);
     }
-    // Every product of a candidate is one that a row names: a change to something unknown is none.
+    // Every candidate is a product that some row names.
     for (component, choice) in &data().choices {
         assert!(!choice.candidates.is_empty() && choice.version > 1 || *component == Component::Pause);
         for candidate in &choice.candidates {
@@ -136,7 +136,7 @@ fn each_row_has_a_reason_a_source_and_a_date() {
 }
 
 #[test]
-fn what_nobody_has_said_is_unknown() {
+fn without_a_row_the_answer_is_unknown() {
     for (question, words) in [
         ("cni=fishnet@1.0", "nothing is known about fishnet 1.0"),
         ("runtime=containerd@2.4.0", "nothing is known about containerd 2.4.0"),
@@ -151,7 +151,7 @@ fn what_nobody_has_said_is_unknown() {
 }
 
 #[test]
-fn a_version_in_part_is_what_it_may_be() {
+fn a_partial_version_stands_for_all_it_may_be() {
     for (question, verdict) in [
         ("kubernetes=v1.36.3 runtime=containerd@2.3", Verdict::Works),
         ("kubernetes=v1.36.3 runtime=containerd@2", Verdict::Depends),
@@ -165,7 +165,7 @@ fn a_version_in_part_is_what_it_may_be() {
 }
 
 #[test]
-fn the_nearest_set_changes_what_is_cheapest() {
+fn the_nearest_set_is_the_cheapest_change() {
     for (question, changes) in [
         ("windows=2025 runtime=containerd@1.7.29", "containerd 2.3.7 instead of containerd 1.7.29"),
         ("kubernetes=v1.36.3 windows=2025 runtime=docker", "containerd 2.3.7 instead of docker"),
@@ -186,7 +186,7 @@ fn the_nearest_set_changes_what_is_cheapest() {
 }
 
 #[test]
-fn what_is_accepted_can_be_completed() {
+fn an_accepted_configuration_can_be_completed() {
     let releases = ["2019", "2022", "2025"];
     for minor in 31..=37 {
         for release in releases {
@@ -218,7 +218,7 @@ fn the_sandbox_image_fits_version_and_windows() {
 }
 
 #[test]
-fn a_configuration_that_cannot_work_is_told_why_and_what_can() {
+fn an_impossible_configuration_names_the_reason_and_the_nearest_set() {
     let spec = |windows, line, image: Option<&str>| {
         let mut spec = WindowsBootstrapConfigSpec { windows_release: windows, ..WindowsBootstrapConfigSpec::default() };
         spec.containerd.line = line;
@@ -237,7 +237,7 @@ fn a_configuration_that_cannot_work_is_told_why_and_what_can() {
         (spec(Server2025, V2, None), "v1.37.0"),
         (spec(Server2022, V1, Some("registry.example.com/mirror/pause@sha256:00")), "v1.36.3"),
         (spec(Server2025, V2, Some("registry.k8s.io/pause:3.10.1")), "v1.36.3"),
-        // Whoever reads the version says what is wrong with it.
+        // An invalid version is reported elsewhere.
         (spec(Server2022, V2, None), "newest"),
     ] {
         assert_eq!(check(&good, version), Ok(()), "{good:?} {version}");
@@ -267,7 +267,7 @@ fn a_configuration_that_cannot_work_is_told_why_and_what_can() {
             "spec.version of the Machine: \"v1.29.0\"",
             &["kubeadm v1beta4", "one minor at a time", "Kubernetes v1.36.3 instead"],
         ),
-        (spec(Server2022, V2, None), "v1.38.0", "spec.version of the Machine", &["renders 1.31 to 1.37", "update this provider"]),
+        (spec(Server2022, V2, None), "v1.38.0", "spec.version of the Machine", &["supports 1.31 to 1.37", "update this provider"]),
     ] {
         let said = check(&bad, version).unwrap_err().to_string();
         assert!(said.starts_with(field) && words.iter().all(|word| said.contains(word)), "{said}");
@@ -289,15 +289,15 @@ fn broken_data_is_refused_by_name() {
 }
 
 #[test]
-fn the_page_about_compatibility_holds_all_that_is_known() {
+fn the_page_about_compatibility_has_all_rows() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/compatibility.md")).unwrap();
     let (_, known) = page.split_once("<!-- capw compat list -->\n").unwrap();
     assert!(known == markdown(data()), "docs/compatibility.md is stale: replace all after its last comment by what `capw compat list` prints");
 }
 
-/// The shape that machines may rely on.
+/// The stable form of the JSON output.
 #[test]
-fn json_has_its_shape() {
+fn json_output_is_stable() {
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<String>>();
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
     let components: BTreeSet<&str> = Component::ALL.iter().map(|component| component.name()).collect();
@@ -323,7 +323,7 @@ fn json_has_its_shape() {
     }
 }
 
-/// What somebody may ask: known and unknown products, whole and partial versions.
+/// Questions with known and unknown products, complete and partial versions.
 fn any_question() -> impl Strategy<Value = Question> {
     let some = |component: Component, pattern: &'static str| {
         let known = data().choices[&component].candidates.iter().map(Part::written).collect::<Vec<String>>();
@@ -354,7 +354,7 @@ proptest! {
         let first = answer(data(), &question);
         prop_assert_eq!(&answer(data(), &question), &first, "the same question, another answer");
         let Some(nearest) = &first.nearest else {
-            // A set that works is always near: every component has candidates.
+            // There is always such a set: every component has candidates.
             prop_assert!(first.accepted(), "{}", table(&first));
             return Ok(());
         };
@@ -371,7 +371,7 @@ proptest! {
             }
         }
         prop_assert_eq!(nearest.set.parts().count(), question.parts().count());
-        // None of the changes is for nothing.
+        // Every change is necessary.
         for component in changes.keys() {
             let back = nearest.set.clone().with(question.get(*component).unwrap().clone());
             prop_assert!(!answer(data(), &back).accepted(), "{} need not change: {}", component, table(&first));

@@ -1,14 +1,14 @@
-//! Versions that may be given in part, and ranges of them.
+//! Possibly partial versions, and ranges of versions.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Numbers of a version, most significant first. What follows the numbers (`-rc.1`, `+k3s1`) does not matter here.
+/// A version as numbers, most significant first. Suffixes (`-rc.1`, `+k3s1`) are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     text: String,
     numbers: Vec<u64>,
-    /// Whether it stands for everything that begins like this: `2.3` for all of 2.3.
+    /// Whether it stands for all versions with this prefix: `2.3` for all of 2.3.
     partial: bool,
 }
 
@@ -19,7 +19,7 @@ fn compare(a: &[u64], b: &[u64]) -> Ordering {
     (0..places).map(|place| at(a, place).cmp(&at(b, place))).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Numbers at the start of a text, between dots or dashes; at least one.
+/// The numbers at the start of a text, separated by dots or dashes; at least one.
 fn numbers(text: &str) -> Option<Vec<u64>> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let digits = |part: &&str| !part.is_empty() && part.len() <= 9 && part.chars().all(|c| c.is_ascii_digit());
@@ -35,7 +35,7 @@ impl Version {
         Some(Self { text: text.to_owned(), numbers, partial })
     }
 
-    /// The first that is beyond all that this stands for.
+    /// The first version after those that this stands for.
     fn end(&self) -> Vec<u64> {
         let mut end = self.numbers.clone();
         if let Some(last) = end.last_mut() {
@@ -50,12 +50,12 @@ impl Version {
         line(self) == line(other)
     }
 
-    /// Whether `other` is one of those that this stands for.
+    /// Whether this stands for `other` too.
     pub fn covers(&self, other: &Self) -> bool {
         self.partial && compare(&other.numbers, &self.numbers).is_ge() && compare(&other.numbers, &self.end()).is_lt()
     }
 
-    /// By their numbers, for order in lists.
+    /// Orders by the numbers.
     pub fn compare(&self, other: &Self) -> Ordering {
         compare(&self.numbers, &other.numbers)
     }
@@ -67,12 +67,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// Whether something is the case.
+/// Three-valued logic for partial versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     Yes,
     No,
-    /// For some of the versions that are meant.
+    /// For some of the versions in question.
     Some,
 }
 
@@ -111,7 +111,7 @@ impl Range {
         Some(Self { from: end(from)?.unwrap_or_default(), to: end(to)? })
     }
 
-    /// Whether the newest of all is in it.
+    /// Whether it contains the newest version.
     pub fn holds_newest(&self) -> Truth {
         if self.to.is_none() { Truth::Yes } else { Truth::No }
     }

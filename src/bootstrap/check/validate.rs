@@ -1,4 +1,4 @@
-//! What a schema cannot check: facts that come from elsewhere, and values that only Windows refuses.
+//! What the CRD schema cannot check: facts that come from elsewhere, and values that only Windows refuses.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::compat;
 
-/// The first thing that is wrong with the facts.
+/// Returns the first invalid fact.
 pub(in crate::bootstrap) fn check(facts: &BootstrapFacts) -> Result<(), RenderError> {
     credentials(facts)?;
     network(facts)?;
@@ -83,7 +83,7 @@ fn versions(facts: &BootstrapFacts) -> Result<(), RenderError> {
     compat::check(&facts.spec, &facts.kubernetes.to_string()).map_err(RenderError::Incompatible)
 }
 
-/// Labels and taints go into a command line and a manifest: only what Kubernetes allows gets there.
+/// Labels and taints become part of a command line and a manifest, so they must be valid.
 fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
     let part = |text: &str| {
         let end = |c: char| c.is_ascii_alphanumeric();
@@ -95,7 +95,7 @@ fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
     };
     for (key, value) in &facts.spec.kubelet.node_labels {
         if !key_ok(key) || !(value.is_empty() || part(value)) {
-            let remedy = "expected a label of Kubernetes: at most 63 letters, digits, `-`, `_` and `.`, starting and ending with a letter or digit";
+            let remedy = "expected a Kubernetes label: at most 63 letters, digits, `-`, `_` and `.`, starting and ending with a letter or digit";
             return Err(RenderError::invalid("spec.kubelet.nodeLabels", format!("{key}={value}"), remedy));
         }
     }
@@ -112,7 +112,7 @@ fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// A digest is what stands between a mirror and the node's administrator.
+/// Digests protect the node's administrators from a malicious mirror.
 fn programs(facts: &BootstrapFacts) -> Result<(), RenderError> {
     let programs = &facts.spec.programs;
     for download in &programs.downloads {
@@ -131,14 +131,14 @@ fn programs(facts: &BootstrapFacts) -> Result<(), RenderError> {
     for address in addresses {
         let web = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
         if !web.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_graphic() && !"@\"<>^`{|}\\".contains(c))) {
-            let remedy = "expected an http or https address without user and blanks, e.g. https://mirror.example.com/kubernetes";
+            let remedy = "expected an http or https address without user name and spaces, e.g. https://mirror.example.com/kubernetes";
             return Err(RenderError::invalid("spec.programs", address, remedy));
         }
     }
     Ok(())
 }
 
-/// Certificates that containerd could not read would make it leave the whole list of mirrors out.
+/// A certificate that containerd cannot read would make it ignore the whole list of mirrors.
 fn registries(facts: &BootstrapFacts) -> Result<(), RenderError> {
     for registry in &facts.spec.containerd.registries {
         for mirror in &registry.mirrors {
@@ -151,7 +151,7 @@ fn registries(facts: &BootstrapFacts) -> Result<(), RenderError> {
             for block in x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes()) {
                 match block {
                     Ok(block) if block.label == "CERTIFICATE" && block.parse_x509().is_ok() => found += 1,
-                    Ok(block) => return wrong(format!("expected certificates in PEM form only, found a block {:?} that is none", block.label)),
+                    Ok(block) => return wrong(format!("expected only certificates in PEM form, found a block {:?}", block.label)),
                     Err(error) => return wrong(format!("expected certificates in PEM form: {error}")),
                 }
             }
@@ -163,7 +163,7 @@ fn registries(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// Most bytes of the users' own fields; the schema cannot count them.
+/// Size limit of the users' own fields; the schema cannot express it.
 const EXTRA_CONFIG: usize = 16 << 10;
 
 fn kubelet(facts: &BootstrapFacts) -> Result<(), RenderError> {
@@ -185,7 +185,7 @@ fn kubelet(facts: &BootstrapFacts) -> Result<(), RenderError> {
             return Err(RenderError::invalid("spec.kubelet.extraArgs", &argument.name, remedy));
         }
         if argument.value.is_empty() || argument.value.chars().any(|c| c != ' ' && !c.is_ascii_graphic()) {
-            let remedy = "expected printable ASCII characters, and at least one: empty values get lost in the command line of a service";
+            let remedy = "expected at least one character, and only printable ASCII: empty values get lost in the command line of a service";
             return Err(RenderError::invalid(format!("spec.kubelet.extraArgs[{}]", argument.name), &argument.value, remedy));
         }
     }

@@ -1,7 +1,7 @@
-//! The files of a payload in one run of bytes: per file a line `<sha256> <length> <path>` and then its bytes, all of it gzipped.
+//! The archive of the payload: per file a line `<sha256> <length> <path>` and then its bytes, gzipped as a whole.
 //!
-//! Not zip and not JSON: a 5.1 loader reads this with GZipStream and ten lines, needs no assembly that it would have to load
-//! first, is not bound by ConvertFrom-Json's length limit, and each file carries its digest.
+//! Neither zip nor JSON: PowerShell 5.1 reads this with GZipStream in ten lines, without loading another assembly and without the
+//! length limit of ConvertFrom-Json, and each file carries its digest.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,27 +13,27 @@ use crate::bootstrap::digest::sha256;
 
 /// Most bytes that a reader unpacks.
 pub const UNPACKED_LIMIT: u64 = 64 << 20;
-/// First bytes of gzip.
+/// The magic number of gzip.
 pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Paths of a payload: relative, `/` between the parts, plain characters.
+/// Whether a path of the payload is relative and has only plain characters.
 fn path_ok(path: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._+-".contains(c);
     path.len() <= 200 && path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.chars().all(plain))
 }
 
-/// Half the time of the best level for 4 % more bytes: rendering is done for each of thousands of machines.
+/// Takes half the time of the best level for 4 % more bytes, which matters with thousands of machines.
 const LEVEL: u32 = 4;
 
 /// gzip without time stamp and file name: the same bytes for the same content.
 pub(in crate::bootstrap) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::new(LEVEL));
-    // Writing into memory does not fail; if it ever did, the reader's digests would say so.
+    // Writing to memory does not fail; if it did, the digests would not match.
     let _ = encoder.write_all(bytes);
     encoder.finish().unwrap_or_default()
 }
 
-/// At most [`UNPACKED_LIMIT`] bytes of what was gzipped.
+/// Unzips at most [`UNPACKED_LIMIT`] bytes.
 pub(super) fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, ReadError> {
     let mut out = Vec::new();
     GzDecoder::new(bytes).take(UNPACKED_LIMIT + 1).read_to_end(&mut out).map_err(|e| ReadError::Archive(format!("it is not gzip: {e}")))?;
@@ -53,7 +53,7 @@ pub(super) fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     gzip(&plain)
 }
 
-/// The files of an archive, digests checked.
+/// The files of an archive, after checking their digests.
 pub(super) fn unpack(archive: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, ReadError> {
     let wrong = |text: String| ReadError::Archive(text);
     let plain = gunzip(archive)?;
@@ -73,10 +73,10 @@ pub(super) fn unpack(archive: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, ReadEr
         let body = body.get(1..).unwrap_or_default();
         let bytes = body.get(..length).ok_or_else(|| wrong(format!("it ends within {path}")))?;
         if sha256(bytes) != digest {
-            return Err(wrong(format!("{path} is damaged: its digest is not the one that was announced")));
+            return Err(wrong(format!("{path} is damaged: its digest does not match")));
         }
         if files.insert(path.to_owned(), bytes.to_vec()).is_some() {
-            return Err(wrong(format!("{path} is in it twice")));
+            return Err(wrong(format!("it contains {path} twice")));
         }
         rest = body.get(length..).unwrap_or_default();
     }
@@ -89,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn damage_is_seen() {
+    fn damage_is_detected() {
         let plain = |text: &str| unpack(&gzip(text.as_bytes())).unwrap_err().to_string();
         let digest = sha256(b"ab");
         assert!(plain(&format!("{digest} 2 a.ps1\nax")).contains("damaged"));

@@ -1,4 +1,4 @@
-//! What cloudbase-init's ConfigDriveService looks for: OpenStack's layout.
+//! The drive for cloudbase-init's ConfigDriveService: OpenStack's layout.
 
 use std::collections::BTreeMap;
 

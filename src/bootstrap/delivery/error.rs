@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why bytes are not the bootstrap data of ours. What a reader gets comes from outside: nothing in it is trusted.
+/// Why bytes are not our bootstrap data. The input comes from outside and is not trusted.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReadError {
     #[error("user data: {0}")]

@@ -1,4 +1,4 @@
-//! What cloudbase-init's VMwareGuestInfoService asks for: keys of the VM's extra configuration.
+//! The values for cloudbase-init's VMwareGuestInfoService: keys of the VM's extra configuration.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,7 @@ use super::Instance;
 pub const META_DATA: &str = "guestinfo.metadata";
 pub const USER_DATA: &str = "guestinfo.userdata";
 
-/// The user data of this channel is gzipped already, whoever delivers it ([`crate::bootstrap::UserData`]): base64 is all that is
-/// added.
+/// The user data of this channel is already gzipped ([`crate::bootstrap::UserData`]); it only needs base64.
 pub(super) fn values(instance: &Instance) -> BTreeMap<String, String> {
     let encoded = [(META_DATA, instance.meta_data().to_string().into_bytes()), (USER_DATA, instance.user_data.to_vec())];
     encoded

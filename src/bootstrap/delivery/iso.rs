@@ -1,4 +1,4 @@
-//! Writes an ISO 9660 image with Joliet names: the few structures that a config drive needs, and the same bytes for the same files.
+//! Writes an ISO 9660 image with Joliet names: only the structures that a config drive needs. The same files give the same bytes.
 //!
 //! Layout: 16 empty sectors, primary descriptor, Joliet descriptor, terminator, path tables (primary LE, BE, Joliet LE, BE),
 //! directories (primary, Joliet), files. ECMA-119 and the Joliet specification, level 3.
@@ -11,7 +11,7 @@ const SECTOR: usize = 2048;
 const RECORDED: [u8; 7] = [120, 1, 1, 0, 0, 0, 0];
 const RECORDED_TEXT: &[u8] = b"2020010100000000\0";
 const NEVER_TEXT: &[u8] = b"0000000000000000\0";
-/// Some readers look a little past the end.
+/// Some readers read a little past the end.
 const TAIL_SECTORS: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,11 @@ struct Directory {
     name: String,
     parent: usize,
     directories: Vec<usize>,
-    /// Name, index into the list of files.
+    /// The name, and the index into the list of files.
     files: Vec<(String, usize)>,
 }
 
-/// A name in the form of one of the two trees, and what it stands for.
+/// A name in the form of one of the two trees, and its entry.
 struct Entry {
     name: Vec<u8>,
     directory: bool,
@@ -99,7 +99,7 @@ fn even(length: usize) -> usize {
     length + length % 2
 }
 
-/// Copies into `out`; what does not fit was not planned for and is left out.
+/// Copies into `out`; what does not fit is dropped.
 fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(target) = out.get_mut(at..at + bytes.len()) {
         target.copy_from_slice(bytes);
@@ -124,7 +124,7 @@ fn ucs2(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
 
-/// The tree of directories; the root is the first.
+/// The tree of directories; the root comes first.
 fn directories(files: &BTreeMap<String, Vec<u8>>) -> Vec<Directory> {
     let mut all = vec![Directory::default()];
     for (number, path) in files.keys().enumerate() {

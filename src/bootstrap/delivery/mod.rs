@@ -1,4 +1,4 @@
-//! What a machine is given with its first start, in the form that its channel needs (docs/design/node-plan.md).
+//! The data for a machine's first start, in the form that its channel needs (docs/design/node-plan.md).
 
 pub(super) mod archive;
 pub mod config_drive;
@@ -20,25 +20,25 @@ use crate::api::bootstrap_config::Channel;
 use crate::api::name::{HostName, VmUuid};
 use crate::vm::Seed;
 
-/// What one machine is told.
+/// The data of one machine.
 pub struct Instance<'a> {
     pub vm: VmUuid,
     /// Windows gets this name before the user data runs.
     pub host_name: Option<&'a HostName>,
     /// The value of the bootstrap Secret.
     pub user_data: &'a [u8],
-    /// The answer file for Windows Setup; left out in other channels than `Unattend`.
+    /// The answer file for Windows Setup; only used in the channel `Unattend`.
     pub answer: &'a [u8],
 }
 
 impl Instance<'_> {
-    /// Unique for the machine and its data. cloudbase-init keeps what it has done under this name: with the same one it does nothing
-    /// again, and without one it runs everything at every start.
+    /// Unique to the machine and its data. cloudbase-init records what it has done under this id: it does nothing twice for one id, and
+    /// without an id it repeats everything at every start.
     pub fn id(&self) -> Uuid {
         Uuid::new_v5(&self.vm.0, self.user_data)
     }
 
-    /// cloudbase-init knows the host name by no other key than `local-hostname` (cloudbase-init#155).
+    /// cloudbase-init reads the host name only from `local-hostname` (cloudbase-init#155).
     fn meta_data(&self) -> Value {
         let mut meta = json!({ "instance-id": self.id() });
         if let (Some(name), Some(fields)) = (self.host_name, meta.as_object_mut()) {
@@ -48,7 +48,7 @@ impl Instance<'_> {
     }
 }
 
-/// Same instance and channel, same bytes.
+/// The seed of a machine. The same instance and channel give the same bytes.
 pub fn build(channel: Channel, instance: &Instance) -> Seed {
     match channel {
         Channel::ConfigDrive => drive(config_drive::LABEL, config_drive::files(instance)),

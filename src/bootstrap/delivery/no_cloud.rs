@@ -1,5 +1,4 @@
-//! What cloudbase-init's NoCloudConfigDriveService looks for. `meta-data` is JSON, which is YAML too: a host name of digits stays
-//! a text.
+//! The drive for cloudbase-init's NoCloudConfigDriveService. `meta-data` is JSON, which is also YAML: a host name of digits stays a string.
 
 use std::collections::BTreeMap;
 

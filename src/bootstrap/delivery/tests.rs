@@ -1,5 +1,4 @@
-//! What each channel carries, and that other people's programs read it. cloudbase-init's own code is the judge in the story
-//! `ways_in`.
+//! What each channel carries, and that other programs can read it. The story `ways_in` uses cloudbase-init's own code.
 
 use std::process::Command;
 
@@ -39,7 +38,7 @@ fn a_guest_reads_from_every_channel_what_was_rendered() {
         assert_eq!(delivered.instance_id, instance.id().to_string());
         assert_eq!(delivered.host_name.as_deref(), Some("win-7k2fq"));
         assert_eq!(delivered.payload.plan.machine.name, machine.facts.machine_name);
-        // Under another infrastructure provider the name is not ours.
+        // Another infrastructure provider decides the name.
         let nameless = Machine { made: render(&BootstrapFacts { host_name: None, ..machine.facts.clone() }).unwrap(), ..machine };
         let nameless = Instance { host_name: None, ..nameless.instance() };
         assert_eq!(Delivered::of(&build(channel, &nameless)).unwrap().host_name, None);
@@ -55,7 +54,7 @@ fn another_machine_or_other_data_is_another_instance() {
 }
 
 #[test]
-fn a_seed_that_nobody_in_windows_would_read_is_refused() {
+fn a_seed_that_no_program_would_read_is_refused() {
     let machine = machine(Channel::ConfigDrive);
     let instance = machine.instance();
     let Seed::GuestInfo(values) = build(Channel::GuestInfo, &instance) else { panic!("guestinfo is no drive") };
@@ -71,14 +70,14 @@ fn a_seed_that_nobody_in_windows_would_read_is_refused() {
         (with("guestinfo.metadata.encoding", None), "expected encoding base64"),
         (with("guestinfo.metadata", Some("e30=")), "no instance-id"),
         (Delivered::of(&drive("cidata ", config_drive::files(&instance))).unwrap_err().to_string(), "no meta-data"),
-        (Delivered::of(&drive("config2", config_drive::files(&instance))).unwrap_err().to_string(), "nobody looks"),
-        (Delivered::of(&build(Channel::Unattend, &Instance { answer: b"<unattend/>", ..instance })).unwrap_err().to_string(), "nothing of ours"),
+        (Delivered::of(&drive("config2", config_drive::files(&instance))).unwrap_err().to_string(), "no program looks"),
+        (Delivered::of(&build(Channel::Unattend, &Instance { answer: b"<unattend/>", ..instance })).unwrap_err().to_string(), "does not run our"),
     ] {
         assert!(error.contains(why), "{error} lacks {why}");
     }
 }
 
-/// Labels, files and bytes as isoinfo, bsdtar and xorriso see them, where they are installed.
+/// Compares with isoinfo, bsdtar and xorriso, where they are installed.
 #[test]
 fn other_programs_read_the_drives() {
     let directory = tempfile::tempdir().unwrap();
@@ -103,7 +102,7 @@ fn other_programs_read_the_drives() {
                 };
                 let read = if program == "xorriso" { std::fs::read(&out).unwrap_or_default() } else { output.stdout };
                 let said = String::from_utf8_lossy(&output.stderr);
-                assert!(read == image.read(&file).unwrap(), "{program} reads {file} of {channel} otherwise: {said}");
+                assert!(read == image.read(&file).unwrap(), "{program} reads {file} of {channel} differently: {said}");
                 let _ = std::fs::remove_file(&out);
             }
         }
@@ -149,7 +148,7 @@ fn noise(length: usize) -> String {
 
 #[test]
 fn what_is_too_large_is_refused_with_its_exact_size() {
-    // Bytes of noise between which the limit lies, and how close the search gets: large ones take long.
+    // The range of noise in which the limit lies, and how close the search gets: large data takes long.
     for (channel, range, close, name) in [
         (Channel::ConfigDrive, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
         (Channel::NoCloud, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
@@ -161,7 +160,7 @@ fn what_is_too_large_is_refused_with_its_exact_size() {
             facts.spec.files = vec![File { path: r"C:\noise".into(), content: Some(noise(length)), ..File::default() }];
             render(&facts)
         };
-        // The last that fits and the first that does not are neighbours.
+        // Finds the largest size that fits and the smallest that does not.
         let (mut fits, mut fails) = (range.start, range.end);
         while fails - fits > close {
             let middle = (fits + fails) / 2;

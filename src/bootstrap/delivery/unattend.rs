@@ -1,5 +1,5 @@
-//! The answer file for Windows Setup: what it asks a person at the first start of a machine, answered, and the command that hands
-//! over to [`FIRST_BOOT`]. Settings, passes and limits: the Unattended Windows Setup Reference,
+//! The answer file for Windows Setup: it answers the questions of a machine's first start and runs the command that hands over to
+//! [`FIRST_BOOT`]. Settings, passes and limits: the Unattended Windows Setup Reference,
 //! <https://learn.microsoft.com/windows-hardware/customize/desktop/unattend/>.
 
 use std::fmt;
@@ -13,16 +13,16 @@ use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 
-/// Waits for the end of Setup, finds the drive and runs what is in it. Builders of images that are not sysprepped bake it in.
+/// Waits for the end of Setup, finds the drive and runs its script. Images that are not sysprepped contain it already.
 pub const FIRST_BOOT: &str = include_str!("../runner/capw-firstboot.ps1");
 pub const FIRST_BOOT_NAME: &str = "capw-firstboot.ps1";
 
-/// Longest password of a local account.
+/// Allowed lengths of a local account's password.
 const PASSWORD: std::ops::RangeInclusive<usize> = 8..=127;
-/// What Windows appends to a password before it hides it in base64 of UTF-16. Not a secret: it keeps eyes off, nothing more.
+/// Windows appends this to a password before it encodes it. That is obfuscation, not encryption.
 const PASSWORD_SUFFIX: &str = "AdministratorPassword";
 
-/// `unattend.xml`. It holds a password: never shown.
+/// `unattend.xml`. It contains a password: never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AnswerFile(Vec<u8>);
 
@@ -38,7 +38,7 @@ impl fmt::Debug for AnswerFile {
     }
 }
 
-/// `None` in other channels. Fails when a value of a Secret is missing or cannot be used.
+/// The answer file, in the channel `Unattend`. Fails if a value of a Secret is missing or invalid.
 pub(in crate::bootstrap) fn answer(facts: &BootstrapFacts) -> Result<Option<AnswerFile>, RenderError> {
     if facts.spec.channel != Channel::Unattend {
         return Ok(None);
@@ -59,7 +59,7 @@ pub(in crate::bootstrap) fn answer(facts: &BootstrapFacts) -> Result<Option<Answ
     if let Some(key) = key {
         specialize.push(Element::text("ProductKey", key));
     }
-    // Before anything of the bootstrap looks at the clock.
+    // Set before the bootstrap checks the clock.
     specialize.push(Element::text("TimeZone", &unattend.time_zone));
     let activation = Element::component("Microsoft-Windows-Security-SPP-UX")
         .with(Element::text("SkipAutoActivation", if key.is_some() { "false" } else { "true" }));
@@ -97,7 +97,7 @@ pub(in crate::bootstrap) fn answer(facts: &BootstrapFacts) -> Result<Option<Answ
     Ok(Some(AnswerFile(format!("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n{root}").into_bytes())))
 }
 
-/// Drives have no letter that could be known before; `Path` may have 259 characters.
+/// The drive's letter is not known in advance. `Path` may have 259 characters.
 fn command(disable_administrator: bool) -> String {
     let disable = if disable_administrator { " -DisableAdministrator" } else { "" };
     format!(
@@ -105,13 +105,13 @@ fn command(disable_administrator: bool) -> String {
     )
 }
 
-/// The form in which Windows System Image Manager writes passwords.
+/// The encoding that Windows System Image Manager uses for passwords.
 fn hidden(password: &str) -> String {
     let units = password.encode_utf16().chain(PASSWORD_SUFFIX.encode_utf16());
     STANDARD.encode(units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>())
 }
 
-/// Nobody is told, and nobody can compute it without the join token. The end is for rules of complexity.
+/// A password that is not stored anywhere and cannot be computed without the join token. Its end satisfies complexity rules.
 fn random(facts: &BootstrapFacts) -> String {
     let digest = sha256(format!("capw administrator {} {}", facts.machine_uid, facts.token.expose_secret()).as_bytes());
     format!("{}Aa1!", digest.get(..32).unwrap_or(&digest))
@@ -120,7 +120,7 @@ fn random(facts: &BootstrapFacts) -> String {
 fn password(text: &str) -> Result<&str, RenderError> {
     let plain = text.chars().all(|c| !c.is_control());
     (plain && PASSWORD.contains(&text.encode_utf16().count())).then_some(text).ok_or_else(|| {
-        let remedy = "expected 8 to 127 characters in one line; Windows also wants three of: capital and small letters, digits, other characters";
+        let remedy = "expected 8 to 127 characters in one line; Windows also requires three of: upper-case letters, lower-case letters, digits, other characters";
         RenderError::invalid("spec.unattend.administratorPasswordFrom", "(not shown)", remedy)
     })
 }
@@ -129,12 +129,12 @@ fn product_key(text: &str) -> Result<&str, RenderError> {
     let group = |group: &str| group.len() == 5 && group.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
     let ok = text.split('-').count() == 5 && text.split('-').all(group);
     ok.then_some(text).ok_or_else(|| {
-        let remedy = "expected five groups of five capital letters and digits, with - between them";
+        let remedy = "expected five groups of five upper-case letters or digits, separated by -";
         RenderError::invalid("spec.unattend.productKeyFrom", "(not shown)", remedy)
     })
 }
 
-/// An element with elements or a text in it: all that an answer file needs of XML.
+/// An XML element with either children or text: all that an answer file needs.
 struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, &'static str)>,
@@ -151,7 +151,7 @@ impl Element {
         Self { text: escaped(text), ..Self::new(name) }
     }
 
-    /// A component of Windows, as its manifest identifies it on every 64-bit edition.
+    /// A Windows component with the identity it has on every 64-bit edition.
     fn component(name: &'static str) -> Self {
         Self::new("component")
             .attribute("name", name)

@@ -10,23 +10,23 @@ use super::archive;
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::error::{DataSize, RenderError};
 
-/// cloudbase-init runs what starts with exactly these bytes with 64-bit PowerShell.
+/// cloudbase-init runs data that starts with exactly these bytes with 64-bit PowerShell.
 pub const FIRST_LINE: &str = "#ps1_sysnative";
-/// Around the archive in the loader: a string that PowerShell takes as it is.
+/// Around the archive in the loader: a here-string, which PowerShell takes literally.
 pub(super) const ARCHIVE_START: &str = "\n$archive = @'\n";
 pub(super) const ARCHIVE_END: &str = "\n'@\n";
-/// Where the archive goes.
+/// The placeholder of the archive.
 const PLACE: &str = "@ARCHIVE@";
 const LOADER: &str = include_str!("../runner/loader.ps1");
-/// Characters of base64 per line.
+/// Base64 characters per line.
 const LINE: usize = 120;
-/// A Secret may hold 1 MiB in all its values; the rest is for the small ones beside the data.
+/// All values of a Secret may take 1 MiB; the rest is for the small values beside the data.
 const SECRET_LIMIT: usize = (1 << 20) - 16 * 1024;
-/// `GUESTMSG_MAX_IN_SIZE` of VMware, for one value.
+/// VMware's `GUESTMSG_MAX_IN_SIZE` for one value.
 const GUESTINFO_LIMIT: usize = 64 << 10;
 
-/// What the bootstrap Secret holds: the script, gzipped for a channel that is short of room; cloudbase-init sees that by itself. It
-/// holds the join token: never shown.
+/// The value of the bootstrap Secret: the script, gzipped for channels with little space, which cloudbase-init detects. It contains the
+/// join token: never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserData(Vec<u8>);
 
@@ -45,7 +45,7 @@ impl UserData {
             Channel::ConfigDrive | Channel::NoCloud | Channel::Unattend => {
                 DataSize { bytes, limit: SECRET_LIMIT, limit_name: "Kubernetes Secret, 1 MiB in all its values" }
             }
-            // VMware counts what is set: base64.
+            // VMware counts the base64 form.
             Channel::GuestInfo => DataSize { bytes: bytes.div_ceil(3) * 4, limit: GUESTINFO_LIMIT, limit_name: "VMware guestinfo value, 64 KiB" },
         }
     }
@@ -57,7 +57,7 @@ impl fmt::Debug for UserData {
     }
 }
 
-/// Loader and payload, checked against the limit of the channel.
+/// The loader with the payload, checked against the limit of the channel.
 pub(in crate::bootstrap) fn user_data(files: &BTreeMap<String, Vec<u8>>, channel: Channel) -> Result<UserData, RenderError> {
     let encoded = STANDARD.encode(archive::pack(files));
     let lines: Vec<&str> = encoded.as_bytes().chunks(LINE).filter_map(|line| std::str::from_utf8(line).ok()).collect();

@@ -1,4 +1,4 @@
-//! What Windows Setup and our own first script look for in images without cloudbase-init. All files are at the top: Setup looks
+//! The drive for Windows Setup and our own first-boot script, for images without cloudbase-init. All files are at the top: Setup looks
 //! nowhere else, and a KubeVirt volume of kind `sysprep` has no directories.
 
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use super::Instance;
 use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 
-/// Volume label by which our first script knows the drive; the one that KubeVirt gives to its `sysprep` volumes.
+/// The volume label by which our first-boot script finds the drive; KubeVirt gives it to its `sysprep` volumes.
 pub const LABEL: &str = "unattendCD";
-/// For all passes after windowsPE this is the only name that Setup knows.
+/// The only name that Setup looks for in the passes after windowsPE.
 pub const ANSWER: &str = "unattend.xml";
-/// The loader is a script as it is: its first line is a comment to PowerShell.
+/// The loader runs as it is: its first line is a comment in PowerShell.
 pub const USER_DATA: &str = "capw.ps1";
-/// As in the drive of NoCloud.
+/// The same file as on a NoCloud drive.
 pub const META_DATA: &str = "meta-data";
 
 pub(super) fn files(instance: &Instance) -> BTreeMap<String, Vec<u8>> {

@@ -1,11 +1,11 @@
-//! The plan as a person would write the procedure: per item what, why, how long, what happens on failure.
+//! The plan as text for people: per item what is done, why, its time limit, and what happens on failure.
 
 use super::{Access, Action, Check, Direction, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Script, Start, Variables};
 
 /// Text with one paragraph per item, lines of any length.
 pub fn explain(plan: &Plan) -> String {
     let mut text = format!(
-        "Plan for machine {} (generation {}): {} steps, at most {} minutes and {} restarts.\nEach step tests first and acts only if the test fails; after a kill or restart the plan goes on with the first step that is not true.\n",
+        "Plan for machine {} (generation {}): {} steps, at most {} minutes and {} restarts.\nEach step tests first and acts only if the test fails; after a kill or restart the plan continues with the first step that does not hold.\n",
         plan.machine.name,
         plan.machine.generation,
         plan.items.len(),
@@ -38,7 +38,7 @@ fn access(access: Access) -> &'static str {
     match access {
         Access::Admins => "for administrators only",
         Access::Readable => "that users may read",
-        Access::Shared => "that users may read, and write below",
+        Access::Shared => "that users may read, and write into subdirectories",
         Access::Inherited => "with inherited access",
     }
 }
@@ -59,15 +59,15 @@ fn shown(check: &Check) -> String {
     }
 }
 
-/// One sentence. Secrets are named by path only: the plan does not hold them.
+/// One sentence. Secrets appear by path only: the plan does not contain them.
 fn what(kind: &Kind) -> String {
     match kind {
-        Kind::Directory { paths, access: who } => format!("Make directories {}: {}", access(*who), paths.join(", ")),
+        Kind::Directory { paths, access: who } => format!("Create directories {}: {}", access(*who), paths.join(", ")),
         Kind::File { path, access: who, .. } => format!("Write a file {}: {path}", access(*who)),
         Kind::Download { url, path, digest, proxy } => {
             let by = match proxy {
-                Some(ProxyAddress::Plain(proxy)) => format!(" by the proxy {proxy}"),
-                Some(ProxyAddress::Secret { .. }) => " by the proxy of the Secret".to_owned(),
+                Some(ProxyAddress::Plain(proxy)) => format!(" through the proxy {proxy}"),
+                Some(ProxyAddress::Secret { .. }) => " through the proxy from the Secret".to_owned(),
                 None => String::new(),
             };
             format!("Download {url} to {path}{by}; its digest must be {digest}")
@@ -82,12 +82,12 @@ fn what(kind: &Kind) -> String {
             Variables::Plain(lines) => format!("Start the service {service} with {}", lines.join(" ")),
             Variables::Secret { .. } => format!("Start the service {service} with variables that hold a secret"),
         },
-        Kind::Environment { name, value } => format!("Set the machine's variable {name} to {value}"),
+        Kind::Environment { name, value } => format!("Set the machine-wide variable {name} to {value}"),
         Kind::Feature { names, state: FeatureState::Enabled } => format!("Install the Windows features {}", names.join(", ")),
         Kind::Feature { names, state: FeatureState::Disabled } => format!("Remove the Windows features {}", names.join(", ")),
         Kind::Firewall { direction, action, protocol, ports, remote, .. } => {
-            let verb = if *action == Action::Allow { "Let" } else { "Do not let" };
-            let what = if ports.is_empty() { "anything".to_owned() } else { format!("{protocol:?} port {}", ports.join(", ")).to_uppercase() };
+            let verb = if *action == Action::Allow { "Allow" } else { "Block" };
+            let what = if ports.is_empty() { "everything".to_owned() } else { format!("{protocol:?} port {}", ports.join(", ")).to_uppercase() };
             let (way, side) = if *direction == Direction::Inbound { ("in", "from") } else { ("out", "to") };
             let remote = if remote.is_empty() { String::new() } else { format!(" {side} {}", remote.join(", ")) };
             format!("{verb} {what} {way}{remote}").replace(" PORT ", " port ")
@@ -105,7 +105,7 @@ fn what(kind: &Kind) -> String {
         Kind::Command { argv, check: None, .. } => format!("Run once: {}", argv.join(" ")),
         Kind::Script(script) => by_script(script),
         Kind::Wait { check } => format!("Wait until {}", shown(check)),
-        Kind::Reboot { .. } => "Restart Windows if something asked for it".into(),
+        Kind::Reboot { .. } => "Restart Windows if an item or Windows asked for it".into(),
         Kind::Absent { paths, tasks } => {
             let tasks = if tasks.is_empty() { String::new() } else { format!("; tasks {}", tasks.join(", ")) };
             format!("Remove {}{tasks}", paths.join(", "))
@@ -115,22 +115,22 @@ fn what(kind: &Kind) -> String {
 
 fn by_script(script: &Script) -> String {
     match script {
-        Script::Identity { build } => format!("Go on only on Windows Server of build {build}"),
+        Script::Identity { build } => format!("Continue only on Windows Server build {build}"),
         Script::FreeSpace { drive, gibibytes } => {
-            format!("Go on only with {gibibytes} GiB free on {drive}:, after its partition has all the space there is")
+            format!("Continue only with {gibibytes} GiB free on {drive}:, after extending its partition")
         }
         Script::Clock { url, within } => format!("Wait until the clock differs by less than {within} s from that of {url}"),
-        Script::WinHttpProxy { server, bypass } => format!("Let Windows itself use the proxy {server}, but not for {bypass}"),
-        Script::Hypervisor => "Let the hypervisor start with Windows".into(),
+        Script::WinHttpProxy { server, bypass } => format!("Let Windows itself use the proxy {server}, except for {bypass}"),
+        Script::Hypervisor => "Start the hypervisor with Windows".into(),
         Script::DefenderExclusions { paths, processes } => {
-            format!("Keep Microsoft Defender away from {}, {}", paths.join(", "), processes.join(", "))
+            format!("Exclude from Microsoft Defender: {}, {}", paths.join(", "), processes.join(", "))
         }
         Script::FirewallOn => "Switch the firewall on for every profile".into(),
         Script::DynamicPorts { protocol, start, count } => {
-            format!("Take ports for outgoing {protocol:?} connections from {count} ports from {start} on")
+            format!("Use {count} ports from {start} on for outgoing {protocol:?} connections")
         }
-        Script::ReservedPorts { protocol, start, count } => format!("Keep {count} {protocol:?} ports from {start} on free"),
-        Script::DomainJoin { domain, .. } => format!("Join the domain {domain} with the file that djoin /provision made"),
-        Script::CredentialPlugin { clsid } => format!("Let the plug-in {clsid} fetch credentials of group managed service accounts"),
+        Script::ReservedPorts { protocol, start, count } => format!("Reserve {count} {protocol:?} ports from {start} on"),
+        Script::DomainJoin { domain, .. } => format!("Join the domain {domain} with the output of djoin /provision"),
+        Script::CredentialPlugin { clsid } => format!("Register the plug-in {clsid} for credentials of group managed service accounts"),
     }
 }

@@ -10,7 +10,7 @@ pub use crate::vm::{REPORT_PLAN, state};
 pub use explain::explain;
 pub use script::Script;
 
-/// Version of the plan's form; a runner refuses a newer one.
+/// Version of the plan format; a runner refuses a newer one.
 pub const PLAN_VERSION: u32 = 1;
 
 /// `node.json`.
@@ -19,18 +19,18 @@ pub const PLAN_VERSION: u32 = 1;
 pub struct Plan {
     pub plan_version: u32,
     pub machine: PlanMachine,
-    /// Version of Kubernetes that the node is to have, e.g. `v1.36.3`: that of the programs in its image.
+    /// Kubernetes version of the node, e.g. `v1.36.3`: that of the programs in its image.
     #[serde(default)]
     pub kubernetes: String,
     pub limits: Limits,
     /// Where the guest reports: `serial:COM1`, `file`.
     pub report: Vec<String>,
-    /// Regular expressions of what never gets into a log: the form of the join token.
+    /// Regular expressions of what must never be logged: the form of the join token.
     pub redact: Vec<String>,
     pub items: Vec<Item>,
 }
 
-/// Whose plan it is.
+/// The machine that the plan is for.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub struct PlanMachine {
     pub uid: String,
@@ -38,16 +38,16 @@ pub struct PlanMachine {
     pub generation: i64,
 }
 
-/// Budgets of the whole plan.
+/// Limits of the whole plan.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub struct Limits {
     /// Restarts of the machine that the plan may ask for.
     pub reboots: u32,
-    /// Minutes from the first start; after that nothing is started any more.
+    /// Minutes since the first start, after which no item is started.
     pub minutes: u32,
 }
 
-/// One step: test, act, test again.
+/// One step of the plan: test, act, test again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
@@ -57,17 +57,17 @@ pub struct Item {
     pub kind: Kind,
     /// Failure code; `src/diagnosis/codes.toml` explains each.
     pub code: u32,
-    /// Most seconds that one attempt may take.
+    /// Time limit of one attempt, in seconds.
     pub seconds: u32,
-    /// Tries before the item counts as failed.
+    /// Attempts before the item counts as failed.
     pub attempts: u32,
-    /// The item counts as done when this holds, e.g. a secret that was used and removed.
+    /// The item is skipped if this holds, e.g. for a secret that was used and removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unless: Option<Check>,
-    /// A failure is told as a warning, and the plan goes on.
+    /// A failure is reported as a warning, and the plan continues.
     #[serde(default, skip_serializing_if = "is_false")]
     pub optional: bool,
-    /// For people; not on the node.
+    /// For `--explain`; not sent to the node.
     #[serde(skip)]
     pub why: Why,
 }
@@ -82,7 +82,7 @@ fn is_false(value: &bool) -> bool {
 pub struct Why {
     pub reason: &'static str,
     pub link: &'static str,
-    /// What a person does when the item fails.
+    /// What to do if the item fails.
     pub remedy: &'static str,
 }
 
@@ -99,29 +99,29 @@ pub enum Kind {
         url: String,
         path: String,
         digest: String,
-        /// By which proxy it is fetched. None: by none, whatever the machine's variables say.
+        /// The proxy for the download. None: no proxy, whatever the machine's variables say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proxy: Option<ProxyAddress>,
     },
-    /// The archive with that digest was unpacked into the directory, without the first `strip` parts of its paths, and brought the
-    /// files, which are named from there.
+    /// The archive with that digest was unpacked into the directory, without the first `strip` parts of its paths; afterwards these
+    /// files exist, relative to the directory.
     Archive { path: String, digest: String, directory: String, strip: u32, files: Vec<String> },
     /// The value has that type and data. An empty `name` is the key's default value.
     Registry {
         key: String,
         name: String,
         data: RegistryData,
-        /// Windows reads it when it starts: a restart is asked for.
+        /// Windows reads the value when it starts: a change requests a restart.
         #[serde(default, skip_serializing_if = "is_false")]
         restart: bool,
     },
-    /// The service starts with these variables beside those of the machine.
+    /// The service has these variables in addition to the machine's.
     ServiceEnvironment { service: String, variables: Variables },
-    /// The variable has that value, for the machine.
+    /// The machine-wide variable has that value.
     Environment { name: String, value: String },
     /// The optional features of Windows are in that state.
     Feature { names: Vec<String>, state: FeatureState },
-    /// A rule of our group, for every profile: virtual adapters are often in the public one.
+    /// A rule of our group exists, for every profile: virtual adapters are often in the public one.
     Firewall {
         name: String,
         direction: Direction,
@@ -141,18 +141,18 @@ pub enum Kind {
         start: Start,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         depends_on: Vec<String>,
-        /// Seconds without a failure after which the count starts again.
+        /// Seconds without a failure after which the failure count is reset.
         reset_seconds: u32,
-        /// Milliseconds before each restart; the last repeats.
+        /// Milliseconds before each restart; the last value repeats.
         restart_delays: Vec<u32>,
     },
-    /// The service runs, and was started after the items in `after` last changed something.
+    /// The service runs, and was started after the last change by the items in `after`.
     Running {
         name: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         after: Vec<String>,
     },
-    /// A scheduled task runs the program as SYSTEM: at every start of the machine, or again and again.
+    /// A scheduled task runs the program as SYSTEM: at every start of the machine, or periodically.
     Task {
         name: String,
         argv: Vec<String>,
@@ -160,7 +160,7 @@ pub enum Kind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         every_minutes: Option<u32>,
     },
-    /// The check holds; if not, the program is run in that directory. Without a check it is run once.
+    /// The check holds; if not, the program is run in that directory. Without a check the program is run once.
     Command {
         argv: Vec<String>,
         directory: String,
@@ -168,15 +168,15 @@ pub enum Kind {
         check: Option<Check>,
         #[serde(default, skip_serializing_if = "ExitCodes::is_usual")]
         exit_codes: ExitCodes,
-        /// Run before another try.
+        /// Run before another attempt.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         undo: Vec<String>,
     },
-    /// What the named static script of the runner tests.
+    /// What a built-in script of the runner tests.
     Script(Script),
     /// The check holds within `seconds`.
     Wait { check: Check },
-    /// The machine was restarted if something asked for it.
+    /// The machine has restarted, if an item or Windows asked for it.
     Reboot { when: When },
     /// None of the paths and tasks exists.
     Absent {
@@ -186,19 +186,19 @@ pub enum Kind {
     },
 }
 
-/// Who may read.
+/// Who has access.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum Access {
-    /// SYSTEM and Administrators, nobody else; nothing inherited.
+    /// Only SYSTEM and Administrators; nothing is inherited.
     Admins,
-    /// The same, and Users may read and run.
+    /// The same, and Users may read and execute.
     Readable,
     /// Of directories: `Readable`, and in the directories below it, not in itself, Users may make files and directories, which
     /// are theirs. That is what Windows gives below `C:\`; containers that run as ordinary users write volumes with it
     /// (<https://github.com/kubernetes/kubernetes/issues/75049>, <https://stigaview.com/products/winserv2022/v1r5/WN22-00-000140>).
     Shared,
-    /// As Windows gives it to what is made there.
+    /// Inherited from the parent directory.
     Inherited,
 }
 
@@ -207,7 +207,7 @@ pub enum Access {
 #[serde(rename_all = "camelCase")]
 pub enum RegistryData {
     String(String),
-    /// With names of variables in it, e.g. `%SystemRoot%`.
+    /// Contains variables, e.g. `%SystemRoot%`.
     ExpandString(String),
     Dword(u32),
     MultiString(Vec<String>),
@@ -218,8 +218,8 @@ pub enum RegistryData {
 #[serde(rename_all = "camelCase")]
 pub enum Variables {
     Plain(Vec<String>),
-    /// They hold a secret: lines of a file in the payload, with the digest of the lines joined by `\n`. Only administrators may
-    /// read them in the service's configuration.
+    /// The variables contain a secret: they are lines of a payload file, with the digest of the lines joined by `\n`. Only administrators
+    /// may read them in the service's configuration.
     Secret {
         source: String,
         sha256: String,
@@ -238,13 +238,13 @@ pub enum ProxyAddress {
     },
 }
 
-/// What the exit code of a program means. Every other code is a failure.
+/// The meaning of a program's exit codes. Every other code is a failure.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExitCodes {
-    /// It worked.
+    /// Success.
     pub success: Vec<i32>,
-    /// It worked, and Windows must be restarted.
+    /// Success, and Windows must be restarted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<i32>,
 }
@@ -287,7 +287,7 @@ pub enum Action {
 pub enum Protocol {
     Tcp,
     Udp,
-    /// Of a firewall rule only, and without ports.
+    /// Only in firewall rules without ports.
     Any,
 }
 
@@ -302,11 +302,11 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum When {
-    /// Only when Windows or an item before says that a restart is pending.
+    /// Only if Windows or an earlier item says that a restart is pending.
     Pending,
 }
 
-/// Something that can be seen without changing anything.
+/// A test without side effects.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum Check {
@@ -316,7 +316,7 @@ pub enum Check {
     Pipe(String),
     /// A GET answers with 200.
     Url(String),
-    /// The registry value is this text or number, upper or lower case; of several texts, joined by blanks.
+    /// The registry value is this text or number, ignoring case; several texts are joined by spaces.
     Registry {
         key: String,
         name: String,
@@ -333,7 +333,7 @@ pub enum Check {
     Port(u16),
     /// The service runs.
     Service(String),
-    /// The program ends with 0 within a minute. It must change nothing.
+    /// The program exits with 0 within a minute. It must have no side effects.
     Succeeds(Vec<String>),
     Not(Box<Check>),
     /// All of them hold.
@@ -359,7 +359,7 @@ impl Plan {
         Ok(out)
     }
 
-    /// Where in the payload the bytes are that the plan writes to `path`. Windows does not distinguish upper and lower case.
+    /// The payload file that the plan writes to `path`. Windows ignores case.
     pub fn source_of(&self, path: &str) -> Option<&str> {
         self.items.iter().find_map(|item| match &item.kind {
             Kind::File { path: target, source, .. } if target.eq_ignore_ascii_case(path) => Some(source.as_str()),

@@ -10,10 +10,10 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 
-/// Minor from which direct server return needs no feature gate; the gate is locked from 1.34 on.
+/// The minor from which direct server return needs no feature gate; the gate is locked from 1.34 on.
 const DSR_ON: u32 = 33;
 
-/// `KubeProxyConfiguration`: the fields that we set, and no others.
+/// The fields of the KubeProxyConfiguration that we set.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::bootstrap) struct KubeProxyConfiguration {
@@ -66,7 +66,7 @@ pub(in crate::bootstrap) fn text(configuration: &KubeProxyConfiguration) -> Resu
     yaml::document("kube-proxy's configuration", configuration)
 }
 
-/// Command line of the service. The flag, because kube-proxy looks for it before it has read `windowsRunAsService`.
+/// Command line of the service. The flag is needed: kube-proxy checks it before it reads `windowsRunAsService` from the file.
 pub(in crate::bootstrap) fn command_line(facts: &BootstrapFacts) -> String {
     let mut words = kubelet::log_runner(facts, &format!(r"{}\kube-proxy.log", paths::KUBE_PROXY_LOG));
     words.extend([paths::KUBE_PROXY.to_owned(), "--windows-service".into(), format!("--config={}", paths::KUBE_PROXY_CONFIG), "--v=2".into()]);

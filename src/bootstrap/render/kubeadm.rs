@@ -1,4 +1,4 @@
-//! kubeadm's JoinConfiguration, v1beta4. It holds the bootstrap token: the file is a secret.
+//! kubeadm's JoinConfiguration, v1beta4. It contains the bootstrap token: the file is a secret.
 
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -55,7 +55,7 @@ struct Patches {
     directory: &'static str,
 }
 
-/// Longer than kubeadm's own: first starts on Windows are slow.
+/// Longer than kubeadm's defaults: the first start on Windows is slow.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Timeouts {

@@ -9,14 +9,14 @@ use crate::api::name::mebibytes;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 
-/// Pods on a node that says nothing, and on one with at most [`SMALL_MIB`] of memory: there, the shims of 110 pods would take a fifth.
+/// Default pods per node, and those of a node with at most [`SMALL_MIB`] of memory, where the shims of 110 pods would take a fifth of it.
 const PODS: u64 = 110;
 const PODS_SMALL: u64 = 30;
 const SMALL_MIB: u64 = 8 << 10;
-/// Each of system and kube, for logs, images being unpacked and the node's own programs.
+/// For each of system and kube: logs, images being unpacked, the node's own programs.
 const EPHEMERAL_MIB: u64 = 1024;
 
-/// Processors in thousandths, memory and disk in MiB.
+/// CPU in millicores, memory and disk in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     pub milli_cpu: u64,
@@ -24,7 +24,7 @@ pub struct Amount {
     pub ephemeral_mib: u64,
 }
 
-/// What a node keeps back.
+/// The reserves of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserves {
     pub max_pods: u32,
@@ -32,28 +32,28 @@ pub struct Reserves {
     pub page_file_mib: u64,
     pub system: Amount,
     pub kube: Amount,
-    /// `memory.available` in MiB, whether given as an amount or as a percentage.
+    /// `memory.available` in MiB, also if it is given as a percentage.
     pub eviction_mib: u64,
-    /// All signals that a kubelet observes on Windows: once one is set, those that are not count as 0.
+    /// All signals of a kubelet on Windows: if one is set, missing ones count as 0.
     pub eviction_hard: BTreeMap<&'static str, String>,
-    /// How each of them came about, in order.
+    /// How each amount was computed, in order.
     pub terms: Vec<Term>,
-    /// What a person should look at, if anything.
+    /// A warning for the user, if there is one.
     pub warning: Option<String>,
 }
 
 /// One line of the arithmetic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// The field of the configuration, or what it leads to.
+    /// The configuration field, or a result of it.
     pub name: String,
     /// With its unit.
     pub value: String,
-    /// Input and operation, or who gave it.
+    /// The calculation, or the field that set it.
     pub how: String,
 }
 
-/// A result and how it came about.
+/// A result and its calculation.
 type Computed = (u64, String);
 
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl Unit {
             Self::Milli => {
                 let (number, factor) = text.strip_suffix('m').map_or((text, 1000), |milli| (milli, 1));
                 let value = number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor));
-                value.ok_or("give processors or thousandths of one, e.g. 500m")
+                value.ok_or("give a number of processors or millicores, e.g. 500m")
             }
             Self::Mebi => mebibytes(text).map_err(|_| "give a whole number of Mi or Gi, e.g. 2Gi"),
             Self::Count => text.parse().map_err(|_| "give a whole number"),
@@ -94,7 +94,7 @@ impl Sheet {
         self.0.push(Term { name: name.into(), value, how });
     }
 
-    /// What the user gave, else what was computed; noted in either case. `name` is the field below `spec.kubelet`.
+    /// The user's value, or else the computed one; noted either way. `name` is the field below `spec.kubelet`.
     fn amount(&mut self, name: &str, unit: Unit, (computed, how): Computed, given: Option<&str>) -> Result<u64, RenderError> {
         let Some(text) = given else {
             self.note(name, unit.show(computed), how);
@@ -115,7 +115,7 @@ impl Sheet {
         })
     }
 
-    /// A threshold: a percentage stays one in the configuration. Gives its text.
+    /// A threshold as text: a percentage stays one.
     fn threshold(&mut self, signal: &str, (computed, how): (String, String), given: Option<&str>) -> Result<String, RenderError> {
         let name = format!("evictionHard[{signal}]");
         let Some(text) = given else {
@@ -131,7 +131,7 @@ impl Sheet {
     }
 }
 
-/// What the reserves depend on.
+/// The input of the reserves.
 #[derive(Clone, Copy)]
 pub struct Machine<'a> {
     pub spec: &'a WindowsBootstrapConfigSpec,
@@ -140,16 +140,16 @@ pub struct Machine<'a> {
     pub system_disk_gib: Option<u64>,
 }
 
-/// Of a machine whose bytes are rendered.
+/// The reserves of a machine that is being rendered.
 pub fn reserves(facts: &BootstrapFacts) -> Result<Reserves, RenderError> {
     reserves_of(Machine { spec: &facts.spec, cpus: facts.cpus, memory_mib: facts.memory_mib, system_disk_gib: facts.system_disk_gib })
 }
 
-/// Computed from processors, memory, system disk and pods; each field that the user gives wins.
+/// Computes the reserves from CPUs, memory, system disk and pods; the user's fields win.
 pub fn reserves_of(facts: Machine<'_>) -> Result<Reserves, RenderError> {
     let spec = &facts.spec.kubelet;
     let mut sheet = Sheet::default();
-    // A machine that is not known counts as a small one.
+    // An unknown machine counts as a small one.
     let memory = facts.memory_mib.unwrap_or(0);
     let cpus = facts.cpus.unwrap_or(2);
     let given_pods = spec.max_pods.map(|pods| pods.to_string());
@@ -192,7 +192,7 @@ fn pods(memory: Option<u64>) -> Computed {
     }
 }
 
-/// A quarter of the memory: enough for a kernel dump and for commit that is promised and never used; a larger one only hides that memory is short.
+/// A quarter of the memory: enough for a kernel dump and for commit that is never used; a larger page file would only hide a lack of memory.
 fn page_file(facts: Machine<'_>, memory: u64, sheet: &mut Sheet) -> Result<u64, RenderError> {
     let quarter = memory / 4;
     let wanted = quarter.clamp(4 << 10, 16 << 10);
@@ -211,7 +211,7 @@ fn page_file(facts: Machine<'_>, memory: u64, sheet: &mut Sheet) -> Result<u64, 
     let value = value.ok_or_else(|| RenderError::invalid("spec.windows.pageFileMiB", given.to_string(), "give its size in MiB, e.g. 8192"))?;
     if let Some(disk) = facts.system_disk_gib.filter(|gib| value > (gib << 10) / 2) {
         let remedy = format!(
-            "the system disk has {}Mi, and Windows, images and pods need most of it: give at most half, or a larger spec.systemDisk of the machine",
+            "the system disk has {}Mi, and Windows, images and pods need most of it: give at most half, or a larger spec.systemDisk for the machine",
             disk << 10
         );
         return Err(RenderError::invalid("spec.windows.pageFileMiB", given.to_string(), remedy));
@@ -220,7 +220,7 @@ fn page_file(facts: Machine<'_>, memory: u64, sheet: &mut Sheet) -> Result<u64, 
     Ok(value)
 }
 
-/// Windows, Defender, the networking service and the account guard grow with the machine.
+/// Windows, Defender and system services need more on larger machines.
 fn system_memory(memory: u64) -> Computed {
     let sum = 2048 + memory / 25;
     (sum.clamp(2048, 6144), format!("2048Mi + 4% of {memory}Mi = {sum}Mi, at most 6144Mi"))
@@ -231,14 +231,14 @@ fn system_cpu(cpus: u32) -> Computed {
     (milli, format!("250m up to 2 processors, else 500m; there are {cpus}"))
 }
 
-/// kubelet and containerd, and about 12 MiB of shim and console host for each pod. CNI and kube-proxy run as HostProcess pods and
-/// are accounted for as pods.
+/// kubelet and containerd, and about 12 MiB of shim and console host per pod. CNI and kube-proxy run as HostProcess pods and count as
+/// pods.
 fn kube_memory(pods: u64) -> Computed {
     let shims = pods * 12_288 / 1000;
     (256 + shims, format!("256Mi + 12.288Mi x {pods} pods = 256Mi + {shims}Mi"))
 }
 
-/// The steps of AKS.
+/// The same steps as AKS.
 fn kube_cpu(cpus: u32) -> Computed {
     let milli = match cpus {
         0..=1 => 60,
@@ -252,7 +252,7 @@ fn kube_cpu(cpus: u32) -> Computed {
     (milli, format!("steps 1: 60m, 2: 100m, 4: 140m, 8: 180m, 16: 260m, 32: 420m, 64: 740m; there are {cpus}"))
 }
 
-/// Since 1.31 the kubelet measures commit: limit (memory and page file) less what is promised.
+/// Since 1.31 the kubelet measures commit: the limit (memory and page file) minus what is committed.
 fn eviction(profile: ReserveProfile, memory: u64, page_file: u64) -> Computed {
     let share = memory * 3 / 100;
     let standard = share.max(500);
@@ -266,7 +266,7 @@ fn eviction(profile: ReserveProfile, memory: u64, page_file: u64) -> Computed {
     }
 }
 
-/// A kubelet whose reserves are larger than the machine does not start. Notes what is left; gives a warning if that is little.
+/// A kubelet whose reserves exceed the machine does not start. Notes what is left, and warns if that is little.
 fn fits(facts: Machine<'_>, reserves: &Reserves, sheet: &mut Sheet) -> Result<Option<String>, RenderError> {
     let (system, kube) = (reserves.system, reserves.kube);
     let kept = system.memory_mib.saturating_add(kube.memory_mib).saturating_add(reserves.eviction_mib);
@@ -301,7 +301,7 @@ fn fits(facts: Machine<'_>, reserves: &Reserves, sheet: &mut Sheet) -> Result<Op
     sheet.note("allocatable memory", Unit::Mebi.show(left), how);
     let little = left < memory / 2;
     Ok(little.then(|| {
-        format!("less than half of the memory is left for pods ({left}Mi of {memory}Mi): lower spec.kubelet.maxPods ({} now), each pod of it costs 12Mi, or give the machine more memory", reserves.max_pods)
+        format!("less than half of the memory is left for pods ({left}Mi of {memory}Mi): lower spec.kubelet.maxPods (now {}; each pod costs 12Mi), or give the machine more memory", reserves.max_pods)
     }))
 }
 

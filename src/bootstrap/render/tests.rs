@@ -1,4 +1,4 @@
-//! What kubelet, kubeadm and containerd are told, for machines of which everything is asked.
+//! The configuration of kubelet, kubeadm and containerd with every field set.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
 use crate::bootstrap::render;
 use crate::bootstrap::sample::{CA, facts};
 
-/// Every field of the kubelet and of containerd that somebody may set.
+/// Sets every field of the kubelet and containerd.
 fn everything() -> BootstrapFacts {
     let mut all = facts();
     all.memory_mib = Some(16 << 10);
@@ -70,7 +70,7 @@ fn payload(facts: &BootstrapFacts) -> Payload {
 }
 
 #[test]
-fn everything_that_can_be_asked_of_a_node() {
+fn a_node_with_every_field_set() {
     let mut old = everything();
     old.kubernetes = KubernetesVersion::parse("v1.33.13").unwrap();
     old.spec.windows_release = WindowsRelease::Server2019;
@@ -102,7 +102,7 @@ fn everything_that_can_be_asked_of_a_node() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_by_name() {
+fn invalid_settings_are_refused_with_their_field() {
     type Change = fn(&mut BootstrapFacts);
     let cases: [(Change, &str); 10] = [
         (|f| f.spec.containerd.registries[0].mirrors[1].ca_certificates = Some(pem("PRIVATE KEY")), "caCertificates"),
@@ -139,7 +139,7 @@ fn pem(label: &str) -> String {
 }
 
 #[test]
-fn the_sample_of_runtime_classes_names_handlers_that_containerd_has() {
+fn sample_runtime_classes_name_existing_handlers() {
     let text = include_str!("../../../config/samples/runtime-classes.yaml");
     let classes: Vec<serde_json::Value> = serde_saphyr::from_multiple(text).unwrap();
     let handlers: Vec<&str> = classes.iter().map(|class| class["handler"].as_str().unwrap()).collect();

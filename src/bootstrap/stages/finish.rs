@@ -1,23 +1,23 @@
-//! The end: success is announced, nothing secret is left.
+//! The end: success is reported and secrets are removed.
 
-use super::{BOOT_TASK, CONTRACT_DOCS, Procedure, item, owned, why};
+use super::{BOOT_TASK, CONTRACT_DOCS, PlanBuilder, item, owned, why};
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Kind};
 
-/// Made by `capw-firstboot.ps1`.
+/// Created by `capw-firstboot.ps1`.
 const FIRST_BOOT_TASK: &str = "capw-firstboot";
 
-/// Success is announced once, then nothing secret is left.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
+/// Writes the sentinel file, then removes every secret.
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let kind = all.file("files/success", paths::SENTINEL, Access::Readable, "success\n");
     all.add(item(
         "sentinel",
         77,
         60,
         kind,
-        why("Cluster API's mark that the bootstrap succeeded.", CONTRACT_DOCS, "Check the free space and the health of drive C:."),
+        why("This file tells Cluster API that the bootstrap succeeded.", CONTRACT_DOCS, "Check the free space and the health of drive C:."),
     ));
     let (mut paths, mut tasks) = (owned(&[paths::SECRET, paths::PAYLOAD_SECRET, paths::BOOTSTRAP_KUBECONFIG]), Vec::new());
     if facts.spec.channel == Channel::Unattend {
@@ -27,14 +27,8 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) {
     if super::programs::leaves_archives(facts) {
         paths.push(crate::bootstrap::paths::DOWNLOADS.to_owned());
     }
-    // Last: it is what goes on after a kill.
+    // Last: this task continues the plan after a kill.
     tasks.push(BOOT_TASK.to_owned());
     let kind = Kind::Absent { paths, tasks };
-    all.add(item(
-        "no-secrets",
-        15,
-        60,
-        kind,
-        why("The token and the task are not needed any more.", CONTRACT_DOCS, "Remove the named files by hand."),
-    ));
+    all.add(item("no-secrets", 15, 60, kind, why("The token and the task are no longer needed.", CONTRACT_DOCS, "Remove the named files by hand.")));
 }

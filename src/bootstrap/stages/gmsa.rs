@@ -1,7 +1,7 @@
 //! What pods with group managed service accounts need on their node.
 
 use super::registry::number;
-use super::{Procedure, item, why};
+use super::{PlanBuilder, item, why};
 use crate::api::bootstrap_config::{DOMAIN_BLOB, Gmsa};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -12,24 +12,24 @@ const GMSA_DOCS: &str = "https://kubernetes.io/docs/tasks/configure-pod-containe
 const DJOIN_DOCS: &str = "https://learn.microsoft.com/windows-server/identity/ad-ds/manage/join-computer-to-domain-offline";
 const CCG_DOCS: &str = "https://learn.microsoft.com/windows/win32/api/ccgplugins/nn-ccgplugins-iccgdomainauthcredentials";
 
-/// Before the restart: the domain and the plug-in.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, gmsa: &Gmsa) -> Result<(), RenderError> {
-    let remedy = "Look into C:\\ProgramData\\capw\\bootstrap.log for what it said.";
-    let reason = "Without it containers with such an account cannot use shares (SMB).";
+/// Before the restart: joining the domain, and the credential plug-in.
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, gmsa: &Gmsa) -> Result<(), RenderError> {
+    let remedy = "Look into C:\\ProgramData\\capw\\bootstrap.log for details.";
+    let reason = "Without it, containers with a group managed service account cannot use SMB shares.";
     let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Services\hns\State", "EnableCompartmentNamespace", 1, true);
     all.add(item("compartment-namespace", 26, 60, kind, why(reason, GMSA_DOCS, remedy)));
     if let Some(domain) = &gmsa.domain {
         let path = format!(r"{}\domain-join", paths::SECRET);
         let blob = facts.secrets.bytes(DOMAIN_BLOB, &domain.blob_from.secret_key_ref)?.to_vec();
         let kind = all.file("secret/domain-join", &path, Access::Admins, blob);
-        let reason = "What djoin /provision wrote: the machine's account in the domain, with its password.";
+        let reason = "The output of djoin /provision: the machine's account in the domain, with its password.";
         all.add(Item {
             unless: Some(Check::File(paths::SENTINEL.into())),
             ..item("domain-blob", 27, 60, kind, why(reason, DJOIN_DOCS, "Check the free space and the health of drive C:."))
         });
         let kind = Kind::Script(Script::DomainJoin { domain: domain.name.clone(), blob: path });
-        let reason = "The domain's controllers give the passwords of group managed service accounts only to machines of the domain.";
-        let remedy = "Make the file anew: djoin /provision /domain <domain> /machine <name of this machine> /reuse /savefile <file>. It is good once, and for that name only.";
+        let reason = "Domain controllers give the passwords of group managed service accounts only to members of the domain.";
+        let remedy = "Create the file again: djoin /provision /domain <domain> /machine <name of this machine> /reuse /savefile <file>. It can be used once, and for that name only.";
         all.add(item("domain-join", 27, 300, kind, why(reason, DJOIN_DOCS, remedy)));
     }
     if let Some(plugin) = &gmsa.credential_plugin {
@@ -58,8 +58,8 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, gmsa: &Gmsa) ->
     Ok(())
 }
 
-/// After the restart: the machine knows that it is in the domain.
-pub(super) fn joined(all: &mut Procedure, gmsa: &Gmsa) {
+/// After the restart: checks that the machine is in the domain.
+pub(super) fn joined(all: &mut PlanBuilder, gmsa: &Gmsa) {
     if let Some(domain) = &gmsa.domain {
         let check = Check::Registry {
             key: r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters".into(),
@@ -67,7 +67,7 @@ pub(super) fn joined(all: &mut Procedure, gmsa: &Gmsa) {
             equals: domain.name.clone(),
         };
         let reason = "The restart made the machine a member of the domain.";
-        let remedy = "Look into C:\\Windows\\debug\\NetSetup.LOG for why the join did not work.";
+        let remedy = "Look into C:\\Windows\\debug\\NetSetup.LOG for the reason why the join failed.";
         all.add(item("domain-member", 27, 120, Kind::Wait { check }, why(reason, DJOIN_DOCS, remedy)));
     }
 }

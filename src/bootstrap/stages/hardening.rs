@@ -1,7 +1,7 @@
-//! What makes attacks harder, and what keeps the scanner and the firewall of Windows from being in the way.
+//! Hardening, the firewall and its rules, and exclusions for Microsoft Defender.
 
 use super::registry::number;
-use super::{NODE_DOCS, Procedure, item, owned, why};
+use super::{NODE_DOCS, PlanBuilder, item, owned, why};
 use crate::api::bootstrap_config::{FirewallAction, FirewallDirection, FirewallProtocol, FirewallRule, Hardening};
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
@@ -17,10 +17,10 @@ const FIREWALL_DOCS: &str = "https://kubernetes.io/docs/reference/networking/por
 const DEFENDER_DOCS: &str = "https://learn.microsoft.com/defender-endpoint/configure-exclusions-microsoft-defender-antivirus";
 
 /// Before the restart.
-pub(super) fn stage(all: &mut Procedure, hardening: &Hardening) {
-    let remedy = "Switch the field off in spec.windows.hardening if the node must do without it.";
+pub(super) fn stage(all: &mut PlanBuilder, hardening: &Hardening) {
+    let remedy = "Switch the setting off in spec.windows.hardening if the node cannot have it.";
     if hardening.smb1_off {
-        let reason = "SMB 1 has no protection against whoever sits in between, and worms use it.";
+        let reason = "SMB 1 cannot detect tampering on the way, and worms exploit it.";
         let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Services\LanmanServer\Parameters", "SMB1", 0, false);
         all.add(item("smb1-server-off", 28, 60, kind, why(reason, SMB_DOCS, remedy)));
         let kind = Kind::Feature { names: owned(&["SMB1Protocol"]), state: FeatureState::Disabled };
@@ -44,7 +44,7 @@ pub(super) fn stage(all: &mut Procedure, hardening: &Hardening) {
             "UserAuthentication",
             1,
             false,
-            "Nobody gets a session of Windows before it is clear who it is.",
+            "Users must authenticate before Windows opens a session for them.",
             RDP_DOCS,
         ),
         (
@@ -54,7 +54,7 @@ pub(super) fn stage(all: &mut Procedure, hardening: &Hardening) {
             "EnableMulticast",
             0,
             false,
-            "Anybody in the network could answer for a name that DNS does not know.",
+            "Any machine on the network could answer for a name that DNS does not know.",
             LLMNR_DOCS,
         ),
         (
@@ -64,7 +64,7 @@ pub(super) fn stage(all: &mut Procedure, hardening: &Hardening) {
             "RunAsPPL",
             1,
             true,
-            "No other process reads credentials out of LSASS.",
+            "No other process can read credentials out of LSASS.",
             LSA_DOCS,
         ),
     ] {
@@ -74,19 +74,19 @@ pub(super) fn stage(all: &mut Procedure, hardening: &Hardening) {
     }
 }
 
-/// The firewall and its rules, after the restart: features bring rules of their own.
-pub(super) fn firewall(all: &mut Procedure, facts: &BootstrapFacts) {
+/// The firewall and its rules, after the restart: features add their own rules.
+pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let remedy = "Start the service Windows Defender Firewall (mpssvc) in the image.";
     if facts.spec.windows.hardening.firewall {
-        let reason = "Rules protect nothing while the firewall is off.";
+        let reason = "Rules have no effect while the firewall is off.";
         all.add(item("firewall-on", 34, 60, Kind::Script(Script::FirewallOn), why(reason, FIREWALL_DOCS, remedy)));
     }
     let open = &facts.spec.network.open_ports;
     for (on, id, protocol, port, reason) in [
-        (open.vxlan, "firewall-vxlan", Protocol::Udp, "4789", "Overlay networks of Windows talk on this port and no other."),
+        (open.vxlan, "firewall-vxlan", Protocol::Udp, "4789", "Overlay networks of Windows use this port and no other."),
         (open.node_ports, "firewall-node-ports-tcp", Protocol::Tcp, "30000-32767", "Services of type NodePort are reached here."),
         (open.node_ports, "firewall-node-ports-udp", Protocol::Udp, "30000-32767", "Services of type NodePort are reached here."),
-        (open.kube_proxy_health, "firewall-proxy-health", Protocol::Tcp, "10256", "Load balancers ask here whether kube-proxy is well."),
+        (open.kube_proxy_health, "firewall-proxy-health", Protocol::Tcp, "10256", "Load balancers check here whether kube-proxy is healthy."),
         (open.exporter, "firewall-exporter", Protocol::Tcp, "9182", "Prometheus reads the metrics of windows_exporter here."),
     ] {
         if on {
@@ -103,7 +103,7 @@ pub(super) fn firewall(all: &mut Procedure, facts: &BootstrapFacts) {
     }
     for rule in &facts.spec.network.firewall_rules {
         let kind = rule_kind("capw-user", rule);
-        all.add(item(&format!("firewall-u-{}", rule.name), 34, 60, kind, why("You asked for it in spec.network.firewallRules.", NODE_DOCS, remedy)));
+        all.add(item(&format!("firewall-u-{}", rule.name), 34, 60, kind, why("spec.network.firewallRules asks for it.", NODE_DOCS, remedy)));
     }
     if facts.spec.network.block_metadata {
         let rule = FirewallRule {
@@ -114,12 +114,12 @@ pub(super) fn firewall(all: &mut Procedure, facts: &BootstrapFacts) {
             ports: Vec::new(),
             remote_addresses: owned(&["169.254.169.254"]),
         };
-        let reason = "Whoever reaches this address gets the credentials that a cloud gives to the machine.";
+        let reason = "This address hands out the credentials that a cloud gives to the machine.";
         all.add(item("firewall-metadata", 34, 60, rule_kind("capw", &rule), why(reason, NODE_DOCS, remedy)));
     }
 }
 
-/// A rule of the user or of ours; names of both do not meet.
+/// A firewall rule; the prefix keeps our names and the users' apart.
 pub(super) fn rule_kind(prefix: &str, rule: &FirewallRule) -> Kind {
     Kind::Firewall {
         name: format!("{prefix}-{}", rule.name),
@@ -141,9 +141,8 @@ pub(super) fn rule_kind(prefix: &str, rule: &FirewallRule) -> Kind {
     }
 }
 
-/// A scan of each file that an image brings makes unpacking several times slower, and handles that it holds keep layers from
-/// being removed.
-pub(super) fn defender(all: &mut Procedure) {
+/// Scanning every file makes unpacking images several times slower, and the scanner's open handles prevent layers from being removed.
+pub(super) fn defender(all: &mut PlanBuilder) {
     let paths = [r"C:\ProgramData\containerd", paths::KUBELET_ROOT, r"C:\var\log", paths::KUBERNETES_BIN, r"C:\opt\cni", r"C:\etc\cni"];
     let processes = [
         "containerd.exe",
@@ -158,6 +157,6 @@ pub(super) fn defender(all: &mut Procedure) {
     ];
     let kind = Kind::Script(Script::DefenderExclusions { paths: owned(&paths), processes: owned(&processes) });
     let reason = "The scan makes unpacking images several times slower and keeps layers from being removed.";
-    let remedy = "Nothing needs to be done. Tamper protection or a policy forbids exclusions: make them there.";
+    let remedy = "The node works without it. Tamper protection or a policy forbids exclusions: add them there.";
     all.add(Item { optional: true, ..item("defender-exclusions", 90, 120, kind, why(reason, DEFENDER_DOCS, remedy)) });
 }

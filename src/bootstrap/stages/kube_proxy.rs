@@ -1,7 +1,7 @@
-//! kube-proxy as a service, where it is asked for. Its network comes from the network plug-in, usually after the join: kube-proxy waits
-//! for it, and the plan does not.
+//! kube-proxy as a Windows service, if the spec asks for it. The network plug-in usually creates its network after the join: kube-proxy
+//! waits for that, the plan does not.
 
-use super::{Procedure, RESET_SECONDS, item, owned, why};
+use super::{PlanBuilder, RESET_SECONDS, item, owned, why};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
@@ -11,17 +11,17 @@ use crate::bootstrap::render::{Documents, kube_proxy};
 const DOCS: &str = "https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/";
 
 /// Configuration and service.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let Some(configuration) = &documents.kube_proxy else { return Ok(()) };
     let broken = "Read C:\\var\\log\\kube-proxy\\kube-proxy.log.";
     let disk = "Check the free space and the health of drive C:.";
     let remedy = "Use an image that has this program at this path, or leave spec.kubeProxy out.";
     let kind = Kind::Wait { check: Check::File(paths::KUBE_PROXY.into()) };
-    all.add(Item { attempts: 1, ..item("program-kube-proxy", 41, 5, kind, why("You asked for kube-proxy as a service.", DOCS, remedy)) });
+    all.add(Item { attempts: 1, ..item("program-kube-proxy", 41, 5, kind, why("spec.kubeProxy runs kube-proxy as a service.", DOCS, remedy)) });
     let kind = Kind::Directory { paths: owned(&[paths::KUBE_PROXY_LOG]), access: Access::Admins };
     all.add(item("kube-proxy-directory", 80, 60, kind, why("kube-proxy writes its log there.", DOCS, disk)));
     let kind = all.file("files/kube-proxy.yaml", paths::KUBE_PROXY_CONFIG, Access::Admins, kube_proxy::text(configuration)?);
-    all.add(item("kube-proxy-config", 80, 60, kind, why("The network that pods attach to, and how Services are reached in it.", DOCS, disk)));
+    all.add(item("kube-proxy-config", 80, 60, kind, why("It names the pod network and how Services are reached in it.", DOCS, disk)));
     let kind = Kind::Service {
         name: "kube-proxy".into(),
         command_line: kube_proxy::command_line(facts),
@@ -35,11 +35,11 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Doc
         81,
         60,
         kind,
-        why("It starts with Windows, and waits for the network that the network plug-in makes.", DOCS, broken),
+        why("It starts with Windows and waits for the network that the network plug-in creates.", DOCS, broken),
     ));
     let after = owned(&["kube-proxy-config", "kube-proxy-service"]);
-    // The node can take pods of the host, and among them the network plug-in, without it.
+    // Optional: host-network pods such as the network plug-in run without it.
     let kind = Kind::Running { name: "kube-proxy".into(), after };
-    all.add(Item { optional: true, ..item("kube-proxy-running", 82, 120, kind, why("Services are reached through it.", DOCS, broken)) });
+    all.add(Item { optional: true, ..item("kube-proxy-running", 82, 120, kind, why("It makes Services reachable.", DOCS, broken)) });
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The kubelet's service and the join.
 
-use super::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, Procedure, RESET_SECONDS, item, owned, proxy, why};
+use super::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, PlanBuilder, RESET_SECONDS, item, owned, proxy, why};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
@@ -11,25 +11,25 @@ const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
 
 /// Configuration, service, join.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     node_files(all, facts, documents)?;
     node(all, facts, documents)
 }
 
-/// What lies in the kubelet's own directory, and who may write there.
-fn directories(all: &mut Procedure, [private, volumes]: [&str; 2]) {
+/// The kubelet's directories, and who may write there.
+fn directories(all: &mut PlanBuilder, [private, volumes]: [&str; 2]) {
     let keys = [&[paths::KUBELET_PKI][..], &paths::KUBELET_PLUGINS].concat();
     for (id, access, paths, reason) in [
-        (private, Access::Admins, &keys[..], "Keys and the sockets of plug-ins are for administrators only."),
-        (volumes, Access::Shared, &[paths::KUBELET_PODS][..], "Containers that run as ordinary users read and write volumes below it."),
+        (private, Access::Admins, &keys[..], "Keys and plug-in sockets are for administrators only."),
+        (volumes, Access::Shared, &[paths::KUBELET_PODS][..], "Containers that run as ordinary users read and write volumes below this directory."),
     ] {
         let kind = Kind::Directory { paths: owned(paths), access };
         all.add(item(id, 13, 60, kind, why(reason, NODE_DOCS, "Check the free space and the health of drive C:.")));
     }
 }
 
-/// What the kubelet and kubeadm read.
-fn node_files(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
+/// The files that the kubelet and kubeadm read.
+fn node_files(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     directories(all, ["kubelet-private", "kubelet-volumes"]);
     let kind = Kind::Firewall {
         name: "capw-kubelet".into(),
@@ -57,7 +57,7 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents
         60,
         kind,
         why(
-            "kubeadm lays these fields over the cluster's configuration, which is made for Linux.",
+            "kubeadm applies these fields to the cluster's configuration, which is made for Linux.",
             KUBELET_DOCS,
             "Check the free space and the health of drive C:.",
         ),
@@ -70,7 +70,7 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents
             60,
             kind,
             why(
-                "You asked for these fields in spec.kubelet.extraConfig; the kubelet lays them over its configuration at each start.",
+                "spec.kubelet.extraConfig sets these fields; the kubelet applies them at each start.",
                 DROP_IN_DOCS,
                 "Check the free space and the health of drive C:.",
             ),
@@ -79,24 +79,25 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents
     credential_providers(all, facts)
 }
 
-/// The programs that the kubelet asks for credentials, and for what.
-fn credential_providers(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+/// The credential providers of the kubelet, and their configuration.
+fn credential_providers(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let (Some(spec), Some(text)) = (&facts.spec.kubelet.image_credential_provider, kubelet::credential_providers(facts)?) else { return Ok(()) };
     for (number, provider) in spec.providers.iter().enumerate() {
         let program = format!(r"{}\{}.exe", spec.directory, provider.name);
-        let remedy = "Use an image that has this program there, or correct spec.kubelet.imageCredentialProvider; spec.files can bring small ones.";
-        let reason = "A kubelet does not start when a program for credentials is missing.";
+        let remedy =
+            "Use an image that has this program at this path, or correct spec.kubelet.imageCredentialProvider; spec.files can add small programs.";
+        let reason = "The kubelet does not start if a credential provider is missing.";
         let id = format!("credentials-{number:02}");
         all.add(Item { attempts: 1, ..item(&id, 41, 5, Kind::Wait { check: Check::File(program) }, why(reason, PROVIDER_DOCS, remedy)) });
     }
     let kind = all.file("files/credential-providers.yaml", paths::CREDENTIAL_PROVIDERS, Access::Admins, text);
-    let reason = "Which program the kubelet asks for which images.";
+    let reason = "It says which program the kubelet asks for which images.";
     all.add(item("credential-providers", 72, 60, kind, why(reason, PROVIDER_DOCS, "Check the free space and the health of drive C:.")));
     Ok(())
 }
 
 /// The kubelet's service and the join.
-fn node(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
+fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let joined = Check::File(paths::KUBELET_KUBECONFIG.into());
     let command_line = kubelet::command_line(facts, &documents.kubelet_flags)?;
     let service = |start| Kind::Service {
@@ -115,7 +116,7 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) 
             73,
             60,
             service(Start::Demand),
-            why("kubeadm starts the service `kubelet` during the join; before, it has no configuration to start with.", KUBEADM_DOCS, broken),
+            why("kubeadm starts the service `kubelet` during the join; it has no configuration before that.", KUBEADM_DOCS, broken),
         )
     });
     proxy::service(all, facts, "kubelet")?;
@@ -128,7 +129,7 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) 
             60,
             kind,
             why(
-                "The cluster's address, the hash of its CA and a token that lives shortly.",
+                "The cluster's address, the hash of its CA and a short-lived token.",
                 KUBEADM_DOCS,
                 "Check the free space and the health of drive C:.",
             ),
@@ -142,15 +143,15 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) 
         exit_codes: Default::default(),
         undo: owned(&[paths::KUBEADM, "reset", "--force", "--cri-socket", paths::CRI_SOCKET]),
     };
-    let remedy = "Check from the node that the API server's address answers, that the clock is right, and that the token has not expired.";
+    let remedy = "Check that the API server's address answers from the node, that the clock is right, and that the token has not expired.";
     all.add(item(
         "join",
         71,
         900,
         kind,
-        why("kubeadm finds the cluster by the CA's hash and asks for the node's certificate with the token.", KUBEADM_DOCS, remedy),
+        why("kubeadm verifies the cluster by the hash of its CA and requests the node's certificate with the token.", KUBEADM_DOCS, remedy),
     ));
-    // What undoes an attempt empties the kubelet's directory, and what the kubelet then makes itself has the access of what lies above.
+    // `kubeadm reset` empties the kubelet's directory, and what the kubelet creates there itself inherits its access.
     directories(all, ["kubelet-private-still", "kubelet-volumes-still"]);
     all.add(item(
         "kubelet-automatic",
@@ -167,6 +168,6 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) 
         why("Without it there is no Node.", KUBEADM_DOCS, broken),
     ));
     let kind = Kind::Wait { check: Check::Url("http://127.0.0.1:10248/healthz".into()) };
-    all.add(item("kubelet-healthy", 76, 300, kind, why("The kubelet itself says that it works.", KUBEADM_DOCS, broken)));
+    all.add(item("kubelet-healthy", 76, 300, kind, why("The kubelet itself reports that it is healthy.", KUBEADM_DOCS, broken)));
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! What is done on a node, in which order, and why: the items of the plan of one machine.
+//! The items of a machine's plan: what is done on the node, in which order, and why.
 //!
-//! Conditions are settled here, not on the node. One file per stage, in the order of [`plan`]; values come from the modules
-//! of the rendering.
+//! Conditions are decided here, not on the node. One file per stage, in the order of [`plan`]; the files that items write come from
+//! [`super::render`].
 
 mod finish;
 mod gmsa;
@@ -27,11 +27,11 @@ use super::facts::BootstrapFacts;
 use super::plan::{Access, Item, Kind, Limits, PLAN_VERSION, Plan, PlanMachine, Why};
 use super::render::Documents;
 
-/// Name of the scheduled task that goes on after a restart without cloudbase-init.
+/// The scheduled task that continues the plan after a restart, without cloudbase-init.
 const BOOT_TASK: &str = "capw";
-/// The form of a bootstrap token: what no log may show.
+/// The form of a bootstrap token, which no log may show.
 const TOKEN_FORM: &str = "[a-z0-9]{6}[.][a-z0-9]{16}";
-/// Seconds without a failure after which the service manager forgets the failures before.
+/// Seconds without a failure after which the service manager resets its failure count.
 const RESET_SECONDS: u32 = 900;
 
 const NODE_DOCS: &str = "https://kubernetes.io/docs/setup/production-environment/windows/";
@@ -53,19 +53,19 @@ fn owned(paths: &[&str]) -> Vec<String> {
     paths.iter().map(|path| (*path).to_owned()).collect()
 }
 
-/// Items in order, and the files that they take from the payload.
+/// The items in order, and the payload files that they use.
 #[derive(Default)]
-struct Procedure {
+struct PlanBuilder {
     items: Vec<Item>,
     files: BTreeMap<String, Vec<u8>>,
 }
 
-impl Procedure {
+impl PlanBuilder {
     fn add(&mut self, item: Item) {
         self.items.push(item);
     }
 
-    /// Puts the bytes into the payload; the kind of item that writes them to `path`.
+    /// Adds the bytes to the payload; returns the kind of item that writes them to `path`.
     fn file(&mut self, source: &str, path: &str, access: Access, bytes: impl Into<Vec<u8>>) -> Kind {
         let bytes = bytes.into();
         let kind = Kind::File { path: path.into(), source: source.into(), sha256: sha256(&bytes), access };
@@ -74,9 +74,9 @@ impl Procedure {
     }
 }
 
-/// The plan, and the files that belong to it.
+/// The plan and its payload files.
 pub(super) fn plan(facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(Plan, BTreeMap<String, Vec<u8>>), RenderError> {
-    let mut all = Procedure::default();
+    let mut all = PlanBuilder::default();
     windows::stage(&mut all, facts, documents)?;
     programs::stage(&mut all, facts)?;
     runtime::stage(&mut all, facts, documents)?;

@@ -5,7 +5,7 @@ use sha1_smol::Sha1;
 use x509_parser::pem::Pem;
 
 use super::registry::number;
-use super::{Procedure, item, owned, why};
+use super::{PlanBuilder, item, owned, why};
 use crate::api::bootstrap_config::{CA_BUNDLE, CA_BUNDLE_MAP, CaBundleSource};
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;
@@ -20,7 +20,7 @@ const CERTUTIL_DOCS: &str = "https://learn.microsoft.com/windows-server/administ
 const NETSH_DOCS: &str = "https://learn.microsoft.com/troubleshoot/windows-server/networking/default-dynamic-port-range-tcpip-chang";
 const ROUTE_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/windows-commands/route_ws2008";
 
-/// A command of Windows with the check that makes it needless.
+/// A Windows command, skipped if the check holds.
 fn command(argv: &[&str], check: Check) -> Kind {
     Kind::Command { argv: owned(argv), directory: r"C:\Windows".into(), check: Some(check), exit_codes: Default::default(), undo: Vec::new() }
 }
@@ -29,8 +29,8 @@ fn registry(key: &str, name: &str, equals: &str) -> Check {
     Check::Registry { key: key.into(), name: name.into(), equals: equals.into() }
 }
 
-/// Time, names and certificates: what must be right before anything is asked for over the network.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+/// Time, names and certificates: needed before any download.
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     time(all, facts);
     let network = &facts.spec.network;
     if !network.dns_suffixes.is_empty() {
@@ -40,21 +40,21 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
             data: RegistryData::String(network.dns_suffixes.join(",")),
             restart: false,
         };
-        let reason = "Short names are looked for below these domains, in this order.";
+        let reason = "Short names are looked up in these domains, in this order.";
         all.add(item("dns-suffixes", 33, 60, kind, why(reason, DNS_DOCS, "Check spec.network.dnsSuffixes.")));
     }
     for (id, key) in [
         ("tls-dotnet", r"HKLM:\SOFTWARE\Microsoft\.NETFramework\v4.0.30319"),
         ("tls-dotnet-32", r"HKLM:\SOFTWARE\Wow6432Node\Microsoft\.NETFramework\v4.0.30319"),
     ] {
-        let reason = "Without it PowerShell 5.1 and other programs of .NET offer only versions of TLS that servers refuse.";
+        let reason = "Without it, PowerShell 5.1 and other .NET programs offer only TLS versions that servers refuse.";
         let kind = number(key, "SchUseStrongCrypto", 1, false);
         all.add(item(id, 35, 60, kind, why(reason, TLS_DOCS, "Look into C:\\ProgramData\\capw\\bootstrap.log.")));
     }
     certificates(all, facts)
 }
 
-fn time(all: &mut Procedure, facts: &BootstrapFacts) {
+fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     const PARAMETERS: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services\W32Time\Parameters";
     const SERVICE: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services\W32Time";
     let servers = &facts.spec.network.time_servers;
@@ -69,37 +69,43 @@ fn time(all: &mut Procedure, facts: &BootstrapFacts) {
             "time-service-automatic",
             owned(&["sc.exe", "config", "w32time", "start=", "auto"]),
             registry(SERVICE, "Start", "2"),
-            "On a machine without a domain Windows starts its time service only now and then.",
+            "On a machine outside a domain, Windows runs its time service only now and then.",
         ),
         (
             "time-service-triggers",
             owned(&["sc.exe", "triggerinfo", "w32time", "delete"]),
             Check::Not(Box::new(Check::RegistryKey(format!(r"{SERVICE}\TriggerInfo")))),
-            "On a machine without a domain Windows starts its time service only now and then.",
+            "On a machine outside a domain, Windows runs its time service only now and then.",
         ),
     ] {
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         all.add(item(id, 30, 60, command(&argv, check), why(reason, TIME_DOCS, remedy)));
     }
     let kind = Kind::Running { name: "W32Time".into(), after: Vec::new() };
-    all.add(item("time-service-running", 30, 120, kind, why("It keeps the clock right.", TIME_DOCS, remedy)));
+    all.add(item("time-service-running", 30, 120, kind, why("It keeps the clock accurate.", TIME_DOCS, remedy)));
     let list = format!("/manualpeerlist:{peers}");
     let check = Check::All(vec![registry(PARAMETERS, "NtpServer", &peers), registry(PARAMETERS, "Type", "NTP")]);
     let kind = command(&["w32tm.exe", "/config", &list, "/syncfromflags:manual", "/update"], check);
-    all.add(item("time-servers", 30, 60, kind, why("Certificates and tokens are valid from a second on.", TIME_DOCS, remedy)));
+    all.add(item(
+        "time-servers",
+        30,
+        60,
+        kind,
+        why("Certificates and tokens have validity periods, so the clock must be accurate.", TIME_DOCS, remedy),
+    ));
 }
 
-/// Held against the clock of the API server: it is what signs the certificates of the node.
-pub(super) fn clock(all: &mut Procedure, facts: &BootstrapFacts) {
+/// Compared with the clock of the API server, which signs the certificates of the node.
+pub(super) fn clock(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let Some(within) = u32::try_from(facts.spec.network.clock_tolerance_seconds).ok().filter(|seconds| *seconds > 0) else { return };
     let kind = Kind::Script(Script::Clock { url: format!("https://{}/healthz", facts.endpoint), within });
-    let reason = "With a wrong clock the node takes the cluster's certificates for expired, or not valid yet.";
-    let remedy = "Check that the API server's address answers from the machine, that its time servers (spec.network.timeServers) are right, and that the hypervisor gives it the clock that the image expects (UTC or local time).";
+    let reason = "With a wrong clock, the node considers the cluster's certificates expired or not yet valid.";
+    let remedy = "Check that the API server's address answers from the machine, that its time servers (spec.network.timeServers) are right, and that the hypervisor's clock is in the time zone that the image expects (UTC or local time).";
     all.add(item("clock", 31, 300, kind, why(reason, TIME_DOCS, remedy)));
 }
 
-/// Each certificate by itself, found by its thumbprint in the store of the machine.
-fn certificates(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+/// One item per certificate, recognized by its thumbprint in the machine's store.
+fn certificates(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let network = &facts.spec.network;
     let (field, pem) = match (&network.ca_bundle, &network.ca_bundle_from) {
         (None, None) => return Ok(()),
@@ -124,25 +130,31 @@ fn certificates(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), Rende
         all.files.insert(source, block.contents);
         let check = Check::RegistryKey(format!(r"HKLM:\SOFTWARE\Microsoft\SystemCertificates\ROOT\Certificates\{thumbprint}"));
         let kind = command(&["certutil.exe", "-f", "-addstore", "Root", &path], check);
-        let reason = "Windows, containerd and .NET trust what this authority signs.";
-        all.add(item(&format!("ca-{found:02}"), 35, 60, kind, why(reason, CERTUTIL_DOCS, "Check that it is the certificate of an authority.")));
+        let reason = "Windows, containerd and .NET trust certificates signed by this authority.";
+        all.add(item(
+            &format!("ca-{found:02}"),
+            35,
+            60,
+            kind,
+            why(reason, CERTUTIL_DOCS, "Check that it is the certificate of a certificate authority."),
+        ));
         found += 1;
     }
     if found == 0 {
         return Err(wrong("expected at least one certificate in PEM form, from -----BEGIN CERTIFICATE----- on".into()));
     }
-    // For programs that bring their own list of authorities.
+    // For programs that do not use the store of Windows.
     let kind = Kind::File { path: paths::CA_BUNDLE.into(), source: "files/ca-bundle.pem".into(), sha256: sha256(pem), access: Access::Readable };
     all.files.insert("files/ca-bundle.pem".into(), pem.to_vec());
-    let reason = "Programs that do not ask Windows find the authorities here.";
+    let reason = "Programs that do not use the certificate store of Windows find the authorities here.";
     all.add(item("ca-bundle", 35, 60, kind, why(reason, CERTUTIL_DOCS, "Check the free space and the health of drive C:.")));
     Ok(())
 }
 
 /// Ports and routes.
-pub(super) fn ports_and_routes(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+pub(super) fn ports_and_routes(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let network = &facts.spec.network;
-    let remedy = "Check the ranges in spec.network against what netsh int ipv4 show excludedportrange says on the machine.";
+    let remedy = "Compare the ranges in spec.network with the output of netsh int ipv4 show excludedportrange on the machine.";
     let protocols = [(Protocol::Tcp, "tcp"), (Protocol::Udp, "udp")];
     let port =
         |field: &str, value: i32| u16::try_from(value).map_err(|_| RenderError::invalid(field, value.to_string(), "give a number below 65536"));
@@ -153,7 +165,7 @@ pub(super) fn ports_and_routes(all: &mut Procedure, facts: &BootstrapFacts) -> R
         }
         for (protocol, name) in protocols {
             let kind = Kind::Script(Script::DynamicPorts { protocol, start, count });
-            let reason = "kube-proxy without direct server return takes 64 of these ports for each Service.";
+            let reason = "Without direct server return, kube-proxy takes 64 of these ports for each Service.";
             all.add(item(&format!("dynamic-ports-{name}"), 37, 60, kind, why(reason, NETSH_DOCS, remedy)));
         }
     }
@@ -167,23 +179,23 @@ pub(super) fn ports_and_routes(all: &mut Procedure, facts: &BootstrapFacts) -> R
         }
     }
     for (index, Route { address, mask, gateway, metric, .. }) in routes(facts)?.into_iter().enumerate() {
-        // How Windows keeps them.
+        // The form in which Windows stores persistent routes.
         let name = format!("{address},{mask},{gateway},{metric}");
         let argv = ["route.exe", "-p", "ADD", &address, "MASK", &mask, gateway, "METRIC", &metric];
         let check = Check::RegistryValue { key: r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\PersistentRoutes".into(), name };
-        let reason = "You asked for it in spec.network.routes.";
+        let reason = "spec.network.routes asks for it.";
         all.add(item(
             &format!("route-{index:02}"),
             38,
             60,
             command(&argv, check),
-            why(reason, ROUTE_DOCS, "Check that the gateway is in a network of the machine."),
+            why(reason, ROUTE_DOCS, "Check that the gateway is on a network of the machine."),
         ));
     }
     Ok(())
 }
 
-/// A route in the words of Windows.
+/// A route in the form that Windows uses.
 pub(super) struct Route<'a> {
     pub prefix: &'a str,
     pub address: String,
@@ -192,7 +204,7 @@ pub(super) struct Route<'a> {
     pub metric: String,
 }
 
-/// The routes that are asked for.
+/// The routes of the spec.
 pub(super) fn routes(facts: &BootstrapFacts) -> Result<Vec<Route<'_>>, RenderError> {
     let all = facts.spec.network.routes.iter().enumerate();
     all.map(|(index, route)| {

@@ -1,6 +1,6 @@
-//! The programs of the node: downloaded and checked, or seen to be in the image.
+//! The programs of the node: downloaded and verified, or checked to be in the image.
 
-use super::{NODE_DOCS, Procedure, item, owned, proxy, why};
+use super::{NODE_DOCS, PlanBuilder, item, owned, proxy, why};
 use crate::api::bootstrap_config::{Download, Program};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -11,7 +11,7 @@ use crate::bootstrap::plan::{Check, Item, Kind};
 const RELEASES: &str = "https://dl.k8s.io/release";
 const DOWNLOAD_DOCS: &str = "https://kubernetes.io/releases/download/";
 
-/// What no node can do without, and where it is.
+/// The programs that every node needs, and their paths.
 const NEEDED: [(Program, &str); 4] = [
     (Program::Containerd, paths::CONTAINERD),
     (Program::Kubelet, paths::KUBELET),
@@ -19,7 +19,7 @@ const NEEDED: [(Program, &str); 4] = [
     (Program::KubeLogRunner, paths::LOG_RUNNER),
 ];
 
-/// Name in ids, files and addresses.
+/// Its name in ids, files and addresses.
 fn name(program: Program) -> &'static str {
     match program {
         Program::Kubelet => "kubelet",
@@ -33,7 +33,7 @@ fn name(program: Program) -> &'static str {
     }
 }
 
-/// Where an archive goes, how many parts of its paths are left out, and files that it has to bring.
+/// Where an archive is unpacked, how many leading parts of its paths are dropped, and the files it must contain.
 fn archive(program: Program) -> Option<(&'static str, u32, &'static [&'static str])> {
     match program {
         Program::Containerd => Some((paths::CONTAINERD_BIN, 1, &["containerd.exe", "containerd-shim-runhcs-v1.exe", "ctr.exe"])),
@@ -43,22 +43,22 @@ fn archive(program: Program) -> Option<(&'static str, u32, &'static [&'static st
     }
 }
 
-/// Downloads first, then what the image has to bring.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+/// Downloads first, then checks of what the image must contain.
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let downloads = &facts.spec.programs.downloads;
     for download in downloads {
         add(all, facts, download)?;
     }
     for (program, path) in NEEDED.into_iter().filter(|(program, _)| !downloads.iter().any(|download| download.name == *program)) {
-        let remedy = "Use an image that has this program at this path (image-builder puts them there), or name it in spec.programs.downloads.";
+        let remedy = "Use an image that has this program at this path (where image-builder puts it), or name it in spec.programs.downloads.";
         let kind = Kind::Wait { check: Check::File(path.into()) };
         let id = format!("program-{}", name(program));
-        all.add(Item { attempts: 1, ..item(&id, 41, 5, kind, why("The image brings the programs of the node.", NODE_DOCS, remedy)) });
+        all.add(Item { attempts: 1, ..item(&id, 41, 5, kind, why("The image must contain the programs of the node.", NODE_DOCS, remedy)) });
     }
     Ok(())
 }
 
-fn add(all: &mut Procedure, facts: &BootstrapFacts, download: &Download) -> Result<(), RenderError> {
+fn add(all: &mut PlanBuilder, facts: &BootstrapFacts, download: &Download) -> Result<(), RenderError> {
     let program = download.name;
     let name = name(program);
     let base = facts.spec.programs.base_url.as_deref().unwrap_or(RELEASES).trim_end_matches('/');
@@ -66,7 +66,7 @@ fn add(all: &mut Procedure, facts: &BootstrapFacts, download: &Download) -> Resu
         (Some(url), _) => url.clone(),
         (None, None) => format!("{base}/{}/bin/windows/amd64/{name}.exe", facts.kubernetes),
         (None, Some(_)) => {
-            let remedy = "it has a version of its own: give the address of the archive";
+            let remedy = "its version is independent of Kubernetes: give the address of the archive";
             return Err(RenderError::invalid(format!("spec.programs.downloads[{name}].url"), "", remedy));
         }
     };
@@ -74,9 +74,9 @@ fn add(all: &mut Procedure, facts: &BootstrapFacts, download: &Download) -> Resu
         Some(_) => format!(r"{}\{name}.tar.gz", paths::DOWNLOADS),
         None => format!(r"{}\{name}.exe", paths::KUBERNETES_BIN),
     };
-    // Archives are removed at the end, and not fetched again then.
+    // Archives are removed at the end and must not be downloaded again after that.
     let unless = archive(program).map(|_| Check::File(paths::SENTINEL.into()));
-    let remedy = "Check from the node that the address answers (proxy, DNS, CA of the mirror), and that the digest is that of this version.";
+    let remedy = "Check that the address answers from the node (proxy, DNS, CA of the mirror), and that the digest is that of this version.";
     let proxy = proxy::of_download(all, facts, &url)?;
     let kind = Kind::Download { url, path: path.clone(), digest: download.digest.clone(), proxy };
     all.add(Item {
@@ -86,23 +86,23 @@ fn add(all: &mut Procedure, facts: &BootstrapFacts, download: &Download) -> Resu
             42,
             1200,
             kind,
-            why("You asked for it in spec.programs; nothing is used before its digest is the one given.", DOWNLOAD_DOCS, remedy),
+            why("spec.programs asks for it; nothing is used before its digest has been verified.", DOWNLOAD_DOCS, remedy),
         )
     });
     if let Some((directory, strip, files)) = archive(program) {
         let kind = Kind::Archive { path, digest: download.digest.clone(), directory: directory.into(), strip, files: owned(files) };
         let remedy = "Check that the address is that of the release's archive for windows-amd64, and the free space of drive C:.";
-        all.add(Item { unless, ..item(&format!("unpack-{name}"), 43, 600, kind, why("The archive of a release.", DOWNLOAD_DOCS, remedy)) });
+        all.add(Item { unless, ..item(&format!("unpack-{name}"), 43, 600, kind, why("It is the archive of a release.", DOWNLOAD_DOCS, remedy)) });
     }
     Ok(())
 }
 
-/// Whether something is left in [`paths::DOWNLOADS`].
+/// Whether downloaded archives are left in [`paths::DOWNLOADS`].
 pub(super) fn leaves_archives(facts: &BootstrapFacts) -> bool {
     facts.spec.programs.downloads.iter().any(|download| archive(download.name).is_some())
 }
 
-/// Id of the item after which a program is another one, if it is downloaded.
+/// The id of the item that replaces a program, if it is downloaded.
 pub(super) fn unpacked(facts: &BootstrapFacts, program: Program) -> Option<String> {
     facts.spec.programs.downloads.iter().any(|download| download.name == program).then(|| format!("unpack-{}", name(program)))
 }

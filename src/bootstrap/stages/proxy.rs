@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::{NODE_DOCS, Procedure, item, why};
+use super::{NODE_DOCS, PlanBuilder, item, why};
 use crate::api::bootstrap_config::{PROXY_URL, Proxy};
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;
@@ -11,11 +11,11 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Kind, ProxyAddress, Script, Variables};
 
 const WINHTTP_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/windows-commands/netsh-winhttp";
-/// Where the payload has the address of the proxy for downloads, if it comes from a Secret.
+/// The payload file with the proxy address for downloads, if it comes from a Secret.
 const DOWNLOAD_PROXY: &str = "secret/download-proxy";
 const REMEDY: &str = "Check spec.network.proxy.";
 
-/// What is reached without the proxy: comma separated, as Go reads it.
+/// The destinations that bypass the proxy, as Go reads NO_PROXY.
 fn no_proxy(facts: &BootstrapFacts, proxy: &Proxy) -> Vec<String> {
     let host = facts.endpoint.rsplit_once(':').map_or(facts.endpoint.as_str(), |(host, _)| host).trim_matches(['[', ']']);
     let domain = Some(facts.cluster_domain.as_str()).filter(|domain| !domain.is_empty()).unwrap_or("cluster.local");
@@ -31,7 +31,7 @@ fn no_proxy(facts: &BootstrapFacts, proxy: &Proxy) -> Vec<String> {
     list
 }
 
-/// Names and values; `None`: one of them comes from a Secret, so that only services get them.
+/// Names and values. `None` if the address comes from a Secret: only services get it then.
 fn plain(facts: &BootstrapFacts, proxy: &Proxy) -> Option<Vec<(&'static str, String)>> {
     if proxy.url_from.is_some() {
         return None;
@@ -43,16 +43,16 @@ fn plain(facts: &BootstrapFacts, proxy: &Proxy) -> Option<Vec<(&'static str, Str
     Some(variables)
 }
 
-/// The machine's variables, and Windows itself.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+/// The machine's variables, and WinHTTP.
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let Some(proxy) = &facts.spec.network.proxy else { return Ok(()) };
-    // Seen here and not when the service is made, so that nothing is done for an address that cannot be used.
+    // Checked before any item is added.
     secret_url(facts, proxy)?;
     let Some(variables) = plain(facts, proxy) else { return Ok(()) };
     for (name, value) in variables {
         let id = name.to_lowercase().replace('_', "-");
         let kind = Kind::Environment { name: name.into(), value };
-        all.add(item(&id, 32, 60, kind, why("Programs of the node that fetch something go through the proxy.", NODE_DOCS, REMEDY)));
+        all.add(item(&id, 32, 60, kind, why("Programs of the node that download something use the proxy.", NODE_DOCS, REMEDY)));
     }
     let address = |url: &Option<String>| {
         url.as_deref().map(|url| url.trim_start_matches("http://").trim_start_matches("https://").trim_end_matches('/').to_owned())
@@ -64,11 +64,11 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
         }
     };
     let kind = Kind::Script(Script::WinHttpProxy { server, bypass: bypass(&no_proxy(facts, proxy)) });
-    all.add(item("winhttp-proxy", 32, 60, kind, why("Windows itself, e.g. to check certificates, goes through the proxy.", WINHTTP_DOCS, REMEDY)));
+    all.add(item("winhttp-proxy", 32, 60, kind, why("Windows itself uses the proxy, e.g. to check certificates.", WINHTTP_DOCS, REMEDY)));
     Ok(())
 }
 
-/// WinHTTP knows names with `*` and no networks; the node itself asks for nothing in those of pods and Services.
+/// WinHTTP supports names with `*` but no networks; the node itself needs none of those of pods and Services.
 fn bypass(no_proxy: &[String]) -> String {
     let names = no_proxy.iter().filter(|entry| !entry.contains('/')).map(|entry| match entry.strip_prefix('.') {
         Some(domain) => format!("*.{domain}"),
@@ -87,8 +87,8 @@ fn secret_url<'a>(facts: &'a BootstrapFacts, proxy: &Proxy) -> Result<Option<&'a
     good.then_some(Some(url)).ok_or_else(|| RenderError::invalid(PROXY_URL, "(not shown)", remedy))
 }
 
-/// The proxy of a download, decided here so that no guest has to read NO_PROXY: PowerShell's own proxy knows no networks, others do.
-pub(super) fn of_download(all: &mut Procedure, facts: &BootstrapFacts, url: &str) -> Result<Option<ProxyAddress>, RenderError> {
+/// The proxy of a download. It is decided here because PowerShell does not support networks in NO_PROXY.
+pub(super) fn of_download(all: &mut PlanBuilder, facts: &BootstrapFacts, url: &str) -> Result<Option<ProxyAddress>, RenderError> {
     let Some(proxy) = &facts.spec.network.proxy else { return Ok(None) };
     if is_direct(url, &no_proxy(facts, proxy)) {
         return Ok(None);
@@ -101,7 +101,7 @@ pub(super) fn of_download(all: &mut Procedure, facts: &BootstrapFacts, url: &str
     Ok(Some(ProxyAddress::Secret { source: DOWNLOAD_PROXY.into(), sha256: sha256(secret.as_bytes()) }))
 }
 
-/// Whether an address is reached without the proxy, as Go's programs read NO_PROXY: a name stands for those below it as well.
+/// Whether an address bypasses the proxy, as Go reads NO_PROXY: a name includes its subdomains.
 fn is_direct(url: &str, no_proxy: &[String]) -> bool {
     let host = url.parse::<http::Uri>().ok().and_then(|url| url.host().map(|host| host.trim_matches(['[', ']']).to_lowercase()));
     let Some(host) = host else { return false };
@@ -137,8 +137,8 @@ fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
     }
 }
 
-/// The variables of a service, right after it was made. Gives the id of the item: the service must be started anew after it.
-pub(super) fn service(all: &mut Procedure, facts: &BootstrapFacts, service: &str) -> Result<Option<String>, RenderError> {
+/// The variables of a service, right after it is defined. Returns the id of the item: the service must be restarted after it.
+pub(super) fn service(all: &mut PlanBuilder, facts: &BootstrapFacts, service: &str) -> Result<Option<String>, RenderError> {
     let Some(proxy) = &facts.spec.network.proxy else { return Ok(None) };
     let variables = match (plain(facts, proxy), secret_url(facts, proxy)?) {
         (Some(variables), _) => Variables::Plain(variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()),
@@ -153,13 +153,7 @@ pub(super) fn service(all: &mut Procedure, facts: &BootstrapFacts, service: &str
     };
     let id = format!("{service}-environment");
     let kind = Kind::ServiceEnvironment { service: service.into(), variables };
-    all.add(item(
-        &id,
-        32,
-        60,
-        kind,
-        why("A service does not see what changes in the machine's variables before Windows restarts.", NODE_DOCS, REMEDY),
-    ));
+    all.add(item(&id, 32, 60, kind, why("A service does not see changes of the machine's variables before Windows restarts.", NODE_DOCS, REMEDY)));
     Ok(Some(id))
 }
 
@@ -201,7 +195,7 @@ mod tests {
         let ask = |proxy: Proxy| {
             let mut facts = crate::bootstrap::sample::full();
             facts.spec.network.proxy = Some(proxy);
-            let mut all = Procedure::default();
+            let mut all = PlanBuilder::default();
             let found = of_download(&mut all, &facts, url).unwrap();
             (found, all.files)
         };

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::{Procedure, item, why};
+use super::{PlanBuilder, item, why};
 use crate::api::bootstrap_config::WindowsRelease;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::plan::{Kind, RegistryData};
@@ -37,7 +37,7 @@ pub(super) fn number(key: &str, name: &str, value: u32, restart: bool) -> Kind {
 }
 
 /// The values for that release. They take effect after the next restart.
-pub(super) fn overrides(all: &mut Procedure, release: WindowsRelease) -> Result<(), RenderError> {
+pub(super) fn overrides(all: &mut PlanBuilder, release: WindowsRelease) -> Result<(), RenderError> {
     static KNOWN: LazyLock<Result<Overrides, String>> = LazyLock::new(|| serde_json::from_str(OVERRIDES).map_err(|e| e.to_string()));
     let known = KNOWN.as_ref().map_err(|reason| RenderError::Serialize { what: "registry-overrides.json", reason: reason.clone() })?;
     for entry in known.overrides.iter().filter(|entry| entry.builds.contains(&release.build())) {

@@ -1,6 +1,6 @@
 //! containerd.
 
-use super::{CONTAINERD_DOCS, Procedure, RESET_SECONDS, item, owned, programs, proxy, why};
+use super::{CONTAINERD_DOCS, PlanBuilder, RESET_SECONDS, item, owned, programs, proxy, why};
 use crate::api::bootstrap_config::Program;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -12,7 +12,7 @@ const CRICTL_DOCS: &str = "https://kubernetes.io/docs/tasks/debug/debug-cluster/
 const MIRROR_DOCS: &str = "https://github.com/containerd/containerd/blob/main/docs/hosts.md";
 
 /// Configuration and service.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let broken = "Read C:\\var\\log\\containerd\\containerd.log.";
     let kind = all.file("files/containerd.toml", paths::CONTAINERD_CONFIG, Access::Readable, containerd::config_toml(&documents.containerd)?);
     all.add(item(
@@ -21,14 +21,14 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Doc
         60,
         kind,
         why(
-            "Pause image for this Windows release, one pair of directories for the network plug-in.",
+            "It names the sandbox image for this Windows release and the directories of the network plug-in.",
             CONTAINERD_DOCS,
             "Check the free space and the health of drive C:.",
         ),
     ));
     for (number, file) in containerd::registry_files(&facts.spec.containerd.registries, &facts.secrets)?.into_iter().enumerate() {
         let (folder, access, reason) = if file.secret {
-            ("secret", Access::Admins, "What the node shows the servers of this registry; containerd reads it at each pull.")
+            ("secret", Access::Admins, "Credentials for the servers of this registry; containerd reads them at each pull.")
         } else {
             ("files", Access::Readable, "Where images of this registry come from; containerd reads it at each pull.")
         };
@@ -48,7 +48,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Doc
         51,
         60,
         kind,
-        why("A log file, and restarts that do not end after the second failure.", CONTAINERD_DOCS, broken),
+        why("It gives containerd a log file, and restarts it after every failure.", CONTAINERD_DOCS, broken),
     ));
     let mut after = owned(&["containerd-config", "containerd-service"]);
     after.extend(proxy::service(all, facts, "containerd")?);
@@ -61,16 +61,16 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Doc
     Ok(())
 }
 
-/// For people who look into the node, and one look by ourselves. Images need not have crictl.
-fn crictl(all: &mut Procedure) {
+/// Configures crictl for debugging, and checks containerd with it. Images need not have crictl.
+fn crictl(all: &mut PlanBuilder) {
     let settings = format!("runtime-endpoint: {0}\nimage-endpoint: {0}\ntimeout: 30\n", paths::CRI_SOCKET);
     let kind = all.file("files/crictl.yaml", paths::CRICTL_CONFIG, Access::Readable, settings);
     let remedy = "Check the free space and the health of drive C:.";
     all.add(item("crictl-config", 54, 60, kind, why("crictl finds containerd without options: it looks beside itself.", CRICTL_DOCS, remedy)));
     let probe = owned(&[paths::CRICTL, "info"]);
     let kind = Kind::Wait { check: Check::Succeeds(probe) };
-    let reason = "containerd answers as the kubelet will ask it, which its pipe alone does not show.";
-    let remedy = "Read C:\\var\\log\\containerd\\containerd.log for a plug-in io.containerd.grpc.v1.cri that was not loaded.";
+    let reason = "containerd answers the calls that the kubelet will make; its pipe alone does not prove that.";
+    let remedy = "Read C:\\var\\log\\containerd\\containerd.log for a plug-in io.containerd.grpc.v1.cri that failed to load.";
     all.add(Item { unless: Some(without_crictl()), optional: true, ..item("crictl-info", 54, 60, kind, why(reason, CRICTL_DOCS, remedy)) });
 }
 
@@ -79,18 +79,17 @@ fn without_crictl() -> Check {
 }
 
 /// Without this image no pod ever starts.
-pub(super) fn sandbox_image(all: &mut Procedure, documents: &Documents<'_>) {
+pub(super) fn sandbox_image(all: &mut PlanBuilder, documents: &Documents<'_>) {
     let image = documents.sandbox_image.as_str();
     let kind = Kind::Command {
         argv: owned(&[paths::CRICTL, "pull", image]),
         directory: r"C:\".into(),
-        // An image that is there is not asked for: a node without a way to the registry lives by it.
+        // A present image is not pulled: the node may have no access to the registry.
         check: Some(Check::Succeeds(owned(&[paths::CRICTL, "inspecti", "-q", image]))),
         exit_codes: Default::default(),
         undo: Vec::new(),
     };
-    let remedy =
-        "Check that the registry or its mirror answers from the machine and has this image, or name another one in spec.containerd.sandboxImage.";
-    let reason = "Every pod begins with this image: it is there, or it can be pulled.";
+    let remedy = "Check that the machine can reach the registry or its mirror and that it has this image, or name another one in spec.containerd.sandboxImage.";
+    let reason = "Every pod starts with this image: it must be present or pullable.";
     all.add(Item { unless: Some(without_crictl()), ..item("sandbox-image", 55, 900, kind, why(reason, CONTAINERD_DOCS, remedy)) });
 }

@@ -1,17 +1,17 @@
-//! What the user adds: files, and steps before and after the join.
+//! What users add: files, and steps before and after the join.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::hardening::rule_kind;
-use super::{CONTRACT_DOCS, Procedure, item, why};
+use super::{CONTRACT_DOCS, PlanBuilder, item, why};
 use crate::api::bootstrap_config::{CommandStep, Encoding, File, RegistryStep, Step, StepCheck, WantedState};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Check, ExitCodes, FeatureState, Item, Kind, RegistryData, When};
 
-/// `spec.files`. What comes from a Secret travels with the other secrets, whose copies the last item removes.
-pub(super) fn files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+/// `spec.files`. Content from a Secret is in the payload's `secret/`, which the last item removes.
+pub(super) fn files(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     for (number, file) in facts.spec.files.iter().enumerate() {
         let directory = if file.content_from.is_some() { "secret" } else { "files" };
         let bytes = content(facts, number, file)?;
@@ -21,7 +21,7 @@ pub(super) fn files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
             14,
             60,
             kind,
-            why("You asked for it in spec.files.", CONTRACT_DOCS, "Check that the drive of the path exists and has space."),
+            why("spec.files asks for it.", CONTRACT_DOCS, "Check that the drive of the path exists and has space."),
         ));
     }
     Ok(())
@@ -44,20 +44,20 @@ fn content(facts: &BootstrapFacts, number: usize, file: &File) -> Result<Vec<u8>
 }
 
 /// `spec.steps.beforeJoin`.
-pub(super) fn before_join(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+pub(super) fn before_join(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     steps(all, "spec.steps.beforeJoin", &facts.spec.steps.before_join)?;
     settle(all, "settle-before-join", &facts.spec.steps.before_join);
     Ok(())
 }
 
 /// `spec.steps.afterJoin`.
-pub(super) fn after_join(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+pub(super) fn after_join(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     steps(all, "spec.steps.afterJoin", &facts.spec.steps.after_join)?;
     settle(all, "settle-after-join", &facts.spec.steps.after_join);
     Ok(())
 }
 
-/// Seconds that the users' steps may take if each attempt takes all its time.
+/// Seconds that the users' steps may take if every attempt uses its full time.
 pub(super) fn seconds(facts: &BootstrapFacts) -> u32 {
     let steps = &facts.spec.steps;
     let each = steps.before_join.iter().chain(&steps.after_join).map(|step| step.timeout_seconds.unsigned_abs() * step.attempts.unsigned_abs());
@@ -76,16 +76,16 @@ fn may_restart(step: &Step) -> bool {
         || step.command.as_ref().and_then(|command| command.exit_codes.as_ref()).is_some_and(|codes| !codes.restart.is_empty())
 }
 
-/// One restart for all steps that ask for one.
-fn settle(all: &mut Procedure, id: &str, steps: &[Step]) {
+/// One restart for all steps that ask for it.
+fn settle(all: &mut PlanBuilder, id: &str, steps: &[Step]) {
     if steps.iter().any(may_restart) {
         let kind = Kind::Reboot { when: When::Pending };
-        let remedy = "Look which of your steps asks for a restart each time.";
-        all.add(item(id, 19, 900, kind, why("A step of yours asks for a restart.", CONTRACT_DOCS, remedy)));
+        let remedy = "Check which of your steps asks for a restart every time.";
+        all.add(item(id, 19, 900, kind, why("One of your steps asks for a restart.", CONTRACT_DOCS, remedy)));
     }
 }
 
-fn steps(all: &mut Procedure, field: &str, steps: &[Step]) -> Result<(), RenderError> {
+fn steps(all: &mut PlanBuilder, field: &str, steps: &[Step]) -> Result<(), RenderError> {
     for (index, step) in steps.iter().enumerate() {
         let field = format!("{field}[{index}]");
         let id = format!("user-{}", step.name);
@@ -99,11 +99,8 @@ fn steps(all: &mut Procedure, field: &str, steps: &[Step]) -> Result<(), RenderE
                 .ok_or_else(|| RenderError::invalid(format!("{field}.{name}"), value.to_string(), format!("give a number from 1 to {most}")))
         };
         let (seconds, attempts) = (limit("timeoutSeconds", step.timeout_seconds, 3600)?, limit("attempts", step.attempts, 10)?);
-        let why = why(
-            "You asked for it in spec.steps.",
-            CONTRACT_DOCS,
-            "Look into C:\\ProgramData\\capw\\bootstrap.log for what it said, and correct the step.",
-        );
+        let why =
+            why("spec.steps asks for it.", CONTRACT_DOCS, "Look into C:\\ProgramData\\capw\\bootstrap.log for its output, and correct the step.");
         all.add(Item { attempts, optional: step.continue_on_error, ..item(&id, 18, seconds, kind(&field, step)?, why) });
     }
     Ok(())
@@ -127,9 +124,9 @@ fn command_kind(field: &str, command: &CommandStep) -> Result<Kind, RenderError>
     if command.argv.first().is_none_or(String::is_empty) {
         return Err(RenderError::invalid(format!("{field}.command.argv"), "", "the first entry is the program, e.g. C:\\k\\tool.exe"));
     }
-    // The runner starts programs by a command line, in which nothing stands for a line end.
+    // The runner starts programs by a command line, which cannot contain line ends.
     if let Some(word) = command.argv.iter().find(|word| word.chars().any(char::is_control)) {
-        return Err(RenderError::invalid(format!("{field}.command.argv"), word, "leave out line ends and other control characters"));
+        return Err(RenderError::invalid(format!("{field}.command.argv"), word, "remove line ends and other control characters"));
     }
     Ok(Kind::Command {
         argv: command.argv.clone(),

@@ -1,4 +1,4 @@
-//! The procedure of Windows itself: everything asked for at once, any part of it, and what cannot work.
+//! The plan with every setting, with any subset of them, and with invalid ones.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn the_explanation_of_everything_at_once() {
 }
 
 #[test]
-fn what_needs_another_comes_after_it() {
+fn items_come_after_those_they_need() {
     let plan = plan(&full());
     for order in [
         &["boot-task", "identity", "free-space", "time-service-running", "time-servers", "clock", "page-file"][..],
@@ -56,15 +56,15 @@ fn what_needs_another_comes_after_it() {
         assert!(places.is_sorted(), "{order:?} is at {places:?}");
     }
     let Kind::Running { after, .. } = &find(&plan, "containerd-running").kind else { panic!() };
-    assert!(after.iter().any(|id| id == "containerd-environment"), "containerd must start anew with its variables");
-    assert!(after.iter().any(|id| id == "unpack-containerd"), "containerd must start anew with its new program");
+    assert!(after.iter().any(|id| id == "containerd-environment"), "containerd must be restarted with its variables");
+    assert!(after.iter().any(|id| id == "unpack-containerd"), "containerd must be restarted with its new program");
     assert_eq!(plan.limits.reboots, 4, "three, and one for the steps before the join");
     assert!(find(&plan, "user-register").optional && find(&plan, "defender-exclusions").optional);
     assert_eq!((find(&plan, "user-once").attempts, find(&plan, "user-agent").seconds), (1, 600));
 }
 
 #[test]
-fn little_is_done_when_little_is_asked_for() {
+fn settings_that_are_off_add_no_items() {
     let mut facts = facts();
     let usual = plan(&facts).items.len();
     let spec = serde_json::json!({
@@ -78,7 +78,7 @@ fn little_is_done_when_little_is_asked_for() {
 }
 
 #[test]
-fn every_secret_is_where_it_belongs_and_nowhere_else() {
+fn every_secret_is_only_where_it_belongs() {
     let facts = full();
     let rendered = render(&facts).unwrap();
     let payload = Payload::from_user_data(rendered.user_data.as_bytes()).unwrap();
@@ -105,7 +105,7 @@ fn every_secret_is_where_it_belongs_and_nowhere_else() {
     for text in &shown {
         assert!(!text.contains(password) && !text.contains(header), "{text}");
     }
-    // Files with secrets are for administrators, and so is the configuration of a service that holds one.
+    // Files and services with secrets are for administrators only.
     for item in &rendered.plan.items {
         match &item.kind {
             Kind::File { source, access, .. } if source.starts_with("secret/") => assert_eq!(*access, Access::Admins, "{}", item.id),
@@ -114,20 +114,20 @@ fn every_secret_is_where_it_belongs_and_nowhere_else() {
             _ => {}
         }
     }
-    // A secret that comes out of a machine is the user's file and the service's variables, which need it, and nothing of ours.
+    // Our own secret files are below the directory that the last item removes.
     let Kind::File { path, .. } = &find(&rendered.plan, "domain-blob").kind else { panic!() };
     assert!(path.starts_with(paths::SECRET));
 }
 
-/// By default users may make directories in `C:\`: each directory of that kind in which we or the kubelet put something is ours.
+/// By default users may create directories in `C:\`: those that we or the kubelet use must be protected.
 #[test]
-fn no_user_can_plant_anything() {
+fn ordinary_users_cannot_plant_files() {
     let plan = plan(&full());
     let mut known: Vec<(String, Access)> = Vec::new();
     for item in &plan.items {
         let (paths, access) = match &item.kind {
             Kind::Directory { paths, access } => (paths.clone(), *access),
-            // Users name paths of their own.
+            // Users choose these paths.
             Kind::File { path, access, .. } if !item.id.starts_with("file-") => (vec![path.clone()], *access),
             _ => continue,
         };
@@ -137,7 +137,7 @@ fn no_user_can_plant_anything() {
             let windows = parents.iter().any(|parent| [r"C:\ProgramData", r"C:\Program Files"].contains(&parent.as_str()));
             let root = parts.len() == 2;
             let over = parents.iter().rev().find_map(|parent| known.iter().find(|(path, _)| path == parent));
-            assert!(windows || root || over.is_some(), "{}: {path} lies in a directory of which nobody knows whose it is", item.id);
+            assert!(windows || root || over.is_some(), "{}: {path} lies in a directory without a known owner", item.id);
             if let Some((parent, above)) = over {
                 assert!(*above != Access::Inherited && access != Access::Inherited, "{}: {path} below {parent}", item.id);
                 assert!(*above != Access::Admins || access == Access::Admins, "{}: {path} is less guarded than {parent}", item.id);
@@ -151,8 +151,8 @@ fn no_user_can_plant_anything() {
     assert!(paths::KUBELET_PLUGINS.iter().all(|path| access(path) == Some(Access::Admins)));
     let others: Vec<&str> =
         known.iter().filter(|(_, access)| matches!(access, Access::Shared | Access::Inherited)).map(|(path, _)| path.as_str()).collect();
-    assert_eq!(others, [r"C:\tmp", paths::KUBELET_PODS, paths::KUBELET_PODS], "where else do users write?");
-    // kubeadm empties the kubelet's directory when an attempt has failed.
+    assert_eq!(others, [r"C:\tmp", paths::KUBELET_PODS, paths::KUBELET_PODS], "users may write nowhere else");
+    // kubeadm empties the kubelet's directory after a failed attempt.
     let Kind::Command { undo, .. } = &find(&plan, "join").kind else { panic!() };
     assert!(undo.contains(&"reset".to_owned()));
     for (before, after) in [("kubelet-private", "kubelet-private-still"), ("kubelet-volumes", "kubelet-volumes-still")] {
@@ -162,7 +162,7 @@ fn no_user_can_plant_anything() {
 }
 
 #[test]
-fn a_plain_proxy_is_everywhere_that_needs_it() {
+fn a_proxy_without_password_is_set_everywhere() {
     let mut facts = facts();
     facts.spec.network = serde_json::from_value(serde_json::json!({"proxy": {"http": "http://proxy:3128/", "https": "http://proxy:3128"}})).unwrap();
     let plan = plan(&facts);
@@ -179,7 +179,7 @@ fn a_plain_proxy_is_everywhere_that_needs_it() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_by_name() {
+fn invalid_settings_are_refused_with_their_field() {
     type Change = fn(&mut BootstrapFacts);
     fn secret(facts: &mut BootstrapFacts, key: &str, value: &str) {
         facts.secrets.insert(SecretKeyRef { name: "windows".into(), key: key.into() }, value.into());
@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_choice_renders_a_plan_with_all_that_an_item_needs(facts in any_windows(), token in "[a-z0-9]{6}[.][a-z0-9]{16}") {
+    fn any_settings_render_complete_items(facts in any_windows(), token in "[a-z0-9]{6}[.][a-z0-9]{16}") {
         let facts = BootstrapFacts { token: SecretString::from(token), ..facts };
         let Some(rendered) = rendered(&facts) else { return Ok(()) };
         let payload = Payload::from_user_data(rendered.user_data.as_bytes()).unwrap();
@@ -235,7 +235,7 @@ proptest! {
             prop_assert!(item.id.len() <= 32 && item.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", item.id);
             prop_assert!((10..100).contains(&item.code) && (1..=3600).contains(&item.seconds) && (1..=10).contains(&item.attempts), "{}", item.id);
             prop_assert!(item.why.link.starts_with("https://") && !item.why.reason.is_empty() && !item.why.remedy.is_empty(), "{}", item.id);
-            // What is written down is what is read.
+            // An item survives serialization.
             let read: Item = serde_json::from_value(serde_json::to_value(item).unwrap()).unwrap();
             prop_assert_eq!(&read.kind, &item.kind);
         }

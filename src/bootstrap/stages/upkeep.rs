@@ -1,43 +1,43 @@
-//! What goes on after the join, without CAPW: logs that nobody else cuts, what a crash leaves in the container network, and routes that
-//! it loses.
+//! Scheduled tasks that keep the node working after the join: they rotate logs, clean up the container network after a crash, and
+//! restore lost routes.
 
-use super::{NODE_DOCS, Procedure, item, network, owned, why};
+use super::{NODE_DOCS, PlanBuilder, item, network, owned, why};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::Kind;
 use crate::bootstrap::render::kubelet;
 
-/// MiB of a log before it becomes `.1`, and how many of those are kept.
+/// MiB at which a log is rotated, and how many old files are kept.
 const LOG_MIB: &str = "100";
 const LOG_FILES: &str = "5";
-/// Minutes between two looks at the logs.
+/// Minutes between two checks of the logs.
 const LOG_MINUTES: u32 = 15;
 
-/// Minutes between two looks at the routes.
+/// Minutes between two checks of the routes.
 const ROUTE_MINUTES: u32 = 5;
 
 const ROUTE_DOCS: &str = "https://github.com/ovn-kubernetes/ovn-kubernetes/issues/512";
 const HNS_DOCS: &str = "https://learn.microsoft.com/virtualization/windowscontainers/container-networking/architecture";
 
-/// The tasks. They are made before the join, so that a node never runs without them.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
+/// The tasks. They are created before the join, so that a node never runs without them.
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
     let remedy = "Start the Task Scheduler service.";
-    // containerd never cuts its log. From 1.34 on kube-log-runner cuts those of the kubelet and of kube-proxy.
+    // containerd never rotates its log. From 1.34 on kube-log-runner rotates those of the kubelet and kube-proxy.
     let mut logs = vec![format!(r"{}\containerd.log", paths::CONTAINERD_LOG), format!(r"{}\network.log", paths::ROOT)];
-    if !kubelet::log_is_cut(facts.kubernetes.minor) {
+    if !kubelet::log_is_rotated(facts.kubernetes.minor) {
         logs.push(format!(r"{}\kubelet.log", paths::KUBELET_LOG));
         logs.extend(facts.spec.kube_proxy.as_ref().map(|_| format!(r"{}\kube-proxy.log", paths::KUBE_PROXY_LOG)));
     }
     let mut argv = script("logs.ps1");
     argv.extend(owned(&["-Paths", &logs.join("|"), "-Megabytes", LOG_MIB, "-Keep", LOG_FILES]));
     let kind = Kind::Task { name: "capw-logs".into(), argv, every_minutes: Some(LOG_MINUTES) };
-    let reason = "These logs grow until the disk is full: their writers never cut them.";
+    let reason = "These logs are never rotated by the programs that write them and would fill the disk.";
     all.add(item("cut-logs", 13, 60, kind, why(reason, NODE_DOCS, remedy)));
     if facts.spec.windows.network_clean_up {
         let kind = Kind::Task { name: "capw-network".into(), argv: script("network.ps1"), every_minutes: None };
         let reason =
-            "The container network survives a crash with endpoints of containers that are gone; new ones then fail with 0x803b0001 and its like.";
+            "After a crash the container network still has endpoints of containers that are gone; new ones then fail with errors such as 0x803b0001.";
         let remedy = "Start the Task Scheduler service, or set spec.windows.networkCleanUp to false.";
         all.add(item("network-clean-up", 13, 60, kind, why(reason, HNS_DOCS, remedy)));
     }
@@ -47,13 +47,13 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
         let mut argv = script("routes.ps1");
         argv.extend(owned(&["-Routes", &list.join("|")]));
         let kind = Kind::Task { name: "capw-routes".into(), argv, every_minutes: Some(ROUTE_MINUTES) };
-        let reason = "When the container network makes its switch, the address of the machine moves to another adapter and routes stay behind.";
+        let reason = "When the container network creates its switch, the machine's address moves to another adapter and routes are lost.";
         all.add(item("keep-routes", 13, 60, kind, why(reason, ROUTE_DOCS, remedy)));
     }
     Ok(())
 }
 
-/// A script of the payload, run as SYSTEM.
+/// The command line of a script from the payload, run as SYSTEM.
 fn script(name: &str) -> Vec<String> {
     let path = format!(r"{}\runner\{name}", paths::PAYLOAD);
     owned(&["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &path])

@@ -1,7 +1,7 @@
 //! Windows itself.
 
 use super::registry::number;
-use super::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, Procedure, gmsa, hardening, item, network, owned, proxy, registry, why};
+use super::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, PlanBuilder, gmsa, hardening, item, network, owned, proxy, registry, why};
 use crate::api::bootstrap_config::{PowerPlan, WindowsUpdate};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -18,11 +18,11 @@ const ZONE_DOCS: &str = "https://learn.microsoft.com/windows-server/administrati
 const PAGE_FILE_DOCS: &str = "https://learn.microsoft.com/troubleshoot/windows-client/performance/introduction-to-the-page-file";
 const HYPER_V_DOCS: &str = "https://learn.microsoft.com/virtualization/windowscontainers/manage-containers/hyperv-container";
 
-/// What must be true before anything is installed.
-pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
+/// What must hold before anything is installed.
+pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     boot_task(all);
     machine(all, facts);
-    // Before the first file goes anywhere.
+    // Before the first file is written.
     directories(all);
     settings(all, facts);
     network::stage(all, facts)?;
@@ -36,8 +36,8 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts, documents: &Doc
     network::ports_and_routes(all, facts)
 }
 
-/// What goes on after restarts.
-fn boot_task(all: &mut Procedure) {
+/// The task that continues the plan after restarts.
+fn boot_task(all: &mut PlanBuilder) {
     let runner = format!(r"{}\runner\run.ps1", paths::PAYLOAD);
     let argv = ["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &runner, "-Source", "task"];
     all.add(Item {
@@ -48,7 +48,7 @@ fn boot_task(all: &mut Procedure) {
             60,
             Kind::Task { name: BOOT_TASK.into(), argv: owned(&argv), every_minutes: None },
             why(
-                "The plan goes on after any restart, also when cloudbase-init does not call again.",
+                "The plan continues after any restart, even if cloudbase-init does not run it again.",
                 CLOUDBASE_DOCS,
                 "Start the Task Scheduler service.",
             ),
@@ -56,18 +56,18 @@ fn boot_task(all: &mut Procedure) {
     });
 }
 
-/// Is this the machine that the plan was made for?
-fn machine(all: &mut Procedure, facts: &BootstrapFacts) {
+/// Checks that the plan was made for this machine.
+fn machine(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let build = facts.spec.windows_release.build();
-    let reason = "Pause image, registry values and images of pods are chosen by the build of Windows.";
+    let reason = "The build of Windows decides on the sandbox image, registry values and pod images.";
     let remedy = "Name the release of the image in spec.windowsRelease, or use another image.";
     let kind = Kind::Script(Script::Identity { build });
     all.add(Item { attempts: 1, ..item("identity", 20, 60, kind, why(reason, NODE_DOCS, remedy)) });
     let gibibytes = facts.spec.windows.free_space_gib.unsigned_abs();
-    let reason = "Images of Windows have gigabytes; a full disk makes the node evict its pods.";
+    let reason = "Windows images take gigabytes; a full disk makes the node evict its pods.";
     let remedy = "Give the machine a larger system disk (spec.systemDisk of the WindowsMachine), or lower spec.windows.freeSpaceGiB.";
     let kind = Kind::Script(Script::FreeSpace { drive: 'C', gibibytes });
-    // Later the space is used for what it was asked for.
+    // Later the space is in use.
     let unless = Some(Check::File(paths::KUBELET_PATCH.into()));
     all.add(Item { attempts: 1, unless, ..item("free-space", 22, 120, kind, why(reason, NODE_DOCS, remedy)) });
     if let Some(name) = &facts.host_name {
@@ -82,13 +82,13 @@ fn machine(all: &mut Procedure, facts: &BootstrapFacts) {
             24,
             60,
             Kind::Wait { check },
-            why("cloudbase-init gives Windows the name of the Node; network plug-ins find the node by it.", CLOUDBASE_DOCS, remedy),
+            why("cloudbase-init gives Windows the name of the Node; network plug-ins find the Node by that name.", CLOUDBASE_DOCS, remedy),
         ));
     }
 }
 
 /// How Windows runs: power, updates, time zone.
-fn settings(all: &mut Procedure, facts: &BootstrapFacts) {
+fn settings(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let windows = &facts.spec.windows;
     let command = |argv: &[&str], check| Kind::Command {
         argv: owned(argv),
@@ -100,17 +100,17 @@ fn settings(all: &mut Procedure, facts: &BootstrapFacts) {
     let registry = |key: &str, name: &str, equals: &str| Check::Registry { key: key.into(), name: name.into(), equals: equals.into() };
     if windows.power_plan == PowerPlan::HighPerformance {
         let remedy = "Set spec.windows.powerPlan to AsInImage if the image has no such plan.";
-        // Read when Windows starts, which it does anyway for the page file.
+        // Windows reads it at its start, and the page file needs a restart anyway.
         let kind = Kind::Registry {
             key: r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes".into(),
             name: "ActivePowerScheme".into(),
             data: RegistryData::String(HIGH_PERFORMANCE.into()),
             restart: true,
         };
-        let reason = "The balanced plan slows processors down between requests.";
+        let reason = "The balanced plan slows the processors down between requests.";
         all.add(item("power-plan", 25, 60, kind, why(reason, POWER_DOCS, remedy)));
         let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Control\Power", "HibernateEnabled", 0, true);
-        let reason = "A node must not sleep, and the file for it is as large as the memory.";
+        let reason = "A node must not hibernate, and the hibernation file is as large as the memory.";
         all.add(item("no-hibernation", 25, 60, kind, why(reason, POWER_DOCS, remedy)));
     }
     if windows.windows_update == WindowsUpdate::Disabled {
@@ -123,12 +123,12 @@ fn settings(all: &mut Procedure, facts: &BootstrapFacts) {
     if let Some(zone) = &windows.time_zone {
         let check = registry(r"HKLM:\SYSTEM\CurrentControlSet\Control\TimeZoneInformation", "TimeZoneKeyName", zone);
         let kind = command(&["tzutil.exe", "/s", zone], check);
-        all.add(item("time-zone", 25, 60, kind, why("You asked for it in spec.windows.timeZone.", ZONE_DOCS, "Use a name that tzutil /l lists.")));
+        all.add(item("time-zone", 25, 60, kind, why("spec.windows.timeZone asks for it.", ZONE_DOCS, "Use a name that tzutil /l lists.")));
     }
 }
 
-/// What counts only after a restart, and that one restart.
-fn with_restart(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
+/// What takes effect only after a restart, and that one restart.
+fn with_restart(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let windows = &facts.spec.windows;
     let size = documents.reserves.page_file_mib;
     let kind = Kind::Registry {
@@ -137,7 +137,7 @@ fn with_restart(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documen
         data: RegistryData::MultiString(vec![format!(r"C:\pagefile.sys {size} {size}")]),
         restart: true,
     };
-    let reason = "Left to itself Windows lets it grow to three times the memory and fill the disk, and the kubelet counts it as memory.";
+    let reason = "By default Windows lets it grow to three times the memory, it can fill the disk, and the kubelet counts it as memory.";
     all.add(item("page-file", 25, 60, kind, why(reason, PAGE_FILE_DOCS, "Check the free space of drive C:, or set spec.windows.pageFileMiB.")));
     if windows.registry_overrides {
         registry::overrides(all, facts.spec.windows_release)?;
@@ -151,20 +151,16 @@ fn with_restart(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documen
         21,
         900,
         Kind::Feature { names: owned(&["Containers"]), state: FeatureState::Enabled },
-        why(
-            "Windows runs containers only with this feature.",
-            NODE_DOCS,
-            "Use an image that has the feature Containers, or its installation source.",
-        ),
+        why("Windows runs containers only with this feature.", NODE_DOCS, "Use an image that has the feature Containers or its installation source."),
     ));
     if windows.hyper_v_isolation {
         let remedy =
             "Give the machine nested virtualization (spec.nestedVirtualization of the WindowsMachine), or leave spec.windows.hyperVIsolation off.";
         let kind = Kind::Feature { names: owned(&["Microsoft-Hyper-V", "Microsoft-Hyper-V-Management-PowerShell"]), state: FeatureState::Enabled };
-        let reason = "Pods with Hyper-V isolation run in virtual machines of their own.";
+        let reason = "Pods with Hyper-V isolation run in their own virtual machines.";
         all.add(item("hyper-v-feature", 23, 1200, kind, why(reason, HYPER_V_DOCS, remedy)));
         let kind = Kind::Script(Script::Hypervisor);
-        all.add(item("hypervisor-launch", 23, 60, kind, why("Hyper-V works only when its hypervisor starts first.", HYPER_V_DOCS, remedy)));
+        all.add(item("hypervisor-launch", 23, 60, kind, why("Hyper-V works only if its hypervisor starts with Windows.", HYPER_V_DOCS, remedy)));
     }
     all.add(item(
         "settle",
@@ -172,9 +168,9 @@ fn with_restart(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documen
         900,
         Kind::Reboot { when: When::Pending },
         why(
-            "A feature that waits for a restart does not work yet.",
+            "A feature that needs a restart does not work before it.",
             NODE_DOCS,
-            "Look into C:\\Windows\\Logs\\CBS\\CBS.log for what asks for restarts.",
+            "Look into C:\\Windows\\Logs\\CBS\\CBS.log to see what asks for restarts.",
         ),
     ));
     if let Some(gmsa) = &windows.gmsa {
@@ -183,8 +179,8 @@ fn with_restart(all: &mut Procedure, facts: &BootstrapFacts, documents: &Documen
     Ok(())
 }
 
-/// Where everything goes, and who may write there. Parents first: what lies below takes over their access.
-fn directories(all: &mut Procedure) {
+/// All directories, and who may write there. Parents first: what lies below inherits their access.
+fn directories(all: &mut PlanBuilder) {
     let guarded = [
         r"C:\etc",
         r"C:\opt",
@@ -209,10 +205,10 @@ fn directories(all: &mut Procedure) {
             "directories-guarded",
             Access::Readable,
             &guarded[..],
-            "By default every user may make directories in C:\\; nobody may plant programs or configurations here.",
+            "By default every user may create directories in C:\\; ordinary users must not plant programs or configuration here.",
         ),
         ("directories-private", Access::Admins, &private[..], "Keys, tokens and static pods are for administrators only."),
-        ("directories", Access::Inherited, &[r"C:\tmp"][..], "Scripts of network plug-ins expect it, for files of any user."),
+        ("directories", Access::Inherited, &[r"C:\tmp"][..], "Scripts of network plug-ins expect this directory for temporary files."),
     ] {
         all.add(item(
             id,

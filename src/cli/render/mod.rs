@@ -34,7 +34,7 @@ pub struct Render {
     /// Write the files of each machine, its user data and its config drive below this directory instead of printing.
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Print the plan as a person would write the procedure, how the reserves were computed, and what has no effect.
+    /// Print an explanation of the plan, how the reserves were computed, and which settings have no effect.
     #[arg(long)]
     explain: bool,
     /// Version of Kubernetes, e.g. v1.36.3. Default: that of the Machine, MachineDeployment or Cluster.

@@ -1,9 +1,9 @@
-//! Rule over the programs that the kubelet asks for credentials: L24. It does not start with a list that it cannot use
+//! Rule L24 about credential providers. The kubelet does not start with an invalid configuration of them
 //! (`pkg/credentialprovider/plugin/config.go` of Kubernetes).
 
 use super::{Findings, Node};
 
-/// Minor from which such programs get tokens of service accounts without a feature gate.
+/// The minor from which credential providers get service account tokens without a feature gate.
 const TOKENS: u32 = 34;
 
 pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
@@ -19,7 +19,7 @@ pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
         }
         if provider.token_attributes.is_some() && node.minor < TOKENS {
             let remedy =
-                format!("the kubelet of 1.{} gives such programs no tokens and would not start: leave it out, or use 1.{TOKENS}", node.minor);
+                format!("the kubelet of 1.{} gives credential providers no tokens and would not start: leave it out, or use 1.{TOKENS}", node.minor);
             findings.error("L24", field("tokenAttributes"), "", remedy);
         }
     }

@@ -1,4 +1,4 @@
-//! Rules over the KubeletConfiguration: L1, L2, L4 to L6, L15 to L17, L19 to L23.
+//! Rules about the KubeletConfiguration: L1, L2, L4 to L6, L15 to L17, L19 to L23.
 
 use serde_json::{Map, Value};
 
@@ -13,13 +13,13 @@ pub(super) fn check(node: &Node<'_>, surface: &Surface, windows: &Windows, findi
     known(node, surface, "", &node.config, findings);
     for (name, value) in node.extra {
         if let Some(instead) = windows.owned_fields.get(name) {
-            findings.error("L23", place(node, name), shown(value), format!("this field is set by other means: {instead}"));
+            findings.error("L23", place(node, name), shown(value), format!("CAPW sets this field: {instead}"));
         }
     }
     for (name, why) in &windows.linux_only {
         if let Some(value) = node.config.get(name).filter(|_| node.extra.contains_key(name)) {
             let remedy = format!("{why}: leave it out");
-            // Some of them stop the kubelet, the others do nothing.
+            // Some of these fields stop the kubelet, the others have no effect.
             if why.contains("refuse") {
                 findings.error("L22", place(node, name), shown(value), remedy);
             } else {
@@ -38,7 +38,7 @@ pub(super) fn check(node: &Node<'_>, surface: &Surface, windows: &Windows, findi
     log_query(node, surface, findings);
 }
 
-/// Where a field was written.
+/// The field as users wrote it.
 fn place(node: &Node<'_>, path: &str) -> String {
     let first = path.split('.').next().unwrap_or(path);
     let start = if node.extra.contains_key(first) { "spec.kubelet.extraConfig" } else { "KubeletConfiguration" };
@@ -76,7 +76,7 @@ fn known(node: &Node<'_>, surface: &Surface, prefix: &str, config: &Map<String, 
             }
             Known::Later(since) => format!("the kubelet has this field from 1.{since} on, the node gets 1.{minor}: leave it out"),
             Known::Earlier(until) => format!("the kubelet had this field until 1.{until}, the node gets 1.{minor}: leave it out"),
-            Known::Never => "no kubelet has such a field: correct the name; upper and lower case count".into(),
+            Known::Never => "the kubelet has no such field: correct the name; case matters".into(),
         };
         findings.error("L20", place(node, &path), shown(value), remedy);
     }
@@ -103,11 +103,11 @@ fn expected(kind: &str) -> &str {
         "duration" => "a duration, e.g. 30s, 10m or 1h30m",
         "list" => "a list",
         "map" | "object" => "an object",
-        _ => "a text in quotes",
+        _ => "a string",
     }
 }
 
-/// Seconds of a duration as Go writes it.
+/// A duration in Go's format, in seconds.
 fn duration(text: &str) -> Option<f64> {
     let mut rest = text.strip_prefix('-').unwrap_or(text);
     if rest == "0" {
@@ -126,7 +126,7 @@ fn duration(text: &str) -> Option<f64> {
     (!text.is_empty()).then_some(total)
 }
 
-/// L22 for the managers of processors and memory, which work only with a gate.
+/// L22: the CPU and memory managers work only with a feature gate.
 fn managers(node: &Node<'_>, surface: &Surface, windows: &Windows, findings: &mut Findings) {
     const GATE: &str = "WindowsCPUAndMemoryAffinity";
     if gate_on(node, surface, GATE) {
@@ -135,13 +135,13 @@ fn managers(node: &Node<'_>, surface: &Surface, windows: &Windows, findings: &mu
     for name in &windows.resource_managers {
         let value = node.config.get(name).filter(|value| !matches!(value.as_str(), Some("none" | "None")));
         if let Some(value) = value {
-            let remedy = format!("it works on Windows only with the feature gate {GATE} (alpha from 1.32): leave it out, or switch the gate on");
+            let remedy = format!("it works on Windows only with the feature gate {GATE} (alpha from 1.32): leave it out, or enable the gate");
             findings.warning("L22", place(node, name), shown(value), remedy);
         }
     }
 }
 
-/// L1: the pair that Windows needs.
+/// L1: two fields that Windows needs.
 fn cgroups(node: &Node<'_>, findings: &mut Findings) {
     if node.config.get("cgroupsPerQOS") != Some(&Value::Bool(false)) {
         let value = node.config.get("cgroupsPerQOS").map_or_else(|| "true".into(), shown);
@@ -154,7 +154,7 @@ fn cgroups(node: &Node<'_>, findings: &mut Findings) {
     }
 }
 
-/// L2: paths have a drive.
+/// L2: paths must have a drive.
 fn paths(node: &Node<'_>, windows: &Windows, findings: &mut Findings) {
     let drive = |text: &str| {
         let bytes = text.as_bytes();
@@ -166,12 +166,12 @@ fn paths(node: &Node<'_>, windows: &Windows, findings: &mut Findings) {
     }
     for field in &windows.paths {
         if let Some(path) = at(&node.config, field).and_then(Value::as_str).filter(|path| !path.is_empty() && !drive(path)) {
-            findings.error("L2", place(node, field), path, "this is no path of Windows: expected one with its drive, e.g. C:\\etc\\kubernetes");
+            findings.error("L2", place(node, field), path, "this is not a Windows path: expected one with its drive, e.g. C:\\etc\\kubernetes");
         }
     }
 }
 
-/// L4 and L16: gates exist and can be set.
+/// L4 and L16: feature gates must exist and be settable.
 fn gates(node: &Node<'_>, surface: &Surface, windows: &Windows, findings: &mut Findings) {
     let Some(gates) = node.config.get("featureGates").and_then(Value::as_object) else { return };
     for (name, value) in gates {
@@ -182,7 +182,7 @@ fn gates(node: &Node<'_>, surface: &Surface, windows: &Windows, findings: &mut F
             continue;
         };
         if wanted && windows.quota_gates.contains(name) {
-            findings.warning("L16", &field, "true", "this gate is about something that only Linux has: leave it out");
+            findings.warning("L16", &field, "true", "this gate only concerns Linux: leave it out");
         }
         match surface.gate(name, minor) {
             Ok(Gate { locked: true, enabled, .. }) if enabled != wanted => {
@@ -190,23 +190,26 @@ fn gates(node: &Node<'_>, surface: &Surface, windows: &Windows, findings: &mut F
                 findings.error("L4", field, shown(value), remedy);
             }
             Ok(Gate { locked: true, .. }) => {
-                findings.warning("L4", field, shown(value), format!("it is always so in 1.{minor} and the gate will go: leave it out"));
+                findings.warning("L4", field, shown(value), format!("it is locked to this value in 1.{minor} and will be removed: leave it out"));
             }
             Ok(Gate { deprecated: true, .. }) => {
-                findings.warning("L4", field, shown(value), format!("this gate is deprecated in 1.{minor} and will go: leave it out"));
+                findings.warning("L4", field, shown(value), format!("this gate is deprecated in 1.{minor} and will be removed: leave it out"));
             }
             Ok(_) => {}
             Err(Known::Later(since)) => {
-                let remedy = format!("there is no such gate before 1.{since}, and the kubelet would not start: leave it out");
+                let remedy = format!("this gate does not exist before 1.{since}, and the kubelet would not start: leave it out");
                 findings.error("L4", field, shown(value), remedy);
             }
             Err(Known::Earlier(until)) => {
-                let remedy = format!("there is no such gate after 1.{until}, and the kubelet would not start: leave it out");
+                let remedy = format!("this gate does not exist after 1.{until}, and the kubelet would not start: leave it out");
                 findings.error("L4", field, shown(value), remedy);
             }
-            Err(_) => {
-                findings.error("L4", field, shown(value), "no kubelet knows this gate, and it would not start: correct the name or leave it out")
-            }
+            Err(_) => findings.error(
+                "L4",
+                field,
+                shown(value),
+                "this gate does not exist, and the kubelet would not start: correct the name or leave it out",
+            ),
         }
     }
 }
@@ -216,13 +219,13 @@ fn gate_on(node: &Node<'_>, surface: &Surface, name: &str) -> bool {
     surface.gate(name, node.minor).is_ok_and(|gate| asked.unwrap_or(gate.enabled))
 }
 
-/// L5: the set of thresholds is complete. L6: no signal that Windows does not have.
+/// L5: thresholds must be complete. L6: Windows must have the signal.
 fn eviction(node: &Node<'_>, findings: &mut Findings) {
     let hard = node.config.get("evictionHard").and_then(Value::as_object);
     let merged = node.config.get("mergeDefaultEvictionSettings") == Some(&Value::Bool(true));
     let missing: Vec<&str> = SIGNALS.into_iter().filter(|signal| !hard.is_some_and(|hard| hard.contains_key(*signal))).collect();
     if !missing.is_empty() && !merged {
-        let remedy = format!("once a threshold is given, those that are missing count as 0: give {} as well", missing.join(" and "));
+        let remedy = format!("if one threshold is set, missing ones count as 0: set {} as well", missing.join(" and "));
         findings.error("L5", place(node, "evictionHard"), hard.map_or_else(String::new, |hard| Value::Object(hard.clone()).to_string()), remedy);
     }
     for field in EVICTION {
@@ -235,12 +238,12 @@ fn eviction(node: &Node<'_>, findings: &mut Findings) {
     }
 }
 
-/// L15: the end of a node that is shut down.
+/// L15: the graceful shutdown of a node.
 fn shutdown(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     let seconds = |name: &str| node.config.get(name).and_then(Value::as_str).and_then(duration).unwrap_or(0.0);
     let (total, critical) = (seconds("shutdownGracePeriod"), seconds("shutdownGracePeriodCriticalPods"));
     if critical > total {
-        let remedy = "it is a part of shutdownGracePeriod and must not be longer: the kubelet would not start";
+        let remedy = "it is part of shutdownGracePeriod and must not be longer: the kubelet would not start";
         findings.error("L15", place(node, "shutdownGracePeriodCriticalPods"), format!("{critical}s of {total}s"), remedy);
     }
     if total > 0.0 && node.config.contains_key("shutdownGracePeriodByPodPriority") {
@@ -249,21 +252,21 @@ fn shutdown(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     }
     const GATE: &str = "WindowsGracefulNodeShutdown";
     if (total > 0.0 || node.config.contains_key("shutdownGracePeriodByPodPriority")) && !gate_on(node, surface, GATE) {
-        let remedy = format!("it does nothing on Windows without the feature gate {GATE} (alpha in 1.32, on from 1.34)");
+        let remedy = format!("it has no effect on Windows without the feature gate {GATE} (alpha in 1.32, on from 1.34)");
         findings.warning("L15", place(node, "shutdownGracePeriod"), format!("{total}s"), remedy);
     }
 }
 
-/// L17: who signs what the kubelet serves with?
+/// L17: who signs the kubelet's serving certificate.
 fn certificate(node: &Node<'_>, findings: &mut Findings) {
     let signed = node.config.get("serverTLSBootstrap") == Some(&Value::Bool(true));
     if signed && node.facts.spec.kubelet.serving_certificate != ServingCertificate::ClusterSigned {
-        let remedy = "logs, exec and metrics fail until something approves the node's requests: if something of yours does, set spec.kubelet.servingCertificate to ClusterSigned; else leave it out";
+        let remedy = "logs, exec and metrics fail until the node's certificate requests are approved: if your cluster has an approver, set spec.kubelet.servingCertificate to ClusterSigned; otherwise leave it out";
         findings.error("L17", place(node, "serverTLSBootstrap"), "true", remedy);
     }
 }
 
-/// L19: images that are in the machine's image stay usable.
+/// L19: images in the machine's image must stay usable.
 fn images(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     const POLICY: &str = "imagePullCredentialsVerificationPolicy";
     const LIST: &str = "preloadedImagesVerificationAllowlist";
@@ -276,19 +279,19 @@ fn images(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
         }
     }
     if policy == Some("NeverVerifyAllowlistedImages") && !listed {
-        let remedy = format!("the kubelet would ask registries for images that the machine's image brings: name them in {LIST}");
+        let remedy = format!("the kubelet would verify preloaded images with their registries: name them in {LIST}");
         findings.error("L19", place(node, POLICY), policy.unwrap_or_default(), remedy);
     }
     if policy == Some("AlwaysVerify") {
-        let remedy = "every image that the machine's image brings, the sandbox image too, needs its registry at each use";
+        let remedy = "every preloaded image, including the sandbox image, then needs its registry at each use";
         findings.warning("L19", place(node, POLICY), "AlwaysVerify", remedy);
     }
     if listed && policy != Some("NeverVerifyAllowlistedImages") {
-        findings.error("L19", place(node, LIST), "", format!("the kubelet takes it only with {POLICY}: NeverVerifyAllowlistedImages"));
+        findings.error("L19", place(node, LIST), "", format!("the kubelet accepts it only with {POLICY}: NeverVerifyAllowlistedImages"));
     }
 }
 
-/// L4 for a field: the query of logs needs its gate and its handler.
+/// L4: log queries need a feature gate and the log handler.
 fn log_query(node: &Node<'_>, surface: &Surface, findings: &mut Findings) {
     if node.config.get("enableSystemLogQuery") != Some(&Value::Bool(true)) {
         return;

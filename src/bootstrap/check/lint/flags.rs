@@ -1,4 +1,4 @@
-//! Rules over the kubelet's flags: L3, L8, L23.
+//! Rules about the kubelet's flags: L3, L8, L23.
 
 use super::{Findings, Node};
 use crate::bootstrap::render::kubelet::surface::{Known, Surface, Windows};
@@ -27,12 +27,7 @@ pub(super) fn check(node: &Node<'_>, surface: &Surface, windows: &Windows, findi
                 findings.error("L8", &place, value, format!("the kubelet had this flag until 1.{minor} and would not start with it: leave it out"));
             }
             Known::Never => {
-                findings.error(
-                    "L8",
-                    &place,
-                    value,
-                    "no kubelet on Windows has such a flag, and it would not start: correct the name or leave it out",
-                );
+                findings.error("L8", &place, value, "the kubelet on Windows has no such flag and would not start: correct the name or leave it out");
             }
         }
         if name == "windows-priorityclass" && !PRIORITY_CLASSES.contains(&value.as_str()) {
@@ -42,9 +37,9 @@ pub(super) fn check(node: &Node<'_>, surface: &Surface, windows: &Windows, findi
             continue;
         }
         if let Some(instead) = windows.owned_flags.get(name) {
-            findings.error("L23", &place, value, format!("this flag is set by other means: {instead}"));
+            findings.error("L23", &place, value, format!("CAPW or kubeadm sets this flag: {instead}"));
         } else if let Some(field) = surface.field_of_flag(name) {
-            let remedy = format!("the kubelet drops flags that are fields: use spec.kubelet.extraConfig.{field}");
+            let remedy = format!("flags that are also fields are deprecated: use spec.kubelet.extraConfig.{field}");
             findings.warning("L23", &place, value, remedy);
         }
     }

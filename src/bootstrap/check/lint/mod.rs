@@ -41,10 +41,10 @@ use crate::bootstrap::finding::{LintFinding, Severity};
 use crate::bootstrap::render::Documents;
 use crate::bootstrap::render::kubelet::surface;
 
-/// Most characters of a value that a message shows.
+/// Length of a value in a message, in characters.
 const SHOWN: usize = 80;
 
-/// Findings as they are made.
+/// The findings so far.
 #[derive(Default)]
 struct Findings(Vec<LintFinding>);
 
@@ -63,22 +63,22 @@ impl Findings {
     }
 }
 
-/// Everything that the rules look at.
+/// The input of the rules.
 struct Node<'a> {
     minor: u32,
-    /// The KubeletConfiguration as the kubelet has it in the end.
+    /// The effective KubeletConfiguration.
     config: Map<String, Value>,
-    /// The users' own part of it.
+    /// The users' part of it.
     extra: &'a BTreeMap<String, Value>,
-    /// All flags that are not decided by kubeadm, ours first.
+    /// All flags except those that kubeadm decides, ours first.
     flags: &'a [(String, String)],
-    /// How many of them are ours.
+    /// The number of our flags.
     ours: usize,
     facts: &'a BootstrapFacts,
     documents: &'a Documents<'a>,
 }
 
-/// What is to be told. Fails with everything that must not be rendered.
+/// Returns the warnings; fails with all errors.
 pub(in crate::bootstrap) fn check(facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<Vec<LintFinding>, RenderError> {
     let unreadable = |reason: &dyn fmt::Display| RenderError::Serialize { what: "the data of the rules", reason: reason.to_string() };
     let (Some(surface), Some(windows)) = (surface::surface(), surface::windows()) else {
@@ -87,7 +87,7 @@ pub(in crate::bootstrap) fn check(facts: &BootstrapFacts, documents: &Documents<
     let mut config = serde_json::to_value(&documents.kubelet).map_err(|e| unreadable(&e))?;
     for (name, value) in &facts.spec.kubelet.extra_config {
         let patch = Value::Object(Map::from_iter([(name.clone(), value.clone())]));
-        // As the kubelet lays a drop-in over its configuration.
+        // The kubelet applies drop-ins the same way.
         json_patch::merge(&mut config, &patch);
     }
     let Value::Object(config) = without_nulls(config) else { return Err(unreadable(&"no object")) };

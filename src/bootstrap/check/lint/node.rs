@@ -1,15 +1,15 @@
-//! Rules over reserves, addresses, kubeadm, containerd and kube-proxy: L7, L9 to L14, L18.
+//! Rules about reserves, addresses, kubeadm, containerd and kube-proxy: L7, L9 to L14, L18.
 
 use serde_json::Value;
 
 use super::{Findings, Node};
 use crate::api::bootstrap_config::{ContainerdLine, ProxyNetwork, WindowsRelease};
 
-/// What Windows itself takes at least, in MiB.
+/// The least memory that Windows itself takes, in MiB.
 const WINDOWS_MIB: u64 = 2048;
 
 pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
-    // That they fit into the machine is checked where they are computed.
+    // Whether they fit into the machine is checked where they are computed.
     let reserves = &node.documents.reserves;
     let kept = reserves.system.memory_mib + reserves.kube.memory_mib;
     if kept < WINDOWS_MIB {
@@ -20,10 +20,10 @@ pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
     let networks = node.facts.pod_networks.iter().map(String::as_str).chain(node.config.get("podCIDR").and_then(Value::as_str));
     for network in networks {
         let Some(addresses) = ipv4_addresses(network) else { continue };
-        // Network, broadcast, and the one that kube-proxy or the host takes.
+        // The network and broadcast addresses, and that of kube-proxy or the host.
         if pods > addresses.saturating_sub(3) {
             let remedy = format!(
-                "the network {network} has {addresses} addresses, of which 3 are not for pods: lower it, or give the Cluster a larger network"
+                "the network {network} has {addresses} addresses, 3 of which are not for pods: lower maxPods, or give the Cluster a larger network"
             );
             findings.error("L18", "spec.kubelet.maxPods", pods.to_string(), remedy);
         }
@@ -49,7 +49,7 @@ fn socket_ok(socket: &str) -> bool {
     socket.strip_prefix("npipe:////./pipe/").or_else(|| socket.strip_prefix("npipe://./pipe/")).is_some_and(|name| !name.is_empty())
 }
 
-/// L9 to L11 over kubeadm's JoinConfiguration.
+/// L9 to L11: kubeadm's JoinConfiguration.
 pub(super) fn check_join(minor: u32, join: &Value, findings: &mut Findings) {
     let version = join.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let known: &[&str] = match minor {
@@ -58,7 +58,7 @@ pub(super) fn check_join(minor: u32, join: &Value, findings: &mut Findings) {
         _ => &["kubeadm.k8s.io/v1beta4"],
     };
     if !known.contains(&version) {
-        findings.error("L9", "JoinConfiguration.apiVersion", version, format!("kubeadm of 1.{minor} reads {}", known.join(" and ")));
+        findings.error("L9", "JoinConfiguration.apiVersion", version, format!("kubeadm 1.{minor} reads {}", known.join(" and ")));
     }
     let node = join.get("nodeRegistration");
     if let Some(arguments) = node.and_then(|node| node.get("kubeletExtraArgs")) {
@@ -74,21 +74,21 @@ pub(super) fn check_join(minor: u32, join: &Value, findings: &mut Findings) {
     }
     let skipped = join.get("skipPhases").and_then(Value::as_array);
     if skipped.is_some_and(|phases| phases.iter().any(|phase| phase.as_str().is_some_and(|phase| phase.starts_with("preflight")))) {
-        let remedy = "preflight names what is missing before anything is changed: leave it in";
+        let remedy = "the preflight checks report what is missing before anything is changed: do not skip them";
         findings.error("L9", "JoinConfiguration.skipPhases", "preflight", remedy);
     }
 }
 
-/// L12 and L13 over containerd's `config.toml`.
+/// L12 and L13: containerd's `config.toml`.
 pub(super) fn check_containerd(line: ContainerdLine, toml: &toml::Table, findings: &mut Findings) {
     let version = toml.get("version").and_then(toml::Value::as_integer).unwrap_or(1);
     let newest = match line {
         ContainerdLine::V1 => 2,
-        // 2.0 to 2.2 know 3, 2.3 knows 4.
+        // 2.0 to 2.2 support 3, 2.3 supports 4.
         ContainerdLine::V2 => 3,
     };
     if !(2..=newest).contains(&version) {
-        let remedy = format!("this line of containerd reads 2 to {newest}, and ends with a newer one");
+        let remedy = format!("this release line of containerd reads versions 2 to {newest} and exits with a newer one");
         findings.error("L12", "config.toml: version", version.to_string(), remedy);
     }
     let plugins = toml.get("plugins").and_then(toml::Value::as_table);
@@ -100,13 +100,13 @@ pub(super) fn check_containerd(line: ContainerdLine, toml: &toml::Table, finding
     }
 }
 
-/// L14 over a KubeProxyConfiguration: kube-proxy ends without the address in an overlay, and does not look at it elsewhere.
+/// L14: kube-proxy exits without a source VIP in an overlay network, and ignores it elsewhere.
 pub(super) fn check_proxy(release: WindowsRelease, network: ProxyNetwork, proxy: &Value, findings: &mut Findings) {
     let address = proxy.pointer("/winkernel/sourceVip").and_then(Value::as_str).unwrap_or_default();
     let parses = address.parse::<std::net::IpAddr>().is_ok();
     match network {
         ProxyNetwork::Overlay if !parses => {
-            let remedy = "expected an IP address of the node's own pod network, which an overlay needs; with a template, run kube-proxy as a HostProcess DaemonSet, which finds it out";
+            let remedy = "expected an IP address of the node's own pod network, which an overlay needs and which differs from node to node; for more than one node run kube-proxy as a HostProcess DaemonSet, which finds it itself";
             findings.error("L14", "spec.kubeProxy.sourceVIP", address, remedy);
         }
         ProxyNetwork::L2Bridge if !address.is_empty() => {
@@ -114,14 +114,14 @@ pub(super) fn check_proxy(release: WindowsRelease, network: ProxyNetwork, proxy:
                 "L14",
                 "spec.kubeProxy.sourceVIP",
                 address,
-                "a network of kind L2Bridge has none: remove it, or set networkType to Overlay",
+                "a network of type L2Bridge has no source VIP: remove it, or set networkType to Overlay",
             );
         }
         _ => {}
     }
     let forward = proxy.pointer("/winkernel/forwardHealthCheckVip").and_then(Value::as_bool).unwrap_or_default();
     if forward && release == WindowsRelease::Server2019 {
-        let remedy = "Windows Server 2019 refuses the rule for 0.0.0.0:10256 (0x803b0013): leave it out, or take a newer release";
+        let remedy = "Windows Server 2019 refuses the rule for 0.0.0.0:10256 (0x803b0013): leave it out, or use a newer release";
         findings.error("L14", "spec.kubeProxy.forwardHealthCheckVip", "true", remedy);
     }
 }

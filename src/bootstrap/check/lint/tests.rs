@@ -1,4 +1,4 @@
-//! Every rule is seen to speak, for the minors that it is about, and to be silent about what we render.
+//! Every rule applies in its minors, and none objects to what we render by default.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn judge(facts: &BootstrapFacts) -> Result<Vec<LintFinding>, RenderError> {
     check(facts, &Documents::new(facts)?)
 }
 
-/// `E:` and `W:` with the rules, in order, e.g. `E:L4`.
+/// The rules that apply, in order: errors as `E:L4`, warnings as `W:L4`.
 fn said(facts: &BootstrapFacts) -> Vec<String> {
     let (letter, findings) = match judge(facts) {
         Ok(findings) => ("W", findings),
@@ -39,7 +39,7 @@ fn said(facts: &BootstrapFacts) -> Vec<String> {
 }
 
 #[test]
-fn what_is_rendered_by_itself_breaks_no_rule() {
+fn defaults_break_no_rule() {
     for minor in 31..=37 {
         for release in [WindowsRelease::Server2019, WindowsRelease::Server2022, WindowsRelease::Server2025] {
             for line in [ContainerdLine::V1, ContainerdLine::V2] {
@@ -57,7 +57,7 @@ fn what_is_rendered_by_itself_breaks_no_rule() {
     }
 }
 
-/// Fields of the users, the minors in question, and what is said of them.
+/// Users' fields, the minors, and the expected findings.
 #[test]
 fn fields_by_rule_and_minor() {
     type Case = (&'static str, Value, &'static [u32], &'static [&'static str]);
@@ -215,7 +215,7 @@ fn messages_name_rule_field_value_and_remedy() {
     let error = judge(&facts).unwrap_err().to_string();
     for text in [
         "L4: spec.kubelet.extraConfig.featureGates.WinDSR: \"false\": it is locked to true in 1.36",
-        "L23: spec.kubelet.extraConfig.maxPods: \"5\": this field is set by other means: use spec.kubelet.maxPods",
+        "L23: spec.kubelet.extraConfig.maxPods: \"5\": CAPW sets this field: use spec.kubelet.maxPods",
         "L8: spec.kubelet.extraArgs[pod-infra-container-image]: \"p\": the kubelet of 1.36 has no such flag",
     ] {
         assert!(error.contains(text), "{error} lacks {text}");
@@ -223,12 +223,12 @@ fn messages_name_rule_field_value_and_remedy() {
 }
 
 #[test]
-fn what_windows_must_not_see_is_taken_out_of_the_clusters_configuration() {
+fn linux_fields_are_removed_from_the_clusters_configuration() {
     for minor in 31..=37 {
         let names: BTreeMap<&str, u32> = surface::reset_fields(minor).into_iter().map(|name| (name, minor)).collect();
         assert!(names.contains_key("cpuManagerPolicy") && names.contains_key("systemReservedCgroup"));
         assert_eq!(names.contains_key("userNamespaces"), minor >= 33);
-        // Nothing is taken away that is set.
+        // No field that we set is removed.
         let mut facts = at(minor);
         facts.spec.kubelet.log_query = Some(true);
         let patch = serde_json::to_value(Documents::new(&facts).unwrap().kubelet).unwrap();
@@ -241,13 +241,13 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_field_gets_an_answer(name in "[a-zA-Z.]{1,30}", value in "\\PC{0,20}", minor in 31u32..=37) {
+    fn any_unknown_field_is_refused(name in "[a-zA-Z.]{1,30}", value in "\\PC{0,20}", minor in 31u32..=37) {
         let facts = with(minor, json!({name: {"a": [value]}}));
         proptest::prop_assert!(judge(&facts).is_err());
     }
 
     #[test]
-    fn any_flag_gets_an_answer(name in "[a-z-]{1,20}", value in "\\PC{0,20}", minor in 31u32..=37) {
+    fn any_flag_is_checked_without_panic(name in "[a-z-]{1,20}", value in "\\PC{0,20}", minor in 31u32..=37) {
         let mut facts = at(minor);
         facts.spec.kubelet.extra_args = vec![Argument { name, value }];
         let _ = judge(&facts);
@@ -255,7 +255,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn programs_for_credentials_by_minor() {
+fn credential_providers_by_minor() {
     let provider = |change: Value| {
         let mut provider = json!({"name": "a", "matchImages": ["*.example.com"]});
         json_patch::merge(&mut provider, &change);

@@ -1,4 +1,4 @@
-//! What is written comes back from the reader, which shares no code with the writer.
+//! The reader, which shares no code with the writer, returns what was written.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What arrives in Windows by each channel, read as the program there reads it.
+//! Reads a seed as the program in Windows that its channel is for.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,19 +11,19 @@ use crate::bootstrap::delivery::unattend::FIRST_BOOT_NAME;
 use crate::bootstrap::delivery::{config_drive, guest_info, no_cloud, windows_setup};
 use crate::vm::Seed;
 
-/// What a machine was given.
+/// The data that a machine received.
 #[derive(Debug)]
 pub struct Delivered {
-    /// By which channel, as the seed shows it.
+    /// The channel, as the seed shows it.
     pub channel: Channel,
     pub instance_id: String,
-    /// What Windows is to be called, if the seed says so.
+    /// The name for Windows, if the seed has one.
     pub host_name: Option<String>,
     pub payload: Payload,
 }
 
 impl Delivered {
-    /// Reads a seed; who would look for it in Windows is decided by its label, as there.
+    /// Reads a seed; as in Windows, its label decides which program reads it.
     pub fn of(seed: &Seed) -> Result<Self, ReadError> {
         let mut computer_name = None;
         let (channel, meta, user_data) = match seed {
@@ -37,7 +37,7 @@ impl Delivered {
                         image.read(FIRST_BOOT_NAME)?;
                         (Channel::Unattend, windows_setup::META_DATA, windows_setup::USER_DATA)
                     }
-                    label => return Err(ReadError::Image(format!("nobody looks for a drive with the label {label:?}"))),
+                    label => return Err(ReadError::Image(format!("no program looks for a drive with the label {label:?}"))),
                 };
                 (channel, image.read(meta)?.to_vec(), image.read(user_data)?.to_vec())
             }
@@ -62,8 +62,7 @@ impl Delivered {
     }
 }
 
-/// What Windows Setup does with its answer file: the computer's name, if it gives one. An answer file that does not hand over to us
-/// is refused.
+/// The computer's name in the answer file for Windows Setup, if it has one. An answer file that does not run our script is refused.
 fn setup(answer: &[u8]) -> Result<Option<String>, ReadError> {
     let wrong = |text: &str| ReadError::Answer(text.to_owned());
     let text = std::str::from_utf8(answer).map_err(|_| wrong("it is not UTF-8"))?;
@@ -72,7 +71,7 @@ fn setup(answer: &[u8]) -> Result<Option<String>, ReadError> {
         rest.split_once(&format!("</{name}>")).map(|(content, _)| content.to_owned())
     };
     if !element("Path").is_some_and(|command| command.contains(FIRST_BOOT_NAME) && command.contains("-Install")) {
-        return Err(wrong("it runs nothing of ours"));
+        return Err(wrong("it does not run our first-boot script"));
     }
     Ok(element("ComputerName"))
 }

@@ -1,14 +1,14 @@
-//! Reads ISO 9660 images, Joliet names first. Independent of the writer; every offset is checked, wrong images are errors.
+//! Reads ISO 9660 images, Joliet names first. Independent of the writer; every offset is checked, and damaged images are errors.
 
 use crate::bootstrap::delivery::error::ReadError;
 
 const SECTOR: usize = 2048;
 /// More directory levels than ISO 9660 allows.
 const DEPTH: usize = 16;
-/// More entries than any config drive has; a directory that contains itself ends here.
+/// More entries than any config drive has; stops at directories that contain themselves.
 const ENTRIES: usize = 4096;
 
-/// An image whose descriptors were found.
+/// An image with valid descriptors.
 pub struct Image<'a> {
     bytes: &'a [u8],
     label: String,
@@ -32,7 +32,7 @@ fn little32(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(field)).ok()
 }
 
-/// Big endian UTF-16 without the end that is an odd byte.
+/// Big-endian UTF-16; an odd byte at the end is ignored.
 fn utf16(bytes: &[u8]) -> String {
     let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| pair.iter().fold(0, |unit, byte| unit << 8 | u16::from(*byte))).collect();
     String::from_utf16_lossy(&units)
@@ -45,7 +45,7 @@ impl<'a> Image<'a> {
         for sector in 16..64 {
             let descriptor = bytes.get(sector * SECTOR..(sector + 1) * SECTOR).ok_or_else(|| wrong("it ends within the volume descriptors"))?;
             if descriptor.get(1..6) != Some(b"CD001".as_slice()) {
-                return Err(wrong(format!("sector {sector} is no ISO 9660 volume descriptor")));
+                return Err(wrong(format!("sector {sector} is not an ISO 9660 volume descriptor")));
             }
             let kind = descriptor.first().copied().unwrap_or_default();
             let escape = descriptor.get(88..91).unwrap_or_default();
@@ -63,12 +63,12 @@ impl<'a> Image<'a> {
         Err(wrong("its volume descriptors do not end"))
     }
 
-    /// The volume label, the Joliet one if there is one.
+    /// The volume label, preferably the Joliet one.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// The bytes of a file, path with `/`. Names are compared without regard to case when the image has no Joliet names.
+    /// The bytes of a file, path with `/`. Case is ignored if the image has no Joliet names.
     pub fn read(&self, path: &str) -> Result<&'a [u8], ReadError> {
         let mut at = self.root;
         for part in path.split('/') {

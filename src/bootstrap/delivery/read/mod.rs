@@ -1,5 +1,5 @@
-//! What a guest does with the bytes that it is given. Used by the simulated guest and by tests; strict, because what a real
-//! loader would refuse must not pass here. Shares no code with the writer of the image.
+//! Reads the delivered bytes as a guest does. Used by the simulated guest and by tests; strict, because what a real loader would refuse
+//! must not pass here. It shares no code with the writer of the image.
 
 mod delivered;
 pub mod iso;
@@ -16,7 +16,7 @@ use crate::bootstrap::digest::sha256;
 use crate::bootstrap::plan::{Kind, PLAN_VERSION, Plan};
 pub use delivered::Delivered;
 
-/// What the loader unpacks.
+/// The unpacked payload.
 #[derive(Clone)]
 pub struct Payload {
     pub plan: Plan,
@@ -25,14 +25,14 @@ pub struct Payload {
 }
 
 impl std::fmt::Debug for Payload {
-    /// The files hold the join token.
+    /// Leaves out the contents: they include the join token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Payload").field("machine", &self.plan.machine).field("files", &self.files.keys()).finish()
     }
 }
 
 impl Payload {
-    /// Unpacks user data as the loader does. cloudbase-init has gunzipped it before, if it was gzipped as a whole.
+    /// Unpacks user data as cloudbase-init (which unzips it if it is gzipped as a whole) and the loader do.
     pub fn from_user_data(user_data: &[u8]) -> Result<Self, ReadError> {
         let wrong = |text: &str| ReadError::UserData(text.into());
         let unzipped;

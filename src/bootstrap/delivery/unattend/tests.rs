@@ -1,4 +1,4 @@
-//! The answer file against what Microsoft's reference says of each setting in it.
+//! The answer file against Microsoft's reference for each of its settings.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -13,8 +13,8 @@ use crate::bootstrap::sample::facts;
 const SETTINGS: &str = "urn:schemas-microsoft-com:unattend";
 const ACTIONS: &str = "http://schemas.microsoft.com/WMIConfig/2002/State";
 
-/// Every setting that we give: component, path below it, and the passes in which Windows reads it. From the pages of the Unattended
-/// Windows Setup Reference that are named after component and setting ("Valid Configuration Passes").
+/// Every setting that we use: component, path below it, and the passes in which Windows reads it ("Valid Configuration Passes" in the
+/// Unattended Windows Setup Reference).
 const REFERENCE: [(&str, &str, &[&str]); 17] = [
     ("Microsoft-Windows-Shell-Setup", "ComputerName", &["offlineServicing", "specialize"]),
     ("Microsoft-Windows-Shell-Setup", "ProductKey", &["specialize"]),
@@ -82,7 +82,7 @@ fn settings(xml: &str) -> BTreeMap<(String, String, String), String> {
         assert_eq!(settings.tag_name().name(), "settings");
         for component in settings.children().filter(Node::is_element) {
             assert_eq!(component.tag_name().name(), "component");
-            // What identifies a component on every 64-bit edition.
+            // The identity of a component on every 64-bit edition.
             for (name, value) in
                 [("processorArchitecture", "amd64"), ("publicKeyToken", "31bf3856ad364e35"), ("language", "neutral"), ("versionScope", "nonSxS")]
             {
@@ -117,7 +117,7 @@ fn every_setting_is_known_in_its_pass() {
 }
 
 #[test]
-fn what_setup_is_told() {
+fn settings_follow_the_spec() {
     let found = settings(&text(&unattended()));
     let of = |pass: &str, component: &str, path: &str| found.get(&(pass.into(), component.into(), path.into())).cloned();
     assert_eq!(of("specialize", "Microsoft-Windows-Shell-Setup", "ComputerName").as_deref(), Some("win-7k2fq"));
@@ -125,7 +125,7 @@ fn what_setup_is_told() {
     assert_eq!(of("oobeSystem", "Microsoft-Windows-International-Core", "UILanguage").as_deref(), Some("en-US"));
     let path = of("specialize", "Microsoft-Windows-Deployment", "RunSynchronous/RunSynchronousCommand/Path").unwrap();
     assert!(path.len() <= 259, "{} characters", path.len());
-    assert!(path.ends_with("-Install -DisableAdministrator"), "nobody knows the password, so nobody may use the account");
+    assert!(path.ends_with("-Install -DisableAdministrator"), "the password is unknown, so the account must be disabled");
     let xml = text(&unattended());
     let document = Document::parse(&xml).unwrap();
     let command = document.descendants().find(|node| node.has_tag_name((SETTINGS, "RunSynchronousCommand"))).unwrap();
@@ -139,7 +139,7 @@ fn passwords_are_written_as_windows_writes_them() {
     assert_eq!(hidden("pw"), "cAB3AEEAZABtAGkAbgBpAHMAdAByAGEAdABvAHIAUABhAHMAcwB3AG8AcgBkAA==");
     let given = text(&password_from("Pa$$w0rd<&>\n"));
     assert!(given.contains(&hidden("Pa$$w0rd<&>")) && !given.contains("-DisableAdministrator"));
-    // A random one: another for each machine and token, and of three kinds of characters.
+    // A random password differs for each machine and token, and has three kinds of characters.
     let mut other = unattended();
     other.machine_uid = "other".into();
     assert_ne!(random(&unattended()), random(&other));
@@ -147,7 +147,7 @@ fn passwords_are_written_as_windows_writes_them() {
 }
 
 #[test]
-fn values_that_setup_would_refuse_are_refused_unseen() {
+fn values_that_setup_would_refuse_are_refused_and_not_shown() {
     for (facts, field) in [
         (password_from("short"), "spec.unattend.administratorPasswordFrom"),
         (password_from("two lines\nof it"), "spec.unattend.administratorPasswordFrom"),

@@ -12,11 +12,11 @@ use crate::compat;
 
 pub(in crate::bootstrap) use registries::files as registry_files;
 
-/// Windows layers have gigabytes.
+/// Windows layers take gigabytes.
 const PULL_MINUTES: i32 = 30;
-/// What a RuntimeClass names as its handler: containers that share the kernel of the node.
+/// The RuntimeClass handler of containers that share the node's kernel.
 pub const PROCESS: &str = "runhcs-wcow-process";
-/// The same: pods with a virtual machine of their own.
+/// The RuntimeClass handler of pods with their own virtual machine.
 pub const HYPERVISOR: &str = "runhcs-wcow-hypervisor";
 
 fn table<const N: usize>(pairs: [(&str, Value); N]) -> Table {
@@ -31,17 +31,18 @@ fn text(what: &'static str, document: &Table) -> Result<String, RenderError> {
     toml::to_string(document).map_err(|e| RenderError::Serialize { what, reason: e.to_string() })
 }
 
-/// The user's sandbox image, or the one that fits the version and the Windows release.
+/// The user's sandbox image, or the one for this Kubernetes version and Windows release.
 pub(super) fn sandbox_image(facts: &BootstrapFacts) -> Result<String, RenderError> {
     let given = facts.spec.containerd.sandbox_image.clone();
     let version = facts.kubernetes.to_string();
     given.or_else(|| compat::pause_image(facts.spec.windows_release, &version)).ok_or_else(|| {
-        let remedy = format!("none is known for Kubernetes {version} on this Windows: give one, e.g. registry.k8s.io/pause:3.10.2");
+        let remedy =
+            format!("no sandbox image is known for Kubernetes {version} on this Windows release: give one, e.g. registry.k8s.io/pause:3.10.2");
         RenderError::invalid("spec.containerd.sandboxImage", "", remedy)
     })
 }
 
-/// Schema 2 for 1.7, 3 for 2.x: an older one is migrated by containerd, a newer one is fatal.
+/// Schema 2 for 1.7, 3 for 2.x: containerd migrates an older schema and exits with a newer one.
 pub(super) fn configuration(spec: &Containerd, sandbox_image: &str) -> Table {
     let mut document = Table::new();
     document.insert("version".into(), Value::Integer(if spec.line == ContainerdLine::V1 { 2 } else { 3 }));
@@ -61,7 +62,7 @@ pub(in crate::bootstrap) fn config_toml(configuration: &Table) -> Result<String,
     text("containerd's configuration", configuration)
 }
 
-/// The parts of the CRI plug-in: one plug-in in 1.7, two in 2.x.
+/// The CRI plug-in: one in 1.7, two in 2.x.
 fn plugins(spec: &Containerd, sandbox_image: &str) -> Table {
     let sandbox = Value::from(sandbox_image);
     let timeout = Value::from(format!("{}m", spec.pull_progress_timeout_minutes.unwrap_or(PULL_MINUTES)));
@@ -93,10 +94,10 @@ fn plugins(spec: &Containerd, sandbox_image: &str) -> Table {
     }
 }
 
-/// Both handlers in full: containerd replaces a handler that is named here, it does not complete it.
+/// Both handlers in full: containerd replaces a handler that the file names, it does not merge it.
 fn handlers(spec: &Containerd) -> Table {
     let scratch = spec.scratch_size_gib.map(|size| ("DefaultContainerScratchSizeInGb".to_owned(), Value::Integer(size.into())));
-    // Environment variables and arguments of containers stay out of the shim's log.
+    // Keeps environment variables and arguments of containers out of the shim's log.
     let mut process = table([("ScrubLogs", true.into())]);
     let mut hypervisor = table([("ScrubLogs", true.into()), ("SandboxIsolation", Value::Integer(1)), ("ScaleCpuLimitsToSandbox", true.into())]);
     process.extend(scratch.clone());
@@ -116,7 +117,7 @@ fn handlers(spec: &Containerd) -> Table {
     table([(PROCESS, handler(process, &[])), (HYPERVISOR, handler(hypervisor, &["io.microsoft.virtualmachine.*"]))])
 }
 
-/// As `containerd --register-service` would store it.
+/// The command line that `containerd --register-service` would store.
 pub(in crate::bootstrap) fn command_line() -> String {
     format!(
         r#""{}" --run-service --config "{}" --log-level info --log-file {}\containerd.log"#,

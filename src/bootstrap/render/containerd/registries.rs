@@ -1,4 +1,4 @@
-//! Mirrors: a directory per registry with a `hosts.toml`, and CAs and client certificates beside it. containerd reads them at each pull
+//! Mirrors: one directory per registry with a `hosts.toml`, CAs and client certificates. containerd reads them at each pull
 //! (<https://github.com/containerd/containerd/blob/main/docs/hosts.md>).
 
 use base64::Engine;
@@ -16,11 +16,11 @@ use crate::bootstrap::secrets::Secrets;
 pub(in crate::bootstrap) struct HostFile {
     pub path: String,
     pub text: String,
-    /// It holds a password or a key.
+    /// It contains a password or a key.
     pub secret: bool,
 }
 
-/// Name of a registry's directory. A colon is no character of a Windows file name: containerd looks for `host_5000_`.
+/// The directory of a registry. Windows file names have no colon: containerd looks for `host_5000_`.
 fn directory(host: &str) -> String {
     match host.split_once(':') {
         _ if host == "*" => "_default".into(),
@@ -29,7 +29,7 @@ fn directory(host: &str) -> String {
     }
 }
 
-/// Every file for these registries, in their order.
+/// The files of these registries, in their order.
 pub(in crate::bootstrap) fn files(registries: &[Registry], secrets: &Secrets) -> Result<Vec<HostFile>, RenderError> {
     let mut files = Vec::new();
     for registry in registries {
@@ -51,7 +51,7 @@ pub(in crate::bootstrap) fn files(registries: &[Registry], secrets: &Secrets) ->
     Ok(files)
 }
 
-/// File name of the CAs of a mirror, beside its `hosts.toml`.
+/// The file with the CAs of a mirror, beside its `hosts.toml`.
 fn ca(number: usize) -> String {
     format!("mirror-{number}-ca.pem")
 }
@@ -61,11 +61,11 @@ fn pair(number: usize) -> [String; 2] {
     [format!("mirror-{number}-client.pem"), format!("mirror-{number}-client-key.pem")]
 }
 
-/// `hosts.toml`. The order of the `host` tables is the order in which containerd asks; `server` comes last.
+/// `hosts.toml`. containerd tries the `host` tables in order, and `server` last.
 fn hosts(registry: &Registry, secrets: &Secrets) -> Result<String, RenderError> {
     let mut document = Table::new();
     let mut mirrors: Vec<(usize, &Mirror)> = registry.mirrors.iter().enumerate().collect();
-    // Without `server` the last one asked is the registry itself.
+    // Without `server`, containerd tries the registry itself last.
     if registry.fallback == Fallback::None
         && let Some((number, last)) = mirrors.pop()
     {
@@ -104,7 +104,7 @@ fn options(registry: &Registry, number: usize, mirror: &Mirror, secrets: &Secret
         options.insert("override_path".into(), true.into());
     }
     if let Some(header) = authorization(registry, mirror, secrets)? {
-        // Not `registry.configs` of config.toml: containerd warns of it and then pulls in an older way.
+        // Not `registry.configs` of config.toml: that is deprecated and selects an older way to pull.
         options.insert("header".into(), Value::Table(table([("Authorization", list([header.as_str()]))])));
     }
     Ok(options)
@@ -127,7 +127,7 @@ fn authorization(registry: &Registry, mirror: &Mirror, secrets: &Secrets) -> Res
     Ok(Some(format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))))
 }
 
-/// Certificate and key; what containerd could not read would make it leave the whole list of mirrors out.
+/// Certificate and key. If containerd could not read them, it would ignore the whole list of mirrors.
 fn client(registry: &Registry, mirror: &Mirror, secrets: &Secrets) -> Result<Option<(String, String)>, RenderError> {
     let Some(client) = &mirror.client_certificate else { return Ok(None) };
     https(registry, mirror)?;
@@ -168,7 +168,7 @@ mod tests {
     use crate::api::bootstrap_config::{BasicAuth, ClientCertificate, SecretKeyRef, ValueSource};
 
     #[test]
-    fn directories_are_those_that_containerd_looks_for() {
+    fn directories_have_the_names_that_containerd_expects() {
         for (host, expected) in
             [("docker.io", "docker.io"), ("localhost:5000", "localhost_5000_"), ("a.example.com:443", "a.example.com_443_"), ("*", "_default")]
         {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn mirrors_are_asked_in_the_order_given() {
+    fn mirrors_keep_their_order() {
         let mirror = |url: &str| Mirror { url: url.into(), ..Mirror::default() };
         let mut registry = Registry {
             host: "docker.io".into(),
@@ -219,7 +219,7 @@ mod tests {
         let files = files(&[registry(&mirror, Fallback::Registry)], &secrets).unwrap();
         let shown: Vec<(&str, bool)> = files.iter().map(|file| (file.path.rsplit_once('\\').unwrap().1, file.secret)).collect();
         assert_eq!(shown, [("mirror-0-client.pem", false), ("mirror-0-client-key.pem", true), ("hosts.toml", true)]);
-        // RFC 7617; only the first colon parts user and password.
+        // RFC 7617: the first colon separates user and password.
         let options = "capabilities = [\"pull\", \"resolve\"]\nclient = [[\"mirror-0-client.pem\", \"mirror-0-client-key.pem\"]]\n";
         let header = "Authorization = [\"Basic cmVhZGVyOnBhc3M6d29yZA==\"]\n";
         let host = "host.\"https://a.example.com\"";

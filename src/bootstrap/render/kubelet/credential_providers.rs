@@ -1,5 +1,5 @@
 //! `CredentialProviderConfig`: which program the kubelet asks for credentials for which images
-//! (<https://kubernetes.io/docs/reference/config-api/kubelet-config.v1/>). The same kind and version for all minors that are rendered.
+//! (<https://kubernetes.io/docs/reference/config-api/kubelet-config.v1/>). Its version is the same for all supported minors.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ struct Configuration<'a> {
 #[serde(rename_all = "camelCase")]
 struct Provider<'a> {
     name: &'a str,
-    /// Of the protocol between the kubelet and the program.
+    /// Version of the protocol between the kubelet and the program.
     api_version: &'static str,
     match_images: &'a [String],
     default_cache_duration: &'a str,
@@ -44,7 +44,7 @@ struct Token<'a> {
     optional_service_account_annotation_keys: &'a [String],
 }
 
-/// The file; `None` where nothing is asked for. What it may hold is a matter of [`crate::bootstrap::check::lint`].
+/// The file, if there are credential providers. [`crate::bootstrap::check::lint`] judges its content.
 pub(in crate::bootstrap) fn credential_providers(facts: &BootstrapFacts) -> Result<Option<String>, RenderError> {
     let Some(spec) = &facts.spec.kubelet.image_credential_provider else { return Ok(None) };
     let providers: Vec<Provider<'_>> = spec.providers.iter().map(document).collect();

@@ -1,22 +1,22 @@
-//! The kubelet's flags: what has no field in its configuration, and the users' own. Nothing on Windows reads
-//! kubeadm-flags.env, so the service's command line carries them itself.
+//! The kubelet's flags: settings without a field in its configuration, and the users' own. Nothing on Windows reads
+//! kubeadm-flags.env, so the flags are part of the service's command line.
 
 use crate::api::bootstrap_config::PriorityClass;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 
-/// Longest command line that cmd.exe can carry; tools that show or edit a service use it.
+/// Longest command line of cmd.exe, which tools that show or edit services use.
 const COMMAND_LINE: usize = 8191;
-/// Minor from which kube-log-runner rotates what it writes.
+/// The minor from which kube-log-runner rotates its log files.
 const LOG_ROTATION: u32 = 34;
 
-/// Whether kube-log-runner cuts the log of the kubelet.
-pub(in crate::bootstrap) fn log_is_cut(minor: u32) -> bool {
+/// Whether kube-log-runner rotates the kubelet's log.
+pub(in crate::bootstrap) fn log_is_rotated(minor: u32) -> bool {
     minor >= LOG_ROTATION
 }
 
-/// Flags that have no field in the configuration: name and value, for kubeadm and for the service.
+/// Name and value of the flags for kubeadm and for the service.
 pub(in crate::bootstrap) fn flags(facts: &BootstrapFacts) -> Vec<(String, String)> {
     let spec = &facts.spec.kubelet;
     let mut flags = Vec::new();
@@ -51,11 +51,11 @@ pub(in crate::bootstrap) fn flags(facts: &BootstrapFacts) -> Vec<(String, String
     flags
 }
 
-/// Flags that only the service has: where kubeadm puts things.
+/// Flags of the service only: the paths that kubeadm uses.
 fn service_flags() -> [(&'static str, &'static str); 5] {
     [
         ("config", paths::KUBELET_CONFIG),
-        // With the drive: without it the certificate's path is read as relative to that of kubelet.conf.
+        // With the drive: without it the path would be relative to kubelet.conf.
         ("cert-dir", paths::KUBELET_PKI),
         ("bootstrap-kubeconfig", paths::BOOTSTRAP_KUBECONFIG),
         ("kubeconfig", paths::KUBELET_KUBECONFIG),
@@ -63,12 +63,11 @@ fn service_flags() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// What runs a program of Kubernetes as a service: it writes to its standard error only, which a service has not, and
-/// kube-log-runner gives it a file.
+/// kube-log-runner writes the log of a Kubernetes program to a file: such programs log to standard error, which a service does not have.
 pub(in crate::bootstrap) fn log_runner(facts: &BootstrapFacts, file: &str) -> Vec<String> {
     let mut words = vec![paths::LOG_RUNNER.to_owned(), format!("--log-file={file}")];
-    if log_is_cut(facts.kubernetes.minor) {
-        // A week of files of at most 100 MiB; what is written stays in memory for at most 5 s.
+    if log_is_rotated(facts.kubernetes.minor) {
+        // Files of at most 100 MiB, kept for a week, flushed every 5 s.
         words.extend(["--log-file-size=100Mi", "--log-file-age=168h", "--flush-interval=5s"].map(str::to_owned));
     }
     words
@@ -83,7 +82,7 @@ pub(in crate::bootstrap) fn command_line(facts: &BootstrapFacts, flags: &[(Strin
     let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     if line.len() > COMMAND_LINE {
         let remedy = format!(
-            "the kubelet's command line has {} characters, Windows allows {COMMAND_LINE}: set fewer labels here and the rest on the Machine, and fields instead of flags",
+            "the kubelet's command line has {} characters, Windows allows {COMMAND_LINE}: set fewer labels here and the others on the Machine, and use fields instead of flags",
             line.len()
         );
         return Err(RenderError::invalid("spec.kubelet.nodeLabels", format!("{} labels", facts.spec.kubelet.node_labels.len()), remedy));
@@ -91,7 +90,7 @@ pub(in crate::bootstrap) fn command_line(facts: &BootstrapFacts, flags: &[(Strin
     Ok(line)
 }
 
-/// One word as CommandLineToArgvW and Go read it back.
+/// Quotes one argument for CommandLineToArgvW and Go.
 /// <https://learn.microsoft.com/en-us/cpp/c-language/parsing-c-command-line-arguments>
 fn quoted(word: &str) -> String {
     if !word.is_empty() && !word.contains([' ', '\t', '"']) {
@@ -102,7 +101,7 @@ fn quoted(word: &str) -> String {
     for c in word.chars() {
         match c {
             '\\' => backslashes += 1,
-            // Before a quote each backslash counts twice, and one more makes the quote part of the word.
+            // Backslashes before a quote are doubled, and one more escapes the quote.
             '"' => {
                 out.push_str(&"\\".repeat(backslashes + 1));
                 backslashes = 0;
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_survive_the_command_line() {
+    fn arguments_are_quoted_for_the_command_line() {
         for (word, expected) in [
             ("--v=2", "--v=2"),
             (r"--a=C:\k\", r"--a=C:\k\"),

@@ -8,7 +8,7 @@ mod flags;
 pub(in crate::bootstrap) mod surface;
 
 pub(in crate::bootstrap) use credential_providers::credential_providers;
-pub(in crate::bootstrap) use flags::{command_line, flags, log_is_cut, log_runner};
+pub(in crate::bootstrap) use flags::{command_line, flags, log_is_rotated, log_runner};
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ use crate::bootstrap::paths;
 use crate::bootstrap::render::reserves::{Amount, Reserves};
 use crate::bootstrap::render::yaml;
 
-/// Minor from which NodeLogQuery is stable.
+/// The minor from which NodeLogQuery is stable.
 const LOG_QUERY_STABLE: u32 = 36;
 const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KIND: &str = "KubeletConfiguration";
 
-/// The fields that we set, and no others.
+/// The fields of the KubeletConfiguration that we set.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::bootstrap) struct KubeletConfiguration {
@@ -48,7 +48,7 @@ pub(in crate::bootstrap) struct KubeletConfiguration {
     max_pods: u32,
     system_reserved: BTreeMap<&'static str, String>,
     kube_reserved: BTreeMap<&'static str, String>,
-    /// `None` takes away what the cluster's configuration says.
+    /// `None` removes the field of the cluster's configuration.
     eviction_hard: BTreeMap<&'static str, Option<String>>,
     rotate_certificates: bool,
     #[serde(rename = "serverTLSBootstrap", skip_serializing_if = "std::ops::Not::not")]
@@ -65,7 +65,7 @@ pub(in crate::bootstrap) struct KubeletConfiguration {
     shutdown_grace_period: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shutdown_grace_period_critical_pods: Option<&'static str>,
-    /// What the cluster's configuration says for Linux and a kubelet on Windows must not see: `null` takes it away.
+    /// Fields of the cluster's configuration that a kubelet on Windows must not get: `null` removes them.
     #[serde(flatten)]
     reset: BTreeMap<&'static str, ()>,
 }
@@ -75,7 +75,7 @@ pub(in crate::bootstrap) fn patch(configuration: &KubeletConfiguration) -> Resul
     yaml::document("the kubelet's configuration", configuration)
 }
 
-/// The users' own fields: a file of the drop-in directory. `None`: there are none.
+/// The users' own fields as a drop-in file, if there are any.
 pub(in crate::bootstrap) fn drop_in(facts: &BootstrapFacts) -> Result<Option<String>, RenderError> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -94,16 +94,16 @@ pub(in crate::bootstrap) fn drop_in(facts: &BootstrapFacts) -> Result<Option<Str
 
 pub(super) fn configuration(facts: &BootstrapFacts, reserves: &Reserves) -> KubeletConfiguration {
     let (minor, spec) = (facts.kubernetes.minor, &facts.spec.kubelet);
-    // On by default and effective for native services from 1.34 (WindowsGracefulNodeShutdown).
+    // WindowsGracefulNodeShutdown is on by default, and works for native services, from 1.34 on.
     let graceful = minor >= 34;
     let log_query = spec.log_query.unwrap_or(minor >= LOG_QUERY_STABLE);
-    // The field has no effect before the gate is on, and the gate is locked once it is stable.
+    // The field needs the gate, and the gate is locked once it is stable.
     let gates = (log_query && minor < LOG_QUERY_STABLE).then_some(("NodeLogQuery", true));
     KubeletConfiguration {
         api_version: API_VERSION,
         kind: KIND,
         cgroups_per_qos: false,
-        // An empty list would be dropped when kubeadm writes the file again.
+        // kubeadm would drop an empty list when it writes the file again.
         enforce_node_allocatable: ["none"],
         resolv_conf: "",
         container_runtime_endpoint: paths::CRI_SOCKET,
@@ -117,7 +117,7 @@ pub(super) fn configuration(facts: &BootstrapFacts, reserves: &Reserves) -> Kube
         eviction_hard: thresholds(&reserves.eviction_hard),
         rotate_certificates: true,
         server_tls_bootstrap: spec.serving_certificate == ServingCertificate::ClusterSigned,
-        // Lower than the kubelet's own 85 and 80: a layer of Windows takes its size twice while it is unpacked.
+        // Lower than the defaults of 85 and 80: a Windows layer takes twice its size while it is unpacked.
         image_gc_high_threshold_percent: 75,
         image_gc_low_threshold_percent: 65,
         enable_system_log_handler: true,
@@ -129,7 +129,7 @@ pub(super) fn configuration(facts: &BootstrapFacts, reserves: &Reserves) -> Kube
     }
 }
 
-/// All that Windows observes, and none of what it does not.
+/// Sets every signal that Windows has and removes the others.
 fn thresholds(windows: &BTreeMap<&'static str, String>) -> BTreeMap<&'static str, Option<String>> {
     let none = ["imagefs.inodesFree", "nodefs.inodesFree", "pid.available"].map(|signal| (signal, None));
     none.into_iter().chain(windows.iter().map(|(signal, value)| (*signal, Some(value.clone())))).collect()
@@ -143,14 +143,14 @@ fn resources(amount: Amount) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// What the Node registers with: the user's or the community's `os=windows`, and Cluster API's own.
+/// The taints of a new Node: the user's or the conventional `os=windows`, and Cluster API's own.
 pub(super) fn taints(facts: &BootstrapFacts) -> Vec<Taint> {
     let mut taints = lasting_taints(&facts.spec);
     taints.push(Taint { key: UNINITIALIZED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
     taints
 }
 
-/// Those that stay.
+/// The taints that stay after the Node is initialized.
 pub fn lasting_taints(spec: &WindowsBootstrapConfigSpec) -> Vec<Taint> {
     let windows = || vec![Taint { key: "os".into(), value: Some("windows".into()), effect: TaintEffect::NoSchedule }];
     let mut taints = spec.kubelet.taints.clone().unwrap_or_else(windows);

@@ -1,6 +1,6 @@
-//! What a kubelet of each minor takes, and what of it means something on Windows: two files of data.
+//! Fields, flags and feature gates of the kubelet in each minor, and which of them have a meaning on Windows: two data files.
 //!
-//! `surface.json` is read from the sources of Kubernetes by `e2e/tools/kubelet-surface`; `windows.json` is written by hand.
+//! `surface.json` is generated from the sources of Kubernetes by `e2e/tools/kubelet-surface`; `windows.json` is written by hand.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,11 +10,11 @@ use serde::Deserialize;
 /// Every field, flag and feature gate, with the minors that have it.
 #[derive(Deserialize)]
 pub(in crate::bootstrap) struct Surface {
-    /// The newest minor whose flags and gates could be read; later ones are taken to have the same.
+    /// The newest minor whose flags and gates are known; later ones are assumed to have the same.
     programs: u32,
     fields: BTreeMap<String, Span>,
     flags: BTreeMap<String, Span>,
-    /// Stage by the minor from which it holds, e.g. `beta on`, `ga on locked`, `gone`.
+    /// The stage, by the minor from which it applies, e.g. `beta on`, `ga on locked`, `gone`.
     gates: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -27,17 +27,17 @@ pub(in crate::bootstrap) struct Span {
     until: u32,
 }
 
-/// What is known of a name in one minor.
+/// Whether a name exists in a minor.
 pub(in crate::bootstrap) enum Known<'a> {
     Here(&'a Span),
-    /// There from that minor on.
+    /// It exists from that minor on.
     Later(u32),
-    /// There until that minor.
+    /// It existed until that minor.
     Earlier(u32),
     Never,
 }
 
-/// How a feature gate is in one minor.
+/// A feature gate in one minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bootstrap) struct Gate {
     pub enabled: bool,
@@ -45,28 +45,28 @@ pub(in crate::bootstrap) struct Gate {
     pub deprecated: bool,
 }
 
-/// What of it means something on Windows.
+/// What is special on Windows.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::bootstrap) struct Windows {
-    /// Field, and why it means nothing.
+    /// Fields without effect, and why.
     pub linux_only: BTreeMap<String, String>,
     /// Fields that need the gate WindowsCPUAndMemoryAffinity.
     pub resource_managers: Vec<String>,
     /// Fields that hold a path on the node.
     pub paths: Vec<String>,
-    /// Gates of things that only Linux has.
+    /// Gates for things that only Linux has.
     pub quota_gates: Vec<String>,
-    /// What is set by other means, and by which.
+    /// Fields that CAPW or kubeadm sets, and what to use instead.
     pub owned_fields: BTreeMap<String, String>,
     pub owned_flags: BTreeMap<String, String>,
-    /// Flags of older versions, and what came instead.
+    /// Flags of older versions, and their replacements.
     pub removed_flags: BTreeMap<String, String>,
-    /// Fields of the cluster's own configuration, made for Linux, that stop a kubelet on Windows or mislead it.
+    /// Fields of the cluster's configuration for Linux that stop or mislead a kubelet on Windows.
     reset_fields: Vec<String>,
 }
 
-// Both are part of the program; a test reads them.
+// Both files are built in; tests prove that they can be read.
 static SURFACE: LazyLock<Option<Surface>> = LazyLock::new(|| serde_json::from_str(include_str!("surface.json")).ok());
 static WINDOWS: LazyLock<Option<Windows>> = LazyLock::new(|| serde_json::from_str(include_str!("windows.json")).ok());
 
@@ -78,7 +78,7 @@ pub(in crate::bootstrap) fn windows() -> Option<&'static Windows> {
     WINDOWS.as_ref()
 }
 
-/// Fields that our patch takes out of the cluster's configuration, for that minor.
+/// The fields that our patch removes from the cluster's configuration in that minor.
 pub(in crate::bootstrap) fn reset_fields(minor: u32) -> Vec<&'static str> {
     let (Some(surface), Some(windows)) = (surface(), windows()) else { return Vec::new() };
     let here = |field: &&str| matches!(surface.field(field, minor), Known::Here(_));
@@ -105,13 +105,13 @@ impl Surface {
         find(&self.flags, name, minor.min(self.programs))
     }
 
-    /// The field that a flag was replaced by, if it has one of its name.
+    /// The field with the same name as a flag.
     pub fn field_of_flag(&self, flag: &str) -> Option<&str> {
         let plain = flag.replace('-', "");
         self.fields.keys().find(|field| field.to_lowercase() == plain).map(String::as_str)
     }
 
-    /// `Err`: the minor from which, or until which, there is such a gate; 0: there never was.
+    /// The gate in that minor; `Err` if it does not exist there.
     pub fn gate(&self, name: &str, minor: u32) -> Result<Gate, Known<'_>> {
         let stages = self.gates.get(name).ok_or(Known::Never)?;
         let stages: Vec<(u32, &str)> = stages.iter().filter_map(|(since, stage)| Some((since.parse().ok()?, stage.as_str()))).collect();

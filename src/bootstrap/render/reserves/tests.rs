@@ -1,4 +1,4 @@
-//! The formula by table, beside those of AKS, EKS, GKE and Karpenter; `docs/reserves.md` holds the same table.
+//! The formula as a table, beside those of AKS, EKS, GKE and Karpenter; `docs/reserves.md` has the same table.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn kept(r: &Reserves) -> u64 {
     r.system.memory_mib + r.kube.memory_mib + r.eviction_mib
 }
 
-/// What others keep back on a Windows node: memory in MiB with the eviction threshold, processors in thousandths where they say.
+/// The reserves of other providers: memory in MiB including the eviction threshold, and CPU in millicores where known.
 mod peers {
     /// Share of each part of the memory: up to 4, 8, 16, 128 GiB and above, in MiB.
     fn tiers(mib: u64) -> u64 {
@@ -72,7 +72,7 @@ mod peers {
     }
 }
 
-/// Processors, GiB of memory, pods; then page file, system, kube, eviction of both profiles in MiB and processors in thousandths.
+/// CPUs, GiB of memory, pods; then page file, system, kube, eviction of both profiles in MiB, and CPU in millicores.
 type Row = (u32, u64, i32, u64, u64, u64, u64, u64, u64);
 const TABLE: [Row; 7] = [
     (2, 4, 30, 4096, 2211, 624, 500, 2548, 350),
@@ -106,7 +106,7 @@ fn a_small_machine_gets_few_pods_and_is_warned_about_many() {
     }
     assert_eq!(with(2, 8, 30, ReserveProfile::Standard).warning, None);
     let warning = with(2, 8, 110, ReserveProfile::Standard).warning.unwrap();
-    assert!(warning.contains("3710Mi of 8192Mi") && warning.contains("spec.kubelet.maxPods (110 now)"), "{warning}");
+    assert!(warning.contains("3710Mi of 8192Mi") && warning.contains("spec.kubelet.maxPods (now 110"), "{warning}");
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn the_page_file_takes_at_most_its_share_of_the_disk() {
 #[test]
 fn every_field_can_be_given_alone() {
     type Change = fn(&mut BootstrapFacts);
-    type Seen = fn(&Reserves) -> String;
-    let cases: [(&str, Change, Seen, &str); 11] = [
+    type Show = fn(&Reserves) -> String;
+    let cases: [(&str, Change, Show, &str); 11] = [
         ("maxPods", |f| f.spec.kubelet.max_pods = Some(50), |r| r.max_pods.to_string(), "50"),
         ("page file", |f| f.spec.windows.page_file_mib = Some(9000), |r| r.page_file_mib.to_string(), "9000"),
         ("systemReserved.cpu", |f| f.spec.kubelet.system_reserved.cpu = Some("1".into()), |r| r.system.milli_cpu.to_string(), "1000"),
@@ -176,7 +176,7 @@ fn every_field_can_be_given_alone() {
         let given = reserves(&facts).unwrap();
         assert_eq!(seen(&given), wanted, "{name}");
         assert_ne!(seen(&computed), wanted, "{name}: the example is what is computed anyway");
-        // The others keep their value and their arithmetic, unless they depend on this one.
+        // The others keep value and calculation, unless they depend on this one.
         let said: Vec<&str> = given.terms.iter().filter(|t| t.how.starts_with("given by spec.")).map(|t| t.name.as_str()).collect();
         assert_eq!(said, [name]);
         assert_eq!(given.eviction_hard.len(), 3, "a kubelet takes those that are missing as 0");
@@ -278,7 +278,7 @@ proptest! {
             facts.spec.kubelet.max_pods = Some(110);
             reserves(&facts).map(|r| mib - kept(&r)).unwrap_or(0)
         };
-        // A MiB is lost to rounding.
+        // Rounding may lose one MiB.
         prop_assert!(left(mib + more) + 1 >= left(mib));
     }
 }
