@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::archive;
 use super::error::RenderError;
+use super::runner::LOADER;
 use crate::api::bootstrap_config::Channel;
 
 /// cloudbase-init runs what starts with exactly these bytes with 64-bit PowerShell.
@@ -16,9 +17,6 @@ pub const FIRST_LINE: &str = "#ps1_sysnative";
 /// Around the archive in the loader: a string that PowerShell takes as it is.
 pub(super) const ARCHIVE_START: &str = "\n$archive = @'\n";
 pub(super) const ARCHIVE_END: &str = "\n'@\n";
-/// Where the archive goes.
-const PLACE: &str = "@ARCHIVE@";
-const LOADER: &str = include_str!("runner/loader.ps1");
 /// Characters of base64 per line.
 const LINE: usize = 120;
 /// A Secret may hold 1 MiB in all its values; the rest is for the small ones beside the data.
@@ -73,7 +71,7 @@ impl Room {
 pub(super) fn user_data(files: &BTreeMap<String, Vec<u8>>, channel: Channel) -> Result<UserData, RenderError> {
     let encoded = STANDARD.encode(archive::pack(files));
     let lines: Vec<&str> = encoded.as_bytes().chunks(LINE).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    let script = LOADER.replacen(PLACE, &lines.join("\n"), 1).into_bytes();
+    let script = LOADER.replacen(&format!("{ARCHIVE_START}{ARCHIVE_END}"), &format!("{ARCHIVE_START}{}{ARCHIVE_END}", lines.join("\n")), 1).into_bytes();
     let data = UserData(if channel == Channel::GuestInfo { archive::gzip(&script) } else { script });
     let room = Room::of(channel, &data);
     if room.size > room.limit {

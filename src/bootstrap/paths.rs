@@ -6,7 +6,9 @@ pub const ROOT: &str = r"C:\ProgramData\capw";
 pub const SECRET: &str = r"C:\ProgramData\capw\secret";
 /// What the loader unpacks: `node.json`, `runner\`, `files\`, `secret\`.
 pub const PAYLOAD: &str = r"C:\ProgramData\capw\payload";
-/// The digest of what the loader has unpacked, written when all of it is there.
+/// What the loader unpacks it from: again, if a file of the payload is damaged. It holds secrets. Removed by the last item of the plan.
+pub const PAYLOAD_ARCHIVE: &str = r"C:\ProgramData\capw\payload.gz";
+/// Where the simulated guest notes the digest of what it has unpacked.
 pub const PAYLOAD_STAMP: &str = r"C:\ProgramData\capw\payload.sha256";
 /// The secrets among what the loader unpacks. Removed by the last item of the plan.
 pub const PAYLOAD_SECRET: &str = r"C:\ProgramData\capw\payload\secret";
