@@ -61,7 +61,7 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
     let (plan, mut files) = stages::plan(facts, &documents)?;
     let json = plan.json().map_err(|e| RenderError::Serialize { what: "the plan", reason: e.to_string() })?;
     files.insert("node.json".into(), json.into_bytes());
-    for (name, script) in runner::SCRIPTS {
+    for (name, script) in runner::SCRIPTS.into_iter().chain([(runner::LOADER_NAME, runner::LOADER.as_str())]) {
         files.insert(format!("runner/{name}"), script.as_bytes().to_vec());
     }
     let user_data = delivery::user_data::user_data(&files, facts.spec.channel)?;

@@ -6,7 +6,10 @@ pub const ROOT: &str = r"C:\ProgramData\capw";
 pub const SECRET: &str = r"C:\ProgramData\capw\secret";
 /// What the loader unpacks: `node.json`, `runner\`, `files\`, `secret\`.
 pub const PAYLOAD: &str = r"C:\ProgramData\capw\payload";
-/// The digest of the unpacked payload, written once it is complete.
+/// The archive that the loader unpacks the payload from, again if a file is damaged. It contains secrets. Removed by the last item of the
+/// plan.
+pub const PAYLOAD_ARCHIVE: &str = r"C:\ProgramData\capw\payload.gz";
+/// Where the simulated guest records the digest of the unpacked payload.
 pub const PAYLOAD_STAMP: &str = r"C:\ProgramData\capw\payload.sha256";
 /// The secrets of the payload. Removed by the last item of the plan.
 pub const PAYLOAD_SECRET: &str = r"C:\ProgramData\capw\payload\secret";

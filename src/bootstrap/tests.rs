@@ -122,7 +122,7 @@ fn the_token_is_in_one_file_and_nowhere_else() {
         let Some(Kind::Absent { paths: removed, .. }) = payload.plan.items.last().map(|item| &item.kind) else {
             panic!("the last item removes nothing")
         };
-        for place in [paths::SECRET, paths::PAYLOAD_SECRET, paths::BOOTSTRAP_KUBECONFIG] {
+        for place in [paths::SECRET, paths::PAYLOAD_SECRET, paths::PAYLOAD_ARCHIVE, paths::BOOTSTRAP_KUBECONFIG] {
             assert!(removed.iter().any(|path| path == place));
         }
     }

@@ -9,15 +9,13 @@ use base64::engine::general_purpose::STANDARD;
 use super::archive;
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::error::{DataSize, RenderError};
+use crate::bootstrap::runner::LOADER;
 
 /// cloudbase-init runs data that starts with exactly these bytes with 64-bit PowerShell.
 pub const FIRST_LINE: &str = "#ps1_sysnative";
 /// Around the archive in the loader: a here-string, which PowerShell takes literally.
 pub(super) const ARCHIVE_START: &str = "\n$archive = @'\n";
 pub(super) const ARCHIVE_END: &str = "\n'@\n";
-/// The placeholder of the archive.
-const PLACE: &str = "@ARCHIVE@";
-const LOADER: &str = include_str!("../runner/loader.ps1");
 /// Base64 characters per line.
 const LINE: usize = 120;
 /// All values of a Secret may take 1 MiB; the rest is for the small values beside the data.
@@ -61,7 +59,7 @@ impl fmt::Debug for UserData {
 pub(in crate::bootstrap) fn user_data(files: &BTreeMap<String, Vec<u8>>, channel: Channel) -> Result<UserData, RenderError> {
     let encoded = STANDARD.encode(archive::pack(files));
     let lines: Vec<&str> = encoded.as_bytes().chunks(LINE).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    let script = LOADER.replacen(PLACE, &lines.join("\n"), 1).into_bytes();
+    let script = LOADER.replacen(&format!("{ARCHIVE_START}{ARCHIVE_END}"), &format!("{ARCHIVE_START}{}{ARCHIVE_END}", lines.join("\n")), 1).into_bytes();
     let data = UserData(if channel == Channel::GuestInfo { archive::gzip(&script) } else { script });
     let size = data.size(channel);
     if size.bytes > size.limit {

@@ -2,29 +2,43 @@
 # run once, puts this script on the disk with a task for every start of the machine. The task waits until Setup is over, finds the
 # drive with the label unattendCD and runs the loader in it; the last step of the bootstrap removes the task.
 # It never restarts the machine while Setup runs: that would leave Windows unusable.
-param([switch] $Install, [switch] $Start, [switch] $DisableAdministrator)
+param(
+    [switch] $Install, [switch] $Start, [switch] $DisableAdministrator,
+    [string] $Root = 'C:\ProgramData\capw', [string] $Windows = $env:SystemRoot
+)
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
-$root = 'C:\ProgramData\capw'
-$copy = "$root\capw-firstboot.ps1"
+$copy = [System.IO.Path]::Combine($Root, 'capw-firstboot.ps1')
 $task = 'capw-firstboot'
+$attempts = 5
 
 function Write-FirstBootLog([string] $Text) {
-    [System.IO.File]::AppendAllText("$env:SystemRoot\Temp\capw-firstboot.log", "$([System.DateTime]::UtcNow.ToString('o')) $Text`r`n")
+    $log = [System.IO.Path]::Combine($Windows, 'Temp', 'capw-firstboot.log')
+    try { [System.IO.File]::AppendAllText($log, "$([System.DateTime]::UtcNow.ToString('o')) $Text`r`n") } catch { $null = $_ }
+}
+
+# PowerShell 7 does not have this method: its tests replace this function.
+function Invoke-AccessControl([string] $Path, [bool] $Directory, $Security) {
+    [System.IO.Directory]::SetAccessControl($Path, $security)
+}
+
+# The directory and what is made in it are for SYSTEM and administrators only.
+function Protect-Directory([string] $Path) {
+    $security = New-Object System.Security.AccessControl.DirectorySecurity
+    $security.SetSecurityDescriptorSddlForm('D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)', [System.Security.AccessControl.AccessControlSections]::Access)
+    Invoke-AccessControl $Path $true $security
 }
 
 function Install-FirstBoot {
-    $security = New-Object System.Security.AccessControl.DirectorySecurity
-    $security.SetSecurityDescriptorSddlForm('D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)', [System.Security.AccessControl.AccessControlSections]::Access)
-    [void] [System.IO.Directory]::CreateDirectory($root)
-    [System.IO.Directory]::SetAccessControl($root, $security)
+    [void] [System.IO.Directory]::CreateDirectory($Root)
+    Protect-Directory $Root
     if ($PSCommandPath -ne $copy) { [System.IO.File]::WriteAllBytes($copy, [System.IO.File]::ReadAllBytes($PSCommandPath)) }
 
     $arguments = "-NoProfile -NonInteractive -ExecutionPolicy RemoteSigned -File $copy"
     if ($DisableAdministrator) { $arguments = "$arguments -DisableAdministrator" }
     # A second way to the same end, where the Task Scheduler does not work during Setup. It may not restart the machine: the task does.
-    $setup = "$env:SystemRoot\Setup\Scripts\SetupComplete.cmd"
+    $setup = [System.IO.Path]::Combine($Windows, 'Setup', 'Scripts', 'SetupComplete.cmd')
     [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($setup))
     $line = "powershell.exe $arguments -Install -Start"
     if (-not [System.IO.File]::Exists($setup) -or -not [System.IO.File]::ReadAllText($setup).Contains($line)) {
@@ -41,26 +55,31 @@ function Install-FirstBoot {
     if ($Start) { Start-ScheduledTask -TaskName $task }
 }
 
-function Get-SetupValue([string] $Key, [string] $Name) {
+# A value of the registry as text; '' if there is none.
+function Get-KeyValue([string] $Key, [string] $Name) {
     $property = (Get-ItemProperty -LiteralPath $Key).PSObject.Properties[$Name]
     if ($null -eq $property) { return '' }
     return [string] $property.Value
 }
 
 function Wait-Setup {
-    $end = [System.DateTime]::UtcNow.AddHours(1)
-    while ([System.DateTime]::UtcNow -lt $end) {
-        $state = Get-SetupValue 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' 'ImageState'
-        if ($state -eq 'IMAGE_STATE_COMPLETE' -and (Get-SetupValue 'HKLM:\SYSTEM\Setup' 'SystemSetupInProgress') -eq '0') { return }
+    # Looks, two seconds apart: an hour.
+    for ($look = 0; $look -lt 1800; $look++) {
+        $state = Get-KeyValue 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' 'ImageState'
+        if ($state -eq 'IMAGE_STATE_COMPLETE' -and (Get-KeyValue 'HKLM:\SYSTEM\Setup' 'SystemSetupInProgress') -eq '0') { return }
         Start-Sleep -Seconds 2
     }
     throw 'Windows Setup is not over after an hour'
 }
 
+function Get-Drive {
+    return [System.IO.DriveInfo]::GetDrives()
+}
+
 # The drive's root, or $null: an image that is being built has none.
 function Find-Drive {
-    for ($try = 0; $try -lt 60; $try++) {
-        foreach ($drive in [System.IO.DriveInfo]::GetDrives()) {
+    for ($look = 0; $look -lt 60; $look++) {
+        foreach ($drive in @(Get-Drive)) {
             if ($drive.IsReady -and $drive.VolumeLabel -eq 'unattendCD' -and [System.IO.File]::Exists("$($drive.Name)capw.ps1")) { return $drive.Name }
         }
         Start-Sleep -Seconds 2
@@ -68,45 +87,60 @@ function Find-Drive {
     return $null
 }
 
+# Windows answers 1115 and 1190 when it is on its way already.
+function Restart-Windows {
+    & ([System.IO.Path]::Combine($Windows, 'System32', 'shutdown.exe')) /r /t 5
+    if (@(0, 1115, 1190) -notcontains $LASTEXITCODE) { throw "shutdown.exe ended with $LASTEXITCODE" }
+}
+
 # Setup has named the machine unless the image was not sysprepped. Returns whether a restart is on its way.
 function Set-MachineName([string] $Drive) {
     $meta = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText("${Drive}meta-data"))
     $property = $meta.PSObject.Properties['local-hostname']
-    if ($null -eq $property -or $property.Value -ieq $env:COMPUTERNAME) { return $false }
-    $asked = "$root\name-asked"
-    if ([System.IO.File]::Exists($asked) -and [System.IO.File]::ReadAllText($asked) -ieq $property.Value) {
+    if ($null -eq $property) { return $false }
+    $names = 'HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName'
+    if ((Get-KeyValue "$names\ActiveComputerName" 'ComputerName') -ieq $property.Value) { return $false }
+    # Another name than the active one comes with the next restart, which may have failed.
+    if ((Get-KeyValue "$names\ComputerName" 'ComputerName') -ine $property.Value) {
+        $asked = [System.IO.Path]::Combine($Root, 'name-asked')
         # Once is enough: the bootstrap says what is wrong with the name.
-        return $false
+        if ([System.IO.File]::Exists($asked) -and [System.IO.File]::ReadAllText($asked) -ieq $property.Value) { return $false }
+        $null = Rename-Computer -NewName $property.Value -Force
+        [System.IO.File]::WriteAllText($asked, $property.Value)
     }
-    [System.IO.File]::WriteAllText($asked, $property.Value)
-    Rename-Computer -NewName $property.Value -Force
     Write-FirstBootLog "restart for the name $($property.Value)"
-    & shutdown.exe /r /t 5
+    $null = Restart-Windows
     return $true
 }
 
-try {
-    if ($Install) {
-        Install-FirstBoot
-        exit 0
-    }
+# True: there is nothing left to do at this start.
+function Start-Bootstrap {
     Wait-Setup
     $drive = Find-Drive
     if ($null -eq $drive) {
         Write-FirstBootLog 'there is no drive with the label unattendCD'
-        exit 0
+        return $true
     }
     if ($DisableAdministrator) {
         $account = @(Get-CimInstance -ClassName Win32_UserAccount -Filter 'LocalAccount=TRUE' | Where-Object { $_.SID -like 'S-1-5-21-*-500' })[0]
         Disable-LocalUser -SID $account.SID
     }
-    if (Set-MachineName $drive) { exit 0 }
-    & "${drive}capw.ps1" -Source task
+    if (Set-MachineName $drive) { return $true }
+    $null = & "${drive}capw.ps1" -Source task
     Write-FirstBootLog "the loader ended with $LASTEXITCODE"
-    exit 0
-} catch {
-    Write-FirstBootLog "$($_.Exception.Message) $($_.ScriptStackTrace)"
-    # A command that fails makes Setup fail; SetupComplete.cmd tries again.
-    if ($Install) { exit 0 }
-    exit 1
+    return $LASTEXITCODE -eq 0
 }
+
+for ($attempt = 1; $attempt -le $attempts; $attempt++) {
+    try {
+        if ($Install) { Install-FirstBoot }
+        if ($Install -or (Start-Bootstrap)) { exit 0 }
+    } catch {
+        Write-FirstBootLog "$($_.Exception.Message) $($_.ScriptStackTrace)"
+        # A command that fails makes Setup fail; SetupComplete.cmd tries again.
+        if ($Install) { exit 0 }
+    }
+    # The Task Scheduler does not start a task again that ends with an error.
+    if ($attempt -lt $attempts) { Start-Sleep -Seconds 60 }
+}
+exit 1

@@ -22,7 +22,7 @@ function Test-FileItem($Item) {
 }
 
 function Set-FileItem($Item) {
-    $source = "$Payload\$($Item.source.Replace('/', '\'))"
+    $source = Get-PayloadPath $Item.source
     if ((Get-FileDigest $source) -cne $Item.sha256) { throw "expected $($Item.source) with digest $($Item.sha256), found another" }
     [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($Item.path))
     # Next to its target, with its access before it has content that others may not read.
@@ -85,7 +85,7 @@ function Set-ServiceEnvironmentItem($Item) {
     $lines = @(Get-Field $Item.variables 'plain' @())
     $secret = Get-Field $Item.variables 'secret' $null
     if ($null -ne $secret) {
-        $lines = [System.IO.File]::ReadAllText("$Payload\$($secret.source.Replace('/', '\'))").Split("`n")
+        $lines = [System.IO.File]::ReadAllText((Get-PayloadPath $secret.source)).Split("`n")
         Set-KeySecurity $path 'ChangePermissions' (New-SecretKeySecurity)
     }
     $null = New-ItemProperty -LiteralPath "HKLM:\$path" -Name 'Environment' -PropertyType MultiString -Value ([string[]] $lines) -Force
@@ -119,7 +119,7 @@ function Set-FeatureItem($Item) {
         $options = @('/Disable-Feature')
         if ($Item.state -eq 'enabled') { $options = @('/Enable-Feature', '/All') }
         Invoke-Program (@('dism.exe', '/Online') + $options + @("/FeatureName:$name", '/NoRestart', '/Quiet')) $env:SystemRoot $Item.seconds @(0, 3010)
-        if ($script:ExitCode -eq 3010) { Set-RestartWanted }
+        if ($Program.code -eq 3010) { Set-RestartWanted }
     }
 }
 
@@ -243,7 +243,7 @@ function Set-TaskItem($Item) {
 function Test-CommandItem($Item) {
     $check = Get-Field $Item 'check' $null
     if ($null -ne $check) { return Test-Check $check }
-    $note = "$MarkerDirectory\$($Item.id).ran"
+    $note = [System.IO.Path]::Combine($MarkerDirectory, "$($Item.id).ran")
     return [System.IO.File]::Exists($note) -and [System.IO.File]::ReadAllText($note) -ceq (Get-ItemDigest $Item)
 }
 
@@ -256,8 +256,10 @@ function Set-CommandItem($Item) {
         $restart = @(Get-Field $codes 'restart' @())
     }
     Invoke-Program @($Item.argv) $Item.directory $Item.seconds ($success + $restart)
-    if ($restart -contains $script:ExitCode) { Set-RestartWanted }
-    if ($null -eq (Get-Field $Item 'check' $null)) { Write-Whole "$MarkerDirectory\$($Item.id).ran" (Get-ItemDigest $Item) }
+    if ($restart -contains $Program.code) { Set-RestartWanted }
+    if ($null -eq (Get-Field $Item 'check' $null)) {
+        Write-WholeText ([System.IO.Path]::Combine($MarkerDirectory, "$($Item.id).ran")) (Get-ItemDigest $Item)
+    }
 }
 
 # --- script: the name of one in scripts.ps1, and its parameters

@@ -1,78 +1,88 @@
 #ps1_sysnative
-# Unpacks the archive below into a directory that only administrators can read, and starts the runner in it.
-# It may be started any number of times: what is unpacked is not unpacked again, what is finished is left alone.
+# Checks the payload against its archive, unpacks what is missing or damaged, and starts the runner in it. User data is this script with
+# the archive in it; a task at each start of the machine runs a copy without one, which takes the archive from the disk.
+# It may be started any number of times: what is finished is left alone.
 # Exit codes for cloudbase-init: 0 done, 1002 try again at the next start, 1003 restart and try again.
-param([ValidateSet('cloudbase', 'task')][string] $Source = 'cloudbase')
+param([ValidateSet('cloudbase', 'task')][string] $Source = 'cloudbase', [string] $Root = 'C:\ProgramData\capw')
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
-$root = 'C:\ProgramData\capw'
-$payload = "$root\payload"
 $archive = @'
-@ARCHIVE@
+
 '@
+. "$PSScriptRoot/files.ps1"
+. "$PSScriptRoot/report.ps1"
 
-function Get-Sha256([byte[]] $Bytes) {
-    $algorithm = [System.Security.Cryptography.SHA256]::Create()
-    return [System.BitConverter]::ToString($algorithm.ComputeHash($Bytes)).Replace('-', '').ToLowerInvariant()
-}
-
-function Expand-Payload([byte[]] $Packed, [string] $Directory) {
+# The files of an archive, which holds per file a line `<sha256> <length> <path>` and then its bytes.
+function Read-Archive([byte[]] $Packed) {
     $stream = [System.IO.Compression.GZipStream]::new([System.IO.MemoryStream]::new($Packed), [System.IO.Compression.CompressionMode]::Decompress)
     $memory = [System.IO.MemoryStream]::new()
     $stream.CopyTo($memory)
     $bytes = $memory.ToArray()
     $at = 0
     while ($at -lt $bytes.Length) {
-        # Per file: a line `<sha256> <length> <path>`, then its bytes.
         $end = [System.Array]::IndexOf($bytes, [byte] 10, $at)
-        $fields = [System.Text.Encoding]::ASCII.GetString($bytes, $at, $end - $at) -split ' ', 3
-        $content = [byte[]]::new([int] $fields[1])
+        $digest, $length, $path = [System.Text.Encoding]::ASCII.GetString($bytes, $at, $end - $at) -split ' ', 3
+        $content = [byte[]]::new([int] $length)
         [System.Array]::Copy($bytes, $end + 1, $content, 0, $content.Length)
-        if ((Get-Sha256 $content) -cne $fields[0]) { throw "$($fields[2]) is damaged" }
-        $target = "$Directory\$($fields[2].Replace('/', '\'))"
-        [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($target))
-        [System.IO.File]::WriteAllBytes($target, $content)
+        if ((Get-Sha256 $content) -cne $digest) { throw "$path in the archive is damaged" }
+        New-Object PSObject -Property @{ path = $path; digest = $digest; content = $content }
         $at = $end + 1 + $content.Length
     }
 }
 
-try {
-    $security = New-Object System.Security.AccessControl.DirectorySecurity
-    $security.SetSecurityDescriptorSddlForm('D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)', [System.Security.AccessControl.AccessControlSections]::Access)
-    [void] [System.IO.Directory]::CreateDirectory($root)
-    [System.IO.Directory]::SetAccessControl($root, $security)
-
-    $packed = [System.Convert]::FromBase64String($archive)
-    $digest = Get-Sha256 $packed
-    $stamp = "$root\payload.sha256"
-    if (-not (Test-Path -LiteralPath $stamp) -or [System.IO.File]::ReadAllText($stamp) -cne $digest) {
-        # The stamp comes last: a kill before it unpacks again.
-        if (Test-Path -LiteralPath $stamp) { Remove-Item -LiteralPath $stamp -Force }
-        if (Test-Path -LiteralPath $payload) { Remove-Item -LiteralPath $payload -Recurse -Force }
-        Expand-Payload $packed $payload
-        [System.IO.File]::WriteAllText($stamp, $digest)
+function Update-Payload([string] $Payload) {
+    $kept = [System.IO.Path]::Combine($Root, 'payload.gz')
+    if ($archive -ne '') {
+        $packed = [System.Convert]::FromBase64String($archive)
+    } elseif ([System.IO.File]::Exists($kept)) {
+        $packed = [System.IO.File]::ReadAllBytes($kept)
+    } else {
+        # The plan is at its end, and has removed all that holds secrets.
+        return
     }
-} catch {
-    $text = "the payload cannot be unpacked: $($_.Exception.Message)" -creplace '[^ -~]', '?'
-    if ($text.Length -gt 240) { $text = $text.Substring(0, 240) }
-    # A report as the runner writes them (Get-ReportLine), in a log and on the first serial port.
-    $a = 1
-    $b = 0
-    foreach ($byte in [System.Text.Encoding]::ASCII.GetBytes("1 0 plan failed 11 $text")) { $a = ($a + $byte) % 65521; $b = ($b + $a) % 65521 }
-    $line = "capw1 1 0 plan failed 11 $('{0:x8}' -f ([int64] $b * 65536 + $a)) $text`r`n"
-    try { [System.IO.File]::AppendAllText("$env:SystemRoot\Temp\capw-loader.log", $line) } catch { $null = $_ }
-    try {
-        $serial = New-Object System.IO.Ports.SerialPort('COM1', 115200)
-        $serial.WriteTimeout = 2000
-        $serial.Open()
-        $serial.Write($line)
-        $serial.Dispose()
-    } catch { $null = $_ }
-    exit 1002
+    $files = @(Read-Archive $packed)
+    $node = @($files | Where-Object { $_.path -eq 'node.json' })
+    if ($node.Count -ne 1) { throw 'the archive has no plan' }
+    if (Test-Finished $node[0].digest) { return }
+    if (-not [System.IO.File]::Exists($kept) -or (Get-Sha256 ([System.IO.File]::ReadAllBytes($kept))) -cne (Get-Sha256 $packed)) {
+        # Nothing of another payload may stay.
+        if ([System.IO.Directory]::Exists($Payload)) { [System.IO.Directory]::Delete($Payload, $true) }
+        Write-Whole $kept $packed
+    }
+    $unpacked = 0
+    foreach ($file in $files) {
+        $path = [System.IO.Path]::GetFullPath([System.IO.Path]::Combine($Payload, $file.path))
+        if ([System.IO.File]::Exists($path) -and (Get-Sha256 ([System.IO.File]::ReadAllBytes($path))) -ceq $file.digest) { continue }
+        [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($path))
+        Write-Whole $path $file.content
+        $unpacked++
+    }
+    if ($unpacked -gt 0) { Write-Log "unpacked $unpacked of $($files.Count) files" }
 }
 
-# cloudbase-init runs a copy of this file, and removes it only if nothing kills it before.
-if ($Source -eq 'cloudbase') { try { [System.IO.File]::WriteAllText($PSCommandPath, '') } catch { $null = $_ } }
-& "$payload\runner\run.ps1" -Source $Source
-exit $LASTEXITCODE
+$code = 1002
+$lock = $null
+try {
+    [void] [System.IO.Directory]::CreateDirectory($Root)
+    Protect-Directory $Root
+    $lock = Enter-Lock 3600
+    if ($null -eq $lock) {
+        Write-Log 'another runner has been busy for an hour'
+    } else {
+        $payload = [System.IO.Path]::Combine($Root, 'payload')
+        Update-Payload $payload
+        # cloudbase-init runs a copy of this file, and removes it only if nothing kills it before.
+        if ($archive -ne '' -and $Source -eq 'cloudbase') { try { [System.IO.File]::WriteAllText($PSCommandPath, '') } catch { $null = $_ } }
+        # A runner that reaches its end sets it.
+        $global:LASTEXITCODE = -1
+        & ([System.IO.Path]::Combine($payload, 'runner', 'run.ps1')) -Source $Source -Locked
+        if (@(0, 1002, 1003) -notcontains $LASTEXITCODE) { throw "the runner ended with $LASTEXITCODE before it reported" }
+        $code = $LASTEXITCODE
+    }
+} catch {
+    try { Send-Failure $_ } catch { $null = $_ }
+} finally {
+    if ($null -ne $lock) { $lock.Dispose() }
+}
+exit $code

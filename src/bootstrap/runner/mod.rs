@@ -1,9 +1,21 @@
 //! The scripts that carry out a plan on Windows: static text, the same for every machine. They know nothing of Kubernetes.
-//! `loader.ps1` carries the payload ([`super::cloudbase`]) and starts `run.ps1`, which reads the others.
+//! `loader.ps1` carries the payload ([`super::delivery`]), checks it at every start and starts `run.ps1`, which reads the others.
 
-/// Name and text of each script in the payload's `runner/`.
-pub(super) const SCRIPTS: [(&str, &str); 9] = [
+use std::sync::LazyLock;
+
+const LOADER_SOURCE: &str = include_str!("loader.ps1");
+const REPORT: &str = include_str!("report.ps1");
+const FILES: &str = include_str!("files.ps1");
+
+/// Name of [`LOADER`] in the payload's `runner/`, where the boot task finds it.
+pub(super) const LOADER_NAME: &str = "loader.ps1";
+
+/// Name and text of each script in the payload's `runner/`, but for the loader.
+pub(super) const SCRIPTS: [(&str, &str); 12] = [
     ("run.ps1", include_str!("run.ps1")),
+    ("plan.ps1", include_str!("plan.ps1")),
+    ("report.ps1", REPORT),
+    ("files.ps1", FILES),
     ("journal.ps1", include_str!("journal.ps1")),
     ("windows.ps1", include_str!("windows.ps1")),
     ("items.ps1", include_str!("items.ps1")),
@@ -13,6 +25,14 @@ pub(super) const SCRIPTS: [(&str, &str); 9] = [
     ("network.ps1", include_str!("network.ps1")),
     ("routes.ps1", include_str!("routes.ps1")),
 ];
+
+/// The loader, without an archive. In the source tree it reads two of the scripts; on a machine it has their text in it, because it
+/// must be able to report that they are damaged.
+pub(super) static LOADER: LazyLock<String> = LazyLock::new(|| {
+    [("files.ps1", FILES), ("report.ps1", REPORT)]
+        .into_iter()
+        .fold(LOADER_SOURCE.to_owned(), |text, (name, part)| text.replacen(&format!(". \"$PSScriptRoot/{name}\"\n"), part, 1))
+});
 
 #[cfg(test)]
 mod gate;

@@ -1,7 +1,7 @@
 # Removes from the container network of Windows (HNS) what containers left behind that are gone. Run by a task at each start.
 # An endpoint is named after its container, NUMBER_NETWORK. It is stale when no compute system has that number, at two looks a minute
 # apart: one that is just being made is not taken for it, whoever is faster after a start.
-param([int] $Seconds = 60)
+param([int] $Seconds = 60, [string] $Log = 'C:\ProgramData\capw\network.log')
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
@@ -24,7 +24,6 @@ $before = Get-StaleEndpoint
 if ($before.Count -eq 0) { exit 0 }
 Start-Sleep -Seconds $Seconds
 $now = Get-StaleEndpoint
-$log = "$(Split-Path -Parent (Split-Path -Parent $PSScriptRoot))\network.log"
 foreach ($id in @($now.Keys | Where-Object { $before.ContainsKey($_) })) {
     $said = 'removed'
     try { $null = $now[$id] | Remove-HnsEndpoint } catch { $said = "cannot be removed: $($_.Exception.Message)" }

@@ -11,7 +11,7 @@ function Get-DownloadProxy($Item) {
     $proxy = Get-Field $Item 'proxy' $null
     if ($null -eq $proxy) { return $null }
     $address = Get-Field $proxy 'plain' $null
-    if ($null -eq $address) { $address = [System.IO.File]::ReadAllText("$Payload\$($proxy.secret.source.Replace('/', '\'))") }
+    if ($null -eq $address) { $address = [System.IO.File]::ReadAllText((Get-PayloadPath $proxy.secret.source)) }
     $server = New-Object System.Uri $address
     $found = New-Object System.Net.WebProxy $server
     if ($server.UserInfo -ne '') {
@@ -62,7 +62,7 @@ function Set-DownloadItem($Item) {
     $found = Get-DigestLike $temporary $Item.digest
     if ($found -cne $Item.digest) {
         [System.IO.File]::Delete($temporary)
-        throw (New-Object System.IO.InvalidDataException("expected $($Item.url) with digest $($Item.digest), found $found: correct the one or the other"))
+        throw (New-Object System.IO.InvalidDataException("expected $($Item.url) with digest $($Item.digest), found ${found}: correct the one or the other"))
     }
     Move-Aside $Item.path
     [System.IO.File]::Move($temporary, $Item.path)
@@ -71,24 +71,24 @@ function Set-DownloadItem($Item) {
 # --- archive: path, digest, directory, strip, files. What was unpacked is noted, because its files may be changed afterwards.
 function Test-ArchiveItem($Item) {
     foreach ($file in @($Item.files)) {
-        if (-not [System.IO.File]::Exists("$($Item.directory)\$file")) { return $false }
+        if (-not [System.IO.File]::Exists([System.IO.Path]::Combine($Item.directory, $file))) { return $false }
     }
-    $note = "$StateDirectory\unpacked-$($Item.id)"
+    $note = [System.IO.Path]::Combine($StateDirectory, "unpacked-$($Item.id)")
     return [System.IO.File]::Exists($note) -and [System.IO.File]::ReadAllText($note) -ceq $Item.digest
 }
 
 function Set-ArchiveItem($Item) {
-    # Between the download and now somebody may have changed it.
+    # It may have been changed since the download.
     $found = Get-DigestLike $Item.path $Item.digest
     if ($found -cne $Item.digest) { throw "expected $($Item.path) with digest $($Item.digest), found $found" }
-    foreach ($file in @($Item.files)) { Move-Aside "$($Item.directory)\$file" }
+    foreach ($file in @($Item.files)) { Move-Aside ([System.IO.Path]::Combine($Item.directory, $file)) }
     [void] [System.IO.Directory]::CreateDirectory($Item.directory)
     $argv = @("$env:SystemRoot\System32\tar.exe", '-x', '-f', $Item.path, '-C', $Item.directory, '--strip-components', [string] $Item.strip)
     Invoke-Program $argv $env:SystemRoot $Item.seconds
     foreach ($file in @($Item.files)) {
-        if (-not [System.IO.File]::Exists("$($Item.directory)\$file")) {
+        if (-not [System.IO.File]::Exists([System.IO.Path]::Combine($Item.directory, $file))) {
             throw (New-Object System.IO.InvalidDataException("expected $file in $($Item.path), found none: it is another archive"))
         }
     }
-    [System.IO.File]::WriteAllText("$StateDirectory\unpacked-$($Item.id)", $Item.digest)
+    Write-WholeText ([System.IO.Path]::Combine($StateDirectory, "unpacked-$($Item.id)")) $Item.digest
 }

@@ -34,7 +34,7 @@ function Set-FreeSpaceScript($Item) {
 # Without a look at the certificate: a wrong clock makes a good one invalid, and only the time is taken from the answer.
 function Get-ClockDifference([string] $Url) {
     Invoke-Program @('curl.exe', '--silent', '--show-error', '--insecure', '--head', '--noproxy', '*', '--max-time', '10', $Url) $env:SystemRoot 20
-    $found = [System.Text.RegularExpressions.Regex]::Match($script:Output, '(?im)^date:\s*(\S.*?)\s*$')
+    $found = [System.Text.RegularExpressions.Regex]::Match($Program.output, '(?im)^date:\s*(\S.*?)\s*$')
     if (-not $found.Success) { throw "expected the header Date in the answer of $Url, found none" }
     $there = [System.DateTimeOffset]::ParseExact($found.Groups[1].Value, 'r', [System.Globalization.CultureInfo]::InvariantCulture)
     return [System.Math]::Abs(([System.DateTimeOffset]::UtcNow - $there).TotalSeconds)
@@ -58,7 +58,7 @@ function Set-ClockScript($Item) {
 # --- winHttpProxy: server, bypass. Shown as it was set, whatever the language.
 function Test-WinHttpProxyScript($Item) {
     Invoke-Program @('netsh.exe', 'winhttp', 'show', 'proxy') $env:SystemRoot 60
-    return $script:Output.Contains($Item.server) -and $script:Output.Contains($Item.bypass)
+    return $Program.output.Contains($Item.server) -and $Program.output.Contains($Item.bypass)
 }
 
 function Set-WinHttpProxyScript($Item) {
@@ -68,7 +68,7 @@ function Set-WinHttpProxyScript($Item) {
 # --- hypervisor
 function Test-HypervisorScript($Item) {
     Invoke-Program @('bcdedit.exe', '/enum', '{current}') $env:SystemRoot 60
-    return $script:Output -match '(?im)^hypervisorlaunchtype\s+auto\s*$'
+    return $Program.output -match '(?im)^hypervisorlaunchtype\s+auto\s*$'
 }
 
 function Set-HypervisorScript($Item) {
@@ -101,7 +101,7 @@ function Set-FirewallOnScript($Item) {
 # --- dynamicPorts: protocol, start, count. The answer has the two numbers, in this order.
 function Test-DynamicPortsScript($Item) {
     Invoke-Program @('netsh.exe', 'int', 'ipv4', 'show', 'dynamicportrange', "protocol=$($Item.protocol)") $env:SystemRoot 60
-    $numbers = @([System.Text.RegularExpressions.Regex]::Matches($script:Output, '(?m):\s*(\d+)\s*$') | ForEach-Object { $_.Groups[1].Value })
+    $numbers = @([System.Text.RegularExpressions.Regex]::Matches($Program.output, '(?m):\s*(\d+)\s*$') | ForEach-Object { $_.Groups[1].Value })
     return [string]::Join(' ', $numbers) -ceq "$($Item.start) $($Item.count)"
 }
 
@@ -113,7 +113,7 @@ function Set-DynamicPortsScript($Item) {
 # --- reservedPorts: protocol, start, count. The answer has lines of first and last port.
 function Test-ReservedPortsScript($Item) {
     Invoke-Program @('netsh.exe', 'int', 'ipv4', 'show', 'excludedportrange', "protocol=$($Item.protocol)", 'store=persistent') $env:SystemRoot 60
-    foreach ($line in [System.Text.RegularExpressions.Regex]::Matches($script:Output, '(?m)^\s*(\d+)\s+(\d+)')) {
+    foreach ($line in [System.Text.RegularExpressions.Regex]::Matches($Program.output, '(?m)^\s*(\d+)\s+(\d+)')) {
         $last = $Item.start + $Item.count - 1
         if ([int] $line.Groups[1].Value -le $Item.start -and [int] $line.Groups[2].Value -ge $last) { return $true }
     }
@@ -129,14 +129,14 @@ function Set-ReservedPortsScript($Item) {
 function Test-DomainJoinScript($Item) {
     $computer = Get-CimInstance -ClassName Win32_ComputerSystem
     if ($computer.PartOfDomain -and $computer.Domain -ieq $Item.domain) { return $true }
-    $asked = "$StateDirectory\domain-join"
+    $asked = [System.IO.Path]::Combine($StateDirectory, 'domain-join')
     return [System.IO.File]::Exists($asked) -and [System.IO.File]::ReadAllText($asked) -ceq (Get-BootId)
 }
 
 function Set-DomainJoinScript($Item) {
     Invoke-Program @('djoin.exe', '/requestodj', '/loadfile', $Item.blob, '/windowspath', $env:SystemRoot, '/localos') $env:SystemRoot $Item.seconds
     Set-RestartWanted
-    Write-Whole "$StateDirectory\domain-join" (Get-BootId)
+    Write-WholeText ([System.IO.Path]::Combine($StateDirectory, 'domain-join')) (Get-BootId)
 }
 
 # --- credentialPlugin: clsid. The list of plug-ins belongs to TrustedInstaller: an administrator has to take it first.

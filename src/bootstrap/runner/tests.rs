@@ -3,13 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use super::SCRIPTS;
 use super::gate::{defined, scripts};
+use super::{LOADER, SCRIPTS};
 use crate::bootstrap::plan::{
     Access, Action, Check, Direction, ExitCodes, FeatureState, Kind, Protocol, ProxyAddress, RegistryData, Script, Start, Variables, When,
 };
 
-const LOADER: &str = include_str!("loader.ps1");
+/// What `run.ps1` reads, itself included: what carries out plans.
+const RUNNER: [&str; 9] =
+    ["run.ps1", "plan.ps1", "report.ps1", "files.ps1", "journal.ps1", "windows.ps1", "items.ps1", "programs.ps1", "scripts.ps1"];
+
+fn script(name: &str) -> &'static str {
+    SCRIPTS.into_iter().find(|(own, _)| *own == name).unwrap().1
+}
 
 #[test]
 fn scripts_are_small_and_plain_ascii() {
@@ -18,11 +24,11 @@ fn scripts_are_small_and_plain_ascii() {
         assert!(!text.contains(['\r', '\t']) && text.ends_with('\n'), "{name}");
         assert!(text.lines().all(|line| line.len() <= 200 && line == line.trim_end()), "{name}: long line or blanks at its end");
     }
-    let lines: usize = scripts().iter().map(|(_, text)| text.lines().count()).sum();
+    let lines: usize = RUNNER.map(|name| script(name).lines().count()).iter().sum();
     assert!(lines < 1500, "{lines} lines");
-    assert!(LOADER.len() < 4096, "the loader has {} bytes", LOADER.len());
+    assert!(LOADER.len() < 20_000, "the loader has {} bytes", LOADER.len());
     assert!(LOADER.starts_with("#ps1_sysnative\n"));
-    for text in [LOADER, SCRIPTS[0].1] {
+    for text in [LOADER.as_str(), script("run.ps1")] {
         assert!(text.contains("Set-StrictMode -Version 2.0") && text.contains("$ErrorActionPreference = 'Stop'"));
     }
 }
@@ -106,7 +112,7 @@ fn the_runner_has_a_test_and_an_act_for_every_kind() {
         }
         names.push(format!("'{name}'"));
     }
-    assert!(SCRIPTS[0].1.contains(&format!("$Kinds = @(\n    {}\n)", names.join(", "))), "the list of kinds in run.ps1 is another one");
+    assert!(script("plan.ps1").contains(&format!("$Kinds = @(\n    {}\n)", names.join(", "))), "the list of kinds in plan.ps1 is another one");
 }
 
 /// One of each script; as above.
@@ -138,7 +144,7 @@ fn named_scripts() -> Vec<Script> {
 #[test]
 fn the_runner_has_every_script_that_a_plan_may_name() {
     let defined: BTreeSet<String> = defined().into_iter().map(|name| name.to_lowercase()).collect();
-    let text = SCRIPTS.iter().find(|(name, _)| *name == "scripts.ps1").unwrap().1;
+    let text = script("scripts.ps1");
     let mut names = Vec::new();
     for script in named_scripts() {
         let value = serde_json::to_value(Kind::Script(script)).unwrap();
@@ -152,17 +158,30 @@ fn the_runner_has_every_script_that_a_plan_may_name() {
         }
         names.push(format!("'{name}'"));
     }
-    assert!(SCRIPTS[0].1.contains(&format!("$Scripts = @(\n    {}\n)", names.join(", "))), "the list of scripts in run.ps1 is another one");
+    assert!(script("plan.ps1").contains(&format!("$Scripts = @(\n    {}\n)", names.join(", "))), "the list of scripts in plan.ps1 is another one");
 }
 
 #[test]
 fn the_runner_sums_its_reports_as_the_reader_does() {
     // The text that both sum, in the same order.
-    let journal = SCRIPTS.iter().find(|(name, _)| *name == "journal.ps1").unwrap().1;
-    assert!(journal.contains(r#"Get-Adler32 "$Sequence $Boot $Item $What $Code $clean""#));
-    assert!(journal.contains(r#""capw1 $Sequence $Boot $Item $What $Code $sum $clean""#));
-    // The loader has no journal yet.
-    assert!(LOADER.contains(r#"GetBytes("1 0 plan failed 11 $text")"#) && LOADER.contains("% 65521"));
-    assert!(LOADER.contains(r#""capw1 1 0 plan failed 11 $('{0:x8}' -f ([int64] $b * 65536 + $a)) $text"#));
-    assert!(journal.contains("% 65521") && journal.contains("'{0:x8}' -f ($b * 65536 + $a)"));
+    let report = script("report.ps1");
+    assert!(report.contains(r#"Get-Adler32 "$Sequence $Boot $Item $What $Code $clean""#));
+    assert!(report.contains(r#""capw1 $Sequence $Boot $Item $What $Code $sum $clean""#));
+    assert!(report.contains("% 65521") && report.contains("'{0:x8}' -f ($b * 65536 + $a)"));
+}
+
+#[test]
+fn the_runner_reads_each_of_its_files_and_first_what_tells_of_failures() {
+    let read: Vec<&str> = script("run.ps1").lines().filter_map(|line| line.trim().strip_prefix(". \"$PSScriptRoot/")?.strip_suffix('"')).collect();
+    assert_eq!(read.first(), Some(&"report.ps1"));
+    let all: BTreeSet<&str> = read.into_iter().chain(["run.ps1"]).collect();
+    assert_eq!(all, RUNNER.into());
+}
+
+#[test]
+fn the_loader_stands_alone() {
+    assert!(!LOADER.contains(". \"$PSScriptRoot"), "it reads another file");
+    for part in ["report.ps1", "files.ps1"] {
+        assert!(LOADER.contains(script(part)), "it has no {part} in it");
+    }
 }

@@ -1,5 +1,8 @@
 # What items are made of: access, programs, checks, restarts.
 
+# The program that ran last: its exit code and what it wrote.
+$Program = @{ code = 0; output = '' }
+
 # Access in the security descriptor language; by SID, because names of groups are translated. $null: as inherited.
 function Get-Sddl([string] $Access, [bool] $Directory) {
     $inherit = ''
@@ -35,35 +38,23 @@ function Get-Rules($Security) {
 function Test-Access([string] $Path, [string] $Access, [bool] $Directory) {
     $wanted = Get-Sddl $Access $Directory
     if ($null -eq $wanted) { return $true }
-    $section = [System.Security.AccessControl.AccessControlSections]::Access
-    if ($Directory) {
-        $security = [System.IO.Directory]::GetAccessControl($Path, $section)
-    } else {
-        $security = [System.IO.File]::GetAccessControl($Path, $section)
-    }
+    $security = Invoke-AccessControl $Path $Directory $null
     return $security.AreAccessRulesProtected -and (Get-Rules $security) -ceq (Get-Rules (New-Security $wanted $Directory))
 }
 
 function Set-Access([string] $Path, [string] $Access, [bool] $Directory) {
     $wanted = Get-Sddl $Access $Directory
     if ($null -eq $wanted) { return }
-    $security = New-Security $wanted $Directory
-    if ($Directory) {
-        [System.IO.Directory]::SetAccessControl($Path, $security)
-    } else {
-        [System.IO.File]::SetAccessControl($Path, $security)
-    }
+    Invoke-AccessControl $Path $Directory (New-Security $wanted $Directory)
+}
+
+# A file of the payload by its name in the archive.
+function Get-PayloadPath([string] $Source) {
+    return [System.IO.Path]::GetFullPath([System.IO.Path]::Combine($Payload, $Source))
 }
 
 function Get-FileDigest([string] $Path) {
     return (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant()
-}
-
-# One argument as the C runtime of the program reads it back.
-function ConvertTo-Argument([string] $Text) {
-    if ($Text -ne '' -and $Text -notmatch '[\s"]') { return $Text }
-    $escaped = ($Text -replace '(\\*)"', '$1$1\"') -replace '(\\+)$', '$1$1'
-    return "`"$escaped`""
 }
 
 function ConvertTo-CommandLine([string[]] $Arguments) {
@@ -71,8 +62,8 @@ function ConvertTo-CommandLine([string[]] $Arguments) {
 }
 
 # What a program that failed said last: the line that it marks as an error, else its last line.
-function Get-LastWord([string] $Path) {
-    $lines = @((Get-Tail $Path 8000) -split "`r?`n" | Where-Object { $_.Trim() -ne '' } | Select-Object -Last 20)
+function Get-LastWord([string] $Text) {
+    $lines = @((Get-Tail $Text 8000) -split "`r?`n" | Where-Object { $_.Trim() -ne '' } | Select-Object -Last 20)
     if ($lines.Count -eq 0) { return '' }
     $marked = @($lines | Where-Object { $_ -match 'error: |\[ERROR' })
     if ($marked.Count -gt 0) { return $marked[-1].Trim() }
@@ -80,48 +71,52 @@ function Get-LastWord([string] $Path) {
 }
 
 # The end of a text, for messages.
-function Get-Tail([string] $Path, [int] $Characters) {
-    if (-not [System.IO.File]::Exists($Path)) { return '' }
+function Get-Tail([string] $Text, [int] $Characters) {
     # Some programs end with advice, which would hide the cause.
-    $text = ([System.IO.File]::ReadAllText($Path) -replace '(?m)^To see the stack trace of this error.*$', '').Trim()
+    $text = ($Text -replace '(?m)^To see the stack trace of this error.*$', '').Trim()
     if ($text.Length -gt $Characters) { return $text.Substring($text.Length - $Characters) }
     return $text
 }
 
 # Runs a program to its end or its time limit. Throws when it does not end with one of the codes that mean success.
-# Returns nothing; its code is in $script:ExitCode, what it wrote in $script:Output.
+# Returns nothing; what came of it is in $Program.
 function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [int[]] $Success = @(0)) {
-    $output = "$StateDirectory\program.out"
-    $errors = "$StateDirectory\program.err"
-    $start = @{
-        FilePath = $Argv[0]; WorkingDirectory = $Directory; NoNewWindow = $true; PassThru = $true
-        RedirectStandardOutput = $output; RedirectStandardError = $errors
-    }
-    if ($Argv.Count -gt 1) { $start.ArgumentList = ConvertTo-CommandLine $Argv[1..($Argv.Count - 1)] }
-    # Programs look for those beside them on the PATH, and an image need not have put them there.
+    # Programs look for those beside them on the PATH, and an image need not have put them there. Last: nothing beside a program of an
+    # image may stand in for a program of Windows.
     $beside = [System.IO.Path]::GetDirectoryName($Argv[0])
-    if ($beside -ne '' -and -not ";$env:Path;".Contains(";$beside;")) { $env:Path = "$beside;$env:Path" }
+    if ($beside -ne '' -and -not ";$env:Path;".Contains(";$beside;")) { $env:Path = "$env:Path;$beside" }
+    # The readers of a child that was left behind may keep their threads: there must be others at once.
+    $null = [System.Threading.ThreadPool]::SetMinThreads(64, 64)
+    $process = Start-Program $Argv[0] (ConvertTo-CommandLine @($Argv | Select-Object -Skip 1)) $Directory
     try {
-        $process = Start-Process @start
-        # Without its handle the exit code is lost when the program ends.
-        $null = $process.Handle
-        if (-not $process.WaitForExit($Seconds * 1000)) {
-            $null = Start-Process -FilePath 'taskkill.exe' -ArgumentList "/T /F /PID $($process.Id)" -NoNewWindow -PassThru -Wait
-            throw "$($Argv[0]) did not end within $Seconds seconds"
+        $output = New-Object System.IO.MemoryStream
+        $errors = New-Object System.IO.MemoryStream
+        $reading = @($process.StandardOutput.BaseStream.CopyToAsync($output), $process.StandardError.BaseStream.CopyToAsync($errors))
+        $ended = $process.WaitForExit($Seconds * 1000)
+        if (-not $ended) { Stop-ProcessTree $process.Id }
+        # A child that it left behind may hold them open for ever.
+        $null = [System.Threading.Tasks.Task]::WaitAll([System.Threading.Tasks.Task[]] $reading, 2000)
+        $Program.output = [System.Text.Encoding]::UTF8.GetString($output.ToArray())
+        $complaints = [System.Text.Encoding]::UTF8.GetString($errors.ToArray())
+        $said = Get-LastWord $complaints
+        if ($said -eq '') { $said = Get-LastWord $Program.output }
+        $end = "did not end within $Seconds seconds"
+        if ($ended) {
+            $Program.code = $process.ExitCode
+            $end = "ended with $($Program.code)"
         }
-        $script:ExitCode = $process.ExitCode
-        $script:Output = [System.IO.File]::ReadAllText($output)
-        Write-Log "$($Argv[0]) ended with $($process.ExitCode)`r`n$(Get-Tail $output 8000)`r`n$(Get-Tail $errors 8000)"
-        if ($Success -notcontains $process.ExitCode) {
-            $said = Get-LastWord $errors
-            if ($said -eq '') { $said = Get-LastWord $output }
-            throw "$($Argv[0]) ended with $($process.ExitCode): $said"
-        }
+        Write-Log "$($Argv[0]) $end`r`n$(Get-Tail $Program.output 8000)`r`n$(Get-Tail $complaints 8000)"
+        if (-not $ended -or $Success -notcontains $Program.code) { throw "$($Argv[0]) ${end}: $said" }
     } finally {
-        foreach ($file in @($output, $errors)) {
-            try { [System.IO.File]::Delete($file) } catch { Write-Log "$file cannot be removed yet" }
-        }
+        $process.Dispose()
     }
+}
+
+# A program and all that it started.
+function Stop-ProcessTree([int] $Id) {
+    $process = Start-Program "$env:SystemRoot\System32\taskkill.exe" "/T /F /PID $Id" $env:SystemRoot
+    $null = $process.WaitForExit(30000)
+    $process.Dispose()
 }
 
 # A registry value as it is stored, or $null. No name: the default value of the key.
@@ -143,8 +138,7 @@ function Test-Check($Check) {
     $file = Get-Field $Check 'file' $null
     if ($null -ne $file) { return [System.IO.File]::Exists($file) }
     $pipe = Get-Field $Check 'pipe' $null
-    # Listed by pattern: to open a pipe would take a connection from its server, and other names may not be paths.
-    if ($null -ne $pipe) { return @([System.IO.Directory]::GetFiles('\\.\pipe\', "$pipe*") | Where-Object { $_.EndsWith("\$pipe") }).Count -gt 0 }
+    if ($null -ne $pipe) { return @(Get-Pipe $pipe | Where-Object { $_.EndsWith("\$pipe") }).Count -gt 0 }
     $registry = Get-Field $Check 'registry' $null
     if ($null -ne $registry) { return [string] (Get-RegistryValue $registry.key $registry.name) -ieq $registry.equals }
     $value = Get-Field $Check 'registryValue' $null
@@ -178,6 +172,11 @@ function Test-Check($Check) {
     throw 'this runner does not know that check'
 }
 
+# Pipes whose names begin so. Listed by pattern: to open a pipe would take a connection from its server, and other names may not be paths.
+function Get-Pipe([string] $Pipe) {
+    return [System.IO.Directory]::GetFiles('\\.\pipe\', "$pipe*")
+}
+
 # What a check found, for the message of a failure.
 function Get-Finding($Check) {
     $registry = Get-Field $Check 'registry' $null
@@ -207,11 +206,11 @@ function Test-Url([string] $Url) {
 
 # Remembers that a restart is wanted until the next one.
 function Set-RestartWanted {
-    [System.IO.File]::WriteAllText("$StateDirectory\restart-wanted", (Get-BootId))
+    Write-WholeText ([System.IO.Path]::Combine($StateDirectory, 'restart-wanted')) (Get-BootId)
 }
 
 function Test-RestartWanted {
     if (Test-Path -LiteralPath 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending') { return $true }
-    $wanted = "$StateDirectory\restart-wanted"
+    $wanted = [System.IO.Path]::Combine($StateDirectory, 'restart-wanted')
     return [System.IO.File]::Exists($wanted) -and [System.IO.File]::ReadAllText($wanted) -ceq (Get-BootId)
 }

@@ -19,7 +19,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) {
         kind,
         why("This file tells Cluster API that the bootstrap succeeded.", CONTRACT_DOCS, "Check the free space and the health of drive C:."),
     ));
-    let (mut paths, mut tasks) = (owned(&[paths::SECRET, paths::PAYLOAD_SECRET, paths::BOOTSTRAP_KUBECONFIG]), Vec::new());
+    let (mut paths, mut tasks) = (owned(&[paths::SECRET, paths::PAYLOAD_SECRET, paths::PAYLOAD_ARCHIVE, paths::BOOTSTRAP_KUBECONFIG]), Vec::new());
     if facts.spec.channel == Channel::Unattend {
         paths.extend(owned(&paths::SETUP_ANSWERS));
         tasks.push(FIRST_BOOT_TASK.to_owned());

@@ -8,6 +8,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Check, FeatureState, Item, Kind, RegistryData, Script, When};
 use crate::bootstrap::render::Documents;
+use crate::bootstrap::runner::LOADER_NAME;
 
 /// The power plan that every Windows Server has.
 const HIGH_PERFORMANCE: &str = "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c";
@@ -38,8 +39,9 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
 
 /// The task that continues the plan after restarts.
 fn boot_task(all: &mut PlanBuilder) {
-    let runner = format!(r"{}\runner\run.ps1", paths::PAYLOAD);
-    let argv = ["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &runner, "-Source", "task"];
+    // Not the runner itself: the loader checks that it is complete.
+    let loader = format!(r"{}\runner\{LOADER_NAME}", paths::PAYLOAD);
+    let argv = ["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &loader, "-Source", "task"];
     all.add(Item {
         unless: Some(Check::File(paths::SENTINEL.into())),
         ..item(
