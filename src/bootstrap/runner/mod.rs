@@ -17,4 +17,6 @@ pub(super) const SCRIPTS: [(&str, &str); 9] = [
 #[cfg(test)]
 mod gate;
 #[cfg(test)]
+mod syntax;
+#[cfg(test)]
 mod tests;
