@@ -37,4 +37,6 @@ pub(super) static LOADER: LazyLock<String> = LazyLock::new(|| {
 #[cfg(test)]
 mod gate;
 #[cfg(test)]
+mod syntax;
+#[cfg(test)]
 mod tests;

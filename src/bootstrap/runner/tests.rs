@@ -43,7 +43,7 @@ fn nothing_in_the_runner_knows_kubernetes() {
 }
 
 /// One of each kind, so that a new one cannot be forgotten: the match below does not compile without it.
-fn kinds() -> Vec<Kind> {
+pub(super) fn kinds() -> Vec<Kind> {
     let check = Check::File("f".into());
     let text = || "x".to_owned();
     let all = vec![
@@ -116,7 +116,7 @@ fn the_runner_has_a_test_and_an_act_for_every_kind() {
 }
 
 /// One of each script; as above.
-fn named_scripts() -> Vec<Script> {
+pub(super) fn named_scripts() -> Vec<Script> {
     let text = || "x".to_owned();
     let all = vec![
         Script::Identity { build: 1 },
