@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Folders at the top whose text is read, and by which a path in a text begins.
-const FOLDERS: [&str; 8] = [".ci", ".github", "config", "crds", "docs", "e2e", "proto", "src"];
+/// Folders at the top whose texts are read. Paths in a text begin with one of them.
+const FOLDERS: [&str; 8] = [".ci/", ".github/", "config/", "crds/", "docs/", "e2e/", "proto/", "src/"];
 /// Endings of files that hold text of ours.
 const TEXTS: [&str; 12] = ["md", "rs", "yaml", "yml", "toml", "proto", "ps1", "py", "sh", "go", "conf", ""];
 
@@ -97,18 +98,20 @@ fn broken_links(page: &Path, text: &str, texts: &BTreeMap<PathBuf, String>) -> V
 
 /// Paths from the top that a text names and that do not exist. `…/docs/x` is a part of another path, and `docs/*` no path.
 fn stale_paths(text: &str, texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
-    let path = Regex::new(r"(?m)(?:^|[^\w./-])((?:docs|src|e2e|config|crds|proto|\.ci|\.github)/[\w./-]*\w)(?:#([a-z0-9-]+))?").unwrap();
-    let whole = |found: &regex::Captures<'_>| !text[found.get(0).unwrap().end()..].starts_with(['*', '{', '<', '$', '@']);
-    let named = path.captures_iter(text).filter(whole);
-    named.filter_map(|found| missing(Path::new(&found[1]), found.get(2).map_or("", |heading| heading.as_str()), texts)).collect()
+    static PATH: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?:^|[^\w./-])((?:docs|src|e2e|config|crds|proto|\.ci|\.github)/[\w./-]*\w)(?:#([a-z0-9-]+))?").unwrap());
+    let lines = text.lines().filter(|line| FOLDERS.iter().any(|folder| line.contains(folder)));
+    let named = lines.flat_map(|line| PATH.captures_iter(line).map(move |found| (line, found)));
+    let whole = named.filter(|(line, found)| !line[found.get(0).unwrap().end()..].starts_with(['*', '{', '<', '$', '@']));
+    whole.filter_map(|(_, found)| missing(Path::new(&found[1]), found.get(2).map_or("", |heading| heading.as_str()), texts)).collect()
 }
 
 /// Pages that a text names without their folder and that do not exist.
 fn stale_pages(text: &str, texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
-    let name = Regex::new(r"(?m)(?:^|[^\w/.-])([\w-]+\.md)\b").unwrap();
-    let known: BTreeSet<&str> = texts.keys().filter_map(|path| path.file_name()?.to_str()).collect();
-    let named = name.captures_iter(text).filter(|found| !known.contains(&found[1]));
-    named.map(|found| format!("there is no page {}", &found[1])).collect()
+    static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(?:^|[^\w/.-])([\w-]+\.md)\b").unwrap());
+    let exists = |name: &str| texts.keys().any(|path| path.ends_with(name));
+    let named = text.lines().filter(|line| line.contains(".md")).flat_map(|line| NAME.captures_iter(line));
+    named.filter(|found| !exists(&found[1])).map(|found| format!("there is no page {}", &found[1])).collect()
 }
 
 #[test]
@@ -140,7 +143,8 @@ fn the_book_has_every_page_once() {
 fn what_does_not_exist_is_found() {
     let texts = texts();
     let page = Path::new("docs/pools.md");
-    let links = "[a](no-such.md) [b](standalone.md#no-such) [c](../src/lib.rs) [d](https://example.com/x.md) [e](#no-such)\n```\n[f](in-code.md)\n```\n";
+    let links =
+        "[a](no-such.md) [b](standalone.md#no-such) [c](../src/lib.rs) [d](https://example.com/x.md) [e](#no-such)\n```\n[f](in-code.md)\n```\n";
     assert_eq!(
         broken_links(page, links, &texts),
         ["there is no docs/no-such.md", "docs/standalone.md has no heading #no-such", "docs/pools.md has no heading #no-such"]
