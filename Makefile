@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix story lint fmt crds proto kustomize deny docs verify demo bench render components image
+.PHONY: help build test unit e2e e2e-matrix story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
@@ -71,6 +71,9 @@ crds: ## Write crds/ from the Rust types
 
 proto: ## Write proto/*.rs from proto/*.proto
 	UPDATE_PROTO=1 cargo test --lib autoscaler::wire
+
+tables: ## Write the tables in docs/ that come from the code
+	UPDATE_TABLES=1 cargo test --lib tables::
 
 kustomize: ## Check that every kustomization builds
 	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done
