@@ -14,8 +14,9 @@ OF ?= pool
 # Stories that run at the same time. They spend much of their time waiting.
 STORIES ?= $(shell echo $$((2 * $$(nproc) + 1)))
 CONTAINER ?= $(shell command -v podman || command -v docker)
-# Tools that are built on first use, next to the programs of e2e/tools.
+# Tools that are built on first use, next to the programs of e2e/tools. Unoptimized and without debug information: that is quicker.
 TOOLS := $(or $(CAPW_CACHE),.cache)/tools
+INSTALL := CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo install --quiet --locked --debug
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 MDBOOK_VERSION := 0.5.4
@@ -79,13 +80,13 @@ kustomize: ## Check that every kustomization builds
 	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done
 
 $(CARGO_DENY):
-	cargo install --quiet --locked cargo-deny --version $(CARGO_DENY_VERSION) --debug --root $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)
+	$(INSTALL) cargo-deny --version $(CARGO_DENY_VERSION) --root $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)
 
 deny: $(CARGO_DENY) ## Check the dependencies: licences, bans, sources, and advisories (these need the network)
 	$(CARGO_DENY) check $(DENY)
 
 $(MDBOOK):
-	cargo install --quiet --locked mdbook --version $(MDBOOK_VERSION) --no-default-features --features search --debug --root $(TOOLS)/mdbook-$(MDBOOK_VERSION)
+	$(INSTALL) mdbook --version $(MDBOOK_VERSION) --no-default-features --features search --root $(TOOLS)/mdbook-$(MDBOOK_VERSION)
 
 # The site has the layout of the repository, so that links from pages to source files work in it too.
 docs: $(MDBOOK) ## Build the documentation: the book in out/site/docs and the code's own in target/doc
