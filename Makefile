@@ -1,23 +1,31 @@
-# Every target says in its ## comment what it does: `make help`.
+# `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix lint fmt crds proto kustomize deny verify demo bench render components image
+.PHONY: help build test unit e2e e2e-matrix story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
 OUT ?= out
-# Of the benchmarks: dev saves a build with optimization, and says nothing about processor and memory.
+# Profile of the benchmarks. dev saves an optimized build; its processor and memory figures mean nothing.
 PROFILE ?= bench
 SIZES ?= 10 100 1000
-# pool or deployment.
+# What the benchmark creates: pool or deployment.
 OF ?= pool
-# Stories at the same time: they wait for much of their time, and one of them for nearly all of it.
+# Stories that run at the same time. They spend much of their time waiting.
 STORIES ?= $(shell echo $$((2 * $$(nproc) + 1)))
 CONTAINER ?= $(shell command -v podman || command -v docker)
+# Tools that are built on first use, next to the programs of e2e/tools. Unoptimized and without debug information: that is quicker.
+TOOLS := $(or $(CAPW_CACHE),.cache)/tools
+INSTALL := CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo install --quiet --locked --debug
 CARGO_DENY_VERSION := 0.20.2
-# The kubectl that e2e/tools builds, or any other one that knows `kubectl kustomize`.
-KUBECTL ?= $(firstword $(wildcard .cache/tools/kubectl-*/kubectl) kubectl)
-# Yours only if you say so on the command line: nobody's cluster is touched because a variable happened to be set.
+CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(TOOLS)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+# What `make deny` checks; advisories need the network.
+DENY ?= advisories bans licenses sources
+# The kubectl that e2e/tools builds, or any other that knows `kubectl kustomize`.
+KUBECTL ?= $(firstword $(wildcard $(TOOLS)/kubectl-*/kubectl) kubectl)
+# The demo uses a cluster of yours only if the command line says so, never because the variable happens to be set.
 ifeq ($(origin KUBECONFIG),command line)
 DEMO_ARGS += --kubeconfig "$(KUBECONFIG)"
 else
@@ -25,7 +33,7 @@ unexport KUBECONFIG
 endif
 KUSTOMIZATIONS := config/crd config/default config/standalone config/autoscaler config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
-help: ## Say what each target does
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build the program capw
@@ -33,18 +41,24 @@ build: ## Build the program capw
 
 test: unit e2e ## Run all tests: unit, property, snapshot, wiring, then the stories on a real control plane
 
-unit: ## Run the tests that need nothing but this folder
+unit: ## Run the tests that need nothing but this checkout
 	cargo test --lib --bins
 
-e2e: ## Run the stories: a real control plane, Cluster API and capw (the first time builds them, about 10 minutes)
+e2e: ## Run the stories: a real control plane, Cluster API and capw; the first run builds them in about 10 minutes
 	bash e2e/tools/build.sh
 	bash e2e/tools/windows/build.sh
 	cargo test --test e2e -- --test-threads $(STORIES)
 
-e2e-matrix: ## Run the stories, and the Windows programs of every Kubernetes minor against everything that is rendered for them
+e2e-matrix: ## Run the stories, with the Windows programs of every Kubernetes minor
 	bash e2e/tools/build.sh
 	bash e2e/tools/windows/build.sh all
 	CAPW_MATRIX=all cargo test --test e2e -- --test-threads $(STORIES)
+
+story: ## Run the stories whose path contains NAME, for example NAME=drain
+	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }
+	bash e2e/tools/build.sh
+	bash e2e/tools/windows/build.sh
+	cargo test --test e2e -- "$(NAME)" --nocapture
 
 lint: ## Check format and lints
 	cargo fmt --check
@@ -59,29 +73,43 @@ crds: ## Write crds/ from the Rust types
 proto: ## Write proto/*.rs from proto/*.proto
 	UPDATE_PROTO=1 cargo test --lib autoscaler::wire
 
+tables: ## Write the tables in docs/ that come from the code
+	UPDATE_TABLES=1 cargo test --lib tables::
+
 kustomize: ## Check that every kustomization builds
 	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done
 
-deny: ## Check licences, advisories (needs the network) and sources of the dependencies; installs cargo-deny if it is missing
-	@cargo deny --version > /dev/null 2>&1 || cargo install --locked cargo-deny@$(CARGO_DENY_VERSION)
-	cargo deny check
+$(CARGO_DENY):
+	$(INSTALL) cargo-deny --version $(CARGO_DENY_VERSION) --root $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)
 
-verify: lint unit kustomize ## Everything that can be checked without a control plane: lint, unit tests, stale crds/, kustomizations, cargo-deny
+deny: $(CARGO_DENY) ## Check the dependencies: licences, bans, sources, and advisories (these need the network)
+	$(CARGO_DENY) check $(DENY)
+
+$(MDBOOK):
+	$(INSTALL) mdbook --version $(MDBOOK_VERSION) --no-default-features --features search --root $(TOOLS)/mdbook-$(MDBOOK_VERSION)
+
+# The site has the layout of the repository, so that links from pages to source files work in it too.
+docs: $(MDBOOK) ## Build the documentation: the book in out/site/docs and the code's own in target/doc
+	rm -rf $(OUT)/site
+	$(MDBOOK) build --dest-dir $(abspath $(OUT))/site/docs
+	cp -R config e2e proto src $(OUT)/site/
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --lib --document-private-items
+
+verify: lint unit kustomize ## Check everything that needs no control plane, also whether crds/ is current
+	$(MAKE) deny DENY="bans licenses sources"
 	cargo run --quiet -- crds --output $(OUT)/crds
 	@for f in $(OUT)/crds/*.yaml; do diff -q "$$f" "crds/$$(basename "$$f")" || { echo "crds/ is stale: run make crds"; exit 1; }; done
-	@if cargo deny --version > /dev/null 2>&1; then cargo deny --offline check bans licenses sources; \
-	else echo "NOT CHECKED: licences and sources of dependencies, because cargo-deny is not installed; make deny installs it"; fi
 
-demo: ## Three Windows nodes in a cluster made for it; KUBECONFIG=FILE uses yours instead
+demo: ## Show three Windows nodes in a new cluster; KUBECONFIG=FILE uses yours instead
 	bash e2e/tools/build.sh
 	cargo build --bin capw --example demo
 	cargo run --quiet --example demo -- $(DEMO_ARGS)
 
-bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines (16 minutes on two cores, and a build with optimization)
+bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines (16 minutes on two cores, plus an optimized build)
 	bash e2e/tools/build.sh
 	cargo bench --profile $(PROFILE) --bench lifecycle -- --of $(OF) $(SIZES)
 
-render: ## Measure how long rendering takes, as a share of the 5 ms that it may take
+render: ## Measure how long rendering takes, as a share of its 5 ms budget
 	cargo bench --profile $(PROFILE) --bench render
 
 components: ## Write a local clusterctl repository to out/clusterctl

@@ -128,7 +128,7 @@ async fn templates_cannot_change(cp: &ControlPlane) {
         })
         .await;
         assert!(
-            said.contains(&format!("spec.template.spec: a {name} cannot change")) && said.contains("Make a template with another name"),
+            said.contains(&format!("spec.template.spec: a {name} cannot change")) && said.contains("Create a template with another name"),
             "{said}"
         );
         let labels = json!({"metadata": {"labels": {"example.com/owner": "us"}}});

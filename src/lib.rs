@@ -33,3 +33,5 @@ pub mod vm;
 
 #[cfg(test)]
 mod layers;
+#[cfg(test)]
+mod references;

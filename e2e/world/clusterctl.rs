@@ -86,8 +86,7 @@ fn entry(name: &str, kind: &str, components: &Path) -> String {
 }
 
 fn metadata() -> PathBuf {
-    let places = ["metadata.yaml", "config/clusterctl/metadata.yaml"].map(|place| checkout().join(place));
-    places.into_iter().find(|path| path.exists()).expect("metadata.yaml, at the top or in config/clusterctl")
+    checkout().join("metadata.yaml")
 }
 
 fn read(path: &Path) -> String {

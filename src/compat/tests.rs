@@ -267,7 +267,7 @@ fn an_impossible_configuration_names_the_reason_and_the_nearest_set() {
             "spec.version of the Machine: \"v1.29.0\"",
             &["kubeadm v1beta4", "one minor at a time", "Kubernetes v1.36.3 instead"],
         ),
-        (spec(Server2022, V2, None), "v1.38.0", "spec.version of the Machine", &["supports 1.31 to 1.37", "update this provider"]),
+        (spec(Server2022, V2, None), "v1.38.0", "spec.version of the Machine", &["supports 1.31 to 1.37", "update CAPW"]),
     ] {
         let said = check(&bad, version).unwrap_err().to_string();
         assert!(said.starts_with(field) && words.iter().all(|word| said.contains(word)), "{said}");

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Puts cloudbase-init's Python package, as pinned in requirements.txt, into $CAPW_CACHE (default: .cache at the top of the
-# checkout)/tools/cloudbase-init-VERSION/. What is there already is left alone. Needs Python 3.9 or newer with venv and pip, and a
-# package index the first time.
-# Usage: build.sh          Prints where the Python program is. Two at once are safe: the second waits for the first.
+# Installs cloudbase-init's Python package, as pinned in requirements.txt, into $CAPW_CACHE/tools/cloudbase-init-VERSION/ (default:
+# .cache at the top of the checkout). An existing one is kept. Needs Python 3.9 or newer with venv and pip, and a package index
+# the first time.
+# Usage: build.sh          Prints the path of its Python interpreter. A second one waits for the first.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=${CAPW_CACHE:-$HERE/../../../.cache}
@@ -15,6 +15,6 @@ if ! cmp -s "$HERE/requirements.txt" "$TO/requirements.txt"; then
     rm -rf "$TO"
     python3 -m venv "$TO" >&2
     "$TO/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$HERE/requirements.txt" >&2
-    cp "$HERE/requirements.txt" "$TO/requirements.txt"         # last: what was cut short is made again
+    cp "$HERE/requirements.txt" "$TO/requirements.txt"         # last, so that an interrupted installation is repeated
 fi
 echo "$TO/bin/python"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the Windows programs that Wine guests run and that judge what capw renders: kubelet, kubeadm, kube-proxy and
-# kube-log-runner of each Kubernetes minor, containerd of each line, from the Go modules pinned in the folders beside this file,
-# the stand-ins for what Wine lacks, from the C files here, and with them a Wine prefix that guests are made from. Into the same cache
-# as ../build.sh, as $CAPW_CACHE/tools/NAME-windows-VERSION/NAME.exe and $CAPW_CACHE/tools/wine-prefix/. What is there is not built again.
+# kube-log-runner of each Kubernetes minor and containerd of each line, from the Go modules pinned in the folders next to this file;
+# stand-ins for what Wine lacks, from the C files here; and with them the Wine prefix that guests are copied from. They go into the cache
+# of ../build.sh, as $CAPW_CACHE/tools/NAME-windows-VERSION/NAME.exe and $CAPW_CACHE/tools/wine-prefix/. Existing programs are kept.
 # Usage: build.sh          the oldest and the newest minor, both containerd lines: 8 min on 2 cores the first time
 #        build.sh all      every folder
-# To move a pin: change the versions in go.mod (the staging modules v0.X.Y go with kubernetes v1.X.Y), then go mod tidy.
+# To update: change the versions in go.mod (the staging modules v0.X.Y belong to kubernetes v1.X.Y), then run go mod tidy.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=${CAPW_CACHE:-$HERE/../../../.cache}
@@ -20,7 +20,7 @@ if ! command -v "$MINGW" > /dev/null; then
     exit 0
 fi
 
-# A prefix as a fresh machine: Wine's files, the stand-ins, no drive but C:. Made anew when Wine or a C file changes.
+# The prefix of a fresh machine: Wine's files, the stand-ins, no drive but C:. Rebuilt when Wine or a C file changes.
 prefix() {
     local to=$CACHE/wine-prefix work=$CACHE/wine-prefix.part version windows
     version="$("$WINE" --version) $(cat "$HERE"/*.c | sha256sum)"
@@ -40,10 +40,10 @@ WINE=/usr/lib/wine/wine64
 [ -x "$WINE" ] || WINE=$(readlink -f "$(command -v wine64 || true)")
 if [ -x "$WINE" ]; then prefix; else echo "Wine guests are not prepared: wine64 is missing (Debian: wine64). Tests that run them are skipped."; fi
 
-# Two calls of Go's standard library that Wine 8 cannot serve: a symbolic link becomes a copy, a listener on a Unix socket one on TCP
-# (the kubelet's certificate store and device plug-ins use them). One overlay for all programs: what they share is compiled once.
+# Replaces two calls of Go's standard library that Wine 8 does not support: a symbolic link becomes a copy, and a listener on a Unix
+# socket one on TCP (the kubelet's certificate store and device plug-ins use them). All programs share the overlay and so their build cache.
 root=$(go env GOROOT) overlay=$CACHE/windows-overlay-$(go env GOVERSION)
-insert() {      # insert FILE AFTER-LINE CODE: a copy of the file with the code after the line, which must be there once
+insert() {      # insert FILE AFTER-LINE CODE: copies the file and adds the code after the line, which must occur once
     local copy
     copy=$overlay/$(basename "$1")
     [ "$(grep -cxF "$2" "$root/src/$1")" = 1 ] || { echo "build.sh: $1 of $(go env GOVERSION) does not have this line once: $2" >&2; exit 1; }
@@ -59,7 +59,7 @@ if [ ! -e "$overlay/overlay.json" ]; then
         "$root/src/net/dial.go" "$overlay/dial.go" > "$overlay/overlay.json"
 fi
 
-build() {       # build FOLDER MODULE LDFLAGS PACKAGE...: all packages in one run of the compiler, each into its own folder
+build() {       # build FOLDER MODULE LDFLAGS PACKAGE...: builds all packages in one run, each into its own folder
     local from=$SECONDS folder=$1 version flags=$3 package name missing=() work
     version=$(version "$folder" "$2")
     shift 3
