@@ -1,7 +1,7 @@
 # Every target says in its ## comment what it does: `make help`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix lint fmt crds proto kustomize deny verify demo bench render components image
+.PHONY: help build test unit e2e e2e-matrix lint fmt crds proto tables kustomize deny verify demo bench render components image
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
@@ -58,6 +58,9 @@ crds: ## Write crds/ from the Rust types
 
 proto: ## Write proto/*.rs from proto/*.proto
 	UPDATE_PROTO=1 cargo test --lib autoscaler::wire
+
+tables: ## Write the tables in docs/ that come from the code
+	UPDATE_TABLES=1 cargo test --lib tables::
 
 kustomize: ## Check that every kustomization builds
 	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done

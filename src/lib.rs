@@ -32,3 +32,5 @@ pub mod vm;
 
 #[cfg(test)]
 mod layers;
+#[cfg(test)]
+mod tables;

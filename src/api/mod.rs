@@ -7,6 +7,7 @@ pub mod capi;
 pub mod cluster;
 pub mod condition;
 pub mod control_plane;
+pub(crate) mod documented;
 pub mod hypervisor;
 pub mod machine;
 pub mod name;

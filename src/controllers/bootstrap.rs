@@ -14,7 +14,7 @@ use super::shell::{Outcome, ReconcileError};
 use super::{Context, clean_up, pattern, secret_values};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::{self, Cluster, Endpoint, Machine};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::{cluster_of, joins};
 use crate::bootstrap::{self, RenderError};
@@ -63,13 +63,13 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
         Step::Restore { secret } => {
             let decision = decision
                 .clone()
-                .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY))
-                .say(Desired::yes(condition::READY, reason::READY));
+                .say(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready))
+                .say(Desired::yes(ConditionType::Ready, Reason::Ready));
             restore(ctx, &object, &decision, secret).await
         }
         Step::MakeData { endpoint } => make_data(ctx, &object, &seen, endpoint).await,
         Step::ExtendToken { expires } => extend(ctx, &object, &seen, *expires).await,
-        Step::DeleteToken { why } => delete_token(ctx, &object, &seen, why).await,
+        Step::DeleteToken { why } => delete_token(ctx, &object, &seen, *why).await,
         Step::CleanUp => leave(ctx, &object, &seen).await,
     }
 }
@@ -136,7 +136,7 @@ async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, 
     let secrets = match secret_values::read(ctx, object).await? {
         Ok(secrets) => secrets,
         Err(missing) => {
-            let said = Decision::new(()).say(Desired::no(condition::READY, reason::SECRET_MISSING, missing)).look_again(MEND);
+            let said = Decision::new(()).say(Desired::no(ConditionType::Ready, Reason::SecretMissing, missing)).look_again(MEND);
             return say(ctx, object, &said, None, None).await;
         }
     };
@@ -162,11 +162,11 @@ async fn make_data(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, 
 
 fn conflicts(object: &WindowsBootstrapConfig) -> bool {
     let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    condition::find(conditions, condition::READY).is_some_and(|ready| ready.reason == reason::SECRET_CONFLICT)
+    condition::find(conditions, ConditionType::Ready).is_some_and(|ready| ready.reason == Reason::SecretConflict)
 }
 
 async fn conflict(ctx: &Context, object: &WindowsBootstrapConfig, message: String) -> Result<Outcome, ReconcileError> {
-    let said = Decision::new(()).say(Desired::no(condition::READY, reason::SECRET_CONFLICT, message)).look_again(MEND);
+    let said = Decision::new(()).say(Desired::no(ConditionType::Ready, Reason::SecretConflict, message)).look_again(MEND);
     say(ctx, object, &said, None, None).await
 }
 
@@ -203,9 +203,9 @@ async fn make_data_in(
         None => make(ctx, object, workload, render).await?,
     };
     let said = Decision::new(())
-        .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY).with_message(made.warnings.clone()))
-        .say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID))
-        .say(Desired::yes(condition::READY, reason::READY));
+        .say(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready).with_message(made.warnings.clone()))
+        .say(Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenValid))
+        .say(Desired::yes(ConditionType::Ready, Reason::Ready));
     let told = say(ctx, object, &said, Some(&made.secret), Some(made.token.clone())).await;
     if told.is_err() {
         ctx.unreported.keep(uid, made);
@@ -251,7 +251,7 @@ async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, exp
     match extended.await {
         Ok(_) => {
             let created = object.status.as_ref().and_then(|s| s.token_created_at.as_ref()).map_or(ctx.now(), |t| t.0);
-            let said = Decision::new(()).say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID));
+            let said = Decision::new(()).say(Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenValid));
             say(ctx, object, &said, None, Some(Token { id: token_id(object), created, expires })).await
         }
         Err(error) => {
@@ -261,18 +261,23 @@ async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, exp
     }
 }
 
-async fn delete_token(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, why: &'static str) -> Result<Outcome, ReconcileError> {
+async fn delete_token(ctx: &Context, object: &WindowsBootstrapConfig, seen: &Seen, why: Reason) -> Result<Outcome, ReconcileError> {
     let Some(cluster) = &seen.cluster else { return Ok(Outcome::done()) };
     let workload = ctx.workload(&seen.namespace, &cluster.name_any()).await.map_err(ReconcileError::Workload)?;
     withdraw(ctx, object, &workload).await.map_err(ReconcileError::Workload)?;
-    let said = if why == reason::TOKEN_EXPIRED {
+    let said = if why == Reason::TokenExpired {
         let message = format!(
             "the machine has not joined within {} s (spec.join.tokenMaxAgeSeconds), so its bootstrap token was withdrawn: it can no longer join. Look at the WindowsMachine for the cause, then delete the Machine, or let a MachineHealthCheck do so",
             object.spec.join.token_max_age_seconds
         );
-        Decision::new(()).say(Desired::no(condition::JOIN_CREDENTIAL_VALID, why, message.clone())).say(Desired::no(condition::READY, why, message))
+        Decision::new(()).say(Desired::no(ConditionType::JoinCredentialValid, why, message.clone())).say(Desired::no(
+            ConditionType::Ready,
+            why,
+            message,
+        ))
     } else {
-        Decision::new(()).say(Desired::yes(condition::JOIN_CREDENTIAL_VALID, why).with_message("the node has its certificate; the token was deleted"))
+        Decision::new(())
+            .say(Desired::yes(ConditionType::JoinCredentialValid, why).with_message("the node has its certificate; the token was deleted"))
     };
     say(ctx, object, &said, None, None).await
 }
@@ -336,29 +341,29 @@ fn owner_of(object: &WindowsBootstrapConfig) -> token::Owner {
 
 async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &DataError) -> Result<Outcome, ReconcileError> {
     let why = match error {
-        DataError::Render(RenderError::TooLarge { .. }) => reason::PAYLOAD_TOO_LARGE,
-        DataError::Render(RenderError::Incompatible(_)) => reason::INCOMPATIBLE,
-        _ => reason::INVALID_SPEC,
+        DataError::Render(RenderError::TooLarge { .. }) => Reason::PayloadTooLarge,
+        DataError::Render(RenderError::Incompatible(_)) => Reason::Incompatible,
+        _ => Reason::InvalidSpec,
     };
-    let said = Decision::new(()).say(Desired::no(condition::READY, why, error.to_string()));
+    let said = Decision::new(()).say(Desired::no(ConditionType::Ready, why, error.to_string()));
     say(ctx, object, &said, None, None).await
 }
 
 async fn unusable(ctx: &Context, object: &WindowsBootstrapConfig, error: &WorkloadError) -> Result<Outcome, ReconcileError> {
     let Some(why) = reason_of(error) else { return Err(ReconcileError::Workload(error.clone())) };
-    let said = Decision::new(()).say(Desired::no(condition::READY, why, error.to_string())).look_again(MEND);
+    let said = Decision::new(()).say(Desired::no(ConditionType::Ready, why, error.to_string())).look_again(MEND);
     say(ctx, object, &said, None, None).await
 }
 
 /// The reason of a condition for what hinders the use of a workload cluster; `None` for what passes by itself.
-pub(super) fn reason_of(error: &WorkloadError) -> Option<&'static str> {
+pub(super) fn reason_of(error: &WorkloadError) -> Option<Reason> {
     match error {
-        WorkloadError::KubeconfigMissing { .. } => Some(reason::WORKLOAD_KUBECONFIG_MISSING),
-        WorkloadError::KubeconfigInvalid { .. } => Some(reason::KUBECONFIG_INVALID),
-        WorkloadError::Unreachable { .. } => Some(reason::WORKLOAD_UNREACHABLE),
-        WorkloadError::Unauthorized { .. } => Some(reason::CREDENTIALS_REJECTED),
-        WorkloadError::Forbidden { .. } => Some(reason::WORKLOAD_FORBIDDEN),
-        WorkloadError::Foreign { .. } => Some(reason::SECRET_CONFLICT),
+        WorkloadError::KubeconfigMissing { .. } => Some(Reason::KubeconfigMissing),
+        WorkloadError::KubeconfigInvalid { .. } => Some(Reason::KubeconfigInvalid),
+        WorkloadError::Unreachable { .. } => Some(Reason::WorkloadClusterUnreachable),
+        WorkloadError::Unauthorized { .. } => Some(Reason::CredentialsRejected),
+        WorkloadError::Forbidden { .. } => Some(Reason::WorkloadClusterForbidden),
+        WorkloadError::Foreign { .. } => Some(Reason::SecretConflict),
         WorkloadError::Api(_) | WorkloadError::Management(_) => None,
     }
 }

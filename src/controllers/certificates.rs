@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use super::Context;
 use super::follower::Follower;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::condition::{self, reason};
+use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::pool::cluster_of;
 use crate::cluster::csr;
 use crate::cluster::workload::{Workload, WorkloadError};
@@ -57,7 +57,7 @@ impl Certificates {
     /// Watches the cluster of an object whose machine may still join, or whose requests are not cleaned up yet.
     pub async fn watch_if_needed(&self, ctx: &Context, namespace: &str, cluster: &str, object: &WindowsBootstrapConfig) {
         let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-        let alive = condition::find(conditions, condition::JOIN_CREDENTIAL_VALID).is_some_and(|c| c.reason == reason::TOKEN_VALID);
+        let alive = condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenValid);
         if !alive || self.is_watching(namespace, cluster) {
             return;
         }
@@ -144,7 +144,7 @@ async fn handle(ctx: &Context, key: &ClusterKey, workload: &Workload, request: &
             if ctx.certificates.note(key, |seen| seen.refused.insert(request.name_any())) {
                 let note = format!("certificate request {} was left alone: {why}", request.name_any());
                 tracing::warn!(namespace = key.0, cluster = key.1, "{note}");
-                ctx.events.warning(&*config, "CertificateRequestRefused", "Approve", &note).await;
+                ctx.events.warning(&*config, Reason::CertificateRequestRefused, "Approve", &note).await;
             }
         }
     }

@@ -13,7 +13,7 @@ use super::Context;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use crate::api::capi::{self, CLUSTER_NAME_LABEL, SECRET_TYPE};
-use crate::api::condition::{self, reason};
+use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::control_plane::ExternalControlPlane;
 use crate::cluster::Creation;
 use crate::cluster::workload::{self, Right, WorkloadError};
@@ -98,18 +98,18 @@ async fn probe(
 }
 
 fn available(object: &ExternalControlPlane) -> bool {
-    object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, condition::AVAILABLE))
+    object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Available))
 }
 
 /// A failure as a condition; what passes by itself is retried instead.
 fn failed(error: &WorkloadError) -> Result<Probe, ReconcileError> {
     let reason = match error {
-        WorkloadError::KubeconfigMissing { .. } => reason::WORKLOAD_KUBECONFIG_MISSING,
-        WorkloadError::KubeconfigInvalid { .. } => reason::KUBECONFIG_INVALID,
-        WorkloadError::Unreachable { .. } => reason::ENDPOINT_UNREACHABLE,
-        WorkloadError::Unauthorized { .. } => reason::CREDENTIALS_REJECTED,
-        WorkloadError::Forbidden { .. } => reason::PERMISSIONS_MISSING,
-        WorkloadError::Foreign { .. } => reason::SECRET_CONFLICT,
+        WorkloadError::KubeconfigMissing { .. } => Reason::KubeconfigMissing,
+        WorkloadError::KubeconfigInvalid { .. } => Reason::KubeconfigInvalid,
+        WorkloadError::Unreachable { .. } => Reason::EndpointUnreachable,
+        WorkloadError::Unauthorized { .. } => Reason::CredentialsRejected,
+        WorkloadError::Forbidden { .. } => Reason::PermissionsMissing,
+        WorkloadError::Foreign { .. } => Reason::SecretConflict,
         WorkloadError::Api(_) | WorkloadError::Management(_) => return Err(ReconcileError::Workload(error.clone())),
     };
     Ok(Probe::Failed { reason, message: error.to_string() })

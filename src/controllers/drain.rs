@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
 use super::Context;
-use crate::api::condition::reason;
+use crate::api::condition::Reason;
 use crate::api::machine::WindowsMachine;
 use crate::cluster::drain::Evicted;
 use crate::cluster::workload::{Workload, WorkloadError};
@@ -94,6 +94,6 @@ async fn give_up(ctx: &Context, object: &WindowsMachine, s: &Situation<'_>) {
         tracing::info!("{words}");
     } else {
         tracing::warn!("{words}");
-        ctx.events.warning(object, reason::DRAIN_GIVEN_UP, "Drain", &words).await;
+        ctx.events.warning(object, Reason::DrainGivenUp, "Drain", &words).await;
     }
 }

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use super::bootstrap::reason_of;
 use super::shell::ReconcileError;
 use super::{Context, drain};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::api::pool::joins;
@@ -69,7 +69,7 @@ async fn step(ctx: &Context, object: &WindowsMachine, namespace: &str, joins: &s
 }
 
 fn wait(after: Duration, message: String) -> Farewell {
-    Farewell::Wait(Decision::new(()).say(Desired::yes(condition::DELETING, reason::DELETING).with_message(message)).look_again(after))
+    Farewell::Wait(Decision::new(()).say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message)).look_again(after))
 }
 
 /// The last word, when nothing is left of the VM: a Node that came while the watch was behind is not left alone.

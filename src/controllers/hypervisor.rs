@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::Context;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::hypervisor::{HypervisorCapacity, WindowsHypervisor, WindowsHypervisorStatus};
 use crate::hypervisor::{Driver, DriverError, Endpoint};
 use crate::lifecycle::machine::{Reach, chosen, vm_uuid};
@@ -45,7 +45,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
 /// One listing, and a description when the endpoint was not known to answer.
 async fn look(ctx: &Context, object: &WindowsHypervisor) -> Result<Option<Endpoint>, DriverError> {
     let driver: Arc<dyn Driver> = ctx.drivers.get(object)?;
-    let known = object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, condition::REACHABLE) && s.version.is_some());
+    let known = object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Reachable) && s.version.is_some());
     let endpoint = if known { None } else { Some(driver.describe().await?) };
     let rows = driver.owned().await?;
     // Machines may wait for the first answer of the endpoint.
@@ -60,19 +60,19 @@ async fn look(ctx: &Context, object: &WindowsHypervisor) -> Result<Option<Endpoi
 }
 
 async fn answered(ctx: &Context, object: &WindowsHypervisor, endpoint: Option<Endpoint>) -> Result<Outcome, ReconcileError> {
-    let said = [Desired::yes(condition::REACHABLE, reason::REACHABLE), Desired::yes(condition::READY, reason::REACHABLE)];
+    let said = [Desired::yes(ConditionType::Reachable, Reason::Reachable), Desired::yes(ConditionType::Ready, Reason::Reachable)];
     say(ctx, object, &said, endpoint, Outcome::look_again(TICK)).await
 }
 
 async fn silent(ctx: &Context, object: &WindowsHypervisor, error: &DriverError) -> Result<Outcome, ReconcileError> {
     let why = match error {
-        DriverError::Auth(_) => reason::UNAUTHORIZED,
-        DriverError::Invalid(_) => reason::INVALID_SPEC,
-        _ => reason::HYPERVISOR_UNREACHABLE,
+        DriverError::Auth(_) => Reason::Unauthorized,
+        DriverError::Invalid(_) => Reason::InvalidSpec,
+        _ => Reason::HypervisorUnreachable,
     };
     let failures = ctx.inventories.failed(&place(object), error.to_string());
     let after = BACKOFF.0.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(BACKOFF.1);
-    let said = [Desired::no(condition::REACHABLE, why, error.to_string()), Desired::no(condition::READY, why, error.to_string())];
+    let said = [Desired::no(ConditionType::Reachable, why, error.to_string()), Desired::no(ConditionType::Ready, why, error.to_string())];
     say(ctx, object, &said, None, Outcome::look_again(after)).await
 }
 

@@ -12,7 +12,7 @@ use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use super::{Context, seed};
 use crate::api::capi::Cluster;
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::hypervisor::{Driver, DriverError, Step as Done};
 use crate::lifecycle::machine::{Goal, HYPERVISOR_ANNOTATION, Reach, Situation, Step, Target, is_provisioned};
@@ -129,7 +129,7 @@ async fn ask(ctx: &Context, object: &WindowsMachine, owner: &Owner<'_>, namespac
         }
         Err(Failure::Driver(error)) => problem(ctx, object, target, &error).await,
         Err(Failure::NoSecret(message)) => {
-            let decision = Decision::new(()).say(Desired::no(condition::READY, reason::BOOTSTRAP_SECRET_MISSING, message)).look_again(MEND);
+            let decision = Decision::new(()).say(Desired::no(ConditionType::Ready, Reason::BootstrapSecretMissing, message)).look_again(MEND);
             say(ctx, object, &decision, None).await
         }
         Err(Failure::Reconcile(error)) => Err(error),
@@ -193,20 +193,20 @@ async fn say<S>(ctx: &Context, object: &WindowsMachine, decision: &Decision<S>, 
 /// A failure of the driver, in the words of a condition. What passes by itself is retried with back-off and not reported.
 async fn problem(ctx: &Context, object: &WindowsMachine, target: &Target, error: &DriverError) -> Result<Outcome, ReconcileError> {
     let why = match error {
-        DriverError::NotFound(_) => reason::IMAGE_MISSING,
-        DriverError::Conflict(_) => reason::FOREIGN_VIRTUAL_MACHINE,
-        DriverError::Auth(_) => reason::UNAUTHORIZED,
-        DriverError::Capacity(_) => reason::NO_CAPACITY,
-        DriverError::Invalid(_) => reason::REFUSED_BY_HYPERVISOR,
-        DriverError::Unreachable(_) => reason::HYPERVISOR_UNREACHABLE,
+        DriverError::NotFound(_) => Reason::ImageMissing,
+        DriverError::Conflict(_) => Reason::ForeignVirtualMachine,
+        DriverError::Auth(_) => Reason::Unauthorized,
+        DriverError::Capacity(_) => Reason::NoCapacity,
+        DriverError::Invalid(_) => Reason::RefusedByHypervisor,
+        DriverError::Unreachable(_) => Reason::HypervisorUnreachable,
         DriverError::Busy { after } => return Ok(Outcome::look_again(*after)),
         DriverError::Transient(_) | DriverError::Unknown(_) => return Err(ReconcileError::Driver(error.clone())),
     };
     let message = format!("WindowsHypervisor {}: {error}", target.hypervisor);
     let said = match (is_provisioned(object), object.metadata.deletion_timestamp.is_some()) {
-        (_, true) => vec![Desired::no(condition::READY, why, message.clone()), Desired::yes(condition::DELETING, why).with_message(message)],
-        (true, _) => vec![Desired::unknown(condition::VIRTUAL_MACHINE_READY, why, message)],
-        (false, _) => vec![Desired::no(condition::READY, why, message)],
+        (_, true) => vec![Desired::no(ConditionType::Ready, why, message.clone()), Desired::yes(ConditionType::Deleting, why).with_message(message)],
+        (true, _) => vec![Desired::unknown(ConditionType::VirtualMachineReady, why, message)],
+        (false, _) => vec![Desired::no(ConditionType::Ready, why, message)],
     };
     let decision = Decision { step: (), conditions: said, look_again: Some(MEND) };
     say(ctx, object, &decision, None).await

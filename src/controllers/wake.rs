@@ -14,7 +14,7 @@ use super::Context;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster, Machine, MachinePool, Reference};
 use crate::api::cluster::WindowsCluster;
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType};
 use crate::api::control_plane::ExternalControlPlane;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
@@ -210,7 +210,7 @@ fn cluster_facts(cluster: &Cluster) -> String {
 
 fn hypervisor_facts(hypervisor: &WindowsHypervisor) -> String {
     let conditions = hypervisor.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let reachable = condition::find(conditions, condition::REACHABLE).map(|c| (&c.status, &c.message));
+    let reachable = condition::find(conditions, ConditionType::Reachable).map(|c| (&c.status, &c.message));
     format!("{reachable:?} {:?} {}", hypervisor.metadata.generation, hypervisor.metadata.deletion_timestamp.is_some())
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::ResourceExt;
 
@@ -11,7 +10,7 @@ use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use crate::api::capi;
 use crate::api::cluster::{ClusterInitialization, FailureDomain, WindowsCluster, WindowsClusterStatus};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::lifecycle::machine::Reach;
 use crate::lifecycle::{self, paused, paused_condition};
 
@@ -27,20 +26,18 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     };
     let mut next = object.status.clone().unwrap_or_default();
     let cluster = ctx.stores.clusters.get(&namespace, &owner);
-    let mut look_again = None;
     let said = match paused(&object.metadata, cluster.as_deref()) {
         Some(why) => vec![paused_condition(Some(why))],
         None => {
             let (domains, ready) = hypervisors(&object, ctx, &namespace);
             next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
             next.failure_domains = domains;
-            look_again = ready.reason.eq(reason::HYPERVISOR_NOT_CHECKED).then_some(Duration::from_secs(2));
             vec![ready]
         }
     };
     next.conditions = lifecycle::report::conditions(&next.conditions, &said, object.metadata.generation, ctx.now());
     report::<_, WindowsClusterStatus>(ctx, &*object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(Outcome::of(look_again))
+    Ok(Outcome::done())
 }
 
 /// The hypervisors that machines of this cluster may use, and what to say of them. A missing one does not make the cluster unready:
@@ -63,5 +60,5 @@ fn hypervisors(object: &WindowsCluster, ctx: &Context, namespace: &str) -> (Vec<
         (false, true) => format!("machines may use: {}", names.join(", ")),
         (false, false) => trouble.join("; "),
     };
-    (names.iter().map(domain).collect(), Desired::yes(condition::READY, reason::PROVISIONED).with_message(note))
+    (names.iter().map(domain).collect(), Desired::yes(ConditionType::Ready, Reason::Provisioned).with_message(note))
 }

@@ -72,9 +72,6 @@ pub struct Fixture {
 pub struct Code {
     /// First and last code.
     pub codes: (u32, u32),
-    /// Reason of the condition, a constant of [`crate::api::condition::reason`]. Of groups only.
-    #[serde(default)]
-    pub reason: String,
     pub cause: String,
     pub remedy: String,
 }
@@ -116,11 +113,6 @@ impl Book {
     /// What is known of a code: itself, else its group.
     pub fn code(&self, code: u32) -> Option<&Code> {
         self.codes.iter().find(|known| (known.codes.0..=known.codes.1).contains(&code))
-    }
-
-    /// The group of a code.
-    pub fn group(&self, code: u32) -> Option<&Code> {
-        self.codes.iter().find(|known| !known.reason.is_empty() && (known.codes.0..=known.codes.1).contains(&code))
     }
 }
 

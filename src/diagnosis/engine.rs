@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::book::{Book, Certainty, Rule, book};
 use super::sign::Sign;
-use crate::api::condition;
+use crate::api::condition::Reason;
 
 /// Lines of evidence that a finding shows; more of the same say nothing new.
 const EVIDENCE: usize = 3;
@@ -112,9 +112,18 @@ fn evidence(signs: &[&Sign]) -> Vec<Evidence> {
 }
 
 /// Reason of the condition of a machine whose guest gave up with that code (`windows-bootstrap.md` §1.14).
-pub fn reason(code: u32) -> &'static str {
-    let known = book().ok().and_then(|book| book.group(code)).map_or("", |group| group.reason.as_str());
-    condition::GUEST_GAVE_UP.into_iter().find(|reason| *reason == known).unwrap_or(condition::reason::GUEST_FAILED)
+pub fn reason(code: u32) -> Reason {
+    match code {
+        10..20 => Reason::BootstrapInputInvalid,
+        20..30 => Reason::WindowsSetupFailed,
+        30..40 => Reason::NodeNetworkFailed,
+        40..50 => Reason::ProgramsUnavailable,
+        50..60 => Reason::ContainerRuntimeFailed,
+        70..80 => Reason::JoinFailed,
+        80..90 => Reason::ServiceNetworkFailed,
+        90..100 => Reason::AddOnFailed,
+        _ => Reason::GuestFailed,
+    }
 }
 
 impl Finding {

@@ -8,7 +8,7 @@ use super::engine::{Finding, diagnose};
 use super::objects::{condition_line, name, seconds};
 use super::sign::{Sign, Source};
 use crate::api::capi::{Machine, NODE_READY};
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType};
 use crate::api::machine::{BootstrapProgress, WindowsMachine};
 use crate::vm::state;
 
@@ -48,7 +48,7 @@ impl Symptoms {
 /// What a WindowsMachine says of its guest; nothing once its Node has come.
 pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Sign> {
     let Some(status) = &object.status else { return Vec::new() };
-    if condition::is_true(&status.conditions, condition::NODE_JOINED) {
+    if condition::is_true(&status.conditions, ConditionType::NodeJoined) {
         return Vec::new();
     }
     of_guest(object, status.bootstrap.as_ref(), now).signs

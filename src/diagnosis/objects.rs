@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 
 use super::sign::{Sign, Source};
-use crate::api::condition;
+use crate::api::condition::{self, Reason};
 use crate::api::machine::{MachineAddressType, WindowsMachine};
 
 /// A request of a kubelet is approved sooner, in seconds.
@@ -23,10 +23,10 @@ pub(super) fn name(meta: &ObjectMeta) -> String {
 }
 
 /// Conditions that report a problem: `<kind> <type>=<status> <reason>: <message>`, with the reason.
-pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Sign, String)> {
-    let wrong = conditions.iter().filter(|c| c.status != "True" && condition::is_problem(&c.reason));
+pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Sign, Reason)> {
+    let wrong = conditions.iter().filter(|c| c.status != "True").filter_map(|c| Some((c, condition::problem(c)?)));
     let line = |c: &Condition| format!("{kind} {}={} {}: {}", c.type_, c.status, c.reason, c.message);
-    wrong.map(|c| (Sign::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), c.reason.clone())).collect()
+    wrong.map(|(c, reason)| (Sign::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), reason)).collect()
 }
 
 /// A condition of a Node as the rules know it, whoever tells of it.

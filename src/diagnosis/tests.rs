@@ -6,6 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
+use crate::api::condition::Reason;
 
 fn rules() -> &'static [Rule] {
     &book().unwrap().rules
@@ -67,15 +68,15 @@ fn the_words_are_whole_sentences_and_the_links_are_links() {
 #[test]
 fn every_group_of_codes_has_a_reason_of_its_own() {
     let mut seen = BTreeSet::new();
-    for group in (10..100).step_by(10) {
+    for group in [10, 20, 30, 40, 50, 70, 80, 90] {
         let reasons: BTreeSet<_> = (group..group + 10).map(reason).collect();
         assert_eq!(reasons.len(), 1, "{group}");
         seen.extend(reasons);
-        assert!(book().unwrap().group(group).is_some(), "{group}");
+        assert!(book().unwrap().code(group).is_some(), "{group}");
     }
-    assert_eq!(seen.len(), 9, "{seen:?}");
-    assert_eq!(reason(7), crate::api::condition::reason::GUEST_FAILED);
-    assert_eq!(reason(4_000_000_000), crate::api::condition::reason::GUEST_FAILED);
+    assert_eq!(seen.len(), 8, "{seen:?}");
+    assert_eq!(reason(7), Reason::GuestFailed);
+    assert_eq!(reason(4_000_000_000), Reason::GuestFailed);
 }
 
 /// Files of machines that are well: `fixtures/<kind>.log`.

@@ -10,7 +10,7 @@ use super::machine::future_provider_id;
 use super::{Decision, Gate, Owner, paused_condition, seconds};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::{Cluster, Endpoint, Machine};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::base36;
 use crate::compat;
@@ -60,7 +60,7 @@ pub enum Step {
     },
     /// The token has done its work (or may not live longer).
     DeleteToken {
-        why: &'static str,
+        why: Reason,
     },
     /// The object goes: remove the token and the requests that were made with it.
     CleanUp,
@@ -82,7 +82,7 @@ fn decide_life(s: &Situation<'_>, ours: bool, now: Timestamp) -> Decision<Step> 
             // Nothing is to be made any more, and nothing of it has become untrue.
             return Decision::new(Step::Wait);
         }
-        return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine is not there (yet)", s, now);
     };
     match data_secret(s.object) {
         Some(_) => keep_token(s, owner, now),
@@ -95,25 +95,30 @@ fn make_data(s: &Situation<'_>, owner: &Machine, ours: bool, now: Timestamp) -> 
         return Decision::new(Step::Restore { secret });
     }
     let Some(cluster) = s.cluster else {
-        return waiting(reason::WAITING_FOR_CLUSTER, "its Cluster is not there (yet)", s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Cluster is not there (yet)", s, now);
     };
     if owner.is_control_plane() {
         return Decision::new(Step::Wait).say(Desired::no(
-            condition::READY,
-            reason::CONTROL_PLANE_MACHINE_REFUSED,
+            ConditionType::Ready,
+            Reason::ControlPlaneMachineRefused,
             "Windows cannot run a control plane: use WindowsBootstrapConfigTemplate for workers only",
         ));
     }
     // Said at once: no wait makes versions go together.
     if let Some(Err(wrong)) = owner.spec.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
-        return Decision::new(Step::Wait).say(Desired::no(condition::READY, reason::INCOMPATIBLE, wrong.to_string()));
+        return Decision::new(Step::Wait).say(Desired::no(ConditionType::Ready, Reason::Incompatible, wrong.to_string()));
     }
     if !cluster.infrastructure_provisioned() {
-        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.spec.cluster_name), s, now);
+        return waiting(
+            Reason::WaitingForClusterInfrastructureReady,
+            format!("Cluster {} reports no infrastructure yet", owner.spec.cluster_name),
+            s,
+            now,
+        );
     }
     if !cluster.control_plane_initialized() {
         return waiting(
-            reason::WAITING_FOR_CONTROL_PLANE,
+            Reason::WaitingForControlPlaneInitialized,
             format!("the control plane of Cluster {} is not initialized", owner.spec.cluster_name),
             s,
             now,
@@ -121,13 +126,13 @@ fn make_data(s: &Situation<'_>, owner: &Machine, ours: bool, now: Timestamp) -> 
     }
     let Some(endpoint) = cluster.endpoint() else {
         return waiting(
-            reason::WAITING_FOR_CONTROL_PLANE,
+            Reason::WaitingForControlPlaneInitialized,
             format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.spec.cluster_name),
             s,
             now,
         );
     };
-    let wait = |what: &str| waiting(reason::PROVISIONING, format!("WindowsMachine {} {what}", owner.spec.infrastructure_ref.name), s, now);
+    let wait = |what: &str| waiting(Reason::Provisioning, format!("WindowsMachine {} {what}", owner.spec.infrastructure_ref.name), s, now);
     match s.infrastructure {
         Infrastructure::Unseen => return wait("is not there (yet)"),
         // Its provider ID goes into the kubelet's configuration, and needs the hypervisor.
@@ -148,7 +153,7 @@ fn keep_token(s: &Situation<'_>, owner: &Machine, now: Timestamp) -> Decision<St
     let joined = owner.status.as_ref().and_then(|s| s.node_ref.as_ref()).is_some_and(|n| !n.name.is_empty());
     let fetched = s.certificate_issued.map(|since| seconds(since, now) - FETCH_SECONDS);
     if joined || fetched.is_some_and(|over| over >= 0) {
-        return Decision::new(Step::DeleteToken { why: reason::TOKEN_USED });
+        return Decision::new(Step::DeleteToken { why: Reason::TokenUsed });
     }
     if let Some(over) = fetched {
         return Decision::new(Step::Wait).look_again(Duration::from_secs(over.unsigned_abs()));
@@ -156,7 +161,7 @@ fn keep_token(s: &Situation<'_>, owner: &Machine, now: Timestamp) -> Decision<St
     let join = &s.object.spec.join;
     let last = created.saturating_add(SignedDuration::from_secs(join.token_max_age_seconds)).unwrap_or(created);
     if now >= last {
-        return Decision::new(Step::DeleteToken { why: reason::TOKEN_EXPIRED });
+        return Decision::new(Step::DeleteToken { why: Reason::TokenExpired });
     }
     let ttl = join.token_ttl_seconds;
     let next = now.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(now).min(last);
@@ -184,7 +189,7 @@ fn live_token(object: &WindowsBootstrapConfig) -> Option<(Timestamp, Timestamp)>
 /// Whether the token was deleted, because it was used or got too old; it is never made again.
 pub fn is_token_gone(object: &WindowsBootstrapConfig) -> bool {
     let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    condition::find(conditions, condition::JOIN_CREDENTIAL_VALID).is_some_and(|c| c.reason == reason::TOKEN_USED || c.reason == reason::TOKEN_EXPIRED)
+    condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenUsed || c.reason == Reason::TokenExpired)
 }
 
 /// The Secret's name, once reported.
@@ -198,7 +203,7 @@ pub fn token_id(object: &WindowsBootstrapConfig) -> String {
     stored.unwrap_or_else(|| base36(object.metadata.uid.as_deref().unwrap_or_default().as_bytes(), 6))
 }
 
-fn waiting(why: &'static str, message: impl Into<String>, s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
+fn waiting(why: Reason, message: impl Into<String>, s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
     super::waiting(Step::Wait, &s.object.metadata, why, message, now)
 }
 

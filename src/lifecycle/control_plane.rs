@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Decision, paused, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::cluster::ControlPlaneEndpoint;
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::control_plane::ExternalControlPlane;
 
 /// How often the API server is asked when all is well, and when it is not.
@@ -27,7 +27,7 @@ pub enum Probe {
     None,
     /// It cannot be used; reason and text say why.
     Failed {
-        reason: &'static str,
+        reason: Reason,
         message: String,
     },
     Answered(Answer),
@@ -72,7 +72,7 @@ pub fn decide(s: &Situation<'_>) -> Decision<Step> {
     }
     match &s.probe {
         Probe::None => Decision::new(Step::Probe),
-        Probe::Failed { reason, message } => unavailable(reason, message).look_again(RETRY),
+        Probe::Failed { reason, message } => unavailable(*reason, message).look_again(RETRY),
         Probe::Answered(answer) => answered(s, answer),
     }
 }
@@ -80,7 +80,7 @@ pub fn decide(s: &Situation<'_>) -> Decision<Step> {
 fn answered(s: &Situation<'_>, answer: &Answer) -> Decision<Step> {
     if let Some(missing) = answer.missing.as_ref().filter(|m| !m.is_empty()) {
         let message = format!("the credentials may not: {}. Give their user these rights, or use another kubeconfig", missing.join("; "));
-        return unavailable(reason::PERMISSIONS_MISSING, &message).look_again(RETRY);
+        return unavailable(Reason::PermissionsMissing, &message).look_again(RETRY);
     }
     if !answer.secrets_current {
         return Decision::new(Step::WriteSecrets);
@@ -92,11 +92,11 @@ fn answered(s: &Situation<'_>, answer: &Answer) -> Decision<Step> {
     let behind = wanted.filter(|w| *w != answer.version);
     let note = behind.map(|w| format!("spec.version is {w}, the API server reports {}; nobody here upgrades it", answer.version)).unwrap_or_default();
     Decision::new(Step::Report(answer.clone()))
-        .say(Desired::yes(condition::AVAILABLE, reason::REACHABLE).with_message(note.clone()))
-        .say(Desired::yes(condition::READY, reason::REACHABLE).with_message(note))
+        .say(Desired::yes(ConditionType::Available, Reason::Reachable).with_message(note.clone()))
+        .say(Desired::yes(ConditionType::Ready, Reason::Reachable).with_message(note))
         .look_again(PROBE)
 }
 
-fn unavailable(why: &'static str, message: &str) -> Decision<Step> {
-    Decision::new(Step::Wait).say(Desired::no(condition::AVAILABLE, why, message)).say(Desired::no(condition::READY, why, message))
+fn unavailable(why: Reason, message: &str) -> Decision<Step> {
+    Decision::new(Step::Wait).say(Desired::no(ConditionType::Available, why, message)).say(Desired::no(ConditionType::Ready, why, message))
 }

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::report::whole_second;
 use super::{QUIET, seconds};
+use crate::api::condition::Reason;
 use crate::api::machine::BootstrapProgress;
 use crate::diagnosis::{self, Finding, Sign};
 use crate::vm::{GuestReport, state};
@@ -73,7 +74,7 @@ fn attempt(message: &str) -> Option<i64> {
 }
 
 /// Reason and message for a guest that has given up: step, code, its words, then cause and remedy from the doctor's surest finding.
-pub fn failure(said: &GuestReport) -> (&'static str, String) {
+pub fn failure(said: &GuestReport) -> (Reason, String) {
     let (item, words) = said.subject();
     let found = diagnosis::diagnose(&[Sign::report(said)]);
     let remedy = found.first().map(Finding::sentence).unwrap_or_default();
@@ -136,7 +137,7 @@ mod tests {
             let report = GuestReport { code, ..said(&item, "failed", &message) };
             let report = GuestReport::parse(&report.line()).unwrap();
             let (reason, message) = failure(&report);
-            prop_assert!(!reason.is_empty() && message.len() < 2_000 && message.contains(&code.to_string()));
+            prop_assert!(reason.is_problem() && message.len() < 2_000 && message.contains(&code.to_string()));
         }
     }
 }

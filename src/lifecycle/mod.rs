@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::api::capi::{self, Cluster, Machine};
-use crate::api::condition::{self, Desired};
+use crate::api::condition::{ConditionType, Desired, Reason};
 
 /// What to do next (at most one effect), what to say, and when to look again if nothing changes before.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,8 +112,8 @@ pub fn paused(meta: &ObjectMeta, cluster: Option<&Cluster>) -> Option<String> {
 /// The condition that goes with [`paused`].
 pub fn paused_condition(why: Option<String>) -> Desired {
     match why {
-        Some(why) => Desired::yes(condition::PAUSED, condition::reason::PAUSED).with_message(format!("nothing is done while {why}")),
-        None => Desired::no(condition::PAUSED, condition::reason::NOT_PAUSED, ""),
+        Some(why) => Desired::yes(ConditionType::Paused, Reason::Paused).with_message(format!("nothing is done while {why}")),
+        None => Desired::no(ConditionType::Paused, Reason::NotPaused, ""),
     }
 }
 
@@ -127,10 +127,10 @@ fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
 }
 
 /// A wait that ends by itself: Ready says so only when it lasts.
-pub fn waiting<S>(step: S, meta: &ObjectMeta, why: &'static str, message: impl Into<String>, now: Timestamp) -> Decision<S> {
+pub fn waiting<S>(step: S, meta: &ObjectMeta, why: Reason, message: impl Into<String>, now: Timestamp) -> Decision<S> {
     match quiet_left(created(meta), now) {
         Some(left) => Decision::new(step).look_again(left),
-        None => Decision::new(step).say(Desired::no(condition::READY, why, message)),
+        None => Decision::new(step).say(Desired::no(ConditionType::Ready, why, message)),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::api::capi::{
     MachinePoolSpec, MachineSpec, MachineStatus, MachineTemplate, NODE_DELETED, NODE_READY, NodeInfo, NodeRef, Reference, UNINITIALIZED_TAINT,
 };
 use crate::api::cluster::ControlPlaneEndpoint;
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType};
 use crate::api::machine::{TemplateMetadata, WindowsMachine};
 use crate::api::pool::{PoolCluster, WindowsNodePool};
 
@@ -71,7 +71,7 @@ fn node_ready(ready: &NodeCondition) -> Condition {
 /// Nobody forgets that a machine had joined: a kubelet registers its Node once, so one that is deleted does not come back.
 fn without_node(object: &WindowsMachine) -> MachineStatus {
     let told = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let Some(joined) = condition::find(told, condition::NODE_JOINED).filter(|c| c.status == "True") else { return MachineStatus::default() };
+    let Some(joined) = condition::find(told, ConditionType::NodeJoined).filter(|c| c.status == "True") else { return MachineStatus::default() };
     let deleted = Condition {
         type_: NODE_READY.into(),
         status: "False".into(),

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::condition::{ConditionType, find};
 use crate::api::pool::JOINS_ANNOTATION;
-use crate::lifecycle::condition::{NODE_JOINED, find};
 
 fn object(status: Value) -> WindowsMachine {
     serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
@@ -70,7 +70,7 @@ fn pods_may_come_when_the_labels_are_there() {
 fn a_node_that_is_gone_is_not_a_node_that_never_came() {
     let never = machine(&object(json!({})), "own/cluster", None, None).status.unwrap();
     assert!(never.node_ref.is_none() && never.conditions.is_empty());
-    let joined = json!({"conditions": [{"type": NODE_JOINED, "status": "True", "reason": "Joined", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    let joined = json!({"conditions": [{"type": ConditionType::NodeJoined.as_str(), "status": "True", "reason": "Joined", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
     let gone = machine(&object(joined), "own/cluster", None, None).status.unwrap();
     assert_eq!(gone.node_ref.unwrap().name, "win-1");
     assert_eq!(find(&gone.conditions, NODE_READY).map(|c| (c.status.as_str(), c.reason.as_str())), Some(("False", NODE_DELETED)));

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::guest::{self, Progress};
 use super::machine::{Goal, Target, is_provisioned, provider_id};
 use super::{Decision, Owner, quiet_left, seconds};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::diagnosis;
@@ -51,7 +51,9 @@ pub fn decide(s: &Situation<'_>, now: Timestamp) -> Decision<Step> {
                 "{what} is in the way on WindowsHypervisor {} and carries no mark of this machine; it is not touched. Rename or remove it, or delete this Machine",
                 s.target.hypervisor
             );
-            Decision::new(Step::Wait).say(Desired::no(condition::READY, reason::FOREIGN_VIRTUAL_MACHINE, message)).look_again(Duration::from_secs(60))
+            Decision::new(Step::Wait)
+                .say(Desired::no(ConditionType::Ready, Reason::ForeignVirtualMachine, message))
+                .look_again(Duration::from_secs(60))
         }
         (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
             Some(id) => removed(&id, &s.target.hypervisor),
@@ -73,7 +75,7 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
         if provider_id(s.object).is_none() {
             return Decision::new(Step::SetProviderId(id));
         }
-        let decision = Decision::new(Step::Report(Box::new(vm.clone()))).say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED));
+        let decision = Decision::new(Step::Report(Box::new(vm.clone()))).say(Desired::yes(ConditionType::VirtualMachineReady, Reason::Provisioned));
         let decision = joined(s, vm, decision, now);
         let decision = if has_read_its_seed(s.object, vm) { Decision { step: Step::Detach(Box::new(vm.clone())), ..decision } } else { decision };
         return match news_in(s.object, vm, now) {
@@ -87,15 +89,15 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
             s.target.hypervisor
         );
         return Decision::new(Step::Wait)
-            .say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_OFF, message.clone()))
-            .say(Desired::no(condition::READY, reason::VIRTUAL_MACHINE_OFF, message));
+            .say(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineOff, message.clone()))
+            .say(Desired::no(ConditionType::Ready, Reason::VirtualMachineOff, message));
     }
     let advance = Decision::new(Step::Advance);
     match quiet_left(super::created(&s.object.metadata), now) {
         Some(_) => advance,
         None => advance.say(Desired::no(
-            condition::READY,
-            reason::PROVISIONING,
+            ConditionType::Ready,
+            Reason::Provisioning,
             format!("the VM is being made on WindowsHypervisor {}", s.target.hypervisor),
         )),
     }
@@ -105,7 +107,10 @@ fn running(s: &Situation<'_>, vm: &Present, now: Timestamp) -> Decision<Step> {
 fn has_read_its_seed(object: &WindowsMachine, vm: &Present) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let done = vm.report.as_ref().is_some_and(|report| report.item == REPORT_PLAN && report.state == state::FINISHED);
-    vm.seeded && done && condition::is_true(conditions, condition::NODE_JOINED) && condition::find(conditions, condition::SEED_DETACHED).is_none()
+    vm.seeded
+        && done
+        && condition::is_true(conditions, ConditionType::NodeJoined)
+        && condition::find(conditions, ConditionType::SeedDetached).is_none()
 }
 
 /// What is said when the hypervisor cannot take the seed away. It is not tried again.
@@ -113,7 +118,7 @@ pub fn seed_stays(hypervisor: &str, cause: &str) -> Desired {
     let message = format!(
         "WindowsHypervisor {hypervisor} cannot take the configuration drive from the machine: {cause}. Its token has expired, but other secrets of the bootstrap data stay readable in the guest: remove the drive by hand"
     );
-    Desired::no(condition::SEED_DETACHED, reason::SEED_STAYS, message)
+    Desired::no(ConditionType::SeedDetached, Reason::SeedStays, message)
 }
 
 /// When the guest's newest word may be written, if that is not now.
@@ -129,18 +134,18 @@ fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Dura
 /// that has given up makes it false: that is what a MachineHealthCheck can see (`InfrastructureReady` of the Machine). What the doctor
 /// finds wrong changes the words only, never a status: a cause that comes and goes must not start anybody's clock anew.
 fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timestamp) -> Decision<Step> {
-    let condition = |reason, message: String| Desired::no(condition::NODE_JOINED, reason, message);
+    let condition = |reason, message: String| Desired::no(ConditionType::NodeJoined, reason, message);
     let node = s.owner.machine().and_then(|m| Some((m, m.status.as_ref()?.node_ref.as_ref()?))).filter(|(_, node)| !node.name.is_empty());
     let given_up = vm.report.as_ref().filter(|report| report.is_final_failure());
     if let (None, Some(report)) = (node, given_up) {
         let (why, message) = guest::failure(report);
-        return decision.say(condition(why, message.clone())).say(Desired::no(condition::READY, why, message));
+        return decision.say(condition(why, message.clone())).say(Desired::no(ConditionType::Ready, why, message));
     }
-    let decision = decision.say(Desired::yes(condition::READY, reason::PROVISIONED));
+    let decision = decision.say(Desired::yes(ConditionType::Ready, Reason::Provisioned));
     if let Some((machine, node)) = node {
         let ready = diagnosis::of_node_ready(machine, now);
         let trouble = ready.sentence().map(|why| format!("; it is not Ready: {why}")).unwrap_or_default();
-        let joined = Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {}{trouble}", node.name));
+        let joined = Desired::yes(ConditionType::NodeJoined, Reason::Joined).with_message(format!("Node {}{trouble}", node.name));
         return Decision { look_again: ready.next, ..decision.say(joined) };
     }
     let status = s.object.status.as_ref();
@@ -151,20 +156,20 @@ fn joined(s: &Situation<'_>, vm: &Present, decision: Decision<Step>, now: Timest
     let left = status.and_then(|s| s.powered_on_at.as_ref()).map_or(deadline, |since| deadline - seconds(since.0, now));
     if left > 0 {
         let trouble = trouble.map(|why| format!(": {why}")).unwrap_or_default();
-        let joining = condition(reason::JOINING, format!("the VM runs; its Node has not appeared yet{trouble}"));
+        let joining = condition(Reason::Joining, format!("the VM runs; its Node has not appeared yet{trouble}"));
         let left = Duration::from_secs(left.unsigned_abs());
         return decision.say(joining).look_again(symptoms.next.map_or(left, |next| next.min(left)));
     }
     let said = last.map(|l| format!("; the guest's last word: {} {} ({}): {}", l.item, l.state, l.code, l.message)).unwrap_or_default();
     let trouble = trouble.unwrap_or_else(|| r"Look at the VM's console and at C:\ProgramData\capw\bootstrap.log".into());
     let never = format!("no Node has appeared {deadline} s after power on{said}. {trouble}; a MachineHealthCheck replaces such machines");
-    Decision { look_again: symptoms.next, ..decision.say(condition(reason::NODE_NEVER_JOINED, never)) }
+    Decision { look_again: symptoms.next, ..decision.say(condition(Reason::NodeNeverJoined, never)) }
 }
 
 /// Whether the next word is that no Node will come: the guest's last word goes with it, so it must not be an old one.
 pub fn is_given_up(object: &WindowsMachine, now: Timestamp) -> bool {
     let Some(status) = &object.status else { return false };
-    let joining = condition::find(&status.conditions, condition::NODE_JOINED).is_some_and(|c| c.reason == reason::JOINING);
+    let joining = condition::find(&status.conditions, ConditionType::NodeJoined).is_some_and(|c| c.reason == Reason::Joining);
     joining && status.powered_on_at.as_ref().is_some_and(|since| seconds(since.0, now) >= object.spec.join_deadline_seconds)
 }
 
@@ -173,9 +178,9 @@ fn removed(id: &ProviderId, hypervisor: &str) -> Decision<Step> {
         "the VM {} was removed from WindowsHypervisor {hypervisor} by somebody else. It is not made again: delete the Machine, or let a MachineHealthCheck do so",
         id.vm
     );
-    Decision::new(Step::Wait).say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_REMOVED, message.clone())).say(Desired::no(
-        condition::READY,
-        reason::VIRTUAL_MACHINE_REMOVED,
+    Decision::new(Step::Wait).say(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineRemoved, message.clone())).say(Desired::no(
+        ConditionType::Ready,
+        Reason::VirtualMachineRemoved,
         message,
     ))
 }
@@ -185,8 +190,8 @@ fn deleting(step: Step, object: &WindowsMachine, now: Timestamp) -> Decision<Ste
     match quiet_left(object.metadata.deletion_timestamp.as_ref().map(|t| t.0), now) {
         Some(_) => decision,
         None => decision
-            .say(Desired::yes(condition::DELETING, reason::DELETING).with_message("the VM is being stopped and removed"))
-            .say(Desired::no(condition::READY, reason::DELETING, "the VM is being stopped and removed")),
+            .say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message("the VM is being stopped and removed"))
+            .say(Desired::no(ConditionType::Ready, Reason::Deleting, "the VM is being stopped and removed")),
     }
 }
 

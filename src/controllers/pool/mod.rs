@@ -20,7 +20,7 @@ use super::bootstrap::reason_of;
 use super::report::report;
 use super::shell::{Outcome, ReconcileError};
 use crate::api::capi::MachinePool;
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::pool::{FINALIZER, Joins, MOST_MACHINES, WindowsNodePool};
 use crate::lifecycle::pool::{Goal, Member, Situation, Step, decide, report as reports};
 use crate::lifecycle::{self, paused, paused_condition, standalone};
@@ -98,7 +98,7 @@ async fn meet(ctx: &Context, object: &WindowsNodePool, joins: &str) -> Result<Op
         Ok(_) => Ok(Some(Outcome::look_again(MEND))),
         Err(error) => match reason_of(&error) {
             Some(why) => {
-                say(ctx, object, &[Desired::no(condition::READY, why, error.to_string())]).await?;
+                say(ctx, object, &[Desired::no(ConditionType::Ready, why, error.to_string())]).await?;
                 Ok(Some(Outcome::look_again(MEND)))
             }
             None => Err(error.into()),
@@ -110,7 +110,7 @@ async fn meet(ctx: &Context, object: &WindowsNodePool, joins: &str) -> Result<Op
 async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Result<Outcome, ReconcileError> {
     let template = match observe::template(ctx, object, pool) {
         Ok(template) => template,
-        Err(missing) => return say(ctx, object, &[Desired::no(condition::READY, missing.reason, missing.message)]).await,
+        Err(missing) => return say(ctx, object, &[Desired::no(ConditionType::Ready, missing.reason, missing.message)]).await,
     };
     let seen = observe::machines(ctx, object, &template.hash());
     if hand_over::hand_over(ctx, object, pool, &seen).await? {
@@ -136,7 +136,7 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
     let replicas = if elsewhere { object.spec.replicas } else { pool.spec.replicas.unwrap_or(1) };
     if !(0..=MOST_MACHINES).contains(&replicas) {
         let message = format!("MachinePool {}: spec.replicas is {replicas}: ask for 0 to {MOST_MACHINES} machines", pool.name_any());
-        return say(ctx, object, &[Desired::no(condition::READY, reason::INVALID_SPEC, message)]).await;
+        return say(ctx, object, &[Desired::no(ConditionType::Ready, Reason::InvalidSpec, message)]).await;
     }
     let goal = Goal::of(&object.spec, replicas, pool.spec.template.spec.min_ready_seconds.unwrap_or(object.spec.min_ready_seconds));
     let domains = if object.spec.failure_domains.is_empty() { &pool.spec.failure_domains } else { &object.spec.failure_domains };
@@ -153,8 +153,8 @@ async fn work(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Re
         },
     };
     if let Some((why, left)) = refused() {
-        decision.conditions.retain(|said| said.type_ != condition::READY);
-        decision.conditions.push(Desired::no(condition::READY, reason::MACHINES_REFUSED, why));
+        decision.conditions.retain(|said| said.type_ != ConditionType::Ready);
+        decision.conditions.push(Desired::no(ConditionType::Ready, Reason::MachinesRefused, why));
         decision.look_again = Some(Duration::try_from(left).unwrap_or_default());
     }
     if elsewhere {
@@ -196,8 +196,10 @@ async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, Recon
     }
     act::dismiss(ctx, object, &seen).await?;
     let message = format!("{} machines and {configs} bootstrap configurations of theirs are being removed", seen.len());
-    let said =
-        [Desired::yes(condition::DELETING, reason::DELETING).with_message(message.clone()), Desired::no(condition::READY, reason::DELETING, message)];
+    let said = [
+        Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message.clone()),
+        Desired::no(ConditionType::Ready, Reason::Deleting, message),
+    ];
     // Machines without a Machine are looked at again: nothing else wakes the pool when core gives up on them.
     let outcome = say(ctx, object, &said).await?;
     Ok(if outcome == Outcome::done() { Outcome::look_again(Duration::from_secs(5)) } else { outcome })
@@ -214,7 +216,7 @@ async fn forget_cluster(ctx: &Context, object: &WindowsNodePool) {
 
 /// A wait that ends by itself: reported only when it lasts.
 async fn waiting(ctx: &Context, object: &WindowsNodePool, message: &str) -> Result<Outcome, ReconcileError> {
-    let wait = lifecycle::waiting((), &object.metadata, reason::WAITING_FOR_CLUSTER, message, ctx.now());
+    let wait = lifecycle::waiting((), &object.metadata, Reason::WaitingForClusterInfrastructureReady, message, ctx.now());
     if wait.look_again.is_some() { Ok(Outcome::of(wait.look_again)) } else { say(ctx, object, &wait.conditions).await }
 }
 

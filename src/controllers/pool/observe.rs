@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use super::Context;
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
 use crate::api::capi::{self, Cluster, GROUP, Machine, MachinePool};
-use crate::api::condition::reason;
+use crate::api::condition::Reason;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec};
 use crate::api::pool::{Joins, POOL_LABEL, WindowsNodePool};
 use crate::lifecycle::claim::INFRASTRUCTURE;
@@ -40,7 +40,7 @@ pub fn cluster(ctx: &Context, object: &WindowsNodePool) -> Option<Arc<Cluster>> 
 
 /// Why there is no template, in the words of a condition.
 pub struct Missing {
-    pub reason: &'static str,
+    pub reason: Reason,
     pub message: String,
 }
 
@@ -51,13 +51,13 @@ pub fn template(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> 
     if bootstrap.is_some() && version.is_none() {
         let message =
             format!("MachinePool {}: spec.template.spec.version is not set; name the Kubernetes version of the nodes, e.g. v1.36.3", pool.name_any());
-        return Err(Missing { reason: reason::INVALID_SPEC, message });
+        return Err(Missing { reason: Reason::InvalidSpec, message });
     }
     Ok(Template { machine: machine(ctx, object)?, bootstrap, version })
 }
 
 fn missing(field: &str, kind: &str, name: &str) -> Missing {
-    Missing { reason: reason::TEMPLATE_MISSING, message: format!("{field}: there is no {kind} {name:?} in this namespace") }
+    Missing { reason: Reason::TemplateMissing, message: format!("{field}: there is no {kind} {name:?} in this namespace") }
 }
 
 fn machine(ctx: &Context, object: &WindowsNodePool) -> Result<WindowsMachineSpec, Missing> {
@@ -70,7 +70,7 @@ fn machine(ctx: &Context, object: &WindowsNodePool) -> Result<WindowsMachineSpec
             Ok(found.spec.template.spec.clone())
         }
         // The schema asks for one of the two.
-        (None, None) => Err(Missing { reason: reason::INVALID_SPEC, message: "spec.template: give machine or machineTemplateRef".into() }),
+        (None, None) => Err(Missing { reason: Reason::InvalidSpec, message: "spec.template: give machine or machineTemplateRef".into() }),
     }
 }
 
@@ -97,7 +97,7 @@ fn bootstrap(ctx: &Context, object: &WindowsNodePool, pool: &MachinePool) -> Res
                 pool.name_any(),
                 reference.kind
             );
-            return Err(Missing { reason: reason::INVALID_SPEC, message });
+            return Err(Missing { reason: Reason::InvalidSpec, message });
         }
         _ => return Ok(None),
     };
