@@ -34,3 +34,5 @@ pub mod vm;
 mod layers;
 #[cfg(test)]
 mod tables;
+#[cfg(test)]
+mod unused;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::api::condition::{ConditionType, Reason};
 use crate::diagnosis;
+use crate::vm::FailureCode;
 
 /// A table of a page: its name, its header and its rows.
 type Table = (&'static str, Vec<&'static str>, Vec<Vec<String>>);
@@ -78,6 +79,11 @@ fn rules() -> Table {
     ("rules", vec!["Rule", "What is wrong", "Cause and remedy"], rows.collect())
 }
 
+fn codes() -> Table {
+    let row = |known: &FailureCode| vec![known.number().to_string(), code(known.reason()), known.meaning().to_owned(), known.remedy().to_owned()];
+    ("codes", vec!["Code", "Reason", "What failed", "What to do"], FailureCode::ALL.iter().map(row).collect())
+}
+
 #[test]
 fn the_page_of_conditions_has_the_types_and_reasons_of_the_code() {
     check("docs/conditions.md", [types(), problems(), stages()]);
@@ -85,6 +91,6 @@ fn the_page_of_conditions_has_the_types_and_reasons_of_the_code() {
 
 /// The commands of this page are run by the story `doctor`.
 #[test]
-fn the_page_about_nodes_that_do_not_come_up_has_the_rules_of_the_code() {
-    check("docs/troubleshooting.md", [rules()]);
+fn the_page_about_nodes_that_do_not_come_up_has_the_rules_and_codes_of_the_code() {
+    check("docs/troubleshooting.md", [rules(), codes()]);
 }

@@ -1,5 +1,6 @@
 //! WHAT A VM IS: the words that decisions and drivers share. No behaviour beyond reading them.
 
+mod failure_code;
 mod report;
 
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use std::fmt;
 
 use crate::api::name::{HostName, VmUuid};
 
+pub use failure_code::FailureCode;
 pub use report::{GuestReport, REPORT_LINE, REPORT_PLAN, state};
 
 /// Which VM: its own identity and the cluster that owns it. Both are known before the VM exists.

@@ -3,6 +3,7 @@
 
 mod script;
 
+use crate::vm::FailureCode;
 use serde::{Deserialize, Serialize};
 
 pub use crate::vm::{REPORT_PLAN, state};
@@ -53,8 +54,8 @@ pub struct Item {
     pub id: String,
     #[serde(flatten)]
     pub kind: Kind,
-    /// Failure code, `windows-bootstrap.md` §1.14.
-    pub code: u32,
+    /// Why the plan failed, if this item did.
+    pub code: FailureCode,
     /// Most seconds that one attempt may take.
     pub seconds: u32,
     /// Tries before the item counts as failed.

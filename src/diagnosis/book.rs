@@ -1,4 +1,4 @@
-//! What is known: rules and codes, read from the data beside this file.
+//! What is known: rules, read from the data beside this file.
 
 use std::sync::LazyLock;
 
@@ -66,22 +66,10 @@ pub struct Fixture {
     pub from: String,
 }
 
-/// A failure code of the node plan, or the ten codes of a group.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Code {
-    /// First and last code.
-    pub codes: (u32, u32),
-    pub cause: String,
-    pub remedy: String,
-}
-
 /// Everything that is known.
 #[derive(Debug)]
 pub struct Book {
     pub rules: Vec<Rule>,
-    /// Single codes before their group.
-    pub codes: Vec<Code>,
 }
 
 #[derive(Deserialize)]
@@ -90,34 +78,21 @@ struct Rules {
     rule: Vec<Rule>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Codes {
-    code: Vec<Code>,
-}
-
 impl Book {
-    fn read(rules: &str, codes: &str) -> Result<Self, String> {
+    fn read(rules: &str) -> Result<Self, String> {
         let Rules { mut rule } = toml::from_str(rules).map_err(|e| format!("rules.toml: {e}"))?;
-        let Codes { mut code } = toml::from_str(codes).map_err(|e| format!("codes.toml: {e}"))?;
         for rule in &mut rule {
             for seen in &mut rule.seen {
                 let pattern = RegexBuilder::new(&seen.like).case_insensitive(true).build();
                 seen.pattern = Some(pattern.map_err(|e| format!("rules.toml: {}: {e}", rule.id))?);
             }
         }
-        code.sort_by_key(|code| (code.codes.1 - code.codes.0.min(code.codes.1), code.codes.0));
-        Ok(Self { rules: rule, codes: code })
-    }
-
-    /// What is known of a code: itself, else its group.
-    pub fn code(&self, code: u32) -> Option<&Code> {
-        self.codes.iter().find(|known| (known.codes.0..=known.codes.1).contains(&code))
+        Ok(Self { rules: rule })
     }
 }
 
 /// The book that is built in. The error, which a test keeps away, says what is wrong in it.
 pub fn book() -> Result<&'static Book, &'static str> {
-    static BOOK: LazyLock<Result<Book, String>> = LazyLock::new(|| Book::read(include_str!("rules.toml"), include_str!("codes.toml")));
+    static BOOK: LazyLock<Result<Book, String>> = LazyLock::new(|| Book::read(include_str!("rules.toml")));
     BOOK.as_ref().map_err(String::as_str)
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::book::{Book, Certainty, Rule, book};
 use super::sign::Sign;
 use crate::api::condition::Reason;
+use crate::vm::FailureCode;
 
 /// Lines of evidence that a finding shows; more of the same say nothing new.
 const EVIDENCE: usize = 3;
@@ -63,7 +64,7 @@ pub fn diagnose(signs: &[Sign]) -> Vec<Finding> {
     }
     let known = by_rule.into_iter().filter_map(|(rule, signs)| Some(by_rule_of(book.rules.get(rule)?, &signs)));
     let mut findings: Vec<Finding> = known.collect();
-    findings.extend(unknown.into_iter().filter_map(|sign| by_code(book, sign)));
+    findings.extend(unknown.into_iter().filter_map(by_code));
     findings.sort_by_key(|finding| finding.certainty);
     findings
 }
@@ -89,17 +90,17 @@ fn by_rule_of(rule: &Rule, signs: &[&Sign]) -> Finding {
     }
 }
 
-fn by_code(book: &Book, sign: &Sign) -> Option<Finding> {
+fn by_code(sign: &Sign) -> Option<Finding> {
     let code = sign.code?;
-    let known = book.code(code);
-    let cause = known.map_or("The guest gave up for a reason that this version does not know", |known| &known.cause);
-    let remedy = known.map_or("Read C:\\ProgramData\\capw\\bootstrap.log on the machine's console.", |known| &known.remedy);
+    let unknown = (Reason::GuestFailed.meaning(), Reason::GuestFailed.remedy());
+    let (cause, remedy) = FailureCode::from_number(code).map_or(unknown, |known| (known.meaning(), known.remedy()));
+    let plain = |markdown: &str| markdown.replace('`', "");
     Some(Finding {
         id: format!("code {code}"),
         title: "The guest gave up".into(),
         certainty: Certainty::Likely,
-        cause: cause.to_owned(),
-        remedy: remedy.to_owned(),
+        cause: plain(cause.trim_end_matches('.')),
+        remedy: plain(remedy),
         links: Vec::new(),
         evidence: evidence(&[sign]),
         seen: 1,
@@ -109,21 +110,6 @@ fn by_code(book: &Book, sign: &Sign) -> Option<Finding> {
 fn evidence(signs: &[&Sign]) -> Vec<Evidence> {
     let shown = |sign: &&Sign| Evidence { at: sign.at.clone(), text: sign.text.chars().take(LINE).collect() };
     signs.iter().take(EVIDENCE).map(shown).collect()
-}
-
-/// Reason of the condition of a machine whose guest gave up with that code (`windows-bootstrap.md` §1.14).
-pub fn reason(code: u32) -> Reason {
-    match code {
-        10..20 => Reason::BootstrapInputInvalid,
-        20..30 => Reason::WindowsSetupFailed,
-        30..40 => Reason::NodeNetworkFailed,
-        40..50 => Reason::ProgramsUnavailable,
-        50..60 => Reason::ContainerRuntimeFailed,
-        70..80 => Reason::JoinFailed,
-        80..90 => Reason::ServiceNetworkFailed,
-        90..100 => Reason::AddOnFailed,
-        _ => Reason::GuestFailed,
-    }
 }
 
 impl Finding {

@@ -6,7 +6,6 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::condition::Reason;
 
 fn rules() -> &'static [Rule] {
     &book().unwrap().rules
@@ -60,23 +59,6 @@ fn the_words_are_whole_sentences_and_the_links_are_links() {
         assert!(rule.title.len() < 100 && rule.cause.len() + rule.remedy.len() < 700, "{}: too long for a condition", rule.id);
         assert!(!rule.links.is_empty() && rule.links.iter().all(|link| link.starts_with("https://")), "{}", rule.id);
     }
-    for code in &book().unwrap().codes {
-        assert!(code.codes.0 <= code.codes.1 && !code.cause.ends_with('.') && code.remedy.ends_with('.'), "{:?}", code.codes);
-    }
-}
-
-#[test]
-fn every_group_of_codes_has_a_reason_of_its_own() {
-    let mut seen = BTreeSet::new();
-    for group in [10, 20, 30, 40, 50, 70, 80, 90] {
-        let reasons: BTreeSet<_> = (group..group + 10).map(reason).collect();
-        assert_eq!(reasons.len(), 1, "{group}");
-        seen.extend(reasons);
-        assert!(book().unwrap().code(group).is_some(), "{group}");
-    }
-    assert_eq!(seen.len(), 8, "{seen:?}");
-    assert_eq!(reason(7), Reason::GuestFailed);
-    assert_eq!(reason(4_000_000_000), Reason::GuestFailed);
 }
 
 /// Files of machines that are well: `fixtures/<kind>.log`.

@@ -12,7 +12,7 @@ use super::{QUIET, seconds};
 use crate::api::condition::Reason;
 use crate::api::machine::BootstrapProgress;
 use crate::diagnosis::{self, Finding, Sign};
-use crate::vm::{GuestReport, state};
+use crate::vm::{FailureCode, GuestReport, state};
 
 /// Between two writes about the same item, however much the guest says about it.
 const SAME_ITEM: Duration = Duration::from_secs(60);
@@ -78,7 +78,12 @@ pub fn failure(said: &GuestReport) -> (Reason, String) {
     let (item, words) = said.subject();
     let found = diagnosis::diagnose(&[Sign::report(said)]);
     let remedy = found.first().map(Finding::sentence).unwrap_or_default();
-    (diagnosis::reason(said.code), format!("the guest gave up at step {item} (code {}): {}. {remedy}", said.code, words.trim_end_matches('.')))
+    (reason(said.code), format!("the guest gave up at step {item} (code {}): {}. {remedy}", said.code, words.trim_end_matches('.')))
+}
+
+/// The reason of NodeJoined for a failure code.
+fn reason(code: u32) -> Reason {
+    FailureCode::from_number(code).map_or(Reason::GuestFailed, FailureCode::reason)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Action, Check, Direction, Item, Kind, Protocol, Start};
 use crate::bootstrap::{join, kubelet, paths};
+use crate::vm::FailureCode;
 
 const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/";
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
@@ -23,7 +24,7 @@ fn directories(all: &mut Procedure, [private, volumes]: [&str; 2]) {
         (volumes, Access::Shared, &[paths::KUBELET_PODS][..], "Containers that run as ordinary users read and write volumes below it."),
     ] {
         let kind = Kind::Directory { paths: owned(paths), access };
-        all.add(item(id, 13, 60, kind, why(reason, NODE_DOCS, "Check the free space and the health of drive C:.")));
+        all.add(item(id, FailureCode::NodePreparation, 60, kind, why(reason, NODE_DOCS, "Check the free space and the health of drive C:.")));
     }
 }
 
@@ -40,7 +41,7 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderE
     };
     all.add(item(
         "kubelet-port",
-        34,
+        FailureCode::Firewall,
         60,
         kind,
         why(
@@ -52,7 +53,7 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderE
     let kind = all.file("files/kubelet-patch.yaml", paths::KUBELET_PATCH, Access::Admins, kubelet::patch(facts)?);
     all.add(item(
         "kubelet-patch",
-        72,
+        FailureCode::KubeletConfig,
         60,
         kind,
         why(
@@ -65,7 +66,7 @@ fn node_files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderE
         let kind = all.file("files/kubelet-user.yaml", paths::KUBELET_DROP_IN, Access::Admins, text);
         all.add(item(
             "kubelet-drop-in",
-            72,
+            FailureCode::KubeletConfig,
             60,
             kind,
             why(
@@ -86,11 +87,20 @@ fn credential_providers(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(
         let remedy = "Use an image that has this program there, or correct spec.kubelet.imageCredentialProvider; spec.files can bring small ones.";
         let reason = "A kubelet does not start when a program for credentials is missing.";
         let id = format!("credentials-{number:02}");
-        all.add(Item { attempts: 1, ..item(&id, 41, 5, Kind::Wait { check: Check::File(program) }, why(reason, PROVIDER_DOCS, remedy)) });
+        all.add(Item {
+            attempts: 1,
+            ..item(&id, FailureCode::ProgramMissing, 5, Kind::Wait { check: Check::File(program) }, why(reason, PROVIDER_DOCS, remedy))
+        });
     }
     let kind = all.file("files/credential-providers.yaml", paths::CREDENTIAL_PROVIDERS, Access::Admins, text);
     let reason = "Which program the kubelet asks for which images.";
-    all.add(item("credential-providers", 72, 60, kind, why(reason, PROVIDER_DOCS, "Check the free space and the health of drive C:.")));
+    all.add(item(
+        "credential-providers",
+        FailureCode::KubeletConfig,
+        60,
+        kind,
+        why(reason, PROVIDER_DOCS, "Check the free space and the health of drive C:."),
+    ));
     Ok(())
 }
 
@@ -112,7 +122,7 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> 
         unless: Some(joined.clone()),
         ..item(
             "kubelet-service",
-            73,
+            FailureCode::KubeletService,
             60,
             service(Start::Demand)?,
             why("kubeadm starts the service `kubelet` during the join; before, it has no configuration to start with.", KUBEADM_DOCS, broken),
@@ -124,7 +134,7 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> 
         unless: Some(Check::File(paths::SENTINEL.into())),
         ..item(
             "join-config",
-            70,
+            FailureCode::JoinConfig,
             60,
             kind,
             why(
@@ -145,7 +155,7 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> 
     let remedy = "Check from the node that the API server's address answers, that the clock is right, and that the token has not expired.";
     all.add(item(
         "join",
-        71,
+        FailureCode::Join,
         900,
         kind,
         why("kubeadm finds the cluster by the CA's hash and asks for the node's certificate with the token.", KUBEADM_DOCS, remedy),
@@ -154,19 +164,19 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> 
     directories(all, ["kubelet-private-still", "kubelet-volumes-still"]);
     all.add(item(
         "kubelet-automatic",
-        74,
+        FailureCode::KubeletStartType,
         60,
         service(Start::Auto)?,
         why("From now on the kubelet starts with Windows, after containerd.", KUBEADM_DOCS, broken),
     ));
     all.add(item(
         "kubelet-running",
-        75,
+        FailureCode::KubeletStart,
         120,
         Kind::Running { name: "kubelet".into(), after: Vec::new() },
         why("Without it there is no Node.", KUBEADM_DOCS, broken),
     ));
     let kind = Kind::Wait { check: Check::Url("http://127.0.0.1:10248/healthz".into()) };
-    all.add(item("kubelet-healthy", 76, 300, kind, why("The kubelet itself says that it works.", KUBEADM_DOCS, broken)));
+    all.add(item("kubelet-healthy", FailureCode::KubeletHealth, 300, kind, why("The kubelet itself says that it works.", KUBEADM_DOCS, broken)));
     Ok(())
 }

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use super::error::RenderError;
 use super::facts::{BootstrapFacts, sha256};
 use super::plan::{Access, Item, Kind, Limits, PLAN_VERSION, Plan, PlanMachine, Why};
+use crate::vm::FailureCode;
 
 /// Name of the scheduled task that goes on after a restart without cloudbase-init.
 const BOOT_TASK: &str = "capw";
@@ -39,7 +40,7 @@ const CONTAINERD_DOCS: &str = "https://github.com/containerd/containerd/blob/mai
 const CLOUDBASE_DOCS: &str = "https://cloudbase-init.readthedocs.io/en/latest/plugins.html";
 const CONTRACT_DOCS: &str = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/bootstrap-config";
 
-fn item(id: &str, code: u32, seconds: u32, kind: Kind, why: Why) -> Item {
+fn item(id: &str, code: FailureCode, seconds: u32, kind: Kind, why: Why) -> Item {
     Item { id: id.into(), kind, code, seconds, attempts: 3, unless: None, optional: false, why }
 }
 

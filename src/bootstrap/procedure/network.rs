@@ -11,6 +11,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::{BootstrapFacts, sha256};
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Check, Kind, Protocol, RegistryData, Script};
+use crate::vm::FailureCode;
 
 const TIME_DOCS: &str = "https://learn.microsoft.com/windows-server/networking/windows-time-service/windows-time-service-tools-and-settings";
 const TLS_DOCS: &str = "https://learn.microsoft.com/dotnet/framework/network-programming/tls";
@@ -40,7 +41,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
             restart: false,
         };
         let reason = "Short names are looked for below these domains, in this order.";
-        all.add(item("dns-suffixes", 33, 60, kind, why(reason, DNS_DOCS, "Check spec.network.dnsSuffixes.")));
+        all.add(item("dns-suffixes", FailureCode::DnsSuffixes, 60, kind, why(reason, DNS_DOCS, "Check spec.network.dnsSuffixes.")));
     }
     for (id, key) in [
         ("tls-dotnet", r"HKLM:\SOFTWARE\Microsoft\.NETFramework\v4.0.30319"),
@@ -48,7 +49,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
     ] {
         let reason = "Without it PowerShell 5.1 and other programs of .NET offer only versions of TLS that servers refuse.";
         let kind = number(key, "SchUseStrongCrypto", 1, false);
-        all.add(item(id, 35, 60, kind, why(reason, TLS_DOCS, "Look into C:\\ProgramData\\capw\\bootstrap.log.")));
+        all.add(item(id, FailureCode::CertificateAuthority, 60, kind, why(reason, TLS_DOCS, "Look into C:\\ProgramData\\capw\\bootstrap.log.")));
     }
     certificates(all, facts)
 }
@@ -78,14 +79,14 @@ fn time(all: &mut Procedure, facts: &BootstrapFacts) {
         ),
     ] {
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        all.add(item(id, 30, 60, command(&argv, check), why(reason, TIME_DOCS, remedy)));
+        all.add(item(id, FailureCode::TimeService, 60, command(&argv, check), why(reason, TIME_DOCS, remedy)));
     }
     let kind = Kind::Running { name: "W32Time".into(), after: Vec::new() };
-    all.add(item("time-service-running", 30, 120, kind, why("It keeps the clock right.", TIME_DOCS, remedy)));
+    all.add(item("time-service-running", FailureCode::TimeService, 120, kind, why("It keeps the clock right.", TIME_DOCS, remedy)));
     let list = format!("/manualpeerlist:{peers}");
     let check = Check::All(vec![registry(PARAMETERS, "NtpServer", &peers), registry(PARAMETERS, "Type", "NTP")]);
     let kind = command(&["w32tm.exe", "/config", &list, "/syncfromflags:manual", "/update"], check);
-    all.add(item("time-servers", 30, 60, kind, why("Certificates and tokens are valid from a second on.", TIME_DOCS, remedy)));
+    all.add(item("time-servers", FailureCode::TimeService, 60, kind, why("Certificates and tokens are valid from a second on.", TIME_DOCS, remedy)));
 }
 
 /// Held against the clock of the API server: it is what signs the certificates of the node.
@@ -94,7 +95,7 @@ pub(super) fn clock(all: &mut Procedure, facts: &BootstrapFacts) {
     let kind = Kind::Script(Script::Clock { url: format!("https://{}/healthz", facts.endpoint), within });
     let reason = "With a wrong clock the node takes the cluster's certificates for expired, or not valid yet.";
     let remedy = "Check that the API server's address answers from the machine, that its time servers (spec.network.timeServers) are right, and that the hypervisor gives it the clock that the image expects (UTC or local time).";
-    all.add(item("clock", 31, 300, kind, why(reason, TIME_DOCS, remedy)));
+    all.add(item("clock", FailureCode::Clock, 300, kind, why(reason, TIME_DOCS, remedy)));
 }
 
 /// Each certificate by itself, found by its thumbprint in the store of the machine.
@@ -124,7 +125,13 @@ fn certificates(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), Rende
         let check = Check::RegistryKey(format!(r"HKLM:\SOFTWARE\Microsoft\SystemCertificates\ROOT\Certificates\{thumbprint}"));
         let kind = command(&["certutil.exe", "-f", "-addstore", "Root", &path], check);
         let reason = "Windows, containerd and .NET trust what this authority signs.";
-        all.add(item(&format!("ca-{found:02}"), 35, 60, kind, why(reason, CERTUTIL_DOCS, "Check that it is the certificate of an authority.")));
+        all.add(item(
+            &format!("ca-{found:02}"),
+            FailureCode::CertificateAuthority,
+            60,
+            kind,
+            why(reason, CERTUTIL_DOCS, "Check that it is the certificate of an authority."),
+        ));
         found += 1;
     }
     if found == 0 {
@@ -134,7 +141,13 @@ fn certificates(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), Rende
     let kind = Kind::File { path: paths::CA_BUNDLE.into(), source: "files/ca-bundle.pem".into(), sha256: sha256(pem), access: Access::Readable };
     all.files.insert("files/ca-bundle.pem".into(), pem.to_vec());
     let reason = "Programs that do not ask Windows find the authorities here.";
-    all.add(item("ca-bundle", 35, 60, kind, why(reason, CERTUTIL_DOCS, "Check the free space and the health of drive C:.")));
+    all.add(item(
+        "ca-bundle",
+        FailureCode::CertificateAuthority,
+        60,
+        kind,
+        why(reason, CERTUTIL_DOCS, "Check the free space and the health of drive C:."),
+    ));
     Ok(())
 }
 
@@ -153,7 +166,7 @@ pub(super) fn ports_and_routes(all: &mut Procedure, facts: &BootstrapFacts) -> R
         for (protocol, name) in protocols {
             let kind = Kind::Script(Script::DynamicPorts { protocol, start, count });
             let reason = "kube-proxy without direct server return takes 64 of these ports for each Service.";
-            all.add(item(&format!("dynamic-ports-{name}"), 37, 60, kind, why(reason, NETSH_DOCS, remedy)));
+            all.add(item(&format!("dynamic-ports-{name}"), FailureCode::PortRange, 60, kind, why(reason, NETSH_DOCS, remedy)));
         }
     }
     for (index, range) in network.reserved_ports.iter().enumerate() {
@@ -162,7 +175,7 @@ pub(super) fn ports_and_routes(all: &mut Procedure, facts: &BootstrapFacts) -> R
         for (protocol, name) in protocols {
             let kind = Kind::Script(Script::ReservedPorts { protocol, start, count });
             let reason = "Outgoing connections must not take the port that a Service needs.";
-            all.add(item(&format!("reserved-ports-{name}-{index}"), 37, 60, kind, why(reason, NETSH_DOCS, remedy)));
+            all.add(item(&format!("reserved-ports-{name}-{index}"), FailureCode::PortRange, 60, kind, why(reason, NETSH_DOCS, remedy)));
         }
     }
     for (index, Route { address, mask, gateway, metric, .. }) in routes(facts)?.into_iter().enumerate() {
@@ -173,7 +186,7 @@ pub(super) fn ports_and_routes(all: &mut Procedure, facts: &BootstrapFacts) -> R
         let reason = "You asked for it in spec.network.routes.";
         all.add(item(
             &format!("route-{index:02}"),
-            38,
+            FailureCode::Route,
             60,
             command(&argv, check),
             why(reason, ROUTE_DOCS, "Check that the gateway is in a network of the machine."),

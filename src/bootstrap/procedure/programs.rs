@@ -6,6 +6,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, Item, Kind};
+use crate::vm::FailureCode;
 
 /// Where the programs of Kubernetes are published.
 const RELEASES: &str = "https://dl.k8s.io/release";
@@ -53,7 +54,10 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
         let remedy = "Use an image that has this program at this path (image-builder puts them there), or name it in spec.programs.downloads.";
         let kind = Kind::Wait { check: Check::File(path.into()) };
         let id = format!("program-{}", name(program));
-        all.add(Item { attempts: 1, ..item(&id, 41, 5, kind, why("The image brings the programs of the node.", NODE_DOCS, remedy)) });
+        all.add(Item {
+            attempts: 1,
+            ..item(&id, FailureCode::ProgramMissing, 5, kind, why("The image brings the programs of the node.", NODE_DOCS, remedy))
+        });
     }
     Ok(())
 }
@@ -83,7 +87,7 @@ fn add(all: &mut Procedure, facts: &BootstrapFacts, download: &Download) -> Resu
         unless: unless.clone(),
         ..item(
             &format!("download-{name}"),
-            42,
+            FailureCode::ProgramDownload,
             1200,
             kind,
             why("You asked for it in spec.programs; nothing is used before its digest is the one given.", DOWNLOAD_DOCS, remedy),
@@ -92,7 +96,10 @@ fn add(all: &mut Procedure, facts: &BootstrapFacts, download: &Download) -> Resu
     if let Some((directory, strip, files)) = archive(program) {
         let kind = Kind::Archive { path, digest: download.digest.clone(), directory: directory.into(), strip, files: owned(files) };
         let remedy = "Check that the address is that of the release's archive for windows-amd64, and the free space of drive C:.";
-        all.add(Item { unless, ..item(&format!("unpack-{name}"), 43, 600, kind, why("The archive of a release.", DOWNLOAD_DOCS, remedy)) });
+        all.add(Item {
+            unless,
+            ..item(&format!("unpack-{name}"), FailureCode::ProgramArchive, 600, kind, why("The archive of a release.", DOWNLOAD_DOCS, remedy))
+        });
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::api::bootstrap_config::{PROXY_URL, Proxy};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::{BootstrapFacts, sha256};
 use crate::bootstrap::plan::{Kind, ProxyAddress, Script, Variables};
+use crate::vm::FailureCode;
 
 const WINHTTP_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/windows-commands/netsh-winhttp";
 /// Where the payload has the address of the proxy for downloads, if it comes from a Secret.
@@ -51,7 +52,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
     for (name, value) in variables {
         let id = name.to_lowercase().replace('_', "-");
         let kind = Kind::Environment { name: name.into(), value };
-        all.add(item(&id, 32, 60, kind, why("Programs of the node that fetch something go through the proxy.", NODE_DOCS, REMEDY)));
+        all.add(item(&id, FailureCode::Proxy, 60, kind, why("Programs of the node that fetch something go through the proxy.", NODE_DOCS, REMEDY)));
     }
     let address = |url: &Option<String>| {
         url.as_deref().map(|url| url.trim_start_matches("http://").trim_start_matches("https://").trim_end_matches('/').to_owned())
@@ -63,7 +64,13 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
         }
     };
     let kind = Kind::Script(Script::WinHttpProxy { server, bypass: bypass(&no_proxy(facts, proxy)) });
-    all.add(item("winhttp-proxy", 32, 60, kind, why("Windows itself, e.g. to check certificates, goes through the proxy.", WINHTTP_DOCS, REMEDY)));
+    all.add(item(
+        "winhttp-proxy",
+        FailureCode::Proxy,
+        60,
+        kind,
+        why("Windows itself, e.g. to check certificates, goes through the proxy.", WINHTTP_DOCS, REMEDY),
+    ));
     Ok(())
 }
 
@@ -154,7 +161,7 @@ pub(super) fn service(all: &mut Procedure, facts: &BootstrapFacts, service: &str
     let kind = Kind::ServiceEnvironment { service: service.into(), variables };
     all.add(item(
         &id,
-        32,
+        FailureCode::Proxy,
         60,
         kind,
         why("A service does not see what changes in the machine's variables before Windows restarts.", NODE_DOCS, REMEDY),

@@ -6,6 +6,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Check, Item, Kind, Start};
 use crate::bootstrap::{containerd, paths};
+use crate::vm::FailureCode;
 
 const CRICTL_DOCS: &str = "https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/";
 const MIRROR_DOCS: &str = "https://github.com/containerd/containerd/blob/main/docs/hosts.md";
@@ -16,7 +17,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
     let kind = all.file("files/containerd.toml", paths::CONTAINERD_CONFIG, Access::Readable, containerd::configuration(facts)?);
     all.add(item(
         "containerd-config",
-        50,
+        FailureCode::ContainerdConfig,
         60,
         kind,
         why(
@@ -32,7 +33,13 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
             ("files", Access::Readable, "Where images of this registry come from; containerd reads it at each pull.")
         };
         let kind = all.file(&format!("{folder}/registry-{number:02}"), &file.path, access, file.text);
-        all.add(item(&format!("registry-{number:02}"), 50, 60, kind, why(reason, MIRROR_DOCS, "Check the free space and the health of drive C:.")));
+        all.add(item(
+            &format!("registry-{number:02}"),
+            FailureCode::ContainerdConfig,
+            60,
+            kind,
+            why(reason, MIRROR_DOCS, "Check the free space and the health of drive C:."),
+        ));
     }
     let kind = Kind::Service {
         name: "containerd".into(),
@@ -44,7 +51,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
     };
     all.add(item(
         "containerd-service",
-        51,
+        FailureCode::ContainerdService,
         60,
         kind,
         why("A log file, and restarts that do not end after the second failure.", CONTAINERD_DOCS, broken),
@@ -53,9 +60,21 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
     after.extend(proxy::service(all, facts, "containerd")?);
     after.extend(programs::unpacked(facts, Program::Containerd));
     let kind = Kind::Running { name: "containerd".into(), after };
-    all.add(item("containerd-running", 52, 120, kind, why("It reads its configuration only when it starts.", CONTAINERD_DOCS, broken)));
+    all.add(item(
+        "containerd-running",
+        FailureCode::ContainerdStart,
+        120,
+        kind,
+        why("It reads its configuration only when it starts.", CONTAINERD_DOCS, broken),
+    ));
     let kind = Kind::Wait { check: Check::Pipe(paths::CRI_PIPE.into()) };
-    all.add(item("containerd-pipe", 53, 120, kind, why("The kubelet talks to containerd through this pipe.", CONTAINERD_DOCS, broken)));
+    all.add(item(
+        "containerd-pipe",
+        FailureCode::ContainerdPipe,
+        120,
+        kind,
+        why("The kubelet talks to containerd through this pipe.", CONTAINERD_DOCS, broken),
+    ));
     crictl(all);
     Ok(())
 }
@@ -65,12 +84,22 @@ fn crictl(all: &mut Procedure) {
     let settings = format!("runtime-endpoint: {0}\nimage-endpoint: {0}\ntimeout: 30\n", paths::CRI_SOCKET);
     let kind = all.file("files/crictl.yaml", paths::CRICTL_CONFIG, Access::Readable, settings);
     let remedy = "Check the free space and the health of drive C:.";
-    all.add(item("crictl-config", 54, 60, kind, why("crictl finds containerd without options: it looks beside itself.", CRICTL_DOCS, remedy)));
+    all.add(item(
+        "crictl-config",
+        FailureCode::ContainerdAnswer,
+        60,
+        kind,
+        why("crictl finds containerd without options: it looks beside itself.", CRICTL_DOCS, remedy),
+    ));
     let probe = owned(&[paths::CRICTL, "info"]);
     let kind = Kind::Wait { check: Check::Succeeds(probe) };
     let reason = "containerd answers as the kubelet will ask it, which its pipe alone does not show.";
     let remedy = "Read C:\\var\\log\\containerd\\containerd.log for a plug-in io.containerd.grpc.v1.cri that was not loaded.";
-    all.add(Item { unless: Some(without_crictl()), optional: true, ..item("crictl-info", 54, 60, kind, why(reason, CRICTL_DOCS, remedy)) });
+    all.add(Item {
+        unless: Some(without_crictl()),
+        optional: true,
+        ..item("crictl-info", FailureCode::ContainerdAnswer, 60, kind, why(reason, CRICTL_DOCS, remedy))
+    });
 }
 
 fn without_crictl() -> Check {
@@ -91,6 +120,9 @@ pub(super) fn sandbox_image(all: &mut Procedure, facts: &BootstrapFacts) -> Resu
     let remedy =
         "Check that the registry or its mirror answers from the machine and has this image, or name another one in spec.containerd.sandboxImage.";
     let reason = "Every pod begins with this image: it is there, or it can be pulled.";
-    all.add(Item { unless: Some(without_crictl()), ..item("sandbox-image", 55, 900, kind, why(reason, CONTAINERD_DOCS, remedy)) });
+    all.add(Item {
+        unless: Some(without_crictl()),
+        ..item("sandbox-image", FailureCode::SandboxImage, 900, kind, why(reason, CONTAINERD_DOCS, remedy))
+    });
     Ok(())
 }

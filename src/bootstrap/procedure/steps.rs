@@ -9,6 +9,7 @@ use crate::api::bootstrap_config::{CommandStep, Encoding, File, RegistryStep, St
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Check, ExitCodes, FeatureState, Item, Kind, RegistryData, When};
+use crate::vm::FailureCode;
 
 /// `spec.files`. What comes from a Secret travels with the other secrets, whose copies the last item removes.
 pub(super) fn files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
@@ -18,7 +19,7 @@ pub(super) fn files(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
         let kind = all.file(&format!("{directory}/user-{number:02}"), &file.path, Access::Admins, bytes);
         all.add(item(
             &format!("file-{number:02}"),
-            14,
+            FailureCode::UserFile,
             60,
             kind,
             why("You asked for it in spec.files.", CONTRACT_DOCS, "Check that the drive of the path exists and has space."),
@@ -81,7 +82,7 @@ fn settle(all: &mut Procedure, id: &str, steps: &[Step]) {
     if steps.iter().any(may_restart) {
         let kind = Kind::Reboot { when: When::Pending };
         let remedy = "Look which of your steps asks for a restart each time.";
-        all.add(item(id, 19, 900, kind, why("A step of yours asks for a restart.", CONTRACT_DOCS, remedy)));
+        all.add(item(id, FailureCode::UserRestart, 900, kind, why("A step of yours asks for a restart.", CONTRACT_DOCS, remedy)));
     }
 }
 
@@ -104,7 +105,7 @@ fn steps(all: &mut Procedure, field: &str, steps: &[Step]) -> Result<(), RenderE
             CONTRACT_DOCS,
             "Look into C:\\ProgramData\\capw\\bootstrap.log for what it said, and correct the step.",
         );
-        all.add(Item { attempts, optional: step.continue_on_error, ..item(&id, 18, seconds, kind(&field, step)?, why) });
+        all.add(Item { attempts, optional: step.continue_on_error, ..item(&id, FailureCode::UserStep, seconds, kind(&field, step)?, why) });
     }
     Ok(())
 }

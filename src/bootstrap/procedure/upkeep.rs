@@ -6,6 +6,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::Kind;
 use crate::bootstrap::{kubelet, paths};
+use crate::vm::FailureCode;
 
 /// MiB of a log before it becomes `.1`, and how many of those are kept.
 const LOG_MIB: &str = "100";
@@ -32,13 +33,13 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
     argv.extend(owned(&["-Paths", &logs.join("|"), "-Megabytes", LOG_MIB, "-Keep", LOG_FILES]));
     let kind = Kind::Task { name: "capw-logs".into(), argv, every_minutes: Some(LOG_MINUTES) };
     let reason = "These logs grow until the disk is full: their writers never cut them.";
-    all.add(item("cut-logs", 13, 60, kind, why(reason, NODE_DOCS, remedy)));
+    all.add(item("cut-logs", FailureCode::NodePreparation, 60, kind, why(reason, NODE_DOCS, remedy)));
     if facts.spec.windows.network_clean_up {
         let kind = Kind::Task { name: "capw-network".into(), argv: script("network.ps1"), every_minutes: None };
         let reason =
             "The container network survives a crash with endpoints of containers that are gone; new ones then fail with 0x803b0001 and its like.";
         let remedy = "Start the Task Scheduler service, or set spec.windows.networkCleanUp to false.";
-        all.add(item("network-clean-up", 13, 60, kind, why(reason, HNS_DOCS, remedy)));
+        all.add(item("network-clean-up", FailureCode::NodePreparation, 60, kind, why(reason, HNS_DOCS, remedy)));
     }
     let routes = network::routes(facts)?;
     if !routes.is_empty() {
@@ -47,7 +48,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
         argv.extend(owned(&["-Routes", &list.join("|")]));
         let kind = Kind::Task { name: "capw-routes".into(), argv, every_minutes: Some(ROUTE_MINUTES) };
         let reason = "When the container network makes its switch, the address of the machine moves to another adapter and routes stay behind.";
-        all.add(item("keep-routes", 13, 60, kind, why(reason, ROUTE_DOCS, remedy)));
+        all.add(item("keep-routes", FailureCode::NodePreparation, 60, kind, why(reason, ROUTE_DOCS, remedy)));
     }
     Ok(())
 }

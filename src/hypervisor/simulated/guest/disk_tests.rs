@@ -6,6 +6,7 @@ use super::*;
 use crate::bootstrap::plan::{Plan, When};
 use crate::bootstrap::sample::{any_windows, facts, full, rendered};
 use crate::bootstrap::{BootstrapFacts, render};
+use crate::vm::FailureCode;
 
 fn plan(facts: &BootstrapFacts) -> Plan {
     render(facts).unwrap().plan
@@ -152,7 +153,16 @@ fn another_release_of_windows_is_refused() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let item = |kind| Item { id: "x".into(), kind, code: 1, seconds: 1, attempts: 1, unless: None, optional: false, why: Default::default() };
+    let item = |kind| Item {
+        id: "x".into(),
+        kind,
+        code: FailureCode::UserStep,
+        seconds: 1,
+        attempts: 1,
+        unless: None,
+        optional: false,
+        why: Default::default(),
+    };
     let mut disk = machine(&facts());
     for (kind, named) in [
         (Kind::Running { name: "containerd".into(), after: vec![] }, "containerd"),

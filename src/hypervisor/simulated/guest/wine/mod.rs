@@ -297,21 +297,21 @@ async fn carry_out(guest: &Guest, disk: &Disk, payload: &Payload, kept: &mut Kep
         let end = match outcome {
             Ok(Outcome::True) => {
                 if kept.done.insert(item.id.clone()) {
-                    console.say(&item.id, item.code, state::DONE, "").await;
+                    console.say(&item.id, item.code.number(), state::DONE, "").await;
                 }
                 None
             }
             Ok(Outcome::Restart) => {
                 kept.reboots += 1;
-                console.say(&item.id, item.code, state::REBOOT, "").await;
+                console.say(&item.id, item.code.number(), state::REBOOT, "").await;
                 Some(true)
             }
             Err(error) if item.optional => {
-                console.say(&item.id, item.code, state::WARNED, &error).await;
+                console.say(&item.id, item.code.number(), state::WARNED, &error).await;
                 None
             }
             Err(error) => {
-                console.say(&item.id, item.code, state::FAILED, &error).await;
+                console.say(&item.id, item.code.number(), state::FAILED, &error).await;
                 kept.end = Some(state::FAILED.into());
                 Some(false)
             }
@@ -351,7 +351,7 @@ async fn make_true(windows: &mut Windows<'_>, item: &Item, console: &Console<'_>
     }
     let mut attempt = 1;
     loop {
-        console.say(&item.id, item.code, state::STARTED, &format!("attempt {attempt} of {}", item.attempts)).await;
+        console.say(&item.id, item.code.number(), state::STARTED, &format!("attempt {attempt} of {}", item.attempts)).await;
         let joins = matches!(&item.kind, Kind::Command { argv, .. } if argv.iter().any(|word| word == "join"));
         let error = if joins && guest.record.has(Fault::NoJoin) {
             "the simulated fault NoJoin befalls this VM: it finds its cluster and never joins".into()
@@ -368,7 +368,7 @@ async fn make_true(windows: &mut Windows<'_>, item: &Item, console: &Console<'_>
         if attempt >= item.attempts {
             return Err(error);
         }
-        console.say(&item.id, item.code, state::RETRY, &error).await;
+        console.say(&item.id, item.code.number(), state::RETRY, &error).await;
         if let Kind::Command { undo, directory, .. } = &item.kind
             && !undo.is_empty()
             && let Err(error) = windows.run(&format!("{}-undo", item.id), undo, directory, item.seconds, &ExitCodes::default()).await
