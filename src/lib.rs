@@ -35,3 +35,7 @@ pub mod vm;
 mod layers;
 #[cfg(test)]
 mod references;
+#[cfg(test)]
+mod tables;
+#[cfg(test)]
+mod unused;

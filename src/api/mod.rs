@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod cluster_ref;
 pub mod condition;
 pub mod control_plane;
+pub(crate) mod documented;
 pub mod hypervisor;
 pub mod machine;
 pub mod name;

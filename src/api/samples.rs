@@ -140,35 +140,3 @@ fn what_is_installed_has_the_version_of_the_crate() {
     let series = format!("- major: {major}\n  minor: {minor}\n  contract: v1beta2\n");
     assert!(read(&root().join("metadata.yaml")).contains(&series), "metadata.yaml: no release series {major}.{minor}, which clusterctl needs");
 }
-
-/// Names of string constants in a piece of Rust source, with their values.
-fn constants(source: &str) -> Vec<(String, String)> {
-    let declared = source.lines().filter_map(|line| line.trim().strip_prefix("pub const ")?.split_once(": &str = \""));
-    declared.map(|(name, value)| (name.to_owned(), value.trim_end_matches("\";").to_owned())).collect()
-}
-
-/// First cells of the table rows below a heading of a Markdown text, without their code marks.
-fn rows(text: &str, heading: &str) -> Vec<String> {
-    let (_, section) = text.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("docs/conditions.md: no heading {heading}"));
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    cells.map(|(name, _)| name.to_owned()).collect()
-}
-
-#[test]
-fn every_condition_and_reason_is_explained() {
-    let (types, reasons) = include_str!("condition.rs").split_once("pub mod reason {").unwrap();
-    let (reasons, _) = reasons.split_once("\n}\n").unwrap();
-    let page = read(&root().join("docs/conditions.md"));
-    for (source, heading) in [(types, "Types"), (reasons, "Reasons")] {
-        let mut declared: Vec<String> = constants(source).into_iter().map(|(_, value)| value).collect();
-        assert!(declared.len() > 5, "condition.rs: its constants are not where this test reads them");
-        let mut explained = rows(&page, heading);
-        declared.sort();
-        explained.sort();
-        let missing: Vec<_> = declared.iter().filter(|d| !explained.contains(d)).collect();
-        let stale: Vec<_> = explained.iter().filter(|e| !declared.contains(e)).collect();
-        assert!(missing.is_empty() && stale.is_empty(), "docs/conditions.md, {heading}: explain {missing:?}, remove {stale:?}");
-        assert_eq!(declared, explained, "docs/conditions.md, {heading}: explained twice, or declared twice");
-    }
-}

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::wire::{Instance, InstanceErrorInfo, InstanceStatus, NodeGroup, instance_status::InstanceState};
 use crate::api::capi::PAUSED_ANNOTATION;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::condition::{self, find, is_problem, reason};
+use crate::api::condition::{Blame, ConditionType, Reason, find, problem};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::api::pool::WindowsNodePool;
@@ -44,7 +44,7 @@ pub fn bounds(pool: &WindowsNodePool) -> Option<(i32, i32)> {
 pub fn listed(pool: &WindowsNodePool) -> Option<NodeGroup> {
     let (min_size, max_size) = bounds(pool)?;
     let told = pool.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let ready = find(told, condition::READY).map_or("not looked at yet", |c| c.reason.as_str());
+    let ready = find(told, ConditionType::Ready).map_or("not looked at yet", |c| c.reason.as_str());
     let debug = format!("WindowsNodePool {}: {} machines asked for, {min_size} to {max_size}, {ready}", id(pool), pool.spec.replicas);
     Some(NodeGroup { id: id(pool), min_size, max_size, debug })
 }
@@ -71,7 +71,7 @@ impl Group {
 
     fn status(&self, machine: &WindowsMachine, named: &BTreeSet<String>) -> InstanceStatus {
         let conditions = machine.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-        let joined = find(conditions, condition::NODE_JOINED).is_some_and(|c| c.status == "True");
+        let joined = find(conditions, ConditionType::NodeJoined).is_some_and(|c| c.status == "True");
         let (state, error_info) = match (leaves(machine, named), joined) {
             (true, _) => (InstanceState::InstanceDeleting, None),
             (false, true) => (InstanceState::InstanceRunning, None),
@@ -83,7 +83,7 @@ impl Group {
     /// The pool has given up on its template: that is said of every machine that is not there yet.
     fn stopped(&self) -> Option<InstanceErrorInfo> {
         let told = self.pool.status.as_ref().map(|s| s.conditions.as_slice())?;
-        let why = told.iter().find(|c| c.status == "False" && [reason::ROLLOUT_STOPPED, reason::TEMPLATE_MISSING].contains(&c.reason.as_str()))?;
+        let why = told.iter().find(|c| c.status == "False" && (c.reason == Reason::RolloutStopped || c.reason == Reason::TemplateMissing))?;
         Some(error(why, OTHER))
     }
 }
@@ -101,16 +101,15 @@ fn identity(machine: &WindowsMachine) -> String {
 /// What keeps a machine from becoming a Node and does not pass by itself. A hypervisor that does not answer may come back: that is
 /// waited for, as long as the autoscaler waits for a node.
 fn hindrance(conditions: &[Condition]) -> Option<InstanceErrorInfo> {
-    use reason::*;
-    const FINAL: [&str; 7] =
-        [IMAGE_MISSING, INVALID_SPEC, HOST_NAME_TOO_LONG, REFUSED_BY_HYPERVISOR, HYPERVISOR_MISSING, PAYLOAD_TOO_LARGE, VIRTUAL_MACHINE_REMOVED];
     let broken = |type_| find(conditions, type_).filter(|c| c.status == "False");
-    match broken(condition::READY) {
-        Some(ready) if ready.reason == NO_CAPACITY => return Some(error(ready, OUT_OF_RESOURCES)),
-        Some(ready) if FINAL.contains(&ready.reason.as_str()) => return Some(error(ready, OTHER)),
-        _ => {}
+    if let Some(ready) = broken(ConditionType::Ready) {
+        match problem(ready) {
+            Some(Reason::NoCapacity) => return Some(error(ready, OUT_OF_RESOURCES)),
+            Some(reason) if reason == Reason::VirtualMachineRemoved || reason.blame() == Some(Blame::Spec) => return Some(error(ready, OTHER)),
+            _ => {}
+        }
     }
-    broken(condition::NODE_JOINED).filter(|c| is_problem(&c.reason)).map(|c| error(c, OTHER))
+    broken(ConditionType::NodeJoined).filter(|c| problem(c).is_some()).map(|c| error(c, OTHER))
 }
 
 fn error(condition: &Condition, instance_error_class: i32) -> InstanceErrorInfo {

@@ -236,7 +236,7 @@ proptest! {
         prop_assert_eq!(ids.len(), payload.plan.items.len());
         for item in &rendered.plan.items {
             prop_assert!(item.id.len() <= 32 && item.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", item.id);
-            prop_assert!((10..100).contains(&item.code) && item.seconds > 0 && item.attempts > 0);
+            prop_assert!((10..100).contains(&item.code.number()) && item.seconds > 0 && item.attempts > 0);
             prop_assert!(item.why.link.starts_with("https://") && !item.why.reason.is_empty() && !item.why.remedy.is_empty(), "{}", item.id);
             if let Kind::Running { after, .. } = &item.kind {
                 prop_assert!(after.iter().all(|id| ids.contains(id)));

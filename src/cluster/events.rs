@@ -10,6 +10,7 @@ use kube::{Client, Resource};
 use tokio::time::Instant;
 
 use super::error::chain;
+use crate::api::condition::Reason;
 
 /// The API server forgets events after an hour; what still holds then is told again.
 const TOLD: Duration = Duration::from_secs(3_300);
@@ -36,35 +37,26 @@ impl Events {
         Self { client, reporter, count, told: Arc::default() }
     }
 
-    pub async fn normal<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: &str) {
-        self.publish(object, false, reason, action, note).await;
-    }
-
-    pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: &str, action: &str, note: &str) {
-        self.publish(object, true, reason, action, note).await;
-    }
-
-    /// Says `note` about the object, unless that was the last thing said about this object and action.
-    /// `reason` and `action` are in PascalCase; `note` is cut after 1000 bytes.
-    pub async fn publish<K: Resource<DynamicType = ()>>(&self, object: &K, warning: bool, reason: &str, action: &str, note: &str) {
-        let type_ = if warning { EventType::Warning } else { EventType::Normal };
+    /// Warns about the object, unless that was the last thing said about this object and action.
+    /// `action` is in PascalCase; `note` is cut after 1000 bytes.
+    pub async fn warning<K: Resource<DynamicType = ()>>(&self, object: &K, reason: Reason, action: &str, note: &str) {
         let reference = object.object_ref(&());
         let subject = hash(&(&reference.uid, &reference.namespace, &reference.name, action));
-        let said = hash(&(type_, reason, note));
+        let said = hash(&(reason, note));
         if !self.is_news(subject, said) {
             return;
         }
-        let event = Event { type_, reason: reason.into(), note: Some(cut(note)), action: action.into(), secondary: None };
+        let event = Event { type_: EventType::Warning, reason: reason.to_string(), note: Some(cut(note)), action: action.into(), secondary: None };
         // A new recorder each time: its own memory takes a changed note for a repetition and drops it.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         let outcome = match tokio::time::timeout(LIMIT, recorder.publish(&event, &reference)).await {
             Ok(Ok(())) => "published",
             Ok(Err(error)) => {
-                tracing::warn!(reason, error = chain(&error), "event not published");
+                tracing::warn!(%reason, error = chain(&error), "event not published");
                 "lost"
             }
             Err(_) => {
-                tracing::warn!(reason, "event not published: no answer");
+                tracing::warn!(%reason, "event not published: no answer");
                 "lost"
             }
         };

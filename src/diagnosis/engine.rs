@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::rules::{Certainty, Rule, Rules, rules};
 use super::symptom::Symptom;
-use crate::api::condition;
+use crate::api::condition::Reason;
+use crate::vm::FailureCode;
 
 /// Lines of evidence that a finding shows; more of the same would add nothing.
 const EVIDENCE: usize = 3;
@@ -63,7 +64,7 @@ pub fn diagnose(symptoms: &[Symptom]) -> Vec<Finding> {
     }
     let matched = by_rule.into_iter().filter_map(|(rule, symptoms)| Some(by_rule_of(known.rules.get(rule)?, &symptoms)));
     let mut findings: Vec<Finding> = matched.collect();
-    findings.extend(unknown.into_iter().filter_map(|symptom| by_code(known, symptom)));
+    findings.extend(unknown.into_iter().filter_map(by_code));
     findings.sort_by_key(|finding| finding.certainty);
     findings
 }
@@ -91,17 +92,17 @@ fn by_rule_of(rule: &Rule, symptoms: &[&Symptom]) -> Finding {
     }
 }
 
-fn by_code(known: &Rules, symptom: &Symptom) -> Option<Finding> {
+fn by_code(symptom: &Symptom) -> Option<Finding> {
     let code = symptom.code?;
-    let known = known.code(code);
-    let cause = known.map_or("The guest gave up for a reason that this version does not know", |known| &known.cause);
-    let remedy = known.map_or("Read C:\\ProgramData\\capw\\bootstrap.log on the machine's console.", |known| &known.remedy);
+    let unknown = (Reason::GuestFailed.meaning(), Reason::GuestFailed.remedy());
+    let (cause, remedy) = FailureCode::from_number(code).map_or(unknown, |known| (known.meaning(), known.remedy()));
+    let plain = |markdown: &str| markdown.replace('`', "");
     Some(Finding {
         id: format!("code {code}"),
         title: "The guest gave up".into(),
         certainty: Certainty::Likely,
-        cause: cause.to_owned(),
-        remedy: remedy.to_owned(),
+        cause: plain(cause.trim_end_matches('.')),
+        remedy: plain(remedy),
         links: Vec::new(),
         evidence: evidence(&[symptom]),
         seen: 1,
@@ -111,12 +112,6 @@ fn by_code(known: &Rules, symptom: &Symptom) -> Option<Finding> {
 fn evidence(symptoms: &[&Symptom]) -> Vec<Evidence> {
     let shown = |symptom: &&Symptom| Evidence { at: symptom.at.clone(), text: symptom.text.chars().take(LINE).collect() };
     symptoms.iter().take(EVIDENCE).map(shown).collect()
-}
-
-/// The condition reason for a guest that gave up with that code.
-pub fn reason(code: u32) -> &'static str {
-    let known = rules().ok().and_then(|known| known.group(code)).map_or("", |group| group.reason.as_str());
-    condition::GUEST_GAVE_UP.into_iter().find(|reason| *reason == known).unwrap_or(condition::reason::GUEST_FAILED)
 }
 
 impl Finding {

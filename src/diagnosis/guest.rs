@@ -9,7 +9,7 @@ use super::engine::{Finding, diagnose};
 use super::objects::{condition_line, name, seconds};
 use super::symptom::{Source, Symptom};
 use crate::api::capi::NODE_READY;
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType};
 use crate::api::machine::{BootstrapProgress, WindowsMachine};
 use crate::vm::state;
 
@@ -49,7 +49,7 @@ impl Assessment {
 /// The symptoms of a WindowsMachine; none once its Node has joined.
 pub fn of_machine(object: &WindowsMachine, now: Timestamp) -> Vec<Symptom> {
     let Some(status) = &object.status else { return Vec::new() };
-    if condition::is_true(&status.conditions, condition::NODE_JOINED) {
+    if condition::is_true(&status.conditions, ConditionType::NodeJoined) {
         return Vec::new();
     }
     of_guest(object, status.bootstrap.as_ref(), now).symptoms

@@ -1,8 +1,8 @@
 //! WHY A NODE DOES NOT COME UP (pure): symptoms (what was observed) in, findings (cause and remedy) out.
 //!
-//! The knowledge is data: [`rules.toml`](rules.toml) has one rule per failure mode, [`codes.toml`](codes.toml) one entry per failure
-//! code of the node plan. A rule is a few regular expressions and the sources each applies to. Objects of the cluster are turned into
-//! lines first ([`objects`]), so one mechanism reads everything.
+//! The knowledge is data: [`rules.toml`](rules.toml) has one rule per failure mode, [`FailureCode`](crate::vm::FailureCode) one entry
+//! per failure code of the node plan, for a guest that gave up at something no rule matches. A rule is a few regular expressions and the
+//! sources each applies to. Objects of the cluster are turned into lines first ([`objects`]), so one mechanism reads everything.
 //!
 //! Used for the conditions of a machine whose guest gave up, or whose Node is missing or not Ready ([`of_guest`],
 //! [`of_node_ready`]), and by `capw diagnose`.
@@ -14,9 +14,9 @@ pub mod objects;
 mod rules;
 mod symptom;
 
-pub use engine::{Evidence, Finding, diagnose, reason};
+pub use engine::{Evidence, Finding, diagnose};
 pub use guest::{Assessment, of_guest, of_machine, of_node_ready};
-pub use rules::{Certainty, Code, Rule, Rules, rules};
+pub use rules::{Certainty, Rule, Rules, rules};
 pub use symptom::{Source, Symptom};
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 
 use super::symptom::{Source, Symptom};
-use crate::api::condition;
+use crate::api::condition::{self, Reason};
 use crate::api::machine::{MachineAddressType, WindowsMachine};
 
 /// A kubelet's certificate request is normally approved sooner than this, in seconds.
@@ -22,10 +22,10 @@ pub(super) fn name(meta: &ObjectMeta) -> String {
 }
 
 /// Conditions that report a problem, as `<kind> <type>=<status> <reason>: <message>`, each with its reason.
-pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Symptom, String)> {
-    let wrong = conditions.iter().filter(|c| c.status != "True" && condition::is_problem(&c.reason));
+pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Symptom, Reason)> {
+    let wrong = conditions.iter().filter(|c| c.status != "True").filter_map(|c| Some((c, condition::problem(c)?)));
     let line = |c: &Condition| format!("{kind} {}={} {}: {}", c.type_, c.status, c.reason, c.message);
-    wrong.map(|c| (Symptom::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), c.reason.clone())).collect()
+    wrong.map(|(c, reason)| (Symptom::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), reason)).collect()
 }
 
 /// A condition of a Node in the form that the rules match.

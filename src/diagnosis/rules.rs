@@ -73,25 +73,10 @@ pub struct Fixture {
     pub from: String,
 }
 
-/// One failure code of the node plan, or a group of ten.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Code {
-    /// First and last code.
-    pub codes: (u32, u32),
-    /// Condition reason, a constant of [`crate::api::condition::reason`]. Only groups have one.
-    #[serde(default)]
-    pub reason: String,
-    pub cause: String,
-    pub remedy: String,
-}
-
-/// All rules and codes.
+/// All rules.
 #[derive(Debug)]
 pub struct Rules {
     pub rules: Vec<Rule>,
-    /// Single codes come before their group.
-    pub codes: Vec<Code>,
 }
 
 #[derive(Deserialize)]
@@ -100,39 +85,21 @@ struct RulesFile {
     rule: Vec<Rule>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CodesFile {
-    code: Vec<Code>,
-}
-
 impl Rules {
-    fn read(rules: &str, codes: &str) -> Result<Self, String> {
+    fn read(rules: &str) -> Result<Self, String> {
         let RulesFile { mut rule } = toml::from_str(rules).map_err(|e| format!("rules.toml: {e}"))?;
-        let CodesFile { mut code } = toml::from_str(codes).map_err(|e| format!("codes.toml: {e}"))?;
         for rule in &mut rule {
             for pattern in &mut rule.patterns {
                 let compiled = RegexBuilder::new(&pattern.regex).case_insensitive(true).build();
                 pattern.compiled = Some(compiled.map_err(|e| format!("rules.toml: {}: {e}", rule.id))?);
             }
         }
-        code.sort_by_key(|code| (code.codes.1 - code.codes.0.min(code.codes.1), code.codes.0));
-        Ok(Self { rules: rule, codes: code })
-    }
-
-    /// The entry of a code, else that of its group.
-    pub fn code(&self, code: u32) -> Option<&Code> {
-        self.codes.iter().find(|known| (known.codes.0..=known.codes.1).contains(&code))
-    }
-
-    /// The group of a code.
-    pub fn group(&self, code: u32) -> Option<&Code> {
-        self.codes.iter().find(|known| !known.reason.is_empty() && (known.codes.0..=known.codes.1).contains(&code))
+        Ok(Self { rules: rule })
     }
 }
 
 /// The built-in rules. A test proves that they can be read.
 pub fn rules() -> Result<&'static Rules, &'static str> {
-    static RULES: LazyLock<Result<Rules, String>> = LazyLock::new(|| Rules::read(include_str!("rules.toml"), include_str!("codes.toml")));
+    static RULES: LazyLock<Result<Rules, String>> = LazyLock::new(|| Rules::read(include_str!("rules.toml")));
     RULES.as_ref().map_err(String::as_str)
 }

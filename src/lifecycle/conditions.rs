@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::paused_condition;
-use crate::api::condition::{self, Desired};
+use crate::api::condition::{self, ConditionType, Desired};
 
 /// `said` on top of `current`. If anything is said, Paused is said too.
 pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
@@ -15,8 +15,8 @@ pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i6
         return current.to_vec();
     }
     let mut said = said.to_vec();
-    let stale_pause = condition::is_true(current, condition::PAUSED);
-    if (stale_pause || !said.is_empty()) && !said.iter().any(|d| d.type_ == condition::PAUSED) {
+    let stale_pause = condition::is_true(current, ConditionType::Paused);
+    if (stale_pause || !said.is_empty()) && !said.iter().any(|d| d.type_ == ConditionType::Paused) {
         said.push(paused_condition(None));
     }
     condition::apply(current, &said, generation, now)
@@ -24,8 +24,8 @@ pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i6
 
 /// Whether `said` is that the object is paused, as is already known.
 fn still_paused(current: &[Condition], said: &Desired) -> bool {
-    let known = condition::find(current, condition::PAUSED);
-    said.type_ == condition::PAUSED && said.status == Some(true) && known.is_some_and(|c| c.status == "True" && c.message == said.message)
+    let known = condition::find(current, ConditionType::Paused);
+    said.type_ == ConditionType::Paused && said.status == Some(true) && known.is_some_and(|c| c.status == "True" && c.message == said.message)
 }
 
 /// The API server stores whole seconds: anything finer would differ from what it gives back, and be written again.
@@ -36,20 +36,21 @@ pub fn whole_second(time: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::condition::Reason;
 
     #[test]
     fn what_is_paused_is_said_once_whatever_changes() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let ready = [Desired::yes(condition::READY, condition::reason::PROVISIONED)];
+        let ready = [Desired::yes(ConditionType::Ready, Reason::Provisioned)];
         let paused = [paused_condition(Some("Cluster c1 has spec.paused: true".into()))];
         let before = conditions(&[], &ready, Some(1), at(1));
         let said = conditions(&before, &paused, Some(1), at(2));
-        assert!(condition::is_true(&said, condition::PAUSED) && condition::is_true(&said, condition::READY));
+        assert!(condition::is_true(&said, ConditionType::Paused) && condition::is_true(&said, ConditionType::Ready));
         assert_eq!(conditions(&said, &paused, Some(2), at(3)), said);
         let other = [paused_condition(Some("the annotation cluster.x-k8s.io/paused is set".into()))];
         assert_ne!(conditions(&said, &other, Some(2), at(3)), said);
         let after = conditions(&said, &ready, Some(2), at(4));
-        assert!(!condition::is_true(&after, condition::PAUSED));
-        assert_eq!(condition::find(&after, condition::READY).unwrap().observed_generation, Some(2));
+        assert!(!condition::is_true(&after, ConditionType::Paused));
+        assert_eq!(condition::find(&after, ConditionType::Ready).unwrap().observed_generation, Some(2));
     }
 }

@@ -8,7 +8,7 @@ use super::conditions::conditions;
 use super::{Decision, paused, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::cluster::ControlPlaneEndpoint;
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::control_plane::{ControlPlaneInitialization, ExternalControlPlane, ExternalControlPlaneStatus};
 
 /// How often the API server is asked when all is well, and when it is not.
@@ -30,7 +30,7 @@ pub enum Probe {
     None,
     /// It cannot be used; reason and text say why.
     Failed {
-        reason: &'static str,
+        reason: Reason,
         message: String,
     },
     Answered(Answer),
@@ -75,7 +75,7 @@ pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
     }
     match &s.probe {
         Probe::None => Decision::new(ControlPlaneStep::Probe),
-        Probe::Failed { reason, message } => unavailable(reason, message).look_again(RETRY),
+        Probe::Failed { reason, message } => unavailable(*reason, message).look_again(RETRY),
         Probe::Answered(answer) => answered(s, answer),
     }
 }
@@ -83,7 +83,7 @@ pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
 fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPlaneStep> {
     if let Some(missing) = answer.missing.as_ref().filter(|m| !m.is_empty()) {
         let message = format!("the credentials may not: {}. Give their user these rights, or use another kubeconfig", missing.join("; "));
-        return unavailable(reason::PERMISSIONS_MISSING, &message).look_again(RETRY);
+        return unavailable(Reason::PermissionsMissing, &message).look_again(RETRY);
     }
     if !answer.secrets_current {
         return Decision::new(ControlPlaneStep::WriteSecrets);
@@ -96,13 +96,13 @@ fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPl
     let note =
         behind.map(|w| format!("spec.version is {w}, the API server reports {}; CAPW does not upgrade it", answer.version)).unwrap_or_default();
     Decision::new(ControlPlaneStep::Report(answer.clone()))
-        .say(Desired::yes(condition::AVAILABLE, reason::REACHABLE).with_message(note.clone()))
-        .say(Desired::yes(condition::READY, reason::REACHABLE).with_message(note))
+        .say(Desired::yes(ConditionType::Available, Reason::Reachable).with_message(note.clone()))
+        .say(Desired::yes(ConditionType::Ready, Reason::Reachable).with_message(note))
         .look_again(PROBE)
 }
 
-fn unavailable(why: &'static str, message: &str) -> Decision<ControlPlaneStep> {
-    Decision::new(ControlPlaneStep::Wait).say(Desired::no(condition::AVAILABLE, why, message)).say(Desired::no(condition::READY, why, message))
+fn unavailable(why: Reason, message: &str) -> Decision<ControlPlaneStep> {
+    Decision::new(ControlPlaneStep::Wait).say(Desired::no(ConditionType::Available, why, message)).say(Desired::no(ConditionType::Ready, why, message))
 }
 
 /// Status of an ExternalControlPlane: `answer` is version and digest of the kubeconfig once the API server has answered.

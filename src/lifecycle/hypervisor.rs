@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::lifecycle::Decision;
@@ -17,28 +17,28 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// The endpoint has answered.
 pub fn answered() -> Decision<()> {
     Decision::new(())
-        .say(Desired::yes(condition::REACHABLE, reason::REACHABLE))
-        .say(Desired::yes(condition::READY, reason::REACHABLE))
+        .say(Desired::yes(ConditionType::Reachable, Reason::Reachable))
+        .say(Desired::yes(ConditionType::Ready, Reason::Reachable))
         .look_again(TICK)
 }
 
 /// The endpoint has failed, `failures` times in a row (1 is the first).
 pub fn failed(error: &DriverError, failures: u32) -> Decision<()> {
     let why = match error {
-        DriverError::Auth(_) => reason::UNAUTHORIZED,
-        DriverError::Invalid(_) => reason::INVALID_SPEC,
-        _ => reason::HYPERVISOR_UNREACHABLE,
+        DriverError::Auth(_) => Reason::Unauthorized,
+        DriverError::Invalid(_) => Reason::InvalidSpec,
+        _ => Reason::HypervisorUnreachable,
     };
     let after = BACKOFF.0.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(BACKOFF.1);
     Decision::new(())
-        .say(Desired::no(condition::REACHABLE, why, error.to_string()))
-        .say(Desired::no(condition::READY, why, error.to_string()))
+        .say(Desired::no(ConditionType::Reachable, why, error.to_string()))
+        .say(Desired::no(ConditionType::Ready, why, error.to_string()))
         .look_again(after)
 }
 
 /// Whether the endpoint must be described again: it was not known to answer.
 pub fn must_describe(object: &WindowsHypervisor) -> bool {
-    !object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, condition::REACHABLE) && s.version.is_some())
+    !object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Reachable) && s.version.is_some())
 }
 
 /// Whether a machine has, or may have, a VM there.
@@ -61,10 +61,10 @@ mod tests {
     #[test]
     fn each_class_of_error_has_its_reason() {
         for (error, reason) in [
-            (DriverError::Auth("x".into()), reason::UNAUTHORIZED),
-            (DriverError::Invalid("x".into()), reason::INVALID_SPEC),
-            (DriverError::Unreachable("x".into()), reason::HYPERVISOR_UNREACHABLE),
-            (DriverError::Transient("x".into()), reason::HYPERVISOR_UNREACHABLE),
+            (DriverError::Auth("x".into()), Reason::Unauthorized),
+            (DriverError::Invalid("x".into()), Reason::InvalidSpec),
+            (DriverError::Unreachable("x".into()), Reason::HypervisorUnreachable),
+            (DriverError::Transient("x".into()), Reason::HypervisorUnreachable),
         ] {
             let decision = failed(&error, 1);
             assert!(decision.conditions.iter().all(|c| c.reason == reason && c.status == Some(false)), "{decision:?}");

@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::owner::{Owner, TargetCluster};
 use crate::api::capi;
-use crate::api::condition::{self, Desired};
+use crate::api::condition::{ConditionType, Desired, Reason};
 
 /// The next step, the conditions to report, and when to look again if nothing changes before. What a step may write is said at the top
 /// of its controller.
@@ -84,8 +84,8 @@ pub fn paused(meta: &ObjectMeta, paused_cluster: Option<&str>) -> Option<String>
 /// The condition that goes with [`paused`].
 pub fn paused_condition(why: Option<String>) -> Desired {
     match why {
-        Some(why) => Desired::yes(condition::PAUSED, condition::reason::PAUSED).with_message(format!("nothing is done while {why}")),
-        None => Desired::no(condition::PAUSED, condition::reason::NOT_PAUSED, ""),
+        Some(why) => Desired::yes(ConditionType::Paused, Reason::Paused).with_message(format!("nothing is done while {why}")),
+        None => Desired::no(ConditionType::Paused, Reason::NotPaused, ""),
     }
 }
 
@@ -99,10 +99,10 @@ fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
 }
 
 /// A wait that ends by itself: Ready says so only when it lasts.
-pub fn waiting<S>(step: S, meta: &ObjectMeta, why: &'static str, message: impl Into<String>, now: Timestamp) -> Decision<S> {
+pub fn waiting<S>(step: S, meta: &ObjectMeta, why: Reason, message: impl Into<String>, now: Timestamp) -> Decision<S> {
     match quiet_left(created(meta), now) {
         Some(left) => Decision::new(step).look_again(left),
-        None => Decision::new(step).say(Desired::no(condition::READY, why, message)),
+        None => Decision::new(step).say(Desired::no(ConditionType::Ready, why, message)),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::api::capi::{
 };
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::PoolCluster;
 
@@ -149,7 +149,7 @@ impl NodeRequest {
     /// A kubelet registers its Node once, so the Node of a machine that had joined was deleted and does not come back.
     fn without_node(self, object: &WindowsMachine) -> Self {
         let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-        let Some(joined) = condition::find(conditions, condition::NODE_JOINED).filter(|c| c.status == "True") else { return self };
+        let Some(joined) = condition::find(conditions, ConditionType::NodeJoined).filter(|c| c.status == "True") else { return self };
         let deleted = Condition {
             type_: NODE_READY.into(),
             status: "False".into(),

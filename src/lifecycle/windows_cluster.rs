@@ -6,7 +6,7 @@ use super::machine::Reach;
 use super::{Decision, paused, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::cluster::{FailureDomain, WindowsCluster};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 
 /// What a decision depends on.
 pub struct ObservedWindowsCluster<'a> {
@@ -28,7 +28,7 @@ pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<Option<Vec<FailureDoma
     let domain = |name: &String| FailureDomain { name: name.clone(), control_plane: Some(false), attributes: BTreeMap::new() };
     let domains = names.iter().map(domain).collect();
     // A missing hypervisor does not make the cluster unready: its nodes work without us.
-    Decision::new(Some(domains)).say(Desired::yes(condition::READY, reason::PROVISIONED).with_message(message(s, &names)))
+    Decision::new(Some(domains)).say(Desired::yes(ConditionType::Ready, Reason::Provisioned).with_message(message(s, &names)))
 }
 
 fn message(s: &ObservedWindowsCluster<'_>, names: &[String]) -> String {

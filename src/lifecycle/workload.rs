@@ -1,6 +1,6 @@
 //! What keeps a workload cluster from being used, as the reason of a condition.
 
-use crate::api::condition::reason;
+use crate::api::condition::Reason;
 
 /// A fault that lasts until a person mends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,22 +16,22 @@ pub enum Fault {
 
 impl Fault {
     /// On objects that use the cluster.
-    pub fn reason(self) -> &'static str {
+    pub fn reason(self) -> Reason {
         match self {
-            Self::KubeconfigMissing => reason::WORKLOAD_KUBECONFIG_MISSING,
-            Self::KubeconfigInvalid => reason::KUBECONFIG_INVALID,
-            Self::Unreachable => reason::WORKLOAD_UNREACHABLE,
-            Self::Unauthorized => reason::CREDENTIALS_REJECTED,
-            Self::Forbidden => reason::WORKLOAD_FORBIDDEN,
-            Self::Foreign => reason::SECRET_CONFLICT,
+            Self::KubeconfigMissing => Reason::KubeconfigMissing,
+            Self::KubeconfigInvalid => Reason::KubeconfigInvalid,
+            Self::Unreachable => Reason::WorkloadClusterUnreachable,
+            Self::Unauthorized => Reason::CredentialsRejected,
+            Self::Forbidden => Reason::WorkloadClusterForbidden,
+            Self::Foreign => Reason::SecretConflict,
         }
     }
 
     /// On an ExternalControlPlane, which stands for the API server itself.
-    pub fn control_plane_reason(self) -> &'static str {
+    pub fn control_plane_reason(self) -> Reason {
         match self {
-            Self::Unreachable => reason::ENDPOINT_UNREACHABLE,
-            Self::Forbidden => reason::PERMISSIONS_MISSING,
+            Self::Unreachable => Reason::EndpointUnreachable,
+            Self::Forbidden => Reason::PermissionsMissing,
             other => other.reason(),
         }
     }
@@ -46,7 +46,7 @@ mod tests {
         let all = [Fault::KubeconfigMissing, Fault::KubeconfigInvalid, Fault::Unreachable, Fault::Unauthorized, Fault::Forbidden, Fault::Foreign];
         let differ: Vec<Fault> = all.into_iter().filter(|fault| fault.reason() != fault.control_plane_reason()).collect();
         assert_eq!(differ, [Fault::Unreachable, Fault::Forbidden]);
-        assert_eq!(Fault::Unreachable.control_plane_reason(), reason::ENDPOINT_UNREACHABLE);
-        assert_eq!(Fault::Forbidden.control_plane_reason(), reason::PERMISSIONS_MISSING);
+        assert_eq!(Fault::Unreachable.control_plane_reason(), Reason::EndpointUnreachable);
+        assert_eq!(Fault::Forbidden.control_plane_reason(), Reason::PermissionsMissing);
     }
 }

@@ -1,6 +1,7 @@
 //! WHAT A VM IS: the types that decisions and drivers share.
 
 mod driver_error;
+mod failure_code;
 mod report;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::fmt;
 use crate::api::name::{HostName, VmUuid};
 
 pub use driver_error::DriverError;
+pub use failure_code::FailureCode;
 pub use report::{GuestReport, REPORT_LINE, REPORT_PLAN, state};
 
 /// The identity of a VM: its own, and the cluster that owns it. Both are known before the VM exists.

@@ -25,7 +25,7 @@ pub fn explain(plan: &Plan) -> String {
             line("unless", &shown(check));
         }
         line("time", &format!("at most {} s, {}", item.seconds, tries(item)));
-        line("if not", &format!("{} {}: {}", if item.optional { "only a warning, code" } else { "code" }, item.code, item.why.remedy));
+        line("if not", &format!("{} {}: {}", if item.optional { "only a warning, code" } else { "code" }, item.code.number(), item.why.remedy));
     }
     text
 }

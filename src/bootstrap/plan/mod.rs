@@ -4,6 +4,7 @@
 mod explain;
 mod script;
 
+use crate::vm::FailureCode;
 use serde::{Deserialize, Serialize};
 
 pub use crate::vm::{REPORT_PLAN, state};
@@ -55,8 +56,8 @@ pub struct Item {
     pub id: String,
     #[serde(flatten)]
     pub kind: Kind,
-    /// Failure code; `src/diagnosis/codes.toml` explains each.
-    pub code: u32,
+    /// Why the plan failed, if this item did.
+    pub code: FailureCode,
     /// Time limit of one attempt, in seconds.
     pub seconds: u32,
     /// Attempts before the item counts as failed.

@@ -25,7 +25,7 @@ function Get-Field($Object, [string] $Name, $Default) {
 function Hide-Secret([string] $Text) {
     if ($null -eq $Plan) { return $Text }
     try {
-        foreach ($pattern in @($Plan.redact)) { $Text = $Text -replace $pattern, '[hidden]' }
+        foreach ($pattern in @($Plan.redact)) { $Text = $Text -creplace $pattern, '[hidden]' }
         return $Text
     } catch {
         return '[hidden]'

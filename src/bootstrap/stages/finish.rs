@@ -5,6 +5,7 @@ use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Kind};
+use crate::vm::FailureCode;
 
 /// Created by `capw-firstboot.ps1`.
 const FIRST_BOOT_TASK: &str = "capw-firstboot";
@@ -14,7 +15,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let kind = all.file("files/success", paths::SENTINEL, Access::Readable, "success\n");
     all.add(item(
         "sentinel",
-        77,
+        FailureCode::SuccessFile,
         60,
         kind,
         why("This file tells Cluster API that the bootstrap succeeded.", CONTRACT_DOCS, "Check the free space and the health of drive C:."),
@@ -30,5 +31,5 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     // Last: this task continues the plan after a kill.
     tasks.push(BOOT_TASK.to_owned());
     let kind = Kind::Absent { paths, tasks };
-    all.add(item("no-secrets", 15, 60, kind, why("The token and the task are no longer needed.", CONTRACT_DOCS, "Remove the named files by hand.")));
+    all.add(item("no-secrets", FailureCode::SecretRemoval, 60, kind, why("The token and the task are no longer needed.", CONTRACT_DOCS, "Remove the named files by hand.")));
 }

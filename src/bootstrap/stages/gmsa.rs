@@ -7,6 +7,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Check, Item, Kind, RegistryData, Script};
+use crate::vm::FailureCode;
 
 const GMSA_DOCS: &str = "https://kubernetes.io/docs/tasks/configure-pod-container/configure-gmsa/";
 const DJOIN_DOCS: &str = "https://learn.microsoft.com/windows-server/identity/ad-ds/manage/join-computer-to-domain-offline";
@@ -17,7 +18,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, gmsa: &Gmsa) 
     let remedy = "Look into C:\\ProgramData\\capw\\bootstrap.log for details.";
     let reason = "Without it, containers with a group managed service account cannot use SMB shares.";
     let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Services\hns\State", "EnableCompartmentNamespace", 1, true);
-    all.add(item("compartment-namespace", 26, 60, kind, why(reason, GMSA_DOCS, remedy)));
+    all.add(item("compartment-namespace", FailureCode::RegistrySetting, 60, kind, why(reason, GMSA_DOCS, remedy)));
     if let Some(domain) = &gmsa.domain {
         let path = format!(r"{}\domain-join", paths::SECRET);
         let blob = facts.secrets.bytes(DOMAIN_BLOB, &domain.blob_from.secret_key_ref)?.to_vec();
@@ -25,12 +26,12 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, gmsa: &Gmsa) 
         let reason = "The output of djoin /provision: the machine's account in the domain, with its password.";
         all.add(Item {
             unless: Some(Check::File(paths::SENTINEL.into())),
-            ..item("domain-blob", 27, 60, kind, why(reason, DJOIN_DOCS, "Check the free space and the health of drive C:."))
+            ..item("domain-blob", FailureCode::DomainJoin, 60, kind, why(reason, DJOIN_DOCS, "Check the free space and the health of drive C:."))
         });
         let kind = Kind::Script(Script::DomainJoin { domain: domain.name.clone(), blob: path });
         let reason = "Domain controllers give the passwords of group managed service accounts only to members of the domain.";
         let remedy = "Create the file again: djoin /provision /domain <domain> /machine <name of this machine> /reuse /savefile <file>. It can be used once, and for that name only.";
-        all.add(item("domain-join", 27, 300, kind, why(reason, DJOIN_DOCS, remedy)));
+        all.add(item("domain-join", FailureCode::DomainJoin, 300, kind, why(reason, DJOIN_DOCS, remedy)));
     }
     if let Some(plugin) = &gmsa.credential_plugin {
         let id = &plugin.class_id;
@@ -52,7 +53,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, gmsa: &Gmsa) 
             ("ccg-app-surrogate", text(app, "DllSurrogate", "")),
             ("ccg-plugin", Kind::Script(Script::CredentialPlugin { clsid: id.clone() })),
         ] {
-            all.add(item(item_id, 27, 60, kind, why(reason, CCG_DOCS, remedy)));
+            all.add(item(item_id, FailureCode::DomainJoin, 60, kind, why(reason, CCG_DOCS, remedy)));
         }
     }
     Ok(())
@@ -68,6 +69,6 @@ pub(super) fn joined(all: &mut PlanBuilder, gmsa: &Gmsa) {
         };
         let reason = "The restart made the machine a member of the domain.";
         let remedy = "Look into C:\\Windows\\debug\\NetSetup.LOG for the reason why the join failed.";
-        all.add(item("domain-member", 27, 120, Kind::Wait { check }, why(reason, DJOIN_DOCS, remedy)));
+        all.add(item("domain-member", FailureCode::DomainJoin, 120, Kind::Wait { check }, why(reason, DJOIN_DOCS, remedy)));
     }
 }

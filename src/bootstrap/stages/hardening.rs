@@ -6,6 +6,7 @@ use crate::api::bootstrap_config::{FirewallAction, FirewallDirection, FirewallPr
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Action, Direction, FeatureState, Item, Kind, Protocol, Script};
+use crate::vm::FailureCode;
 
 const SMB_DOCS: &str = "https://learn.microsoft.com/windows-server/storage/file-server/troubleshoot/detect-enable-and-disable-smbv1-v2-v3";
 const WDIGEST_DOCS: &str = "https://learn.microsoft.com/troubleshoot/windows-server/windows-security/credential-protection-management";
@@ -22,9 +23,9 @@ pub(super) fn stage(all: &mut PlanBuilder, hardening: &Hardening) {
     if hardening.smb1_off {
         let reason = "SMB 1 cannot detect tampering on the way, and worms exploit it.";
         let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Services\LanmanServer\Parameters", "SMB1", 0, false);
-        all.add(item("smb1-server-off", 28, 60, kind, why(reason, SMB_DOCS, remedy)));
+        all.add(item("smb1-server-off", FailureCode::Hardening, 60, kind, why(reason, SMB_DOCS, remedy)));
         let kind = Kind::Feature { names: owned(&["SMB1Protocol"]), state: FeatureState::Disabled };
-        all.add(item("smb1-feature-off", 28, 600, kind, why(reason, SMB_DOCS, remedy)));
+        all.add(item("smb1-feature-off", FailureCode::Hardening, 600, kind, why(reason, SMB_DOCS, remedy)));
     }
     for (on, id, key, name, value, restart, reason, link) in [
         (
@@ -69,7 +70,7 @@ pub(super) fn stage(all: &mut PlanBuilder, hardening: &Hardening) {
         ),
     ] {
         if on {
-            all.add(item(id, 28, 60, number(key, name, value, restart), why(reason, link, remedy)));
+            all.add(item(id, FailureCode::Hardening, 60, number(key, name, value, restart), why(reason, link, remedy)));
         }
     }
 }
@@ -79,7 +80,7 @@ pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let remedy = "Start the service Windows Defender Firewall (mpssvc) in the image.";
     if facts.spec.windows.hardening.firewall {
         let reason = "Rules have no effect while the firewall is off.";
-        all.add(item("firewall-on", 34, 60, Kind::Script(Script::FirewallOn), why(reason, FIREWALL_DOCS, remedy)));
+        all.add(item("firewall-on", FailureCode::Firewall, 60, Kind::Script(Script::FirewallOn), why(reason, FIREWALL_DOCS, remedy)));
     }
     let open = &facts.spec.network.open_ports;
     for (on, id, protocol, port, reason) in [
@@ -98,12 +99,12 @@ pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
                 ports: owned(&[port]),
                 remote_addresses: Vec::new(),
             };
-            all.add(item(id, 34, 60, rule_kind("capw", &rule), why(reason, FIREWALL_DOCS, remedy)));
+            all.add(item(id, FailureCode::Firewall, 60, rule_kind("capw", &rule), why(reason, FIREWALL_DOCS, remedy)));
         }
     }
     for rule in &facts.spec.network.firewall_rules {
         let kind = rule_kind("capw-user", rule);
-        all.add(item(&format!("firewall-u-{}", rule.name), 34, 60, kind, why("spec.network.firewallRules asks for it.", NODE_DOCS, remedy)));
+        all.add(item(&format!("firewall-u-{}", rule.name), FailureCode::Firewall, 60, kind, why("spec.network.firewallRules asks for it.", NODE_DOCS, remedy)));
     }
     if facts.spec.network.block_metadata {
         let rule = FirewallRule {
@@ -115,7 +116,7 @@ pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
             remote_addresses: owned(&["169.254.169.254"]),
         };
         let reason = "This address hands out the credentials that a cloud gives to the machine.";
-        all.add(item("firewall-metadata", 34, 60, rule_kind("capw", &rule), why(reason, NODE_DOCS, remedy)));
+        all.add(item("firewall-metadata", FailureCode::Firewall, 60, rule_kind("capw", &rule), why(reason, NODE_DOCS, remedy)));
     }
 }
 
@@ -158,5 +159,5 @@ pub(super) fn defender(all: &mut PlanBuilder) {
     let kind = Kind::Script(Script::DefenderExclusions { paths: owned(&paths), processes: owned(&processes) });
     let reason = "The scan makes unpacking images several times slower and keeps layers from being removed.";
     let remedy = "The node works without it. Tamper protection or a policy forbids exclusions: add them there.";
-    all.add(Item { optional: true, ..item("defender-exclusions", 90, 120, kind, why(reason, DEFENDER_DOCS, remedy)) });
+    all.add(Item { optional: true, ..item("defender-exclusions", FailureCode::DefenderExclusions, 120, kind, why(reason, DEFENDER_DOCS, remedy)) });
 }

@@ -7,6 +7,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Check, Item, Kind, Start};
 use crate::bootstrap::render::{Documents, kube_proxy};
+use crate::vm::FailureCode;
 
 const DOCS: &str = "https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/";
 
@@ -17,11 +18,11 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     let disk = "Check the free space and the health of drive C:.";
     let remedy = "Use an image that has this program at this path, or leave spec.kubeProxy out.";
     let kind = Kind::Wait { check: Check::File(paths::KUBE_PROXY.into()) };
-    all.add(Item { attempts: 1, ..item("program-kube-proxy", 41, 5, kind, why("spec.kubeProxy runs kube-proxy as a service.", DOCS, remedy)) });
+    all.add(Item { attempts: 1, ..item("program-kube-proxy", FailureCode::ProgramMissing, 5, kind, why("spec.kubeProxy runs kube-proxy as a service.", DOCS, remedy)) });
     let kind = Kind::Directory { paths: owned(&[paths::KUBE_PROXY_LOG]), access: Access::Admins };
-    all.add(item("kube-proxy-directory", 80, 60, kind, why("kube-proxy writes its log there.", DOCS, disk)));
+    all.add(item("kube-proxy-directory", FailureCode::KubeProxyConfig, 60, kind, why("kube-proxy writes its log there.", DOCS, disk)));
     let kind = all.file("files/kube-proxy.yaml", paths::KUBE_PROXY_CONFIG, Access::Admins, kube_proxy::text(configuration)?);
-    all.add(item("kube-proxy-config", 80, 60, kind, why("It names the pod network and how Services are reached in it.", DOCS, disk)));
+    all.add(item("kube-proxy-config", FailureCode::KubeProxyConfig, 60, kind, why("It names the pod network and how Services are reached in it.", DOCS, disk)));
     let kind = Kind::Service {
         name: "kube-proxy".into(),
         command_line: kube_proxy::command_line(facts),
@@ -32,7 +33,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     };
     all.add(item(
         "kube-proxy-service",
-        81,
+        FailureCode::KubeProxyService,
         60,
         kind,
         why("It starts with Windows and waits for the network that the network plug-in creates.", DOCS, broken),
@@ -40,6 +41,6 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     let after = owned(&["kube-proxy-config", "kube-proxy-service"]);
     // Optional: host-network pods such as the network plug-in run without it.
     let kind = Kind::Running { name: "kube-proxy".into(), after };
-    all.add(Item { optional: true, ..item("kube-proxy-running", 82, 120, kind, why("It makes Services reachable.", DOCS, broken)) });
+    all.add(Item { optional: true, ..item("kube-proxy-running", FailureCode::KubeProxyStart, 120, kind, why("It makes Services reachable.", DOCS, broken)) });
     Ok(())
 }

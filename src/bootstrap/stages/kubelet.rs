@@ -6,6 +6,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Action, Check, Direction, Item, Kind, Protocol, Start};
 use crate::bootstrap::render::{Documents, kubeadm, kubelet};
+use crate::vm::FailureCode;
 
 const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/";
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
@@ -24,7 +25,7 @@ fn directories(all: &mut PlanBuilder, [private, volumes]: [&str; 2]) {
         (volumes, Access::Shared, &[paths::KUBELET_PODS][..], "Containers that run as ordinary users read and write volumes below this directory."),
     ] {
         let kind = Kind::Directory { paths: owned(paths), access };
-        all.add(item(id, 13, 60, kind, why(reason, NODE_DOCS, "Check the free space and the health of drive C:.")));
+        all.add(item(id, FailureCode::NodePreparation, 60, kind, why(reason, NODE_DOCS, "Check the free space and the health of drive C:.")));
     }
 }
 
@@ -41,7 +42,7 @@ fn node_files(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documen
     };
     all.add(item(
         "kubelet-port",
-        34,
+        FailureCode::Firewall,
         60,
         kind,
         why(
@@ -53,7 +54,7 @@ fn node_files(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documen
     let kind = all.file("files/kubelet-patch.yaml", paths::KUBELET_PATCH, Access::Admins, kubelet::patch(&documents.kubelet)?);
     all.add(item(
         "kubelet-patch",
-        72,
+        FailureCode::KubeletConfig,
         60,
         kind,
         why(
@@ -66,7 +67,7 @@ fn node_files(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documen
         let kind = all.file("files/kubelet-user.yaml", paths::KUBELET_DROP_IN, Access::Admins, text);
         all.add(item(
             "kubelet-drop-in",
-            72,
+            FailureCode::KubeletConfig,
             60,
             kind,
             why(
@@ -88,11 +89,14 @@ fn credential_providers(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result
             "Use an image that has this program at this path, or correct spec.kubelet.imageCredentialProvider; spec.files can add small programs.";
         let reason = "The kubelet does not start if a credential provider is missing.";
         let id = format!("credentials-{number:02}");
-        all.add(Item { attempts: 1, ..item(&id, 41, 5, Kind::Wait { check: Check::File(program) }, why(reason, PROVIDER_DOCS, remedy)) });
+        all.add(Item {
+            attempts: 1,
+            ..item(&id, FailureCode::ProgramMissing, 5, Kind::Wait { check: Check::File(program) }, why(reason, PROVIDER_DOCS, remedy))
+        });
     }
     let kind = all.file("files/credential-providers.yaml", paths::CREDENTIAL_PROVIDERS, Access::Admins, text);
     let reason = "It says which program the kubelet asks for which images.";
-    all.add(item("credential-providers", 72, 60, kind, why(reason, PROVIDER_DOCS, "Check the free space and the health of drive C:.")));
+    all.add(item("credential-providers", FailureCode::KubeletConfig, 60, kind, why(reason, PROVIDER_DOCS, "Check the free space and the health of drive C:.")));
     Ok(())
 }
 
@@ -113,7 +117,7 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
         unless: Some(joined.clone()),
         ..item(
             "kubelet-service",
-            73,
+            FailureCode::KubeletService,
             60,
             service(Start::Demand),
             why("kubeadm starts the service `kubelet` during the join; it has no configuration before that.", KUBEADM_DOCS, broken),
@@ -125,7 +129,7 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
         unless: Some(Check::File(paths::SENTINEL.into())),
         ..item(
             "join-config",
-            70,
+            FailureCode::JoinConfig,
             60,
             kind,
             why(
@@ -146,7 +150,7 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
     let remedy = "Check that the API server's address answers from the node, that the clock is right, and that the token has not expired.";
     all.add(item(
         "join",
-        71,
+        FailureCode::Join,
         900,
         kind,
         why("kubeadm verifies the cluster by the hash of its CA and requests the node's certificate with the token.", KUBEADM_DOCS, remedy),
@@ -155,19 +159,19 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
     directories(all, ["kubelet-private-still", "kubelet-volumes-still"]);
     all.add(item(
         "kubelet-automatic",
-        74,
+        FailureCode::KubeletStartType,
         60,
         service(Start::Auto),
         why("From now on the kubelet starts with Windows, after containerd.", KUBEADM_DOCS, broken),
     ));
     all.add(item(
         "kubelet-running",
-        75,
+        FailureCode::KubeletStart,
         120,
         Kind::Running { name: "kubelet".into(), after: Vec::new() },
         why("Without it there is no Node.", KUBEADM_DOCS, broken),
     ));
     let kind = Kind::Wait { check: Check::Url("http://127.0.0.1:10248/healthz".into()) };
-    all.add(item("kubelet-healthy", 76, 300, kind, why("The kubelet itself reports that it is healthy.", KUBEADM_DOCS, broken)));
+    all.add(item("kubelet-healthy", FailureCode::KubeletHealth, 300, kind, why("The kubelet itself reports that it is healthy.", KUBEADM_DOCS, broken)));
     Ok(())
 }

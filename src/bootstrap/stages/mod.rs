@@ -26,6 +26,7 @@ use super::error::RenderError;
 use super::facts::BootstrapFacts;
 use super::plan::{Access, Item, Kind, Limits, PLAN_VERSION, Plan, PlanMachine, Why};
 use super::render::Documents;
+use crate::vm::FailureCode;
 
 /// The scheduled task that continues the plan after a restart, without cloudbase-init.
 const BOOT_TASK: &str = "capw";
@@ -41,7 +42,7 @@ const CONTAINERD_DOCS: &str = "https://github.com/containerd/containerd/blob/mai
 const CLOUDBASE_DOCS: &str = "https://cloudbase-init.readthedocs.io/en/latest/plugins.html";
 const CONTRACT_DOCS: &str = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/bootstrap-config";
 
-fn item(id: &str, code: u32, seconds: u32, kind: Kind, why: Why) -> Item {
+fn item(id: &str, code: FailureCode, seconds: u32, kind: Kind, why: Why) -> Item {
     Item { id: id.into(), kind, code, seconds, attempts: 3, unless: None, optional: false, why }
 }
 

@@ -12,6 +12,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Check, Kind, Protocol, RegistryData, Script};
+use crate::vm::FailureCode;
 
 const TIME_DOCS: &str = "https://learn.microsoft.com/windows-server/networking/windows-time-service/windows-time-service-tools-and-settings";
 const TLS_DOCS: &str = "https://learn.microsoft.com/dotnet/framework/network-programming/tls";
@@ -41,7 +42,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
             restart: false,
         };
         let reason = "Short names are looked up in these domains, in this order.";
-        all.add(item("dns-suffixes", 33, 60, kind, why(reason, DNS_DOCS, "Check spec.network.dnsSuffixes.")));
+        all.add(item("dns-suffixes", FailureCode::DnsSuffixes, 60, kind, why(reason, DNS_DOCS, "Check spec.network.dnsSuffixes.")));
     }
     for (id, key) in [
         ("tls-dotnet", r"HKLM:\SOFTWARE\Microsoft\.NETFramework\v4.0.30319"),
@@ -49,7 +50,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
     ] {
         let reason = "Without it, PowerShell 5.1 and other .NET programs offer only TLS versions that servers refuse.";
         let kind = number(key, "SchUseStrongCrypto", 1, false);
-        all.add(item(id, 35, 60, kind, why(reason, TLS_DOCS, "Look into C:\\ProgramData\\capw\\bootstrap.log.")));
+        all.add(item(id, FailureCode::CertificateAuthority, 60, kind, why(reason, TLS_DOCS, "Look into C:\\ProgramData\\capw\\bootstrap.log.")));
     }
     certificates(all, facts)
 }
@@ -79,16 +80,16 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
         ),
     ] {
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        all.add(item(id, 30, 60, command(&argv, check), why(reason, TIME_DOCS, remedy)));
+        all.add(item(id, FailureCode::TimeService, 60, command(&argv, check), why(reason, TIME_DOCS, remedy)));
     }
     let kind = Kind::Running { name: "W32Time".into(), after: Vec::new() };
-    all.add(item("time-service-running", 30, 120, kind, why("It keeps the clock accurate.", TIME_DOCS, remedy)));
+    all.add(item("time-service-running", FailureCode::TimeService, 120, kind, why("It keeps the clock accurate.", TIME_DOCS, remedy)));
     let list = format!("/manualpeerlist:{peers}");
     let check = Check::All(vec![registry(PARAMETERS, "NtpServer", &peers), registry(PARAMETERS, "Type", "NTP")]);
     let kind = command(&["w32tm.exe", "/config", &list, "/syncfromflags:manual", "/update"], check);
     all.add(item(
         "time-servers",
-        30,
+        FailureCode::TimeService,
         60,
         kind,
         why("Certificates and tokens have validity periods, so the clock must be accurate.", TIME_DOCS, remedy),
@@ -101,7 +102,7 @@ pub(super) fn clock(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let kind = Kind::Script(Script::Clock { url: format!("https://{}/healthz", facts.endpoint), within });
     let reason = "With a wrong clock, the node considers the cluster's certificates expired or not yet valid.";
     let remedy = "Check that the API server's address answers from the machine, that its time servers (spec.network.timeServers) are right, and that the hypervisor's clock is in the time zone that the image expects (UTC or local time).";
-    all.add(item("clock", 31, 300, kind, why(reason, TIME_DOCS, remedy)));
+    all.add(item("clock", FailureCode::Clock, 300, kind, why(reason, TIME_DOCS, remedy)));
 }
 
 /// One item per certificate, recognized by its thumbprint in the machine's store.
@@ -133,7 +134,7 @@ fn certificates(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), Ren
         let reason = "Windows, containerd and .NET trust certificates signed by this authority.";
         all.add(item(
             &format!("ca-{found:02}"),
-            35,
+            FailureCode::CertificateAuthority,
             60,
             kind,
             why(reason, CERTUTIL_DOCS, "Check that it is the certificate of a certificate authority."),
@@ -147,7 +148,7 @@ fn certificates(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), Ren
     let kind = Kind::File { path: paths::CA_BUNDLE.into(), source: "files/ca-bundle.pem".into(), sha256: sha256(pem), access: Access::Readable };
     all.files.insert("files/ca-bundle.pem".into(), pem.to_vec());
     let reason = "Programs that do not use the certificate store of Windows find the authorities here.";
-    all.add(item("ca-bundle", 35, 60, kind, why(reason, CERTUTIL_DOCS, "Check the free space and the health of drive C:.")));
+    all.add(item("ca-bundle", FailureCode::CertificateAuthority, 60, kind, why(reason, CERTUTIL_DOCS, "Check the free space and the health of drive C:.")));
     Ok(())
 }
 
@@ -166,7 +167,7 @@ pub(super) fn ports_and_routes(all: &mut PlanBuilder, facts: &BootstrapFacts) ->
         for (protocol, name) in protocols {
             let kind = Kind::Script(Script::DynamicPorts { protocol, start, count });
             let reason = "Without direct server return, kube-proxy takes 64 of these ports for each Service.";
-            all.add(item(&format!("dynamic-ports-{name}"), 37, 60, kind, why(reason, NETSH_DOCS, remedy)));
+            all.add(item(&format!("dynamic-ports-{name}"), FailureCode::PortRange, 60, kind, why(reason, NETSH_DOCS, remedy)));
         }
     }
     for (index, range) in network.reserved_ports.iter().enumerate() {
@@ -175,7 +176,7 @@ pub(super) fn ports_and_routes(all: &mut PlanBuilder, facts: &BootstrapFacts) ->
         for (protocol, name) in protocols {
             let kind = Kind::Script(Script::ReservedPorts { protocol, start, count });
             let reason = "Outgoing connections must not take the port that a Service needs.";
-            all.add(item(&format!("reserved-ports-{name}-{index}"), 37, 60, kind, why(reason, NETSH_DOCS, remedy)));
+            all.add(item(&format!("reserved-ports-{name}-{index}"), FailureCode::PortRange, 60, kind, why(reason, NETSH_DOCS, remedy)));
         }
     }
     for (index, Route { address, mask, gateway, metric, .. }) in routes(facts)?.into_iter().enumerate() {
@@ -186,7 +187,7 @@ pub(super) fn ports_and_routes(all: &mut PlanBuilder, facts: &BootstrapFacts) ->
         let reason = "spec.network.routes asks for it.";
         all.add(item(
             &format!("route-{index:02}"),
-            38,
+            FailureCode::Route,
             60,
             command(&argv, check),
             why(reason, ROUTE_DOCS, "Check that the gateway is on a network of the machine."),

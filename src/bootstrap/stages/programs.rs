@@ -6,6 +6,7 @@ use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, Item, Kind};
+use crate::vm::FailureCode;
 
 /// Where the programs of Kubernetes are published.
 const RELEASES: &str = "https://dl.k8s.io/release";
@@ -53,7 +54,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
         let remedy = "Use an image that has this program at this path (where image-builder puts it), or name it in spec.programs.downloads.";
         let kind = Kind::Wait { check: Check::File(path.into()) };
         let id = format!("program-{}", name(program));
-        all.add(Item { attempts: 1, ..item(&id, 41, 5, kind, why("The image must contain the programs of the node.", NODE_DOCS, remedy)) });
+        all.add(Item { attempts: 1, ..item(&id, FailureCode::ProgramMissing, 5, kind, why("The image must contain the programs of the node.", NODE_DOCS, remedy)) });
     }
     Ok(())
 }
@@ -83,7 +84,7 @@ fn add(all: &mut PlanBuilder, facts: &BootstrapFacts, download: &Download) -> Re
         unless: unless.clone(),
         ..item(
             &format!("download-{name}"),
-            42,
+            FailureCode::ProgramDownload,
             1200,
             kind,
             why("spec.programs asks for it; nothing is used before its digest has been verified.", DOWNLOAD_DOCS, remedy),
@@ -92,7 +93,7 @@ fn add(all: &mut PlanBuilder, facts: &BootstrapFacts, download: &Download) -> Re
     if let Some((directory, strip, files)) = archive(program) {
         let kind = Kind::Archive { path, digest: download.digest.clone(), directory: directory.into(), strip, files: owned(files) };
         let remedy = "Check that the address is that of the release's archive for windows-amd64, and the free space of drive C:.";
-        all.add(Item { unless, ..item(&format!("unpack-{name}"), 43, 600, kind, why("It is the archive of a release.", DOWNLOAD_DOCS, remedy)) });
+        all.add(Item { unless, ..item(&format!("unpack-{name}"), FailureCode::ProgramArchive, 600, kind, why("It is the archive of a release.", DOWNLOAD_DOCS, remedy)) });
     }
     Ok(())
 }

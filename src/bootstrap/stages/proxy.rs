@@ -9,6 +9,7 @@ use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Kind, ProxyAddress, Script, Variables};
+use crate::vm::FailureCode;
 
 const WINHTTP_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/windows-commands/netsh-winhttp";
 /// The payload file with the proxy address for downloads, if it comes from a Secret.
@@ -52,7 +53,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
     for (name, value) in variables {
         let id = name.to_lowercase().replace('_', "-");
         let kind = Kind::Environment { name: name.into(), value };
-        all.add(item(&id, 32, 60, kind, why("Programs of the node that download something use the proxy.", NODE_DOCS, REMEDY)));
+        all.add(item(&id, FailureCode::Proxy, 60, kind, why("Programs of the node that download something use the proxy.", NODE_DOCS, REMEDY)));
     }
     let address = |url: &Option<String>| {
         url.as_deref().map(|url| url.trim_start_matches("http://").trim_start_matches("https://").trim_end_matches('/').to_owned())
@@ -64,7 +65,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
         }
     };
     let kind = Kind::Script(Script::WinHttpProxy { server, bypass: bypass(&no_proxy(facts, proxy)) });
-    all.add(item("winhttp-proxy", 32, 60, kind, why("Windows itself uses the proxy, e.g. to check certificates.", WINHTTP_DOCS, REMEDY)));
+    all.add(item("winhttp-proxy", FailureCode::Proxy, 60, kind, why("Windows itself uses the proxy, e.g. to check certificates.", WINHTTP_DOCS, REMEDY)));
     Ok(())
 }
 
@@ -153,7 +154,7 @@ pub(super) fn service(all: &mut PlanBuilder, facts: &BootstrapFacts, service: &s
     };
     let id = format!("{service}-environment");
     let kind = Kind::ServiceEnvironment { service: service.into(), variables };
-    all.add(item(&id, 32, 60, kind, why("A service does not see changes of the machine's variables before Windows restarts.", NODE_DOCS, REMEDY)));
+    all.add(item(&id, FailureCode::Proxy, 60, kind, why("A service does not see changes of the machine's variables before Windows restarts.", NODE_DOCS, REMEDY)));
     Ok(Some(id))
 }
 

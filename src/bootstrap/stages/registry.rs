@@ -8,6 +8,7 @@ use super::{PlanBuilder, item, why};
 use crate::api::bootstrap_config::WindowsRelease;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::plan::{Kind, RegistryData};
+use crate::vm::FailureCode;
 
 /// Values that repair the container networking of a build of Windows, with their sources.
 const OVERRIDES: &str = include_str!("registry-overrides.json");
@@ -43,7 +44,7 @@ pub(super) fn overrides(all: &mut PlanBuilder, release: WindowsRelease) -> Resul
     for entry in known.overrides.iter().filter(|entry| entry.builds.contains(&release.build())) {
         let remedy = "Set spec.windows.registryOverrides to false if this release of Windows does not need it.";
         let kind = number(&entry.key, &entry.name, entry.dword, true);
-        all.add(item(&format!("override-{}", entry.id), 26, 60, kind, why(&entry.why, &entry.source, remedy)));
+        all.add(item(&format!("override-{}", entry.id), FailureCode::RegistrySetting, 60, kind, why(&entry.why, &entry.source, remedy)));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Check, Item, Kind, Start};
 use crate::bootstrap::render::{Documents, containerd};
+use crate::vm::FailureCode;
 
 const CRICTL_DOCS: &str = "https://kubernetes.io/docs/tasks/debug/debug-cluster/crictl/";
 const MIRROR_DOCS: &str = "https://github.com/containerd/containerd/blob/main/docs/hosts.md";
@@ -17,7 +18,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     let kind = all.file("files/containerd.toml", paths::CONTAINERD_CONFIG, Access::Readable, containerd::config_toml(&documents.containerd)?);
     all.add(item(
         "containerd-config",
-        50,
+        FailureCode::ContainerdConfig,
         60,
         kind,
         why(
@@ -33,7 +34,13 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
             ("files", Access::Readable, "Where images of this registry come from; containerd reads it at each pull.")
         };
         let kind = all.file(&format!("{folder}/registry-{number:02}"), &file.path, access, file.text);
-        all.add(item(&format!("registry-{number:02}"), 50, 60, kind, why(reason, MIRROR_DOCS, "Check the free space and the health of drive C:.")));
+        all.add(item(
+            &format!("registry-{number:02}"),
+            FailureCode::ContainerdConfig,
+            60,
+            kind,
+            why(reason, MIRROR_DOCS, "Check the free space and the health of drive C:."),
+        ));
     }
     let kind = Kind::Service {
         name: "containerd".into(),
@@ -45,7 +52,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     };
     all.add(item(
         "containerd-service",
-        51,
+        FailureCode::ContainerdService,
         60,
         kind,
         why("It gives containerd a log file, and restarts it after every failure.", CONTAINERD_DOCS, broken),
@@ -54,9 +61,21 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     after.extend(proxy::service(all, facts, "containerd")?);
     after.extend(programs::unpacked(facts, Program::Containerd));
     let kind = Kind::Running { name: "containerd".into(), after };
-    all.add(item("containerd-running", 52, 120, kind, why("It reads its configuration only when it starts.", CONTAINERD_DOCS, broken)));
+    all.add(item(
+        "containerd-running",
+        FailureCode::ContainerdStart,
+        120,
+        kind,
+        why("It reads its configuration only when it starts.", CONTAINERD_DOCS, broken),
+    ));
     let kind = Kind::Wait { check: Check::Pipe(paths::CRI_PIPE.into()) };
-    all.add(item("containerd-pipe", 53, 120, kind, why("The kubelet talks to containerd through this pipe.", CONTAINERD_DOCS, broken)));
+    all.add(item(
+        "containerd-pipe",
+        FailureCode::ContainerdPipe,
+        120,
+        kind,
+        why("The kubelet talks to containerd through this pipe.", CONTAINERD_DOCS, broken),
+    ));
     crictl(all);
     Ok(())
 }
@@ -66,12 +85,18 @@ fn crictl(all: &mut PlanBuilder) {
     let settings = format!("runtime-endpoint: {0}\nimage-endpoint: {0}\ntimeout: 30\n", paths::CRI_SOCKET);
     let kind = all.file("files/crictl.yaml", paths::CRICTL_CONFIG, Access::Readable, settings);
     let remedy = "Check the free space and the health of drive C:.";
-    all.add(item("crictl-config", 54, 60, kind, why("crictl finds containerd without options: it looks beside itself.", CRICTL_DOCS, remedy)));
+    all.add(item(
+        "crictl-config",
+        FailureCode::ContainerdAnswer,
+        60,
+        kind,
+        why("crictl finds containerd without options: it looks beside itself.", CRICTL_DOCS, remedy),
+    ));
     let probe = owned(&[paths::CRICTL, "info"]);
     let kind = Kind::Wait { check: Check::Succeeds(probe) };
     let reason = "containerd answers the calls that the kubelet will make; its pipe alone does not prove that.";
     let remedy = "Read C:\\var\\log\\containerd\\containerd.log for a plug-in io.containerd.grpc.v1.cri that failed to load.";
-    all.add(Item { unless: Some(without_crictl()), optional: true, ..item("crictl-info", 54, 60, kind, why(reason, CRICTL_DOCS, remedy)) });
+    all.add(Item { unless: Some(without_crictl()), optional: true, ..item("crictl-info", FailureCode::ContainerdAnswer, 60, kind, why(reason, CRICTL_DOCS, remedy)) });
 }
 
 fn without_crictl() -> Check {
@@ -91,5 +116,5 @@ pub(super) fn sandbox_image(all: &mut PlanBuilder, documents: &Documents<'_>) {
     };
     let remedy = "Check that the machine can reach the registry or its mirror and that it has this image, or name another one in spec.containerd.sandboxImage.";
     let reason = "Every pod starts with this image: it must be present or pullable.";
-    all.add(Item { unless: Some(without_crictl()), ..item("sandbox-image", 55, 900, kind, why(reason, CONTAINERD_DOCS, remedy)) });
+    all.add(Item { unless: Some(without_crictl()), ..item("sandbox-image", FailureCode::SandboxImage, 900, kind, why(reason, CONTAINERD_DOCS, remedy)) });
 }

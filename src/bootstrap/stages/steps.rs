@@ -9,6 +9,7 @@ use crate::api::bootstrap_config::{CommandStep, Encoding, File, RegistryStep, St
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Check, ExitCodes, FeatureState, Item, Kind, RegistryData, When};
+use crate::vm::FailureCode;
 
 /// `spec.files`. Content from a Secret is in the payload's `secret/`, which the last item removes.
 pub(super) fn files(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), RenderError> {
@@ -18,7 +19,7 @@ pub(super) fn files(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
         let kind = all.file(&format!("{directory}/user-{number:02}"), &file.path, Access::Admins, bytes);
         all.add(item(
             &format!("file-{number:02}"),
-            14,
+            FailureCode::UserFile,
             60,
             kind,
             why("spec.files asks for it.", CONTRACT_DOCS, "Check that the drive of the path exists and has space."),
@@ -81,7 +82,7 @@ fn settle(all: &mut PlanBuilder, id: &str, steps: &[Step]) {
     if steps.iter().any(may_restart) {
         let kind = Kind::Reboot { when: When::Pending };
         let remedy = "Check which of your steps asks for a restart every time.";
-        all.add(item(id, 19, 900, kind, why("One of your steps asks for a restart.", CONTRACT_DOCS, remedy)));
+        all.add(item(id, FailureCode::UserRestart, 900, kind, why("One of your steps asks for a restart.", CONTRACT_DOCS, remedy)));
     }
 }
 
@@ -101,7 +102,7 @@ fn steps(all: &mut PlanBuilder, field: &str, steps: &[Step]) -> Result<(), Rende
         let (seconds, attempts) = (limit("timeoutSeconds", step.timeout_seconds, 3600)?, limit("attempts", step.attempts, 10)?);
         let why =
             why("spec.steps asks for it.", CONTRACT_DOCS, "Look into C:\\ProgramData\\capw\\bootstrap.log for its output, and correct the step.");
-        all.add(Item { attempts, optional: step.continue_on_error, ..item(&id, 18, seconds, kind(&field, step)?, why) });
+        all.add(Item { attempts, optional: step.continue_on_error, ..item(&id, FailureCode::UserStep, seconds, kind(&field, step)?, why) });
     }
     Ok(())
 }

@@ -233,7 +233,7 @@ proptest! {
         prop_assert_eq!(ids.len(), rendered.plan.items.len());
         for item in &rendered.plan.items {
             prop_assert!(item.id.len() <= 32 && item.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", item.id);
-            prop_assert!((10..100).contains(&item.code) && (1..=3600).contains(&item.seconds) && (1..=10).contains(&item.attempts), "{}", item.id);
+            prop_assert!((10..100).contains(&item.code.number()) && (1..=3600).contains(&item.seconds) && (1..=10).contains(&item.attempts), "{}", item.id);
             prop_assert!(item.why.link.starts_with("https://") && !item.why.reason.is_empty() && !item.why.remedy.is_empty(), "{}", item.id);
             // An item survives serialization.
             let read: Item = serde_json::from_value(serde_json::to_value(item).unwrap()).unwrap();

@@ -7,6 +7,7 @@ use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::Kind;
 use crate::bootstrap::render::kubelet;
+use crate::vm::FailureCode;
 
 /// MiB at which a log is rotated, and how many old files are kept.
 const LOG_MIB: &str = "100";
@@ -33,13 +34,13 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
     argv.extend(owned(&["-Paths", &logs.join("|"), "-Megabytes", LOG_MIB, "-Keep", LOG_FILES]));
     let kind = Kind::Task { name: "capw-logs".into(), argv, every_minutes: Some(LOG_MINUTES) };
     let reason = "These logs are never rotated by the programs that write them and would fill the disk.";
-    all.add(item("cut-logs", 13, 60, kind, why(reason, NODE_DOCS, remedy)));
+    all.add(item("cut-logs", FailureCode::NodePreparation, 60, kind, why(reason, NODE_DOCS, remedy)));
     if facts.spec.windows.network_clean_up {
         let kind = Kind::Task { name: "capw-network".into(), argv: script("network.ps1"), every_minutes: None };
         let reason =
             "After a crash the container network still has endpoints of containers that are gone; new ones then fail with errors such as 0x803b0001.";
         let remedy = "Start the Task Scheduler service, or set spec.windows.networkCleanUp to false.";
-        all.add(item("network-clean-up", 13, 60, kind, why(reason, HNS_DOCS, remedy)));
+        all.add(item("network-clean-up", FailureCode::NodePreparation, 60, kind, why(reason, HNS_DOCS, remedy)));
     }
     let routes = network::routes(facts)?;
     if !routes.is_empty() {
@@ -48,7 +49,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
         argv.extend(owned(&["-Routes", &list.join("|")]));
         let kind = Kind::Task { name: "capw-routes".into(), argv, every_minutes: Some(ROUTE_MINUTES) };
         let reason = "When the container network creates its switch, the machine's address moves to another adapter and routes are lost.";
-        all.add(item("keep-routes", 13, 60, kind, why(reason, ROUTE_DOCS, remedy)));
+        all.add(item("keep-routes", FailureCode::NodePreparation, 60, kind, why(reason, ROUTE_DOCS, remedy)));
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Access, Check, FeatureState, Item, Kind, RegistryData, Script, When};
 use crate::bootstrap::render::Documents;
 use crate::bootstrap::runner::LOADER_NAME;
+use crate::vm::FailureCode;
 
 /// The power plan that every Windows Server has.
 const HIGH_PERFORMANCE: &str = "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c";
@@ -46,7 +47,7 @@ fn boot_task(all: &mut PlanBuilder) {
         unless: Some(Check::File(paths::SENTINEL.into())),
         ..item(
             "boot-task",
-            13,
+            FailureCode::NodePreparation,
             60,
             Kind::Task { name: BOOT_TASK.into(), argv: owned(&argv), every_minutes: None },
             why(
@@ -64,14 +65,14 @@ fn machine(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let reason = "The build of Windows decides on the sandbox image, registry values and pod images.";
     let remedy = "Name the release of the image in spec.windowsRelease, or use another image.";
     let kind = Kind::Script(Script::Identity { build });
-    all.add(Item { attempts: 1, ..item("identity", 20, 60, kind, why(reason, NODE_DOCS, remedy)) });
+    all.add(Item { attempts: 1, ..item("identity", FailureCode::WindowsRelease, 60, kind, why(reason, NODE_DOCS, remedy)) });
     let gibibytes = facts.spec.windows.free_space_gib.unsigned_abs();
     let reason = "Windows images take gigabytes; a full disk makes the node evict its pods.";
     let remedy = "Give the machine a larger system disk (spec.systemDisk of the WindowsMachine), or lower spec.windows.freeSpaceGiB.";
     let kind = Kind::Script(Script::FreeSpace { drive: 'C', gibibytes });
     // Later the space is in use.
     let unless = Some(Check::File(paths::KUBELET_PATCH.into()));
-    all.add(Item { attempts: 1, unless, ..item("free-space", 22, 120, kind, why(reason, NODE_DOCS, remedy)) });
+    all.add(Item { attempts: 1, unless, ..item("free-space", FailureCode::FreeSpace, 120, kind, why(reason, NODE_DOCS, remedy)) });
     if let Some(name) = &facts.host_name {
         let check = Check::Registry {
             key: r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName\ActiveComputerName".into(),
@@ -81,7 +82,7 @@ fn machine(all: &mut PlanBuilder, facts: &BootstrapFacts) {
         let remedy = "Use an image whose cloudbase-init has SetHostNamePlugin before UserDataPlugin.";
         all.add(item(
             "host-name",
-            24,
+            FailureCode::HostName,
             60,
             Kind::Wait { check },
             why("cloudbase-init gives Windows the name of the Node; network plug-ins find the Node by that name.", CLOUDBASE_DOCS, remedy),
@@ -110,22 +111,22 @@ fn settings(all: &mut PlanBuilder, facts: &BootstrapFacts) {
             restart: true,
         };
         let reason = "The balanced plan slows the processors down between requests.";
-        all.add(item("power-plan", 25, 60, kind, why(reason, POWER_DOCS, remedy)));
+        all.add(item("power-plan", FailureCode::WindowsSetting, 60, kind, why(reason, POWER_DOCS, remedy)));
         let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Control\Power", "HibernateEnabled", 0, true);
         let reason = "A node must not hibernate, and the hibernation file is as large as the memory.";
-        all.add(item("no-hibernation", 25, 60, kind, why(reason, POWER_DOCS, remedy)));
+        all.add(item("no-hibernation", FailureCode::WindowsSetting, 60, kind, why(reason, POWER_DOCS, remedy)));
     }
     if windows.windows_update == WindowsUpdate::Disabled {
         for (id, name, value) in [("no-automatic-updates", "NoAutoUpdate", 1), ("updates-ask-first", "AUOptions", 2)] {
             let kind = number(r"HKLM:\SOFTWARE\Policies\Microsoft\Windows\WindowsUpdate\AU", name, value, false);
             let reason = "An update restarts the node without draining it, and may change how container networks work.";
-            all.add(item(id, 25, 60, kind, why(reason, UPDATE_DOCS, "Set spec.windows.windowsUpdate to AsInImage.")));
+            all.add(item(id, FailureCode::WindowsSetting, 60, kind, why(reason, UPDATE_DOCS, "Set spec.windows.windowsUpdate to AsInImage.")));
         }
     }
     if let Some(zone) = &windows.time_zone {
         let check = registry(r"HKLM:\SYSTEM\CurrentControlSet\Control\TimeZoneInformation", "TimeZoneKeyName", zone);
         let kind = command(&["tzutil.exe", "/s", zone], check);
-        all.add(item("time-zone", 25, 60, kind, why("spec.windows.timeZone asks for it.", ZONE_DOCS, "Use a name that tzutil /l lists.")));
+        all.add(item("time-zone", FailureCode::WindowsSetting, 60, kind, why("spec.windows.timeZone asks for it.", ZONE_DOCS, "Use a name that tzutil /l lists.")));
     }
 }
 
@@ -140,7 +141,7 @@ fn with_restart(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Docum
         restart: true,
     };
     let reason = "By default Windows lets it grow to three times the memory, it can fill the disk, and the kubelet counts it as memory.";
-    all.add(item("page-file", 25, 60, kind, why(reason, PAGE_FILE_DOCS, "Check the free space of drive C:, or set spec.windows.pageFileMiB.")));
+    all.add(item("page-file", FailureCode::WindowsSetting, 60, kind, why(reason, PAGE_FILE_DOCS, "Check the free space of drive C:, or set spec.windows.pageFileMiB.")));
     if windows.registry_overrides {
         registry::overrides(all, facts.spec.windows_release)?;
     }
@@ -150,7 +151,7 @@ fn with_restart(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Docum
     }
     all.add(item(
         "containers-feature",
-        21,
+        FailureCode::ContainersFeature,
         900,
         Kind::Feature { names: owned(&["Containers"]), state: FeatureState::Enabled },
         why("Windows runs containers only with this feature.", NODE_DOCS, "Use an image that has the feature Containers or its installation source."),
@@ -160,13 +161,13 @@ fn with_restart(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Docum
             "Give the machine nested virtualization (spec.nestedVirtualization of the WindowsMachine), or leave spec.windows.hyperVIsolation off.";
         let kind = Kind::Feature { names: owned(&["Microsoft-Hyper-V", "Microsoft-Hyper-V-Management-PowerShell"]), state: FeatureState::Enabled };
         let reason = "Pods with Hyper-V isolation run in their own virtual machines.";
-        all.add(item("hyper-v-feature", 23, 1200, kind, why(reason, HYPER_V_DOCS, remedy)));
+        all.add(item("hyper-v-feature", FailureCode::HyperV, 1200, kind, why(reason, HYPER_V_DOCS, remedy)));
         let kind = Kind::Script(Script::Hypervisor);
-        all.add(item("hypervisor-launch", 23, 60, kind, why("Hyper-V works only if its hypervisor starts with Windows.", HYPER_V_DOCS, remedy)));
+        all.add(item("hypervisor-launch", FailureCode::HyperV, 60, kind, why("Hyper-V works only if its hypervisor starts with Windows.", HYPER_V_DOCS, remedy)));
     }
     all.add(item(
         "settle",
-        29,
+        FailureCode::PendingRestart,
         900,
         Kind::Reboot { when: When::Pending },
         why(
@@ -214,7 +215,7 @@ fn directories(all: &mut PlanBuilder) {
     ] {
         all.add(item(
             id,
-            13,
+            FailureCode::NodePreparation,
             60,
             Kind::Directory { paths: owned(paths), access },
             why(reason, NODE_DOCS, "Check the free space and the health of drive C:."),

@@ -10,7 +10,7 @@ use super::{Answer, reasons};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Machine};
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::cluster::Cluster;
@@ -47,7 +47,7 @@ struct Look {
     now: Timestamp,
     symptoms: Vec<Symptom>,
     /// Conditions that report a problem, with their reasons.
-    problems: Vec<(Symptom, String)>,
+    problems: Vec<(Symptom, Reason)>,
     not_looked_at: Vec<String>,
 }
 
@@ -125,7 +125,9 @@ impl Look {
     /// Warnings of others than us: ours repeat conditions.
     async fn events(&mut self, names: &[String]) {
         let about = |event: &Event| event.involved_object.name.as_ref().is_some_and(|name| names.contains(name));
-        let ours = |event: &Event| event.reason.as_deref().is_some_and(condition::is_problem);
+        let ours = |event: &Event| {
+            event.reason.as_deref().and_then(Reason::from_name).is_some_and(|reason| reason.is_problem() && reason.condition().is_some())
+        };
         match self.cluster.list::<Event>(&self.namespace, None).await {
             Ok(events) => self.symptoms.extend(events.iter().filter(|event| about(event) && !ours(event)).filter_map(objects::of_event)),
             Err(error) => self.skipped("events", &error),
@@ -178,15 +180,15 @@ impl Look {
 
     fn answer(self, machine: &WindowsMachine) -> Answer {
         let mut symptoms = self.symptoms;
-        symptoms.extend(self.problems.iter().filter(|(_, reason)| !reasons::repeats_the_guest(reason)).map(|(symptom, _)| symptom.clone()));
+        symptoms.extend(self.problems.iter().filter(|(_, reason)| !reasons::repeats_the_guest(*reason)).map(|(symptom, _)| symptom.clone()));
         let mut findings = diagnose(&symptoms);
-        let mut told: Vec<&str> = Vec::new();
-        for (symptom, reason) in &self.problems {
-            let known = reasons::repeats_the_guest(reason) || !diagnose(std::slice::from_ref(symptom)).is_empty();
-            if !known && !told.contains(&reason.as_str()) {
+        let mut told: Vec<Reason> = Vec::new();
+        for (symptom, reason) in self.problems {
+            let known = reasons::repeats_the_guest(reason) || !diagnose(std::slice::from_ref(&symptom)).is_empty();
+            if !known && !told.contains(&reason) {
                 told.push(reason);
                 let after = findings.iter().take_while(|finding| finding.certainty == Certainty::Certain).count();
-                findings.insert(after, reasons::finding(symptom, reason));
+                findings.insert(after, reasons::finding(&symptom, reason));
             }
         }
         Answer { subject: subject(machine, self.now), findings, not_looked_at: self.not_looked_at }
@@ -217,7 +219,7 @@ fn config_of(machine: &WindowsMachine, owner: Option<&Machine>) -> String {
 fn subject(machine: &WindowsMachine, now: Timestamp) -> String {
     let mut text = format!("WindowsMachine {}/{}", machine.namespace().unwrap_or_default(), machine.name_any());
     let Some(status) = &machine.status else { return text + ": nothing is known of it yet" };
-    for type_ in [condition::READY, condition::NODE_JOINED] {
+    for type_ in [ConditionType::Ready, ConditionType::NodeJoined] {
         if let Some(found) = condition::find(&status.conditions, type_) {
             text.push_str(&format!(", {type_}={} ({})", found.status, found.reason));
         }

@@ -35,13 +35,13 @@ fn made() -> Exchange {
 #[tokio::test(start_paused = true)]
 async fn one_event_for_each_change_of_mind() {
     let (events, script, _) = events((0..5).map(|_| made()).collect());
-    events.warning(&object("u1"), "ImageMissing", "Create", "no image a").await;
-    events.warning(&object("u1"), "ImageMissing", "Create", "no image a").await;
-    events.warning(&object("u1"), "ImageMissing", "Create", "no image b").await;
-    events.warning(&object("u1"), "ImageMissing", "Create", "no image a").await;
-    events.warning(&object("u2"), "ImageMissing", "Create", "no image a").await;
+    events.warning(&object("u1"), Reason::ImageMissing, "Create", "no image a").await;
+    events.warning(&object("u1"), Reason::ImageMissing, "Create", "no image a").await;
+    events.warning(&object("u1"), Reason::ImageMissing, "Create", "no image b").await;
+    events.warning(&object("u1"), Reason::ImageMissing, "Create", "no image a").await;
+    events.warning(&object("u2"), Reason::ImageMissing, "Create", "no image a").await;
     tokio::time::advance(TOLD + Duration::from_secs(1)).await;
-    events.warning(&object("u2"), "ImageMissing", "Create", "no image a").await;
+    events.warning(&object("u2"), Reason::ImageMissing, "Create", "no image a").await;
     let seen = script.seen();
     assert_eq!(seen[1].body["note"], "no image b");
     assert_eq!(seen[1].body["regarding"]["uid"], "u1");
@@ -51,7 +51,7 @@ async fn one_event_for_each_change_of_mind() {
 #[tokio::test]
 async fn a_refused_event_is_counted_and_nothing_else() {
     let (events, _script, lost) = events(vec![refuse(PATH, 403, "Forbidden")]);
-    events.normal(&object("u1"), "Ready", "Ready", "").await;
+    events.warning(&object("u1"), Reason::ImageMissing, "Create", "no image a").await;
     assert_eq!(lost.load(Ordering::SeqCst), 1);
 }
 

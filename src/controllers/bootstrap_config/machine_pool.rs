@@ -8,7 +8,7 @@ use super::data_secret::{self, FORMAT};
 use super::{Context, MANAGER};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
 use crate::lifecycle::bootstrap_config::report;
 use crate::lifecycle::{paused, paused_condition};
@@ -32,18 +32,18 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
             "MachinePool {}: its infrastructureRef is a {}, whose machines share one join token; use a WindowsNodePool, or a MachineDeployment with that infrastructure",
             owner.name, infrastructure.kind
         );
-        return say(ctx, object, Desired::no(condition::READY, reason::INVALID_SPEC, message), None).await;
+        return say(ctx, object, Desired::no(ConditionType::Ready, Reason::InvalidSpec, message), None).await;
     }
     let labelled = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or(&pool.spec.cluster_name);
     match data_secret::ensure_holding(ctx, object, Some(labelled), vec![("value", DATA.as_bytes()), ("format", FORMAT.as_bytes())]).await {
-        Ok(secret) => say(ctx, object, Desired::yes(condition::READY, reason::READY), Some(&secret)).await,
-        Err(data_secret::Error::Taken(message)) => say(ctx, object, Desired::no(condition::READY, reason::SECRET_CONFLICT, message), None).await,
+        Ok(secret) => say(ctx, object, Desired::yes(ConditionType::Ready, Reason::Ready), Some(&secret)).await,
+        Err(data_secret::Error::Taken(message)) => say(ctx, object, Desired::no(ConditionType::Ready, Reason::SecretConflict, message), None).await,
         Err(data_secret::Error::Api(error)) => Err(error.into()),
     }
 }
 
 async fn say(ctx: &Context, object: &WindowsBootstrapConfig, condition: Desired, secret: Option<&str>) -> Result<Outcome, ReconcileError> {
-    let available = secret.map(|_| Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY));
+    let available = secret.map(|_| Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready));
     let conditions: Vec<Desired> = std::iter::once(condition).chain(available).collect();
     let next = report::status(object, &conditions, secret, None, ctx.management.now());
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;

@@ -16,7 +16,7 @@ use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::capi;
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType};
 use crate::api::control_plane::ExternalControlPlane;
 use crate::cluster::workload::{self, Right, WorkloadError};
 use crate::lifecycle::Decision;
@@ -111,7 +111,7 @@ async fn probe(
 }
 
 fn available(object: &ExternalControlPlane) -> bool {
-    object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, condition::AVAILABLE))
+    object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Available))
 }
 
 /// A failure as a condition; what passes by itself is retried instead.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
 use super::Context;
-use crate::api::condition::reason;
+use crate::api::condition::Reason;
 use crate::api::machine::WindowsMachine;
 use crate::cluster::drain::Evicted;
 use crate::cluster::workload::{Workload, WorkloadError};
@@ -83,6 +83,6 @@ async fn give_up(ctx: &Context, object: &WindowsMachine, s: &ObservedNode<'_>) {
         tracing::info!("{text}");
     } else {
         tracing::warn!("{text}");
-        ctx.management.events.warning(object, reason::DRAIN_GIVEN_UP, "Drain", &text).await;
+        ctx.management.events.warning(object, Reason::DrainGivenUp, "Drain", &text).await;
     }
 }

@@ -33,7 +33,7 @@ use super::runtime::owners::Owners;
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::capi::{Cluster, MachinePool};
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::pool::{FINALIZER, MOST_MACHINES, WindowsNodePool};
 use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::{Goal, Member, ObservedPool, PoolStep, decide, refused, report};
@@ -136,7 +136,7 @@ async fn serve(
     }
     if !(0..=MOST_MACHINES).contains(&request.replicas) {
         let message = format!("{}: spec.replicas is {}: ask for 0 to {MOST_MACHINES} machines", request.asked_by, request.replicas);
-        return say(ctx, object, &[Desired::no(condition::READY, reason::INVALID_SPEC, message)]).await;
+        return say(ctx, object, &[Desired::no(ConditionType::Ready, Reason::InvalidSpec, message)]).await;
     }
     let goal = Goal::of(&object.spec, request.replicas, request.min_ready_seconds);
     let members: Vec<Member> = found.iter().map(|machine| machine.member.clone()).collect();
@@ -181,7 +181,7 @@ async fn wait_for_nodes(ctx: &Context, object: &WindowsNodePool, cluster: &Clust
         Ok(_) => Ok(Some(Outcome::look_again(MEND))),
         Err(error) => match fault(&error) {
             Some(fault) => {
-                say(ctx, object, &[Desired::no(condition::READY, fault.reason(), error.to_string())]).await?;
+                say(ctx, object, &[Desired::no(ConditionType::Ready, fault.reason(), error.to_string())]).await?;
                 Ok(Some(Outcome::look_again(MEND)))
             }
             None => Err(error.into()),
@@ -214,7 +214,7 @@ async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, Recon
     machines::remove_all(ctx, object, &found).await?;
     let message = format!("{} machines and {configs} bootstrap configurations of theirs are being removed", found.len());
     let conditions =
-        [Desired::yes(condition::DELETING, reason::DELETING).with_message(message.clone()), Desired::no(condition::READY, reason::DELETING, message)];
+        [Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message.clone()), Desired::no(ConditionType::Ready, Reason::Deleting, message)];
     say(ctx, object, &conditions).await?;
     // Machines without a Machine are looked at again: nothing else triggers a pass when core gives up on them.
     Ok(Outcome::look_again(Duration::from_secs(5)))
@@ -231,7 +231,7 @@ async fn forget_cluster(ctx: &Context, object: &WindowsNodePool) {
 
 /// A wait that ends by itself: reported only when it lasts.
 async fn wait(ctx: &Context, object: &WindowsNodePool, message: &str) -> Result<Outcome, ReconcileError> {
-    let wait = waiting((), &object.metadata, reason::WAITING_FOR_CLUSTER, message, ctx.management.now());
+    let wait = waiting((), &object.metadata, Reason::WaitingForClusterInfrastructureReady, message, ctx.management.now());
     if wait.look_again.is_some() { Ok(Outcome::of(wait.look_again)) } else { say(ctx, object, &wait.conditions).await }
 }
 

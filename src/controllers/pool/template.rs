@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
-use crate::api::condition::{Desired, READY, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachineSpec;
 use crate::api::pool::WindowsNodePool;
 use crate::controllers::runtime::caches::Caches;
@@ -18,12 +18,12 @@ pub struct NoTemplate {
 
 impl NoTemplate {
     fn invalid(message: String) -> Self {
-        Self { condition: Desired::no(READY, reason::INVALID_SPEC, message.clone()), message }
+        Self { condition: Desired::no(ConditionType::Ready, Reason::InvalidSpec, message.clone()), message }
     }
 
     fn missing(field: &str, kind: &str, name: &str) -> Self {
         let message = format!("{field}: there is no {kind} {name:?} in this namespace");
-        Self { condition: Desired::no(READY, reason::TEMPLATE_MISSING, message.clone()), message }
+        Self { condition: Desired::no(ConditionType::Ready, Reason::TemplateMissing, message.clone()), message }
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::watch_task::WatchTask;
 use super::workload_clusters::{WatchContext, WorkloadClusters};
+use crate::api::condition::Reason;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::cluster_ref::ClusterRef;
 use crate::cluster::csr;
@@ -126,7 +127,7 @@ async fn handle(
             if clusters.certificates().note(cluster, |known| known.refused.insert(request.name_any())) {
                 let note = format!("certificate request {} was left alone: {why}", request.name_any());
                 tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
-                context.management.events.warning(&*config, "CertificateRequestRefused", "Approve", &note).await;
+                context.management.events.warning(&*config, Reason::CertificateRequestRefused, "Approve", &note).await;
             }
         }
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::written::Written;
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType, Reason};
 use crate::cluster::events::Events;
 use crate::cluster::{ApiError, Cluster, Kind};
 
@@ -99,10 +99,9 @@ impl Management {
         self.written.note(&written);
         let changed = changes(current.map(Conditioned::conditions).unwrap_or_default(), next.conditions());
         log(&changed);
-        for problem in changed.into_iter().filter(|c| condition::is_problem(&c.reason)) {
-            // Ready repeats what a more exact condition says: one event is enough.
-            if problem.type_ != condition::READY || !has_exact_twin(&problem.reason) {
-                self.events.warning(object, &problem.reason, &problem.type_, &problem.message).await;
+        for (problem, reason) in changed.into_iter().filter_map(|c| Some((c, condition::problem(c)?))) {
+            if problem.type_ != ConditionType::Ready || !is_said_elsewhere(reason) {
+                self.events.warning(object, reason, &problem.type_, &problem.message).await;
             }
         }
         Ok(())
@@ -126,10 +125,10 @@ fn changes<'a>(before: &[Condition], next: &'a [Condition]) -> Vec<&'a Condition
 fn log(changed: &[&Condition]) {
     let texts: Vec<String> = changed
         .iter()
-        .filter(|c| c.type_ != condition::PAUSED || c.status == "True")
+        .filter(|c| c.type_ != ConditionType::Paused || c.status == "True")
         .map(|c| format!("{}={} ({})", c.type_, c.status, c.reason))
         .collect();
-    let problem = changed.iter().find(|c| condition::is_problem(&c.reason));
+    let problem = changed.iter().find(|c| condition::problem(c).is_some());
     match problem {
         _ if texts.is_empty() => {}
         Some(problem) => tracing::warn!(conditions = texts.join(", "), "{}", problem.message),
@@ -137,18 +136,7 @@ fn log(changed: &[&Condition]) {
     }
 }
 
-/// Reasons that are reported under a condition of their own beside Ready.
-fn has_exact_twin(reason: &str) -> bool {
-    use condition::reason::*;
-    let ours = [
-        VIRTUAL_MACHINE_REMOVED,
-        VIRTUAL_MACHINE_OFF,
-        TOKEN_EXPIRED,
-        ENDPOINT_UNREACHABLE,
-        CREDENTIALS_REJECTED,
-        PERMISSIONS_MISSING,
-        KUBECONFIG_INVALID,
-        WORKLOAD_KUBECONFIG_MISSING,
-    ];
-    ours.contains(&reason) || condition::GUEST_GAVE_UP.contains(&reason)
+/// Ready repeats what a more exact condition says: one event is enough.
+fn is_said_elsewhere(reason: Reason) -> bool {
+    reason.condition().is_some_and(|exact| exact != ConditionType::Ready)
 }

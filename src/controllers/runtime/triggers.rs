@@ -14,7 +14,7 @@ use super::caches::{Cache, Caches};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster, Reference};
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::condition;
+use crate::api::condition::{self, ConditionType};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
@@ -114,7 +114,7 @@ pub fn cluster_facts(cluster: &Cluster) -> String {
 
 pub fn hypervisor_facts(hypervisor: &WindowsHypervisor) -> String {
     let conditions = hypervisor.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let reachable = condition::find(conditions, condition::REACHABLE).map(|c| (&c.status, &c.message));
+    let reachable = condition::find(conditions, ConditionType::Reachable).map(|c| (&c.status, &c.message));
     format!("{reachable:?} {:?} {}", hypervisor.metadata.generation, hypervisor.metadata.deletion_timestamp.is_some())
 }
 

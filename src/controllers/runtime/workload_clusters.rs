@@ -14,7 +14,7 @@ use super::owners::Owners;
 use super::triggers::Requests;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::condition::{self, reason};
+use crate::api::condition::{self, ConditionType, Reason};
 use crate::cluster::join_rights;
 use crate::cluster::workload::{Workload, WorkloadError, Workloads};
 use crate::lifecycle::workload::Fault;
@@ -94,7 +94,7 @@ impl WorkloadClusters {
     /// The same for a configuration, if its machine may still join.
     pub async fn watch_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) {
         let conditions = config.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-        let may_join = condition::find(conditions, condition::JOIN_CREDENTIAL_VALID).is_some_and(|c| c.reason == reason::TOKEN_VALID);
+        let may_join = condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenValid);
         if !may_join || self.certificates().is_watching(cluster) {
             return;
         }

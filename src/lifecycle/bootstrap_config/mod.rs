@@ -15,7 +15,7 @@ use super::owner::{NodeRequest, Owner, TargetCluster, data_secret};
 use super::{Decision, Gate, paused_condition, seconds};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::Endpoint;
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::{ProviderId, base36};
 use crate::compat;
@@ -88,7 +88,7 @@ fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<B
             // Nothing is to be made any more, and nothing of it has become untrue.
             return Decision::new(BootstrapStep::Wait);
         }
-        return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine is not there (yet)", s, now);
     };
     match data_secret(s.object) {
         Some(_) => keep_token(s, owner, now),
@@ -101,29 +101,29 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
         return Decision::new(BootstrapStep::Restore { secret });
     }
     let Some(cluster) = s.cluster else {
-        return waiting(reason::WAITING_FOR_CLUSTER, "its Cluster is not there (yet)", s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Cluster is not there (yet)", s, now);
     };
     if owner.is_control_plane {
         return Decision::new(BootstrapStep::Wait).say(Desired::no(
-            condition::READY,
-            reason::CONTROL_PLANE_MACHINE_REFUSED,
+            ConditionType::Ready,
+            Reason::ControlPlaneMachineRefused,
             "Windows cannot run a control plane: use WindowsBootstrapConfigTemplate for workers only",
         ));
     }
     // Said at once: no wait makes versions go together.
     if let Some(Err(wrong)) = owner.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
-        return Decision::new(BootstrapStep::Wait).say(Desired::no(condition::READY, reason::INCOMPATIBLE, wrong.to_string()));
+        return Decision::new(BootstrapStep::Wait).say(Desired::no(ConditionType::Ready, Reason::Incompatible, wrong.to_string()));
     }
     if !cluster.infrastructure_provisioned {
-        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
     }
     if !cluster.control_plane_initialized {
-        return waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now);
+        return waiting(Reason::WaitingForControlPlaneInitialized, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now);
     }
     let Some(endpoint) = &cluster.endpoint else {
-        return waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.cluster), s, now);
+        return waiting(Reason::WaitingForControlPlaneInitialized, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.cluster), s, now);
     };
-    let wait = |what: &str| waiting(reason::PROVISIONING, format!("WindowsMachine {} {what}", owner.infrastructure.name), s, now);
+    let wait = |what: &str| waiting(Reason::Provisioning, format!("WindowsMachine {} {what}", owner.infrastructure.name), s, now);
     match s.infrastructure {
         Infrastructure::Unseen => return wait("is not there (yet)"),
         // Its provider ID goes into the kubelet's configuration, and needs the hypervisor.
@@ -180,7 +180,7 @@ fn live_token(object: &WindowsBootstrapConfig) -> Option<(Timestamp, Timestamp)>
 /// Whether the token was deleted, because it was used or got too old; it is never made again.
 pub fn is_token_gone(object: &WindowsBootstrapConfig) -> bool {
     let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    condition::find(conditions, condition::JOIN_CREDENTIAL_VALID).is_some_and(|c| c.reason == reason::TOKEN_USED || c.reason == reason::TOKEN_EXPIRED)
+    condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenUsed || c.reason == Reason::TokenExpired)
 }
 
 /// The public half of the token of this object: known before it is made, so that a retry finds it.
@@ -195,7 +195,7 @@ pub fn node_to_delete(request: &NodeRequest) -> Option<(&str, ProviderId)> {
     Some((request.node.as_deref()?, ProviderId::parse(request.provider_id.as_deref()?).ok()?))
 }
 
-fn waiting(why: &'static str, message: impl Into<String>, s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {
+fn waiting(why: Reason, message: impl Into<String>, s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {
     super::waiting(BootstrapStep::Wait, &s.object.metadata, why, message, now)
 }
 

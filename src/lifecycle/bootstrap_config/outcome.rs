@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::lifecycle::Decision;
 use crate::lifecycle::workload::Fault;
 
@@ -27,33 +27,33 @@ pub enum DataProblem {
 
 pub fn not_made(problem: DataProblem, message: String) -> Decision<()> {
     let (why, look_again) = match problem {
-        DataProblem::TooLarge => (reason::PAYLOAD_TOO_LARGE, None),
-        DataProblem::Incompatible => (reason::INCOMPATIBLE, None),
-        DataProblem::InvalidSpec => (reason::INVALID_SPEC, None),
-        DataProblem::ValueMissing => (reason::SECRET_MISSING, Some(MEND)),
-        DataProblem::SecretTaken => (reason::SECRET_CONFLICT, Some(MEND)),
+        DataProblem::TooLarge => (Reason::PayloadTooLarge, None),
+        DataProblem::Incompatible => (Reason::Incompatible, None),
+        DataProblem::InvalidSpec => (Reason::InvalidSpec, None),
+        DataProblem::ValueMissing => (Reason::SecretMissing, Some(MEND)),
+        DataProblem::SecretTaken => (Reason::SecretConflict, Some(MEND)),
         DataProblem::Cluster(fault) => (fault.reason(), Some(MEND)),
     };
-    Decision { step: (), conditions: vec![Desired::no(condition::READY, why, message)], look_again }
+    Decision { step: (), conditions: vec![Desired::no(ConditionType::Ready, why, message)], look_again }
 }
 
 /// Whether the last report was that a Secret of another owner has the name: then that is looked at before anything is written.
 pub fn was_taken(object: &WindowsBootstrapConfig) -> bool {
     let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    condition::find(conditions, condition::READY).is_some_and(|ready| ready.reason == reason::SECRET_CONFLICT)
+    condition::find(conditions, ConditionType::Ready).is_some_and(|ready| ready.reason == Reason::SecretConflict)
 }
 
 /// Token and Secret are there; `warnings` of the rules, or empty.
 pub fn made(warnings: String) -> Decision<()> {
     Decision::new(())
-        .say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY).with_message(warnings))
+        .say(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready).with_message(warnings))
         .say(token_valid())
-        .say(Desired::yes(condition::READY, reason::READY))
+        .say(Desired::yes(ConditionType::Ready, Reason::Ready))
 }
 
 /// The Machine has its data already.
 pub fn restored() -> Decision<()> {
-    Decision::new(()).say(Desired::yes(condition::DATA_SECRET_AVAILABLE, reason::READY)).say(Desired::yes(condition::READY, reason::READY))
+    Decision::new(()).say(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready)).say(Desired::yes(ConditionType::Ready, Reason::Ready))
 }
 
 pub fn token_extended() -> Decision<()> {
@@ -61,12 +61,12 @@ pub fn token_extended() -> Decision<()> {
 }
 
 fn token_valid() -> Desired {
-    Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID)
+    Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenValid)
 }
 
 /// The node has its certificate.
 pub fn token_used() -> Decision<()> {
-    let used = Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_USED);
+    let used = Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenUsed);
     Decision::new(()).say(used.with_message("the node has its certificate; the token was deleted"))
 }
 
@@ -76,8 +76,8 @@ pub fn token_expired(object: &WindowsBootstrapConfig) -> Decision<()> {
         "the machine has not joined within {} s (spec.join.tokenMaxAgeSeconds), so its bootstrap token was withdrawn: it can no longer join. Look at the WindowsMachine for the cause, then delete the Machine, or let a MachineHealthCheck do so",
         object.spec.join.token_max_age_seconds
     );
-    let no = |type_| Desired::no(type_, reason::TOKEN_EXPIRED, message.clone());
-    Decision::new(()).say(no(condition::JOIN_CREDENTIAL_VALID)).say(no(condition::READY))
+    let no = |type_| Desired::no(type_, Reason::TokenExpired, message.clone());
+    Decision::new(()).say(no(ConditionType::JoinCredentialValid)).say(no(ConditionType::Ready))
 }
 
 /// Whether a configuration may go although its token may still be there: the cluster cannot be used, and the token has expired.
@@ -94,12 +94,12 @@ mod tests {
     #[test]
     fn each_problem_has_its_reason_and_is_looked_at_again_if_it_can_be_mended_elsewhere() {
         for (problem, reason, again) in [
-            (DataProblem::TooLarge, reason::PAYLOAD_TOO_LARGE, false),
-            (DataProblem::Incompatible, reason::INCOMPATIBLE, false),
-            (DataProblem::InvalidSpec, reason::INVALID_SPEC, false),
-            (DataProblem::ValueMissing, reason::SECRET_MISSING, true),
-            (DataProblem::SecretTaken, reason::SECRET_CONFLICT, true),
-            (DataProblem::Cluster(Fault::Forbidden), reason::WORKLOAD_FORBIDDEN, true),
+            (DataProblem::TooLarge, Reason::PayloadTooLarge, false),
+            (DataProblem::Incompatible, Reason::Incompatible, false),
+            (DataProblem::InvalidSpec, Reason::InvalidSpec, false),
+            (DataProblem::ValueMissing, Reason::SecretMissing, true),
+            (DataProblem::SecretTaken, Reason::SecretConflict, true),
+            (DataProblem::Cluster(Fault::Forbidden), Reason::WorkloadClusterForbidden, true),
         ] {
             let decision = not_made(problem, "x".into());
             assert_eq!((decision.conditions[0].reason, decision.look_again.is_some()), (reason, again), "{problem:?}");

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::capi::{Cluster, Machine};
 
 const START: i64 = 1_800_000_000;
@@ -111,7 +112,7 @@ impl World {
                 if crash == 2 {
                     return Some(decision.step);
                 }
-                said.push(Desired::yes(condition::JOIN_CREDENTIAL_VALID, reason::TOKEN_VALID));
+                said.push(Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenValid));
                 secret = Some("win-1".to_owned());
                 token = Some(report::Token { id: token_id(self.object.as_ref()?), created: now, expires });
             }
@@ -122,8 +123,8 @@ impl World {
             }
             BootstrapStep::DeleteToken { expired } => {
                 self.token = None;
-                let why = if *expired { reason::TOKEN_EXPIRED } else { reason::TOKEN_USED };
-                said.push(Desired::yes(condition::JOIN_CREDENTIAL_VALID, why));
+                let why = if *expired { Reason::TokenExpired } else { Reason::TokenUsed };
+                said.push(Desired::yes(ConditionType::JoinCredentialValid, why));
             }
             BootstrapStep::CleanUp => {
                 self.token = None;
@@ -151,9 +152,9 @@ impl World {
         }
     }
 
-    fn token_reason(&self) -> String {
+    fn token_reason(&self) -> Reason {
         let status = self.object.as_ref().unwrap().status.clone().unwrap_or_default();
-        condition::find(&status.conditions, condition::JOIN_CREDENTIAL_VALID).map(|c| c.reason.clone()).unwrap_or_default()
+        condition::find(&status.conditions, ConditionType::JoinCredentialValid).and_then(|c| Reason::from_name(&c.reason)).unwrap()
     }
 }
 
@@ -178,7 +179,7 @@ fn the_token_is_kept_until_the_node_joins_but_not_for_ever() {
     w.pass(0);
     w.pass(0);
     let mut extended = 0;
-    while w.token_reason() == reason::TOKEN_VALID {
+    while w.token_reason() == Reason::TokenValid {
         let left = w.token.unwrap().duration_since(at(w.now)).as_secs();
         assert!(left > 0, "the token ended before the node joined");
         let look = w.decide().unwrap().look_again.map_or(1, |d| i64::try_from(d.as_secs()).unwrap());
@@ -188,7 +189,7 @@ fn the_token_is_kept_until_the_node_joins_but_not_for_ever() {
         }
         assert!(w.now < 10_000, "never withdrawn");
     }
-    assert_eq!((w.token_reason().as_str(), w.token), (reason::TOKEN_EXPIRED, None));
+    assert_eq!((w.token_reason(), w.token), (Reason::TokenExpired, None));
     assert!((5..=30).contains(&extended), "{extended}");
     assert!((3_600..3_700).contains(&w.now), "{}", w.now);
 }
@@ -196,10 +197,10 @@ fn the_token_is_kept_until_the_node_joins_but_not_for_ever() {
 #[test]
 fn waits_are_named_when_they_last() {
     type Change = fn(&mut World);
-    let table: &[(&str, Change, &str)] = &[
-        ("control plane", |w| w.cluster = cluster(false, true), reason::WAITING_FOR_CONTROL_PLANE),
-        ("endpoint", |w| w.cluster = cluster(true, false), reason::WAITING_FOR_CONTROL_PLANE),
-        ("hypervisor", |w| w.machine = windows_machine(false), reason::PROVISIONING),
+    let table: &[(&str, Change, Reason)] = &[
+        ("control plane", |w| w.cluster = cluster(false, true), Reason::WaitingForControlPlaneInitialized),
+        ("endpoint", |w| w.cluster = cluster(true, false), Reason::WaitingForControlPlaneInitialized),
+        ("hypervisor", |w| w.machine = windows_machine(false), Reason::Provisioning),
     ];
     for (what, change, wanted) in table {
         let mut w = World::new();
@@ -222,7 +223,7 @@ fn versions_that_cannot_work_are_said_at_once() {
     w.owner.spec.version = Some("v1.30.2".into());
     let told = w.decide().unwrap();
     let said = told.conditions.first().unwrap();
-    assert_eq!((told.step, said.type_, said.reason), (BootstrapStep::Wait, condition::READY, reason::INCOMPATIBLE));
+    assert_eq!((told.step, said.type_, said.reason), (BootstrapStep::Wait, ConditionType::Ready, Reason::Incompatible));
     assert!(said.message.contains("v1.30.2") && said.message.contains("Nearest set that works: Kubernetes v1.36.3"), "{}", said.message);
     w.cluster = cluster(true, true);
     assert_eq!(w.decide().unwrap().step, BootstrapStep::Wait);
@@ -266,7 +267,7 @@ proptest! {
             prop_assert!(w.object.is_none() && w.token.is_none());
         } else {
             prop_assert!(w.secret && w.token.is_some());
-            prop_assert_eq!(w.token_reason(), reason::TOKEN_VALID);
+            prop_assert_eq!(w.token_reason(), Reason::TokenValid);
         }
     }
 }

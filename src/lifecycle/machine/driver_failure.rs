@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::lifecycle::Decision;
 use crate::lifecycle::identity::is_provisioned;
@@ -24,27 +24,27 @@ pub enum AfterFailure {
 
 pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> AfterFailure {
     let why = match error {
-        DriverError::NotFound(_) => reason::IMAGE_MISSING,
-        DriverError::Conflict(_) => reason::FOREIGN_VIRTUAL_MACHINE,
-        DriverError::Auth(_) => reason::UNAUTHORIZED,
-        DriverError::Capacity(_) => reason::NO_CAPACITY,
-        DriverError::Invalid(_) => reason::REFUSED_BY_HYPERVISOR,
-        DriverError::Unreachable(_) => reason::HYPERVISOR_UNREACHABLE,
+        DriverError::NotFound(_) => Reason::ImageMissing,
+        DriverError::Conflict(_) => Reason::ForeignVirtualMachine,
+        DriverError::Auth(_) => Reason::Unauthorized,
+        DriverError::Capacity(_) => Reason::NoCapacity,
+        DriverError::Invalid(_) => Reason::RefusedByHypervisor,
+        DriverError::Unreachable(_) => Reason::HypervisorUnreachable,
         DriverError::Busy { after } => return AfterFailure::TryAgain(*after),
         DriverError::Transient(_) | DriverError::Unknown(_) => return AfterFailure::BackOff,
     };
     let message = format!("WindowsHypervisor {hypervisor}: {error}");
     let conditions = match (is_provisioned(object), object.metadata.deletion_timestamp.is_some()) {
-        (_, true) => vec![Desired::no(condition::READY, why, message.clone()), Desired::yes(condition::DELETING, why).with_message(message)],
-        (true, _) => vec![Desired::unknown(condition::VIRTUAL_MACHINE_READY, why, message)],
-        (false, _) => vec![Desired::no(condition::READY, why, message)],
+        (_, true) => vec![Desired::no(ConditionType::Ready, why, message.clone()), Desired::yes(ConditionType::Deleting, why).with_message(message)],
+        (true, _) => vec![Desired::unknown(ConditionType::VirtualMachineReady, why, message)],
+        (false, _) => vec![Desired::no(ConditionType::Ready, why, message)],
     };
     AfterFailure::Report(Decision { step: (), conditions, look_again: Some(MEND) })
 }
 
 /// The bootstrap Secret is not what it must be.
 pub fn secret_unusable(message: String) -> Decision<()> {
-    Decision::new(()).say(Desired::no(condition::READY, reason::BOOTSTRAP_SECRET_MISSING, message)).look_again(MEND)
+    Decision::new(()).say(Desired::no(ConditionType::Ready, Reason::BootstrapSecretMissing, message)).look_again(MEND)
 }
 
 #[cfg(test)]
@@ -73,12 +73,12 @@ mod tests {
     fn each_class_of_error_has_its_reason() {
         let text = || "x".to_owned();
         for (error, reason) in [
-            (DriverError::NotFound(text()), reason::IMAGE_MISSING),
-            (DriverError::Conflict(text()), reason::FOREIGN_VIRTUAL_MACHINE),
-            (DriverError::Auth(text()), reason::UNAUTHORIZED),
-            (DriverError::Capacity(text()), reason::NO_CAPACITY),
-            (DriverError::Invalid(text()), reason::REFUSED_BY_HYPERVISOR),
-            (DriverError::Unreachable(text()), reason::HYPERVISOR_UNREACHABLE),
+            (DriverError::NotFound(text()), Reason::ImageMissing),
+            (DriverError::Conflict(text()), Reason::ForeignVirtualMachine),
+            (DriverError::Auth(text()), Reason::Unauthorized),
+            (DriverError::Capacity(text()), Reason::NoCapacity),
+            (DriverError::Invalid(text()), Reason::RefusedByHypervisor),
+            (DriverError::Unreachable(text()), Reason::HypervisorUnreachable),
         ] {
             assert_eq!(reported(&machine(false, false), &error), [("Ready".to_owned(), Some(false), reason.to_string())]);
         }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::api::condition::Reason;
 use crate::api::machine::BootstrapProgress;
 use crate::diagnosis::{self, Finding, Symptom};
 use crate::lifecycle::conditions::whole_second;
 use crate::lifecycle::{QUIET, seconds};
-use crate::vm::{GuestReport, state};
+use crate::vm::{FailureCode, GuestReport, state};
 
 /// Between two writes about the same item, however much the guest says about it.
 const SAME_ITEM: Duration = Duration::from_secs(60);
@@ -73,11 +74,16 @@ fn attempt(message: &str) -> Option<i64> {
 }
 
 /// Reason and message for a guest that has given up: step, code, its message, then cause and remedy of the surest finding.
-pub fn failure(said: &GuestReport) -> (&'static str, String) {
+pub fn failure(said: &GuestReport) -> (Reason, String) {
     let (item, words) = said.subject();
     let found = diagnosis::diagnose(&[Symptom::report(said)]);
     let remedy = found.first().map(Finding::sentence).unwrap_or_default();
-    (diagnosis::reason(said.code), format!("the guest gave up at step {item} (code {}): {}. {remedy}", said.code, words.trim_end_matches('.')))
+    (reason(said.code), format!("the guest gave up at step {item} (code {}): {}. {remedy}", said.code, words.trim_end_matches('.')))
+}
+
+/// The reason of NodeJoined for a failure code.
+fn reason(code: u32) -> Reason {
+    FailureCode::from_number(code).map_or(Reason::GuestFailed, FailureCode::reason)
 }
 
 #[cfg(test)]
@@ -136,7 +142,7 @@ mod tests {
             let report = GuestReport { code, ..said(&item, "failed", &message) };
             let report = GuestReport::parse(&report.line()).unwrap();
             let (reason, message) = failure(&report);
-            prop_assert!(!reason.is_empty() && message.len() < 2_000 && message.contains(&code.to_string()));
+            prop_assert!(reason.is_problem() && message.len() < 2_000 && message.contains(&code.to_string()));
         }
     }
 }

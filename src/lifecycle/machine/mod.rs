@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::identity::{chosen, host_name, is_provisioned, key};
 use super::owner::{Owner, TargetCluster};
 use super::{Decision, Gate, paused_condition};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{FINALIZER, FirmwareType, WindowsMachine};
 use crate::api::name::{NameError, mebibytes};
 use crate::vm::{MachineKey, VmDisk, VmSpec};
@@ -85,40 +85,40 @@ pub fn decide(s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> 
 
 fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<MachineStep> {
     let Some(owner) = s.owner.request() else {
-        return waiting(reason::WAITING_FOR_CLUSTER, "its Machine is not there (yet)", s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine is not there (yet)", s, now);
     };
     let Some(cluster) = s.cluster else {
-        return waiting(reason::WAITING_FOR_CLUSTER, "its Cluster is not there (yet)", s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Cluster is not there (yet)", s, now);
     };
     if owner.is_control_plane {
-        return stuck(reason::CONTROL_PLANE_MACHINE_REFUSED, "Windows cannot run a control plane: use WindowsMachineTemplate for workers only");
+        return stuck(Reason::ControlPlaneMachineRefused, "Windows cannot run a control plane: use WindowsMachineTemplate for workers only");
     }
     let hypervisor = match choose_hypervisor(s) {
         Ok(name) => name,
-        Err(message) => return stuck(reason::HYPERVISOR_MISSING, message).look_again(Duration::from_secs(60)),
+        Err(message) => return stuck(Reason::HypervisorMissing, message).look_again(Duration::from_secs(60)),
     };
     let spec = match vm_spec(s.object) {
         Ok(spec) => spec,
-        Err(error @ NameError::HostNameTooLong { .. }) => return stuck(reason::HOST_NAME_TOO_LONG, format!("metadata.name: {error}")),
-        Err(error) => return stuck(reason::INVALID_SPEC, error.to_string()),
+        Err(error @ NameError::HostNameTooLong { .. }) => return stuck(Reason::HostNameTooLong, format!("metadata.name: {error}")),
+        Err(error) => return stuck(Reason::InvalidSpec, error.to_string()),
     };
     if !ours {
         return Decision::new(MachineStep::Adopt { hypervisor });
     }
     let provisioned = is_provisioned(s.object);
     if !provisioned && !cluster.infrastructure_provisioned {
-        return waiting(reason::WAITING_FOR_CLUSTER, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
     }
     let Some(secret) = owner.data_secret.clone() else {
         return if cluster.control_plane_initialized {
             waiting(
-                reason::WAITING_FOR_BOOTSTRAP_DATA,
+                Reason::WaitingForBootstrapData,
                 format!("Machine {} has no bootstrap data yet; see its bootstrap configuration", owner.name),
                 s,
                 now,
             )
         } else {
-            waiting(reason::WAITING_FOR_CONTROL_PLANE, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now)
+            waiting(Reason::WaitingForControlPlaneInitialized, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now)
         };
     };
     match (s.reach)(&hypervisor) {
@@ -135,7 +135,7 @@ fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
     let Some(hypervisor) = chosen(s.object) else {
         return Decision::new(MachineStep::Release);
     };
-    let deleting = Desired::yes(condition::DELETING, reason::DELETING);
+    let deleting = Desired::yes(ConditionType::Deleting, Reason::Deleting);
     match (s.reach)(&hypervisor) {
         Reach::Reachable => {
             let key = key(s.object);
@@ -145,11 +145,11 @@ fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
             let message = format!(
                 "the VM cannot be removed: WindowsHypervisor {hypervisor} is gone. Create it again; or, if the VM is certainly gone, remove the finalizer {FINALIZER} from this object"
             );
-            stuck(reason::HYPERVISOR_MISSING, message.clone()).say(deleting.with_message(message))
+            stuck(Reason::HypervisorMissing, message.clone()).say(deleting.with_message(message))
         }
         Reach::Unreachable(cause) => {
             let message = format!("the VM cannot be removed while WindowsHypervisor {hypervisor} is unreachable: {cause}");
-            stuck(reason::HYPERVISOR_UNREACHABLE, message.clone()).say(deleting.with_message(message))
+            stuck(Reason::HypervisorUnreachable, message.clone()).say(deleting.with_message(message))
         }
         Reach::Unchecked => Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
     }
@@ -206,19 +206,19 @@ pub fn vm_spec(object: &WindowsMachine) -> Result<VmSpec, NameError> {
 
 fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<MachineStep> {
     let (why, message) = match reach {
-        Reach::Missing => (reason::HYPERVISOR_MISSING, format!("WindowsHypervisor {hypervisor} is gone: create it again, the VM is still there")),
-        Reach::Unreachable(cause) => (reason::HYPERVISOR_UNREACHABLE, format!("WindowsHypervisor {hypervisor} is unreachable: {cause}")),
+        Reach::Missing => (Reason::HypervisorMissing, format!("WindowsHypervisor {hypervisor} is gone: create it again, the VM is still there")),
+        Reach::Unreachable(cause) => (Reason::HypervisorUnreachable, format!("WindowsHypervisor {hypervisor} is unreachable: {cause}")),
         Reach::Unchecked | Reach::Reachable => return Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
     };
     if provisioned {
         // The node may well be fine: Ready stays, so that MachineHealthCheck does not replace machines because of a network cut.
-        return Decision::new(MachineStep::Wait).say(Desired::unknown(condition::VIRTUAL_MACHINE_READY, why, message));
+        return Decision::new(MachineStep::Wait).say(Desired::unknown(ConditionType::VirtualMachineReady, why, message));
     }
     stuck(why, message)
 }
 
 /// A wait. A machine that is provisioned stays Ready meanwhile.
-fn waiting(why: &'static str, message: impl Into<String>, s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
+fn waiting(why: Reason, message: impl Into<String>, s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
     if is_provisioned(s.object) {
         return Decision::new(MachineStep::Wait);
     }
@@ -226,8 +226,8 @@ fn waiting(why: &'static str, message: impl Into<String>, s: &ObservedMachine<'_
 }
 
 /// Something that a person must mend.
-fn stuck(why: &'static str, message: impl Into<String>) -> Decision<MachineStep> {
-    Decision::new(MachineStep::Wait).say(Desired::no(condition::READY, why, message))
+fn stuck(why: Reason, message: impl Into<String>) -> Decision<MachineStep> {
+    Decision::new(MachineStep::Wait).say(Desired::no(ConditionType::Ready, why, message))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::guest::{self, Progress};
 use super::{Goal, Target};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::diagnosis;
@@ -54,7 +54,7 @@ pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
                 s.target.hypervisor
             );
             Decision::new(VmStep::Wait)
-                .say(Desired::no(condition::READY, reason::FOREIGN_VIRTUAL_MACHINE, message))
+                .say(Desired::no(ConditionType::Ready, Reason::ForeignVirtualMachine, message))
                 .look_again(Duration::from_secs(60))
         }
         (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
@@ -77,7 +77,7 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
         if provider_id(s.object).is_none() {
             return Decision::new(VmStep::SetProviderId(id));
         }
-        let decision = Decision::new(VmStep::Report(Box::new(vm.clone()))).say(Desired::yes(condition::VIRTUAL_MACHINE_READY, reason::PROVISIONED));
+        let decision = Decision::new(VmStep::Report(Box::new(vm.clone()))).say(Desired::yes(ConditionType::VirtualMachineReady, Reason::Provisioned));
         let decision = joined(s, vm, decision, now);
         let decision = if has_read_its_seed(s.object, vm) { Decision { step: VmStep::Detach(Box::new(vm.clone())), ..decision } } else { decision };
         return match news_in(s.object, vm, now) {
@@ -91,15 +91,15 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
             s.target.hypervisor
         );
         return Decision::new(VmStep::Wait)
-            .say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_OFF, message.clone()))
-            .say(Desired::no(condition::READY, reason::VIRTUAL_MACHINE_OFF, message));
+            .say(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineOff, message.clone()))
+            .say(Desired::no(ConditionType::Ready, Reason::VirtualMachineOff, message));
     }
     let advance = Decision::new(VmStep::Advance);
     match quiet_left(created(&s.object.metadata), now) {
         Some(_) => advance,
         None => advance.say(Desired::no(
-            condition::READY,
-            reason::PROVISIONING,
+            ConditionType::Ready,
+            Reason::Provisioning,
             format!("the VM is being made on WindowsHypervisor {}", s.target.hypervisor),
         )),
     }
@@ -109,7 +109,10 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
 fn has_read_its_seed(object: &WindowsMachine, vm: &Present) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let done = vm.report.as_ref().is_some_and(|report| report.item == REPORT_PLAN && report.state == state::FINISHED);
-    vm.seeded && done && condition::is_true(conditions, condition::NODE_JOINED) && condition::find(conditions, condition::SEED_DETACHED).is_none()
+    vm.seeded
+        && done
+        && condition::is_true(conditions, ConditionType::NodeJoined)
+        && condition::find(conditions, ConditionType::SeedDetached).is_none()
 }
 
 /// What is reported when the hypervisor cannot detach the seed. It is not tried again.
@@ -117,7 +120,7 @@ pub fn seed_stays(hypervisor: &str, cause: &str) -> Desired {
     let message = format!(
         "WindowsHypervisor {hypervisor} cannot take the configuration drive from the machine: {cause}. Its token has expired, but other secrets of the bootstrap data stay readable in the guest: remove the drive by hand"
     );
-    Desired::no(condition::SEED_DETACHED, reason::SEED_STAYS, message)
+    Desired::no(ConditionType::SeedDetached, Reason::SeedStays, message)
 }
 
 /// When the guest's newest report may be written, if that is not now.
@@ -133,18 +136,18 @@ fn news_in(object: &WindowsMachine, vm: &Present, now: Timestamp) -> Option<Dura
 /// that has given up makes it false: that is what a MachineHealthCheck can see (`InfrastructureReady` of the Machine). What the doctor
 /// finds wrong changes the words only, never a status: a cause that comes and goes must not restart a timeout.
 fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Timestamp) -> Decision<VmStep> {
-    let condition = |reason, message: String| Desired::no(condition::NODE_JOINED, reason, message);
+    let condition = |reason, message: String| Desired::no(ConditionType::NodeJoined, reason, message);
     let node = s.owner.request().and_then(|owner| Some((owner, owner.node.as_ref()?)));
     let given_up = vm.report.as_ref().filter(|report| report.is_final_failure());
     if let (None, Some(report)) = (node, given_up) {
         let (why, message) = guest::failure(report);
-        return decision.say(condition(why, message.clone())).say(Desired::no(condition::READY, why, message));
+        return decision.say(condition(why, message.clone())).say(Desired::no(ConditionType::Ready, why, message));
     }
-    let decision = decision.say(Desired::yes(condition::READY, reason::PROVISIONED));
+    let decision = decision.say(Desired::yes(ConditionType::Ready, Reason::Provisioned));
     if let Some((owner, node)) = node {
         let ready = diagnosis::of_node_ready(&owner.conditions, node, now);
         let trouble = ready.sentence().map(|why| format!("; it is not Ready: {why}")).unwrap_or_default();
-        let joined = Desired::yes(condition::NODE_JOINED, reason::JOINED).with_message(format!("Node {node}{trouble}"));
+        let joined = Desired::yes(ConditionType::NodeJoined, Reason::Joined).with_message(format!("Node {node}{trouble}"));
         return Decision { look_again: ready.next, ..decision.say(joined) };
     }
     let status = s.object.status.as_ref();
@@ -155,20 +158,20 @@ fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Tim
     let left = status.and_then(|s| s.powered_on_at.as_ref()).map_or(deadline, |since| deadline - seconds(since.0, now));
     if left > 0 {
         let trouble = trouble.map(|why| format!(": {why}")).unwrap_or_default();
-        let joining = condition(reason::JOINING, format!("the VM runs; its Node has not appeared yet{trouble}"));
+        let joining = condition(Reason::Joining, format!("the VM runs; its Node has not appeared yet{trouble}"));
         let left = Duration::from_secs(left.unsigned_abs());
         return decision.say(joining).look_again(symptoms.next.map_or(left, |next| next.min(left)));
     }
     let said = last.map(|l| format!("; the guest's last word: {} {} ({}): {}", l.item, l.state, l.code, l.message)).unwrap_or_default();
     let trouble = trouble.unwrap_or_else(|| r"Look at the VM's console and at C:\ProgramData\capw\bootstrap.log".into());
     let never = format!("no Node has appeared {deadline} s after power on{said}. {trouble}; a MachineHealthCheck replaces such machines");
-    Decision { look_again: symptoms.next, ..decision.say(condition(reason::NODE_NEVER_JOINED, never)) }
+    Decision { look_again: symptoms.next, ..decision.say(condition(Reason::NodeNeverJoined, never)) }
 }
 
 /// Whether the next report is that no Node will come. The guest's last message is part of it, so it must not be an old one.
 pub fn is_given_up(object: &WindowsMachine, now: Timestamp) -> bool {
     let Some(status) = &object.status else { return false };
-    let joining = condition::find(&status.conditions, condition::NODE_JOINED).is_some_and(|c| c.reason == reason::JOINING);
+    let joining = condition::find(&status.conditions, ConditionType::NodeJoined).is_some_and(|c| c.reason == Reason::Joining);
     joining && status.powered_on_at.as_ref().is_some_and(|since| seconds(since.0, now) >= object.spec.join_deadline_seconds)
 }
 
@@ -177,9 +180,9 @@ fn removed(id: &ProviderId, hypervisor: &str) -> Decision<VmStep> {
         "the VM {} was removed from WindowsHypervisor {hypervisor}, but not by CAPW. It is not made again: delete the Machine, or let a MachineHealthCheck do so",
         id.vm
     );
-    Decision::new(VmStep::Wait).say(Desired::no(condition::VIRTUAL_MACHINE_READY, reason::VIRTUAL_MACHINE_REMOVED, message.clone())).say(Desired::no(
-        condition::READY,
-        reason::VIRTUAL_MACHINE_REMOVED,
+    Decision::new(VmStep::Wait).say(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineRemoved, message.clone())).say(Desired::no(
+        ConditionType::Ready,
+        Reason::VirtualMachineRemoved,
         message,
     ))
 }
@@ -189,8 +192,8 @@ fn deleting(step: VmStep, object: &WindowsMachine, now: Timestamp) -> Decision<V
     match quiet_left(object.metadata.deletion_timestamp.as_ref().map(|t| t.0), now) {
         Some(_) => decision,
         None => decision
-            .say(Desired::yes(condition::DELETING, reason::DELETING).with_message("the VM is being stopped and removed"))
-            .say(Desired::no(condition::READY, reason::DELETING, "the VM is being stopped and removed")),
+            .say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message("the VM is being stopped and removed"))
+            .say(Desired::no(ConditionType::Ready, Reason::Deleting, "the VM is being stopped and removed")),
     }
 }
 

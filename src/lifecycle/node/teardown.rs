@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::lifecycle::Decision;
 use crate::lifecycle::workload::Fault;
 
@@ -58,7 +58,7 @@ fn wait(after: Duration, message: String) -> TeardownStep<'static> {
 }
 
 fn waiting(after: Duration, message: String) -> Decision<()> {
-    Decision::new(()).say(Desired::yes(condition::DELETING, reason::DELETING).with_message(message)).look_again(after)
+    Decision::new(()).say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message)).look_again(after)
 }
 
 #[cfg(test)]

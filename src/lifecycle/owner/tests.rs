@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::cluster_ref::{ClusterSource, JOINS_ANNOTATION};
-use crate::api::condition::{NODE_JOINED, find};
+use crate::api::condition::{ConditionType, find};
 
 fn in_cluster() -> ClusterRef {
     ClusterRef { namespace: "lab".into(), source: ClusterSource::InCluster }
@@ -42,7 +42,7 @@ fn a_machine_says_what_core_would_have_said() {
 fn a_node_that_is_gone_is_not_a_node_that_never_came() {
     let never = NodeRequest::standalone(&object(json!({})), &in_cluster(), None, None);
     assert!(never.node.is_none() && never.conditions.is_empty());
-    let joined = json!({"conditions": [{"type": NODE_JOINED, "status": "True", "reason": "Joined", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    let joined = json!({"conditions": [{"type": ConditionType::NodeJoined.as_str(), "status": "True", "reason": "Joined", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
     let gone = NodeRequest::standalone(&object(joined), &in_cluster(), None, None);
     assert_eq!(gone.node.as_deref(), Some("win-1"));
     assert_eq!(find(&gone.conditions, NODE_READY).map(|c| (c.status.as_str(), c.reason.as_str())), Some(("False", NODE_DELETED)));

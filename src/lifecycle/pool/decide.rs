@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::messages;
 use super::{Failures, Member, ObservedPool, Replace, State};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::pool::{DeletePolicy, Order};
 use crate::lifecycle::Decision;
 
@@ -133,8 +133,8 @@ pub fn decide(s: &ObservedPool<'_>, now: Timestamp) -> Decision<PoolStep> {
 
 /// The decision when the API server has refused a machine for `why`: the report says so, and it is tried again after `left`.
 pub fn refused(mut decision: Decision<PoolStep>, why: String, left: Duration) -> Decision<PoolStep> {
-    decision.conditions.retain(|condition| condition.type_ != condition::READY);
-    decision.say(Desired::no(condition::READY, reason::MACHINES_REFUSED, why)).look_again(left)
+    decision.conditions.retain(|condition| condition.type_ != ConditionType::Ready);
+    decision.say(Desired::no(ConditionType::Ready, Reason::MachinesRefused, why)).look_again(left)
 }
 
 /// Until the next machine becomes available, or is given up, without any event.

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::situation::{Failure, Member, Replace, State};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{DELETE_ANNOTATION, NODE_DELETED, NODE_READY};
-use crate::api::condition::{self, find, reason};
+use crate::api::condition::{self, Blame, ConditionType, Reason, find};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::TEMPLATE_LABEL;
 use crate::lifecycle::identity::{chosen, is_provisioned};
@@ -65,7 +65,7 @@ fn state(k: &Known<'_>) -> State {
     match k.request.and_then(|r| r.node.as_ref()) {
         Some(_) => State::NotReady,
         _ if is_provisioned(k.object) => State::Starting,
-        _ => State::Making { full: condition_of(k, condition::READY).is_some_and(|c| c.reason == reason::NO_CAPACITY) },
+        _ => State::Making { full: condition_of(k, ConditionType::Ready).is_some_and(|c| c.reason == Reason::NoCapacity) },
     }
 }
 
@@ -75,7 +75,7 @@ fn told<'a>(k: &Known<'a>) -> &'a [Condition] {
 }
 
 /// A condition of the WindowsMachine itself.
-fn condition_of<'a>(k: &Known<'a>, type_: &str) -> Option<&'a Condition> {
+fn condition_of<'a>(k: &Known<'a>, type_: ConditionType) -> Option<&'a Condition> {
     find(k.object.status.as_ref().map(|s| s.conditions.as_slice())?, type_)
 }
 
@@ -85,16 +85,16 @@ fn failure(k: &Known<'_>) -> Option<Failure> {
     let told = told(k);
     let remediated = find(told, OWNER_REMEDIATED).is_some_and(|c| c.status == "False");
     let failed = |condition: &Condition, replace| Some(Failure { why: condition.reason.clone(), replace });
-    let unready = condition_of(k, condition::READY).filter(|c| c.status == "False");
+    let unready = condition_of(k, ConditionType::Ready).filter(|c| c.status == "False");
     // Before the rest: it is nothing that the template could do about.
-    if let Some(ready) = unready.filter(|c| c.reason == reason::VIRTUAL_MACHINE_REMOVED) {
+    if let Some(ready) = unready.filter(|c| c.reason == Reason::VirtualMachineRemoved) {
         return failed(ready, if remediated { Replace::AtOnce } else { Replace::InBudget });
     }
     if remediated {
         let why = find(told, HEALTH_CHECK_SUCCEEDED).map_or("a MachineHealthCheck found it unhealthy", |c| c.reason.as_str());
         return Some(Failure { why: why.into(), replace: Replace::AtOnce });
     }
-    if let Some(ready) = unready.filter(|c| !is_provisioned(k.object) && is_of_template(&c.reason)) {
+    if let Some(ready) = unready.filter(|c| !is_provisioned(k.object) && is_of_template(c)) {
         return failed(ready, Replace::NotHere);
     }
     let here = if k.standalone { Replace::InBudget } else { Replace::NotHere };
@@ -104,12 +104,12 @@ fn failure(k: &Known<'_>) -> Option<Failure> {
     if let Some(ready) = find(told, NODE_READY).filter(|_| given_up_at(k).is_some_and(|at| at <= k.now)) {
         return failed(ready, here);
     }
-    let joined = condition_of(k, condition::NODE_JOINED).filter(|c| c.status == "False" && condition::is_problem(&c.reason));
+    let joined = condition_of(k, ConditionType::NodeJoined).filter(|c| c.status == "False" && condition::problem(c).is_some());
     if let Some(joined) = joined {
         return failed(joined, here);
     }
-    let data = k.config.and_then(|c| c.status.as_ref()).and_then(|s| find(&s.conditions, condition::READY));
-    data.filter(|c| c.status == "False" && is_of_template(&c.reason)).and_then(|c| failed(c, Replace::NotHere))
+    let data = k.config.and_then(|c| c.status.as_ref()).and_then(|s| find(&s.conditions, ConditionType::Ready));
+    data.filter(|c| c.status == "False" && is_of_template(c)).and_then(|c| failed(c, Replace::NotHere))
 }
 
 /// When a machine whose Node is not Ready is given up. Where there is Cluster API, a MachineHealthCheck does that.
@@ -119,11 +119,9 @@ fn given_up_at(k: &Known<'_>) -> Option<Timestamp> {
     since.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Reasons that no other machine of the template would be spared.
-fn is_of_template(why: &str) -> bool {
-    use reason::*;
-    [IMAGE_MISSING, INVALID_SPEC, INCOMPATIBLE, HOST_NAME_TOO_LONG, REFUSED_BY_HYPERVISOR, HYPERVISOR_MISSING, PAYLOAD_TOO_LARGE, SECRET_MISSING]
-        .contains(&why)
+/// Whether every other machine of the template would fail in the same way.
+fn is_of_template(condition: &Condition) -> bool {
+    Reason::from_name(&condition.reason).and_then(Reason::blame) == Some(Blame::Spec)
 }
 
 /// `10.0.20348.2700` as numbers.

@@ -2,7 +2,7 @@
 
 use super::decide::{PoolStep, View, Why};
 use super::{Member, Replace, State};
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 
 /// Names in one message.
 const NAMES: usize = 3;
@@ -14,19 +14,19 @@ pub(super) fn conditions(view: &View<'_>, step: &PoolStep) -> Vec<Desired> {
 fn ready(view: &View<'_>, step: &PoolStep) -> Desired {
     let goal = view.s.goal;
     let promised = if view.rolling() { goal.replicas.saturating_sub(goal.unavailable) } else { goal.replicas };
-    let no = |why, message| Desired::no(condition::READY, why, message);
+    let no = |why, message| Desired::no(ConditionType::Ready, why, message);
     if view.available >= promised {
         let surplus = !view.rolling() && view.count() > goal.replicas;
-        let yes = |why, message: String| Desired::yes(condition::READY, why).with_message(message);
+        let yes = |why, message: String| Desired::yes(ConditionType::Ready, why).with_message(message);
         return match step {
-            _ if surplus => yes(reason::SCALING_DOWN, format!("{} machines are asked for, {} are there", goal.replicas, view.count())),
-            _ if view.leaving > 0 => yes(reason::READY, format!("{}; {} being removed", available(view), view.leaving)),
-            _ => yes(reason::READY, available(view)),
+            _ if surplus => yes(Reason::ScalingDown, format!("{} machines are asked for, {} are there", goal.replicas, view.count())),
+            _ if view.leaving > 0 => yes(Reason::Ready, format!("{}; {} being removed", available(view), view.leaving)),
+            _ => yes(Reason::Ready, available(view)),
         };
     }
     let failed = failures(&view.live().collect::<Vec<_>>());
     if view.stopped {
-        return no(reason::ROLLOUT_STOPPED, format!("{}; {}", available(view), stopped(view)));
+        return no(Reason::RolloutStopped, format!("{}; {}", available(view), stopped(view)));
     }
     if view.too_many_unhealthy() && view.unhealthy() > 0 {
         let message = format!(
@@ -36,11 +36,11 @@ fn ready(view: &View<'_>, step: &PoolStep) -> Desired {
             goal.max_unhealthy,
             listed(&failed)
         );
-        return no(reason::TOO_MANY_UNHEALTHY, message);
+        return no(Reason::TooManyUnhealthy, message);
     }
     let ours = view.live().any(|m| m.failed.as_ref().is_some_and(|f| f.replace != Replace::NotHere));
     if ours || matches!(step, PoolStep::Remove { why: Why::Failed, .. }) {
-        return no(reason::REPLACING, format!("{}; failed{}", available(view), listed(&failed)));
+        return no(Reason::ReplacingUnhealthy, format!("{}; failed{}", available(view), listed(&failed)));
     }
     if !failed.is_empty() {
         let message = format!(
@@ -48,34 +48,34 @@ fn ready(view: &View<'_>, step: &PoolStep) -> Desired {
             available(view),
             listed(&failed)
         );
-        return no(reason::MACHINES_FAILED, message);
+        return no(Reason::MachinesFailed, message);
     }
     if view.live().any(|m| m.state == State::Making { full: true }) {
-        return no(reason::NO_CAPACITY, format!("{}; {} wait for room on their hypervisor", available(view), full(view)));
+        return no(Reason::NoCapacity, format!("{}; {} wait for room on their hypervisor", available(view), full(view)));
     }
-    no(reason::SCALING_UP, progress(view))
+    no(Reason::ScalingUp, progress(view))
 }
 
 fn up_to_date(view: &View<'_>, step: &PoolStep) -> Desired {
     let outdated = view.old.len() + view.clearing;
     if outdated == 0 {
-        return Desired::yes(condition::MACHINES_UP_TO_DATE, reason::UP_TO_DATE);
+        return Desired::yes(ConditionType::MachinesUpToDate, Reason::UpToDate);
     }
-    let no = |why, message| Desired::no(condition::MACHINES_UP_TO_DATE, why, message);
+    let no = |why, message| Desired::no(ConditionType::MachinesUpToDate, why, message);
     if view.stopped {
-        return no(reason::ROLLOUT_STOPPED, stopped(view));
+        return no(Reason::RolloutStopped, stopped(view));
     }
     let message = format!("{} machines are of the template as it is now, {outdated} are not yet replaced", view.fresh.len());
     let failed = failures(&view.fresh);
     if failed.is_empty() {
-        return no(reason::ROLLING_OUT, message);
+        return no(Reason::RollingOut, message);
     }
     if *step == PoolStep::Wait && view.coming() + view.leaving == 0 {
         let message =
             format!("{message}, and the failed ones are not replaced{}. Mend the template, or delete the failed machines to go on", listed(&failed));
-        return no(reason::ROLLOUT_STOPPED, message);
+        return no(Reason::RolloutStopped, message);
     }
-    no(reason::ROLLING_OUT, format!("{message}; failed{}", listed(&failed)))
+    no(Reason::RollingOut, format!("{message}; failed{}", listed(&failed)))
 }
 
 fn available(view: &View<'_>) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::api::condition::reason;
+use crate::api::condition::Reason;
 use crate::api::pool::{Amount, DeletePolicy, Health, Order, Strategy, WindowsNodePoolSpec};
 
 /// Everything that the decision depends on.
@@ -126,7 +126,7 @@ impl Member {
 
     /// It failed before it was of any use: that speaks against its template, unless its VM was removed from outside.
     pub fn failed_to_start(&self) -> bool {
-        self.failed.as_ref().is_some_and(|f| f.why != reason::VIRTUAL_MACHINE_REMOVED) && matches!(self.state, State::Making { .. } | State::Starting)
+        self.failed.as_ref().is_some_and(|f| f.why != Reason::VirtualMachineRemoved) && matches!(self.state, State::Making { .. } | State::Starting)
     }
 
     /// Its Node has served, and may again. A machine that a MachineHealthCheck has given up does not.

@@ -3,10 +3,10 @@
 use super::model::{World, goal};
 use super::situation::{Failure, Replace, State};
 use super::{ObservedPool, PoolStep, Why, decide};
-use crate::api::condition::{Desired, READY, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::pool::{DeletePolicy, Order};
 
-fn said(world: &World, type_: &str) -> Desired {
+fn said(world: &World, type_: ConditionType) -> Desired {
     let members = world.seen();
     let s = ObservedPool { goal: &world.goal, members: &members, domains: &world.domains, failures: world.failures };
     decide(&s, world.now).conditions.into_iter().find(|c| c.type_ == type_).unwrap()
@@ -29,9 +29,9 @@ fn machines_are_made_until_there_are_as_many_as_asked_for() {
     let mut world = World::new(goal(3, 1, 0));
     assert_eq!(world.pass(), PoolStep::Make(vec![None, None, None]));
     assert_eq!(world.pass(), PoolStep::Wait);
-    assert_eq!(said(&world, READY).reason, reason::SCALING_UP);
+    assert_eq!(said(&world, ConditionType::Ready).reason, Reason::ScalingUp);
     world.run(|_| true);
-    assert_eq!((world.available(), said(&world, READY).status), (3, Some(true)));
+    assert_eq!((world.available(), said(&world, ConditionType::Ready).status), (3, Some(true)));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn machines_are_spread_and_no_hypervisor_is_flooded() {
     }
     let PoolStep::Make(places) = world.pass() else { panic!("nothing is made") };
     assert!(places.iter().all(|p| p.as_deref() == Some("b")), "{places:?}");
-    assert_eq!(said(&world, READY).reason, reason::NO_CAPACITY);
+    assert_eq!(said(&world, ConditionType::Ready).reason, Reason::NoCapacity);
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn a_broken_template_stops_after_the_first_batch_and_setting_it_back_keeps_the_m
     world.template = 1;
     world.run(|template| template == 0);
     assert_eq!((world.members.len(), world.available()), (12, 10), "two of the new template, and no more");
-    assert_eq!(said(&world, READY).status, Some(true), "all that were promised are there");
-    let stopped = said(&world, crate::api::condition::MACHINES_UP_TO_DATE);
-    assert_eq!(stopped.reason, reason::ROLLOUT_STOPPED);
+    assert_eq!(said(&world, ConditionType::Ready).status, Some(true), "all that were promised are there");
+    let stopped = said(&world, ConditionType::MachinesUpToDate);
+    assert_eq!(stopped.reason, Reason::RolloutStopped);
     assert!(stopped.message.contains("m10 (NodeNeverJoined)") && stopped.message.contains("set it back"), "{}", stopped.message);
     world.template = 0;
     world.run(|template| template == 0);
@@ -168,7 +168,7 @@ fn a_template_that_never_works_is_not_tried_for_ever() {
     let mut world = World::new(goal(1, 1, 0));
     world.run(|_| false);
     assert_eq!((world.members.len(), world.failures.count), (1, super::decide::TRIES));
-    assert_eq!(said(&world, READY).reason, reason::ROLLOUT_STOPPED);
+    assert_eq!(said(&world, ConditionType::Ready).reason, Reason::RolloutStopped);
 }
 
 #[test]
@@ -188,8 +188,8 @@ fn more_failures_than_the_budget_are_left_alone() {
     let mut world = World::settled(goal(10, 1, 0));
     ["m0", "m1", "m2", "m3", "m4"].iter().for_each(|name| fail(&mut world, name, Replace::InBudget));
     assert_eq!(world.pass(), PoolStep::Wait);
-    let told = said(&world, READY);
-    assert_eq!((told.status, told.reason), (Some(false), reason::TOO_MANY_UNHEALTHY));
+    let told = said(&world, ConditionType::Ready);
+    assert_eq!((told.status, told.reason), (Some(false), Reason::TooManyUnhealthy));
     assert!(told.message.contains("m0 (NodeNeverJoined)") && told.message.contains("and 2 more"), "{}", told.message);
     // A MachineHealthCheck has its own budget.
     fail(&mut world, "m0", Replace::AtOnce);
@@ -265,11 +265,11 @@ fn a_rollout_that_failed_machines_hold_up_says_so() {
         world.member(name).failed = Some(Failure { why: "GuestFailed".into(), replace: Replace::NotHere });
         world.member(name).state = State::Starting;
     }
-    let told = |world: &World| said(world, crate::api::condition::MACHINES_UP_TO_DATE);
-    assert_eq!((world.decide(), told(&world).reason), (PoolStep::Wait, reason::ROLLOUT_STOPPED));
+    let told = |world: &World| said(world, ConditionType::MachinesUpToDate);
+    assert_eq!((world.decide(), told(&world).reason), (PoolStep::Wait, Reason::RolloutStopped));
     let message = told(&world).message;
     assert!(message.contains("4 machines are of the template") && message.contains("m12 (GuestFailed), m13 (GuestFailed)"), "{message}");
-    assert_eq!(said(&world, READY).status, Some(true), "all that were promised are there");
+    assert_eq!(said(&world, ConditionType::Ready).status, Some(true), "all that were promised are there");
 }
 
 #[test]

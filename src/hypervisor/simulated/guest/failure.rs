@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn each_fault_befalls_one_step_of_an_ordinary_plan_first() {
         let plan = bootstrap::sample_plan();
-        let first = |fault| plan.items.iter().find(|item| words(&[fault], item).is_some()).map(|item| item.code / 10);
+        let first = |fault| plan.items.iter().find(|item| words(&[fault], item).is_some()).map(|item| item.code.number() / 10);
         for (fault, group) in [
             (Fault::FeatureMissing, 2),
             (Fault::ClockWrong, 3),

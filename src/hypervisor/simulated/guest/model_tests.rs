@@ -14,7 +14,7 @@ use super::runner::Machine;
 use crate::bootstrap::plan::{Check, Item, Kind, Plan, When};
 use crate::bootstrap::sample::{any_windows, facts, full, rendered};
 use crate::bootstrap::{BootstrapFacts, paths, render};
-use crate::vm::GuestReport;
+use crate::vm::{FailureCode, GuestReport};
 
 fn plan(facts: &BootstrapFacts) -> Plan {
     render(facts).unwrap().plan
@@ -189,7 +189,7 @@ proptest! {
 }
 
 fn item(kind: Kind) -> Item {
-    Item { id: "x".into(), kind, code: 1, seconds: 1, attempts: 1, unless: None, optional: false, why: Default::default() }
+    Item { id: "x".into(), kind, code: FailureCode::UserStep, seconds: 1, attempts: 1, unless: None, optional: false, why: Default::default() }
 }
 
 fn model(kept: Kept) -> Model<Place> {

@@ -81,12 +81,12 @@ pub async fn carry_out<M: Machine>(machine: &mut M, plan: &Plan) -> io::Result<E
                 return Ok(Ended::ForRestart);
             }
             Outcome::Failed(why) if item.optional => {
-                report(machine, &item.id, state::WARNED, item.code, &why).await;
+                report(machine, &item.id, state::WARNED, item.code.number(), &why).await;
                 machine.keep().await?;
             }
             Outcome::Failed(why) => {
-                report(machine, &item.id, state::FAILED, item.code, &why).await;
-                report(machine, REPORT_PLAN, state::FAILED, item.code, &format!("{}: {why}", item.id)).await;
+                report(machine, &item.id, state::FAILED, item.code.number(), &why).await;
+                report(machine, REPORT_PLAN, state::FAILED, item.code.number(), &format!("{}: {why}", item.id)).await;
                 return end(machine, state::FAILED).await;
             }
         }
@@ -143,7 +143,7 @@ async fn make_true<M: Machine>(machine: &mut M, plan: &Plan, item: &Item) -> io:
             return Ok(Outcome::True);
         }
         if attempt < item.attempts {
-            report(machine, &item.id, state::RETRY, item.code, &problem).await;
+            report(machine, &item.id, state::RETRY, item.code.number(), &problem).await;
             machine.keep().await?;
             if let Kind::Command { undo, .. } = &item.kind
                 && !undo.is_empty()

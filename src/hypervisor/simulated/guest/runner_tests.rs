@@ -10,7 +10,7 @@ use super::journal::Journal;
 use super::runner::{Ended, Failure, Machine, carry_out, finding};
 use crate::bootstrap;
 use crate::bootstrap::plan::{Check, Item, Kind, Plan, When};
-use crate::vm::GuestReport;
+use crate::vm::{FailureCode, GuestReport};
 
 /// A machine that does as it is told.
 #[derive(Default)]
@@ -85,7 +85,7 @@ impl Puppet {
 
 fn item(id: &str) -> Item {
     let kind = Kind::Environment { name: id.into(), value: String::new() };
-    Item { id: id.into(), kind, code: 18, seconds: 5, attempts: 2, unless: None, optional: false, why: Default::default() }
+    Item { id: id.into(), kind, code: FailureCode::UserStep, seconds: 5, attempts: 2, unless: None, optional: false, why: Default::default() }
 }
 
 fn command(id: &str) -> Item {

@@ -21,6 +21,7 @@ use crate::api::hypervisor::Fault;
 use crate::bootstrap::plan::{Item, REPORT_PLAN, state};
 use crate::bootstrap::read::{Delivered, Payload};
 use crate::hypervisor::simulated::record::{Home, replace};
+use crate::vm::FailureCode;
 
 /// Files on the disk.
 pub const KEY: &str = "kubelet-client.key";
@@ -28,8 +29,8 @@ pub const CERTIFICATE: &str = "kubelet-client.pem";
 const CA: &str = "ca.crt";
 const KUBELET: &str = "kubelet.json";
 const STATE: &str = "state.json";
-/// Code of reports about the plan as a whole, `windows-bootstrap.md` §1.14: input and integrity.
-pub const INPUT: u32 = 10;
+/// Code of reports about the plan as a whole.
+pub const INPUT: u32 = FailureCode::Input.number();
 
 pub fn registered(home: &Home) -> PathBuf {
     home.disk().join("registered")

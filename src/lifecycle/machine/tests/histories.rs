@@ -63,7 +63,7 @@ proptest! {
             prop_assert!(w.object.is_none() && w.vm.is_none());
         } else {
             let ready = w.reason("Ready");
-            prop_assert!([reason::PROVISIONED, reason::VIRTUAL_MACHINE_REMOVED, reason::VIRTUAL_MACHINE_OFF].contains(&ready.as_str()), "{}", ready);
+            prop_assert!([Reason::Provisioned, Reason::VirtualMachineRemoved, Reason::VirtualMachineOff].contains(&ready), "{}", ready);
             prop_assert!(is_provisioned(w.object.as_ref().unwrap()) || w.vm.is_none());
         }
     }

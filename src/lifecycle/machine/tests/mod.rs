@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
+use crate::api::condition::{self, Reason};
 use crate::api::capi::{Cluster, Machine};
 use crate::api::name::VmUuid;
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
@@ -161,9 +162,9 @@ impl World {
         }
     }
 
-    fn reason(&self, type_: &str) -> String {
+    fn reason(&self, type_: &str) -> Reason {
         let object = self.object.as_ref().unwrap();
-        condition::find(&object.status.as_ref().unwrap().conditions, type_).map(|c| c.reason.clone()).unwrap_or_default()
+        condition::find(&object.status.as_ref().unwrap().conditions, type_).and_then(|c| Reason::from_name(&c.reason)).unwrap()
     }
 
     /// As the API server does it: an object without finalizers is gone at once.
@@ -184,20 +185,20 @@ fn a_machine_lives_and_goes() {
     let object = w.object.clone().unwrap();
     assert!(is_provisioned(&object));
     assert_eq!(object.spec.provider_id.as_deref().unwrap(), format!("windows://lab/{}", VmUuid::of("u")));
-    assert_eq!((w.reason("Ready").as_str(), w.reason("NodeJoined").as_str()), (reason::PROVISIONED, reason::JOINING));
+    assert_eq!((w.reason("Ready"), w.reason("NodeJoined")), (Reason::Provisioned, Reason::Joining));
     w.owner = machine_of_core(true, Some("win-1"));
     w.settle();
-    assert_eq!(w.reason("NodeJoined"), reason::JOINED);
+    assert_eq!(w.reason("NodeJoined"), Reason::Joined);
     assert_eq!(w.detached, 0, "the guest may still need its seed");
     let finished = GuestReport { sequence: 9, boot: 2, item: "plan".into(), state: "finished".into(), code: 0, message: String::new() };
     w.vm.as_mut().unwrap().report = Some(finished);
     w.settle();
     assert_eq!((w.detached, w.vm.as_ref().unwrap().seeded), (1, false));
-    assert_eq!((w.reason("Ready").as_str(), w.reason("VirtualMachineReady").as_str()), (reason::PROVISIONED, reason::PROVISIONED));
+    assert_eq!((w.reason("Ready"), w.reason("VirtualMachineReady")), (Reason::Provisioned, Reason::Provisioned));
     // A move to another cluster takes the status away, and the seed is gone by then.
     w.object.as_mut().unwrap().status = None;
     w.settle();
-    assert_eq!((w.reason("Ready").as_str(), w.reason("NodeJoined").as_str(), w.detached), (reason::PROVISIONED, reason::JOINED, 1));
+    assert_eq!((w.reason("Ready"), w.reason("NodeJoined"), w.detached), (Reason::Provisioned, Reason::Joined, 1));
     w.delete();
     w.settle();
     assert!(w.object.is_none() && w.vm.is_none());
@@ -216,12 +217,12 @@ fn nothing_is_written_before_the_machine_owns_it() {
 #[test]
 fn what_people_are_told() {
     type Change = fn(&mut World);
-    let table: &[(&str, Change, &str)] = &[
-        ("no bootstrap data", |w| w.owner = machine_of_core(false, None), reason::WAITING_FOR_BOOTSTRAP_DATA),
-        ("no hypervisor", |w| w.hypervisors.clear(), reason::HYPERVISOR_MISSING),
-        ("two hypervisors, none named", |w| w.hypervisors.push("other".into()), reason::HYPERVISOR_MISSING),
-        ("unknown failure domain", |w| w.owner.spec.failure_domain = Some("mars".into()), reason::HYPERVISOR_MISSING),
-        ("unreachable", |w| w.reach = Reach::Unreachable("refused".into()), reason::HYPERVISOR_UNREACHABLE),
+    let table: &[(&str, Change, Reason)] = &[
+        ("no bootstrap data", |w| w.owner = machine_of_core(false, None), Reason::WaitingForBootstrapData),
+        ("no hypervisor", |w| w.hypervisors.clear(), Reason::HypervisorMissing),
+        ("two hypervisors, none named", |w| w.hypervisors.push("other".into()), Reason::HypervisorMissing),
+        ("unknown failure domain", |w| w.owner.spec.failure_domain = Some("mars".into()), Reason::HypervisorMissing),
+        ("unreachable", |w| w.reach = Reach::Unreachable("refused".into()), Reason::HypervisorUnreachable),
         (
             "name too long",
             |w| {
@@ -229,16 +230,16 @@ fn what_people_are_told() {
                 object.metadata.name = Some("a-name-that-is-too-long".into());
                 object.spec.host_name = crate::api::machine::HostNamePolicy::ObjectName;
             },
-            reason::HOST_NAME_TOO_LONG,
+            Reason::HostNameTooLong,
         ),
         (
             "control plane",
             |w| {
                 w.owner.metadata.labels.get_or_insert_default().insert(crate::api::capi::CONTROL_PLANE_LABEL.into(), String::new());
             },
-            reason::CONTROL_PLANE_MACHINE_REFUSED,
+            Reason::ControlPlaneMachineRefused,
         ),
-        ("memory", |w| w.object.as_mut().unwrap().spec.memory = "much".into(), reason::INVALID_SPEC),
+        ("memory", |w| w.object.as_mut().unwrap().spec.memory = "much".into(), Reason::InvalidSpec),
     ];
     for (what, change, wanted) in table {
         let mut w = World::new();
@@ -270,7 +271,7 @@ fn a_vm_that_was_removed_from_outside_is_not_made_again() {
     w.settle();
     w.vm = None;
     w.settle();
-    assert_eq!((w.made, w.reason("Ready").as_str()), (1, reason::VIRTUAL_MACHINE_REMOVED));
+    assert_eq!((w.made, w.reason("Ready")), (1, Reason::VirtualMachineRemoved));
     w.delete();
     w.settle();
     assert!(w.object.is_none());
@@ -284,7 +285,7 @@ fn a_provider_id_outlives_a_move_to_another_cluster() {
     (object.metadata.uid, object.status) = (Some("another".into()), None);
     w.settle();
     assert!(is_provisioned(w.object.as_ref().unwrap()));
-    assert_eq!((w.made, w.reason("Ready").as_str()), (1, reason::PROVISIONED));
+    assert_eq!((w.made, w.reason("Ready")), (1, Reason::Provisioned));
 }
 
 #[test]
@@ -293,7 +294,7 @@ fn a_network_cut_does_not_make_a_good_machine_unready() {
     w.settle();
     w.reach = Reach::Unreachable("no route".into());
     w.settle();
-    assert_eq!((w.reason("Ready").as_str(), w.reason("VirtualMachineReady").as_str()), (reason::PROVISIONED, reason::HYPERVISOR_UNREACHABLE));
+    assert_eq!((w.reason("Ready"), w.reason("VirtualMachineReady")), (Reason::Provisioned, Reason::HypervisorUnreachable));
 }
 
 fn said(item: &str, state: &str, code: u32, message: &str) -> Option<GuestReport> {
@@ -307,7 +308,7 @@ fn a_guest_that_never_joins_is_reported_with_its_last_word() {
     w.settle();
     w.vm.as_mut().unwrap().report = said("join", "retry", 71, "no route");
     w.settle();
-    assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::NODE_NEVER_JOINED, reason::PROVISIONED));
+    assert_eq!((w.reason("NodeJoined"), w.reason("Ready")), (Reason::NodeNeverJoined, Reason::Provisioned));
     let status = w.object.as_ref().unwrap().status.clone().unwrap();
     assert!(condition::find(&status.conditions, "NodeJoined").unwrap().message.contains("no route"));
     assert_eq!(status.bootstrap.unwrap().message, "no route");
@@ -320,7 +321,7 @@ fn a_guest_that_has_given_up_makes_its_machine_unready_until_it_goes_on() {
     w.settle();
     w.vm.as_mut().unwrap().report = said("plan", "failed", 21, "containers-feature: the source files could not be found");
     w.settle();
-    assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::WINDOWS_SETUP_FAILED, reason::WINDOWS_SETUP_FAILED));
+    assert_eq!((w.reason("NodeJoined"), w.reason("Ready")), (Reason::WindowsSetupFailed, Reason::WindowsSetupFailed));
     let status = w.object.as_ref().unwrap().status.clone().unwrap();
     let ready = condition::find(&status.conditions, "Ready").unwrap();
     for part in ["containers-feature", "code 21", "source files could not be found", "Install the feature Containers in the image"] {
@@ -332,11 +333,11 @@ fn a_guest_that_has_given_up_makes_its_machine_unready_until_it_goes_on() {
     // It is restarted from outside, and the plan goes on; then it joins after all.
     w.vm.as_mut().unwrap().report = said("settle", "started", 0, "");
     w.settle();
-    assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::JOINING, reason::PROVISIONED));
+    assert_eq!((w.reason("NodeJoined"), w.reason("Ready")), (Reason::Joining, Reason::Provisioned));
     w.vm.as_mut().unwrap().report = said("no-secrets", "failed", 15, "access denied");
     w.owner = machine_of_core(true, Some("win-1"));
     w.settle();
-    assert_eq!((w.reason("NodeJoined").as_str(), w.reason("Ready").as_str()), (reason::JOINED, reason::PROVISIONED));
+    assert_eq!((w.reason("NodeJoined"), w.reason("Ready")), (Reason::Joined, Reason::Provisioned));
 }
 
 #[test]
@@ -350,6 +351,6 @@ fn a_foreign_vm_is_never_touched_and_does_not_hold_an_object() {
         vm::decide(&vm::ObservedVm { object: &object, owner: &owner, target: &target, observed: &foreign }, at(9))
     };
     let run = decide(Goal::Run { spec: Box::new(vm_spec(&object).unwrap()), secret: "s".into() });
-    assert_eq!((run.step, run.conditions[0].reason), (vm::VmStep::Wait, reason::FOREIGN_VIRTUAL_MACHINE));
+    assert_eq!((run.step, run.conditions[0].reason), (vm::VmStep::Wait, Reason::ForeignVirtualMachine));
     assert_eq!(decide(Goal::Gone).step, vm::VmStep::Release);
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::capi::NODE_READY;
+use crate::api::condition::{self, Reason};
 
 const DEADLINE: i64 = 2_700;
 const NO_PLUGIN: &str = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized";
@@ -14,7 +15,7 @@ const NO_TOKEN: &str = "C:\\k\\kubeadm.exe ended with 1: error: could not find a
 fn running() -> World {
     let mut w = World::new();
     w.settle();
-    assert_eq!(w.reason("NodeJoined"), reason::JOINING);
+    assert_eq!(w.reason("NodeJoined"), Reason::Joining);
     w
 }
 
@@ -62,13 +63,13 @@ fn a_silent_guest_is_told_of_after_a_quarter_of_an_hour() {
     assert_eq!(w.joined().message, "the VM runs; its Node has not appeared yet");
     w.after(1);
     let told = w.joined();
-    assert_eq!((told.reason.as_str(), told.status.as_str()), (reason::JOINING, "False"));
+    assert!(told.reason == Reason::Joining && told.status == "False", "{told:?}");
     assert!(told.message.starts_with("the VM runs; its Node has not appeared yet: cloudbase-init is not in the image"), "{}", told.message);
     assert!(told.message.ends_with("(F01)"), "{}", told.message);
-    assert_eq!((w.next(), w.reason("Ready").as_str()), (Some(u64::try_from(DEADLINE - w.since_power_on()).unwrap()), reason::PROVISIONED));
+    assert_eq!((w.next(), w.reason("Ready")), (Some(u64::try_from(DEADLINE - w.since_power_on()).unwrap()), Reason::Provisioned));
     w.after(DEADLINE);
     let told = w.joined();
-    assert!(told.reason == reason::NODE_NEVER_JOINED && told.message.contains("(F01); a MachineHealthCheck"), "{told:?}");
+    assert!(told.reason == Reason::NodeNeverJoined && told.message.contains("(F01); a MachineHealthCheck"), "{told:?}");
     assert_eq!(w.next(), None);
 }
 
@@ -88,17 +89,17 @@ fn a_deadline_shorter_than_that_is_the_limit_of_silence() {
 #[test]
 fn what_a_guest_that_is_still_expected_is_told_of() {
     let table = [
-        ("it works", report("dir-k", "done", 1, ""), 100, reason::JOINING, None),
-        ("a restart that does not happen", report("settle", "reboot", 1, ""), 900, reason::JOINING, Some("F03")),
-        ("a restart that may yet happen", report("settle", "reboot", 1, ""), 700, reason::JOINING, None),
-        ("start after start", report("settle", "started", 6, ""), 0, reason::JOINING, Some("F02")),
-        ("as many starts as a plan asks for", report("settle", "started", 5, ""), 0, reason::JOINING, None),
-        ("its words, while it tries again", report("join", "retry", 1, NO_TOKEN), 0, reason::JOINING, Some("F45")),
-        ("words that no rule knows", report("join", "retry", 1, "no route"), 0, reason::JOINING, None),
-        ("an optional step", report("log", "warned", 1, "There is not enough space on the disk."), 0, reason::JOINING, Some("F26")),
-        ("no Node in time", report("join", "started", 1, "attempt 1 of 3"), DEADLINE, reason::NODE_NEVER_JOINED, Some("F07")),
-        ("no Node in time, and its words say why", report("join", "retry", 1, NO_TOKEN), DEADLINE, reason::NODE_NEVER_JOINED, Some("F45")),
-        ("no Node in time, since it waits for a restart", report("settle", "reboot", 1, ""), DEADLINE, reason::NODE_NEVER_JOINED, Some("F03")),
+        ("it works", report("dir-k", "done", 1, ""), 100, Reason::Joining, None),
+        ("a restart that does not happen", report("settle", "reboot", 1, ""), 900, Reason::Joining, Some("F03")),
+        ("a restart that may yet happen", report("settle", "reboot", 1, ""), 700, Reason::Joining, None),
+        ("start after start", report("settle", "started", 6, ""), 0, Reason::Joining, Some("F02")),
+        ("as many starts as a plan asks for", report("settle", "started", 5, ""), 0, Reason::Joining, None),
+        ("its words, while it tries again", report("join", "retry", 1, NO_TOKEN), 0, Reason::Joining, Some("F45")),
+        ("words that no rule knows", report("join", "retry", 1, "no route"), 0, Reason::Joining, None),
+        ("an optional step", report("log", "warned", 1, "There is not enough space on the disk."), 0, Reason::Joining, Some("F26")),
+        ("no Node in time", report("join", "started", 1, "attempt 1 of 3"), DEADLINE, Reason::NodeNeverJoined, Some("F07")),
+        ("no Node in time, and its words say why", report("join", "retry", 1, NO_TOKEN), DEADLINE, Reason::NodeNeverJoined, Some("F45")),
+        ("no Node in time, since it waits for a restart", report("settle", "reboot", 1, ""), DEADLINE, Reason::NodeNeverJoined, Some("F03")),
     ];
     for (what, said, seconds, reason, rule) in table {
         let mut w = running();
@@ -107,7 +108,7 @@ fn what_a_guest_that_is_still_expected_is_told_of() {
         w.after(seconds);
         let told = w.joined();
         assert_eq!(told.reason, reason, "{what}");
-        assert_eq!(w.reason("Ready"), reason::PROVISIONED, "{what}");
+        assert_eq!(w.reason("Ready"), Reason::Provisioned, "{what}");
         let rules: Vec<&str> =
             told.message.split('(').skip(1).filter(|rest| rest.starts_with('F')).filter_map(|rest| rest.split(')').next()).collect();
         assert_eq!(rules, rule.into_iter().collect::<Vec<_>>(), "{what}: {}", told.message);
@@ -152,7 +153,7 @@ fn a_node_that_is_not_ready_has_joined_and_its_machine_says_why() {
         let before = w.joined();
         assert_eq!(
             (before.message.as_str(), before.status.as_str(), before.reason.as_str()),
-            ("Node win-1", "True", reason::JOINED),
+            ("Node win-1", "True", Reason::Joined.as_str()),
             "{what}: at first"
         );
         assert_eq!(w.next(), (status != "True").then_some(60), "{what}");
@@ -166,7 +167,7 @@ fn a_node_that_is_not_ready_has_joined_and_its_machine_says_why() {
             }
             None => assert_eq!(told.message, "Node win-1", "{what}"),
         }
-        assert_eq!((w.next(), w.reason("Ready").as_str()), (None, reason::PROVISIONED), "{what}");
+        assert_eq!((w.next(), w.reason("Ready")), (None, Reason::Provisioned), "{what}");
         w.owner = with_node("True", "NodeReady", "", w.now);
         w.pass();
         assert_eq!(w.joined().message, "Node win-1", "{what}: it is well again");

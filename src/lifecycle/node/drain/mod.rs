@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use self::pod::Stand;
-use crate::api::condition::{self, Desired, reason};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::Drain;
 
@@ -190,8 +190,8 @@ impl Left {
 pub fn conditions(s: &ObservedNode<'_>, left: &Left, refused: &BTreeMap<Victim, String>) -> [Desired; 2] {
     let words = messages::progress(s, left, refused);
     [
-        Desired::yes(condition::DELETING, reason::DRAINING_NODE).with_message(words.clone()),
-        Desired::no(condition::READY, reason::DRAINING_NODE, words),
+        Desired::yes(ConditionType::Deleting, Reason::DrainingNode).with_message(words.clone()),
+        Desired::no(ConditionType::Ready, Reason::DrainingNode, words),
     ]
 }
 

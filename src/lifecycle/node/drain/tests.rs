@@ -164,7 +164,7 @@ fn the_words_name_what_blocks() {
     )];
     let [deleting, ready] = conditions(&situation, &left, &refused.into());
     insta::assert_snapshot!(deleting.message);
-    assert_eq!((deleting.status, ready.status, deleting.reason), (Some(true), Some(false), "DrainingNode"));
+    assert_eq!((deleting.status, ready.status, deleting.reason), (Some(true), Some(false), Reason::DrainingNode));
     let later = decide(&situation, at(61)).left;
     assert_eq!(later, left, "a second later the words are the same");
     insta::assert_snapshot!(given_up(&situation));

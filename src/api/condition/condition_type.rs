@@ -1,0 +1,43 @@
+//! The types of the conditions.
+
+use crate::api::documented::{compare_with_text, documented_enum};
+
+documented_enum! {
+    /// The type of a condition. `True` is good, except for [`Paused`](Self::Paused) and [`Deleting`](Self::Deleting), whose names are
+    /// Cluster API's. The doc comments say what `True` means; the entry names the kinds that have the condition.
+    pub enum ConditionType: &'static str {
+        /// The object does what it is for. Cluster API copies it to the Machine (`InfrastructureReady`, `BootstrapConfigReady`) or the
+        /// Cluster.
+        Ready => "all",
+        /// Nothing is done, not even deletion: the Cluster has `spec.paused: true`, or the object has the annotation
+        /// `cluster.x-k8s.io/paused`.
+        Paused => "all",
+        /// The object is being deleted, and not every VM is known to be gone yet.
+        Deleting => "WindowsMachine, WindowsNodePool",
+        /// The VM exists, has its configuration drive and runs.
+        VirtualMachineReady => "WindowsMachine",
+        /// The Node of this machine has appeared in the workload cluster.
+        NodeJoined => "WindowsMachine",
+        /// Never `True`: it is `False` when the hypervisor cannot detach the configuration drive after the join.
+        SeedDetached => "WindowsMachine",
+        /// The Secret with the bootstrap data exists.
+        DataSecretAvailable => "WindowsBootstrapConfig",
+        /// The bootstrap token is valid, or is no longer needed.
+        JoinCredentialValid => "WindowsBootstrapConfig",
+        /// The API server answers, and the kubeconfig has the required permissions.
+        Available => "ExternalControlPlane",
+        /// Every machine was made from the current template.
+        MachinesUpToDate => "WindowsNodePool",
+        /// The endpoint answers and accepts the credentials.
+        Reachable => "WindowsHypervisor",
+    }
+}
+
+compare_with_text!(ConditionType);
+
+impl ConditionType {
+    /// The kinds that have this condition.
+    pub const fn kinds(self) -> &'static str {
+        self.entry()
+    }
+}

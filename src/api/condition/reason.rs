@@ -1,0 +1,296 @@
+//! The reasons of conditions and events. To add one, add an entry here and run `make tables`.
+
+use super::condition_type::ConditionType::{self, *};
+use crate::api::documented::{compare_with_text, documented_enum};
+use Blame::*;
+
+/// Whether a reason is worth a Warning event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// A stage of an ordinary life.
+    Normal,
+    /// A problem, with the place of its cause.
+    Warning(Blame),
+}
+
+documented_enum! {
+    /// Where the cause of a problem is to be looked for. The entry is its name in the documentation.
+    pub enum Blame: &'static str {
+        /// What the spec asks for cannot be had or cannot work: every machine of the same template fails in the same way.
+        Spec => "spec or template",
+        /// The conditions of the machines that the message names say more.
+        Machines => "machines",
+        /// The hypervisor, its credentials, or what was done to a VM there.
+        Hypervisor => "hypervisor",
+        /// Secrets, quotas, policies or permissions of the management cluster.
+        ManagementCluster => "management cluster",
+        /// The API server of the workload cluster, its kubeconfig, or its pods.
+        WorkloadCluster => "workload cluster",
+        /// Windows in the VM: the image, the network it is connected to, or what it was given to start with.
+        Guest => "guest",
+    }
+}
+
+impl Blame {
+    /// Its name in the documentation.
+    pub const fn label(self) -> &'static str {
+        self.entry()
+    }
+}
+
+/// What is known of a reason.
+struct Entry {
+    severity: Severity,
+    condition: Option<ConditionType>,
+    remedy: &'static str,
+}
+
+const fn stage(condition: ConditionType, remedy: &'static str) -> Entry {
+    Entry { severity: Severity::Normal, condition: Some(condition), remedy }
+}
+
+const fn problem(blame: Blame, condition: ConditionType, remedy: &'static str) -> Entry {
+    Entry { severity: Severity::Warning(blame), condition: Some(condition), remedy }
+}
+
+const fn event(blame: Blame, remedy: &'static str) -> Entry {
+    Entry { severity: Severity::Warning(blame), condition: None, remedy }
+}
+
+documented_enum! {
+    /// Why a condition has its status. The doc comments say what a reason means.
+    pub enum Reason: Entry {
+        // Any kind.
+        /// The object is as it should be.
+        Ready => stage(Ready, "Nothing."),
+        /// Nothing is done for the object; the message says why.
+        Paused => stage(Paused, "Unpause the Cluster or remove the annotation when you are done."),
+        /// The object is not paused.
+        NotPaused => stage(Paused, "Nothing."),
+        /// The object is being deleted; the message says what is left.
+        Deleting => stage(Deleting, "Wait. If it takes long, check that the hypervisor is `Reachable`."),
+        /// A field has a value that cannot work; the message names the field.
+        InvalidSpec => problem(Spec, Ready, "Correct it: in a new template, if the object was made from one."),
+        /// A Secret with a name that CAPW needs exists but does not belong to this object. It is not touched.
+        SecretConflict => problem(ManagementCluster, Ready, "Remove or rename the Secret."),
+
+        // What a machine waits for.
+        /// The Machine, its Cluster or the Cluster's infrastructure is not there yet.
+        WaitingForClusterInfrastructureReady => stage(Ready, "Look at the Cluster and its WindowsCluster."),
+        /// The control plane is not initialized yet, or the Cluster has no control plane endpoint.
+        WaitingForControlPlaneInitialized => stage(Ready, "Look at the condition `Available` of the ExternalControlPlane."),
+        /// The Machine has no bootstrap data yet.
+        WaitingForBootstrapData => stage(Ready, "Look at the WindowsBootstrapConfig that the Machine names."),
+        /// The Secret with the bootstrap data that the Machine names does not exist or lacks its key.
+        BootstrapSecretMissing => problem(ManagementCluster, Ready, "The Secret was deleted: delete the Machine, so that a new one is made."),
+        /// A Windows template is used for control plane machines.
+        ControlPlaneMachineRefused => problem(Spec, Ready, "Use Windows templates for worker machines only."),
+        /// The WindowsHypervisor that is named does not exist, or none is named and the namespace does not have exactly one.
+        HypervisorMissing => problem(
+            Spec, Ready, "Create it, or correct `spec.hypervisorRef` in a new template or the failure domain of the MachineDeployment.",
+        ),
+        /// The versions do not work together. The message has each pair that fails with its reason and source, and the nearest set of
+        /// versions that works.
+        Incompatible => problem(
+            Spec, Ready,
+            "Change what the message names, in a new template or in the Machine's version. `capw compat` answers the same question, see docs/compatibility.md.",
+        ),
+        /// The name of the machine is longer than the 15 characters that Windows allows, and `hostName: ObjectName` forbids shortening it.
+        HostNameTooLong => problem(Spec, Ready, "Set `machineNaming.template: win-{{ .random }}` in the MachineDeployment, or `hostName: Auto`."),
+
+        // The hypervisor and the VM.
+        /// The endpoint answers and accepts the credentials.
+        Reachable => stage(Reachable, "Nothing."),
+        /// The hypervisor does not answer. VMs that run are left alone.
+        HypervisorUnreachable => problem(
+            Hypervisor, Ready, "Look at the WindowsHypervisor: its message has the cause. CAPW keeps trying.",
+        ),
+        /// The hypervisor does not accept the credentials.
+        Unauthorized => problem(Hypervisor, Ready, "Renew the credentials."),
+        /// The object is being provisioned; the message says which step.
+        Provisioning => stage(Ready, "Wait."),
+        /// What the object stands for is there, e.g. a VM that runs.
+        Provisioned => stage(Ready, "Nothing."),
+        /// The hypervisor has no image of this name.
+        ImageMissing => problem(Spec, Ready, "Correct `spec.image` in a new template, or add the image to the hypervisor."),
+        /// The hypervisor has no room for the VM.
+        NoCapacity => problem(Hypervisor, Ready, "Free or add capacity, or spread the machines over more hypervisors. CAPW keeps trying."),
+        /// The hypervisor refused the request; the message has its answer.
+        RefusedByHypervisor => problem(Spec, Ready, "Correct what the message names."),
+        /// A VM with this identity exists, but it carries no mark of CAPW or that of another machine. It is not touched.
+        ForeignVirtualMachine => problem(Hypervisor, Ready, "Find out what the VM is for; remove or rename it on the hypervisor."),
+        /// The VM was removed, but not by CAPW. It is not made again, since the state of its Node is lost with it.
+        VirtualMachineRemoved => problem(Hypervisor, VirtualMachineReady, "Delete the Machine, or let a MachineHealthCheck do so."),
+        /// The VM was switched off, but not by CAPW.
+        VirtualMachineOff => problem(Hypervisor, VirtualMachineReady, "Switch it on, or delete the Machine."),
+        /// The machine has joined, but the hypervisor cannot detach its configuration drive (or guestinfo); the message says why.
+        SeedStays => problem(
+            Hypervisor, SeedDetached,
+            "Remove the drive by hand, or leave it: its token has expired, but other secrets that you gave can still be read from it.",
+        ),
+
+        // The guest.
+        /// The Node exists. If it has not been Ready for more than a minute and a rule knows why, the message adds cause, remedy and rule;
+        /// the status stays `True`.
+        Joined => stage(NodeJoined, "Nothing, or what the message says."),
+        /// The VM runs; its Node has not appeared yet. When something is known to be wrong, the message adds cause, remedy and rule: the
+        /// guest has reported nothing for 15 minutes, a restart does not happen, Windows starts again and again, or a rule knows what the
+        /// guest reported.
+        Joining => stage(NodeJoined, "Wait: Windows takes minutes, and `status.bootstrap` says how far it is. Or do what the message says."),
+        /// No Node appeared within `spec.joinDeadlineSeconds` after power on. The message has the guest's last report, cause, remedy and
+        /// rule.
+        NodeNeverJoined => problem(Guest, NodeJoined, "See docs/troubleshooting.md. A MachineHealthCheck replaces such machines."),
+        /// The guest gave up: what the machine was given to start with cannot be used, or cannot be kept on its disk.
+        BootstrapInputInvalid => problem(
+            Guest, NodeJoined,
+            "Check that the configuration drive is the one that CAPW made, that the drive of the path exists and has space, and `spec.files` of the WindowsBootstrapConfig; then delete the Machine.",
+        ),
+        /// The guest gave up: Windows lacks something that a node needs, or could not be set up for it.
+        WindowsSetupFailed => problem(
+            Guest, NodeJoined,
+            "Compare the image with docs/windows-image.md; fix the image, name it in a new WindowsMachineTemplate, then delete the Machine.",
+        ),
+        /// The guest gave up: the network, time, name resolution, proxy or firewall of the machine is not as the node needs it.
+        NodeNetworkFailed => problem(
+            Guest, NodeJoined,
+            "Check from the machine's console that the API server's address answers, that the clock is right, and the proxy settings of the WindowsBootstrapConfig.",
+        ),
+        /// The guest gave up: a program of the node is missing, could not be downloaded, or has another digest than expected.
+        ProgramsUnavailable => problem(
+            Guest, NodeJoined,
+            "Use an image that has the programs of that Kubernetes version, or correct address and digest of the download; then delete the Machine.",
+        ),
+        /// The guest gave up: containerd does not work on the machine.
+        ContainerRuntimeFailed => problem(
+            Guest, NodeJoined,
+            r"Read `C:\var\log\containerd\containerd.log` on the machine's console; give the file to `capw diagnose logs`.",
+        ),
+        /// The guest gave up: the machine could not join the cluster, or its kubelet does not work.
+        JoinFailed => problem(
+            Guest, NodeJoined,
+            r"Check from the machine that the API server's address answers, that the clock is right and that the token has not expired; read `C:\var\log\kubelet\kubelet.log`.",
+        ),
+        /// The guest gave up: kube-proxy or the cluster's name resolution does not work on the machine.
+        ServiceNetworkFailed => problem(
+            Guest, NodeJoined, "Look at the kube-proxy and CNI pods of the node, and at their logs with `capw diagnose logs`.",
+        ),
+        /// The guest gave up: an optional part of the node failed; the node itself can work.
+        AddOnFailed => problem(Guest, NodeJoined, "Look at what the message names; the machine need not be replaced for it."),
+        /// The guest gave up with a failure code that this version of CAPW does not know.
+        GuestFailed => problem(Guest, NodeJoined, r"Read `C:\ProgramData\capw\bootstrap.log` on the machine's console."),
+
+        // Bootstrap data and token.
+        /// A Secret that a field of the spec names does not exist or lacks the key; the message has field, Secret and key.
+        SecretMissing => problem(Spec, Ready, "Create it: CAPW looks for it every ten seconds."),
+        /// The bootstrap data does not fit into its channel; the message has size and limit.
+        PayloadTooLarge => problem(Spec, Ready, "Make `spec.files` smaller, or use another `spec.channel`."),
+        /// The bootstrap token can be used. It is renewed until the machine has joined.
+        TokenValid => stage(JoinCredentialValid, "Nothing."),
+        /// The node has its certificate, so the token was deleted.
+        TokenUsed => stage(JoinCredentialValid, "Nothing."),
+        /// The machine did not join within `spec.join.tokenMaxAgeSeconds`, so its token was deleted.
+        TokenExpired => problem(
+            Guest, JoinCredentialValid, "Find out why it did not join (see the WindowsMachine), then delete the Machine.",
+        ),
+        /// A certificate request that was made with the machine's token was not approved; the message says why.
+        CertificateRequestRefused => event(
+            Guest, "Find out which program in the guest made the request: the kubelet's own requests are approved.",
+        ),
+
+        // The workload cluster.
+        /// The Secret with the kubeconfig does not exist or lacks its key.
+        KubeconfigMissing => problem(WorkloadCluster, Available, "Create it: the message has its name and key."),
+        /// The Secret holds no usable kubeconfig. A kubeconfig that runs a program, reads a local file or names a proxy is refused.
+        KubeconfigInvalid => problem(WorkloadCluster, Available, "Use a kubeconfig with embedded certificates or a token."),
+        /// The API server that the kubeconfig names does not answer.
+        EndpointUnreachable => problem(WorkloadCluster, Available, "Look at address, port, firewall and certificate authority."),
+        /// The API server answers, but does not accept the credentials.
+        CredentialsRejected => problem(WorkloadCluster, Available, "Renew the kubeconfig in the Secret."),
+        /// The credentials lack permissions; the message lists them.
+        PermissionsMissing => problem(WorkloadCluster, Available, "Grant them to the user of the kubeconfig."),
+        /// The API server of the workload cluster does not answer.
+        WorkloadClusterUnreachable => problem(WorkloadCluster, Ready, "Look at the ExternalControlPlane and the network to it."),
+        /// The kubeconfig lacks a permission in the workload cluster; the message says which.
+        WorkloadClusterForbidden => problem(
+            WorkloadCluster, Ready, "Grant it to the user of the kubeconfig, or use the kubeconfig of an administrator.",
+        ),
+
+        // Node pools, and the drain of machines without Cluster API.
+        /// The pool makes machines, or waits for those that it has made; the message has the numbers.
+        ScalingUp => stage(Ready, "Wait: Windows takes minutes. If it takes long, look at the WindowsMachines of the pool."),
+        /// There are more machines than asked for; the surplus is being removed.
+        ScalingDown => stage(Ready, "Wait. If it takes long, look at the machines that are being deleted: a drain may wait for pods."),
+        /// Failed machines are being replaced; the message names them.
+        ReplacingUnhealthy => stage(Ready, "If it happens again, look at the conditions of the machines."),
+        /// Machines failed, and the pool does not replace them: the cause is in the template, or Cluster API decides. The message names
+        /// them.
+        MachinesFailed => problem(
+            Machines, Ready,
+            "Fix what their conditions say. A machine that is deleted, by a MachineHealthCheck or by hand, is made again.",
+        ),
+        /// More machines are unhealthy than `spec.health.maxUnhealthy` allows, so none is replaced: the cause is probably elsewhere.
+        TooManyUnhealthy => problem(
+            Machines, Ready,
+            "Find the cause (network, hypervisor, control plane); or raise `maxUnhealthy`, or delete machines by hand.",
+        ),
+        /// Every machine was made from the current template.
+        UpToDate => stage(MachinesUpToDate, "Nothing."),
+        /// Outdated machines are being replaced; the message has the numbers.
+        RollingOut => stage(MachinesUpToDate, "Wait."),
+        /// Machines of the new template failed and none became Ready, or the failed ones are not replaced, so the rollout has stopped.
+        /// The message names them and their reasons.
+        RolloutStopped => problem(
+            Spec, Ready,
+            "Fix the template, or set it back: machines that match it are kept. To try the same template again, delete the failed machines.",
+        ),
+        /// The API server refuses more machines of the pool: a ResourceQuota, an admission policy or a missing permission; the message
+        /// says which. CAPW tries again every 30 seconds.
+        MachinesRefused => problem(ManagementCluster, Ready, "Raise the quota or make room in it; change the policy; grant the permission."),
+        /// A template that the pool names does not exist; the message names it.
+        TemplateMissing => problem(Spec, Ready, "Create it, or correct the reference."),
+        /// The Node of a standalone machine is being drained before its VM is removed. The message names what the drain waits for: a pod
+        /// that a PodDisruptionBudget protects, one that does not terminate, one that runs to completion, a volume that is attached.
+        DrainingNode => stage(
+            Deleting,
+            "Add replicas or Nodes until the budget allows a disruption; or set `spec.drain.timeoutSeconds` of the pool; or annotate the WindowsMachine with `machine.cluster.x-k8s.io/exclude-node-draining`, which removes it without a drain.",
+        ),
+        /// The time limit of the drain passed, and the machine was removed with the pods that were left.
+        DrainGivenUp => event(WorkloadCluster, "Look at the last message of `Deleting`: it named the pods."),
+    }
+}
+
+compare_with_text!(Reason);
+
+impl Reason {
+    /// The reason of this name, if it is one of ours.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
+    }
+
+    pub const fn severity(self) -> Severity {
+        self.entry().severity
+    }
+
+    /// True if it becomes a Warning event.
+    pub const fn is_problem(self) -> bool {
+        matches!(self.severity(), Severity::Warning(_))
+    }
+
+    /// Where the cause of the problem is to be looked for, if it is one.
+    pub const fn blame(self) -> Option<Blame> {
+        match self.severity() {
+            Severity::Normal => None,
+            Severity::Warning(blame) => Some(blame),
+        }
+    }
+
+    /// The condition that says exactly this; Ready and others may repeat it. `None` if it is told by an event only.
+    pub const fn condition(self) -> Option<ConditionType> {
+        self.entry().condition
+    }
+
+    /// What to do, in Markdown.
+    pub const fn remedy(self) -> &'static str {
+        self.entry().remedy
+    }
+}
