@@ -63,8 +63,8 @@ pub(super) fn kinds() -> Vec<Kind> {
             ports: vec![text()],
             remote: vec![text()],
         },
-        Kind::Service { name: text(), command_line: text(), start: Start::Auto, depends_on: vec![], reset_seconds: 1, restart_delays: vec![] },
-        Kind::Running { name: text(), after: vec![] },
+        Kind::Service { name: text(), command_line: text(), start: Start::Auto, depends_on: vec![text()], reset_seconds: 1, restart_delays: vec![] },
+        Kind::Running { name: text(), after: vec![text()] },
         Kind::Task { name: text(), argv: vec![], every_minutes: Some(1) },
         Kind::Command {
             argv: vec![],
@@ -76,7 +76,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         Kind::Script(Script::Hypervisor),
         Kind::Wait { check },
         Kind::Reboot { when: When::Pending },
-        Kind::Absent { paths: vec![], tasks: vec![] },
+        Kind::Absent { paths: vec![], tasks: vec![text()] },
     ];
     for kind in &all {
         match kind {

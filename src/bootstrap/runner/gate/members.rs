@@ -74,10 +74,10 @@ pub(super) fn names(tree: &Node) -> Vec<(Name, usize)> {
             }
             Kind::Variable(text) if is_in_drive(text) => name(Name::Environment(unqualified(text).to_owned())),
             Kind::Command(false) => {
-                let words: Vec<&str> = node.children.iter().filter_map(Node::constant).collect();
-                match words.as_slice() {
-                    ["New-Object", text, ..] => name(Name::Type(plain_type(text))),
-                    ["Get-Field", text, ..] => name(Name::Field((*text).to_owned())),
+                let argument = |at: usize| node.child(at).and_then(Node::constant);
+                match (argument(0), argument(1), argument(2)) {
+                    (Some("New-Object"), Some(text), _) => name(Name::Type(plain_type(text))),
+                    (Some("Get-Field"), _, Some(text)) => name(Name::Field(text.to_owned())),
                     _ => {}
                 }
             }

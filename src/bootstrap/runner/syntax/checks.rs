@@ -185,7 +185,7 @@ pub(super) fn keys(entries: &[Node]) -> Parsed<()> {
     Ok(())
 }
 
-/// Some of the types that `System.Exception` includes. PowerShell looks at types that it can load.
+/// Some of the types that `System.SystemException` includes. PowerShell looks at types that it can load.
 const EXCEPTIONS: &[&str] = &[
     "System.ArgumentException",
     "System.IO.FileNotFoundException",
@@ -210,7 +210,9 @@ pub(super) fn catches(clauses: &[Node]) -> Parsed<()> {
         let types: Vec<&str> = types.collect();
         for name in &types {
             let every = EXCEPTIONS.iter().any(|known| is_type(known, name));
-            if caught.iter().any(|before| is_type(before, name) || (every && is_type(before, "System.Exception"))) {
+            if caught.iter().any(|before| {
+                is_type(before, name) || (every && ["System.Exception", "System.SystemException"].iter().any(|all| is_type(before, all)))
+            }) {
                 return refuse(clause.line, format!("{name} is caught already"));
             }
         }

@@ -185,17 +185,22 @@ impl Scanner {
         }
     }
 
-    /// The assembly after the comma in `[type, assembly]`.
+    /// The assembly after the comma in `[type, assembly, Version=1.0]`.
     pub fn assembly_name(&mut self) -> String {
-        let ends = |c: char| matches!(c, '\0' | '\r' | '\n' | ',' | '=' | ']') || is_blank(c);
-        let mut name = String::new();
-        loop {
-            self.skip_blanks();
-            name += &self.take_while(|c| !ends(c));
-            self.skip_blanks();
-            if !self.accept(',') && !self.accept('=') {
-                return name;
+        let name = self.assembly_word();
+        while self.accept(',') {
+            self.assembly_word();
+            if self.accept('=') {
+                self.assembly_word();
             }
         }
+        name
+    }
+
+    fn assembly_word(&mut self) -> String {
+        self.skip_blanks();
+        let word = self.take_while(|c| !matches!(c, '\0' | '\r' | '\n' | ',' | '=' | ']') && !is_blank(c));
+        self.skip_blanks();
+        word
     }
 }
