@@ -1,0 +1,109 @@
+# Tests of journal.ps1: see TestSetup.ps1 for what they need.
+Describe 'journal.ps1' {
+    BeforeAll {
+        . "$PSScriptRoot/TestSetup.ps1"
+    }
+    BeforeEach {
+        foreach ($file in @($StateFile, "$StateFile.old", $ReportFile, $LogFile)) { [System.IO.File]::Delete($file) }
+        $Journal.open = $false
+        $Journal.lost = $false
+        Mock Get-BootId { '7' }
+        Mock Start-Sleep
+    }
+
+    Context 'the number of a start of Windows' {
+        BeforeEach {
+            Mock Get-BootId { & $real }
+        }
+        BeforeAll {
+            $real = (Get-Command -Name 'Get-BootId').ScriptBlock
+        }
+        It 'is the one that Windows counts' {
+            Mock Test-Path { $true }
+            Mock Get-ItemProperty { New-Object PSObject -Property @{ BootId = 12 } }
+            Get-BootId | Should -Be '12'
+        }
+        It 'is else the start of the first process' {
+            Mock Test-Path { $true }
+            Mock Get-ItemProperty { New-Object PSObject -Property @{ other = 12 } }
+            Mock Get-CimInstance { New-Object PSObject -Property @{ CreationDate = New-Object System.DateTime(99) } }
+            Get-BootId | Should -Be '99'
+            Mock Test-Path { $false }
+            Get-BootId | Should -Be '99'
+        }
+    }
+
+    Context 'the state' {
+        It 'starts anew for another plan, and its numbers go on' {
+            Open-State 'a'
+            $State.boots | Should -Be 1
+            $State.reboots = 2
+            $State.sequence = [int64] 5
+            Save-State
+            Open-State 'a'
+            "$($State.reboots) $($State.sequence) $($State.boots)" | Should -Be '2 5 1'
+            Mock Get-BootId { '8' }
+            Open-State 'b'
+            "$($State.reboots) $($State.sequence) $($State.boots) $($State.digest)" | Should -Be '0 5 2 b'
+        }
+        It 'is the newer copy that can be read: <damage>' -TestCases @(
+            @{ damage = '' }
+            @{ damage = '{"digest":"a","seq' }
+            @{ damage = "`0`0`0`0`0`0`0`0" }
+            @{ damage = '{"digest":"a"}' }
+            @{ damage = 'null' }
+        ) {
+            Open-State 'a'
+            $State.reboots = 1
+            $State.sequence = [int64] 5
+            Save-State
+            $State.sequence = [int64] 6
+            Save-State
+            [System.IO.File]::WriteAllText($StateFile, $damage)
+            [System.IO.File]::WriteAllText($ReportFile, 'capw1 6 1 join done 0 00000000 x')
+            Open-State 'a'
+            "$($State.reboots) $($State.sequence) $($State.boots)" | Should -Be '1 6 1'
+            [System.IO.File]::ReadAllText($LogFile) | Should -Match 'state\.json cannot be used: '
+        }
+        It 'is none when no copy can be read, and the numbers go on' {
+            foreach ($file in @($StateFile, "$StateFile.old")) { [System.IO.File]::WriteAllText($file, "`0`0`0") }
+            [System.IO.File]::WriteAllText($ReportFile, 'capw1 6 1 join done 0 00000000 x')
+            Open-State 'a'
+            "$($State.reboots) $($State.sequence) $($State.boots)" | Should -Be '0 6 1'
+        }
+        It 'is known even if it cannot be saved' {
+            Mock Write-Whole { throw 'there is not enough space on the disk' }
+            { Open-State 'a' } | Should -Throw '*not enough space*'
+            $Journal.open | Should -Be $true
+            $State.boots | Should -Be 1
+        }
+        It 'notes that the plan is finished' {
+            Open-State 'a'
+            Test-Finished 'a' | Should -Be $false
+            Save-Finished
+            Test-Finished 'a' | Should -Be $true
+        }
+    }
+
+    Context 'a marker' {
+        It 'is what was noted' {
+            Get-Marker 'none' | Should -Be $null
+            Set-Marker 'join' 'abc' 12
+            $marker = Get-Marker 'join'
+            "$($marker.digest) $($marker.acted)" | Should -Be 'abc 12'
+        }
+        It 'is none when it cannot be read' {
+            foreach ($text in @('', '{"dig', "`0`0`0`0", '{"digest":"a"}', '[]', '"x"')) {
+                [System.IO.File]::WriteAllText([System.IO.Path]::Combine($MarkerDirectory, 'cut.json'), $text)
+                Get-Marker 'cut' | Should -Be $null
+            }
+        }
+    }
+
+    It 'knows an item by all that is said of it' {
+        $one = ConvertFrom-Json -InputObject '{"id": "a", "paths": ["x"]}'
+        $other = ConvertFrom-Json -InputObject '{"id": "a", "paths": ["y"]}'
+        Get-ItemDigest $one | Should -Match '^[0-9a-f]{64}$'
+        Get-ItemDigest $one | Should -Not -Be (Get-ItemDigest $other)
+    }
+}

@@ -1,0 +1,137 @@
+# Tests of the items of items.ps1 that are about services and tasks: see TestSetup.ps1 for what they need.
+Describe 'items.ps1' {
+    BeforeAll {
+        . "$PSScriptRoot/TestSetup.ps1"
+        # Reset seconds, two unused, count, one unused, and then pairs of kind and milliseconds.
+        $bytes = { param($numbers) [byte[]] @($numbers | ForEach-Object { [System.BitConverter]::GetBytes([uint32] $_) }) }
+    }
+
+    Context 'what happens when a service fails' {
+        It 'is read from the registry' {
+            Get-FailureActions (& $bytes @(900, 0, 0, 2, 20, 1, 5000, 1, 60000)) | Should -Be '900: 1 5000 1 60000'
+            Get-FailureActions $null | Should -Be ''
+            Get-FailureActions ([byte[]] @(1, 2, 3)) | Should -Be ''
+        }
+        It 'is what the item says' {
+            Get-WantedActions (ConvertFrom-Json -InputObject '{"resetSeconds": 900, "restartDelays": [5000, 60000]}') | Should -Be '900: 1 5000 1 60000'
+        }
+    }
+
+    Context 'a service' {
+        BeforeEach {
+            $known = @{}
+            $called = New-Object System.Collections.ArrayList
+            Mock Get-Service { if ($known.ContainsKey('ImagePath')) { 'service' } }
+            Mock New-Service { $known.ImagePath = $BinaryPathName }
+            Mock Get-RegistryValue { $known[$Name] }
+            Mock Get-CimInstance { "wmi $Filter" }
+            Mock Invoke-CimMethod -RemoveParameterType 'InputObject' {
+                $known.ImagePath = $Arguments.PathName
+                $known.Start = @{ Automatic = 2; Manual = 3 }[$Arguments.StartMode]
+                if ($Arguments.ContainsKey('ServiceDependencies')) { $known.DependOnService = $Arguments.ServiceDependencies }
+                New-Object PSObject -Property @{ ReturnValue = $answers }
+            }
+            $answers = 0
+            Mock Invoke-Program {
+                [void] $called.Add([string]::Join(' ', $Argv))
+                if ($Argv[1] -eq 'failureflag') { $known.FailureActionsOnNonCrashFailures = 1 }
+                if ($Argv[1] -eq 'failure') { $known.FailureActions = & $bytes @(900, 0, 0, 2, 20, 1, 5000, 1, 60000) }
+            }
+            $item = ConvertFrom-Json -InputObject @'
+{"name": "kubelet", "commandLine": "\"C:\\k\\kubelet.exe\" --windows-service", "start": "auto", "dependsOn": ["containerd"], "resetSeconds": 900,
+ "restartDelays": [5000, 60000], "seconds": 60}
+'@
+        }
+        It 'has the configuration that was asked for' {
+            Test-ServiceItem $item | Should -Be $false
+            Set-ServiceItem $item
+            Test-ServiceItem $item | Should -Be $true
+            [string]::Join('|', $called.ToArray()) | Should -Match 'failure kubelet reset= 900 actions= restart/5000/restart/60000\|.*failureflag kubelet 1$'
+            foreach ($change in @(@('ImagePath', 'C:\k\other.exe'), @('Start', 3), @('DependOnService', 'other'), @('FailureActions', $null))) {
+                $before = $known[$change[0]]
+                $known[$change[0]] = $change[1]
+                Test-ServiceItem $item | Should -Be $false
+                $known[$change[0]] = $before
+            }
+            Set-ServiceItem $item
+            Should -Invoke New-Service -Times 1 -Exactly
+        }
+        It 'keeps its dependencies when none are named' {
+            $item.PSObject.Properties.Remove('dependsOn')
+            $known.DependOnService = 'http'
+            Set-ServiceItem $item
+            Test-ServiceItem $item | Should -Be $true
+            $known.DependOnService | Should -Be 'http'
+        }
+        It 'says what the service manager answers' {
+            $answers = 5
+            { Set-ServiceItem $item } | Should -Throw 'the service manager answers 5 to the change of kubelet'
+        }
+    }
+
+    Context 'a service that runs' {
+        BeforeEach {
+            $service = New-Object PSObject -Property @{ Status = 'Stopped'; Said = '' }
+            $service.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod('Start', { $this.Said += 'start '; $this.Status = 'Running' })))
+            $service.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod('Stop', { $this.Said += 'stop '; $this.Status = 'Stopped' })))
+            $service.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod('WaitForStatus', { param($status, $limit) $this.Said += "$status " })))
+            Mock Get-Service { $service }
+            Mock Get-CimInstance { New-Object PSObject -Property @{ ProcessId = 12 } }
+            $started = [System.DateTime]::UtcNow
+            Mock Get-Process { New-Object PSObject -Property @{ StartTime = $started } }
+            $item = ConvertFrom-Json -InputObject '{"name": "kubelet", "after": ["config"], "seconds": 60}'
+            Set-Marker 'config' 'x' 0
+        }
+        It 'was started after what it reads' {
+            Test-RunningItem $item | Should -Be $false
+            Set-RunningItem $item
+            $service.Said | Should -Be 'start Running '
+            Test-RunningItem $item | Should -Be $true
+            Set-Marker 'config' 'y' ($started.AddSeconds(1).Ticks)
+            Test-RunningItem $item | Should -Be $false
+            $service.Said = ''
+            Set-RunningItem $item
+            $service.Said | Should -Be 'stop Stopped start Running '
+        }
+        It 'is not stopped twice' {
+            $service.Status = 'StopPending'
+            Set-RunningItem $item
+            $service.Said | Should -Be 'Stopped start Running '
+        }
+        It 'may not exist' {
+            Mock Get-Service
+            Test-RunningItem $item | Should -Be $false
+        }
+    }
+
+    Context 'a task' {
+        BeforeEach {
+            $tasks = @{}
+            Mock New-ScheduledTaskTrigger { "start=$AtStartup once=$Once every=$RepetitionInterval" }
+            Mock New-ScheduledTaskAction { New-Object PSObject -Property @{ Execute = $Execute; Arguments = $Argument } }
+            Mock New-ScheduledTaskPrincipal { $UserId }
+            Mock New-ScheduledTaskSettingsSet { 'settings' }
+            Mock Register-ScheduledTask {
+                $tasks[$TaskName] = New-Object PSObject -Property @{ Actions = @($Action); Description = $Description; Trigger = $Trigger; Principal = $Principal }
+            }
+            Mock Get-ScheduledTask { $tasks[$TaskName] }
+        }
+        It 'runs at each start as SYSTEM' {
+            $item = ConvertFrom-Json -InputObject '{"name": "capw", "argv": ["powershell.exe", "-File", "C:\\a b.ps1"]}'
+            Test-TaskItem $item | Should -Be $false
+            Set-TaskItem $item
+            Test-TaskItem $item | Should -Be $true
+            $tasks['capw'].Actions[0].Arguments | Should -Be '-File "C:\a b.ps1"'
+            "$($tasks['capw'].Trigger) $($tasks['capw'].Principal)" | Should -Be 'start=True once=False every= S-1-5-18'
+            $tasks['capw'].Actions[0].Execute = 'other.exe'
+            Test-TaskItem $item | Should -Be $false
+        }
+        It 'runs again and again' {
+            $item = ConvertFrom-Json -InputObject '{"name": "capw-logs", "argv": ["powershell.exe", "-File", "x"], "everyMinutes": 15}'
+            Set-TaskItem $item
+            $tasks['capw-logs'].Trigger | Should -Be 'start=False once=True every=00:15:00'
+            $item.everyMinutes = 16
+            Test-TaskItem $item | Should -Be $false
+        }
+    }
+}
