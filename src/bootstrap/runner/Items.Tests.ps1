@@ -93,6 +93,11 @@ Describe 'items.ps1' {
             Test-RegistryItem $one | Should -Be $true
             Test-RestartWanted | Should -Be $true
             Should -Invoke New-Item -Times 0 -Exactly
+            # A kill right after the change does not lose the restart.
+            [System.IO.File]::Delete([System.IO.Path]::Combine($StateDirectory, 'restart-wanted'))
+            Mock New-ItemProperty { throw 'killed' }
+            { Set-RegistryItem $one } | Should -Throw
+            Test-RestartWanted | Should -Be $true
         }
     }
 

@@ -85,12 +85,42 @@ Describe 'journal.ps1' {
         }
     }
 
+    Context 'the time of a plan' {
+        It 'is that of its runners, whatever the clock says' {
+            Open-State 'a'
+            $Journal.before = [int64] 100
+            Save-State
+            (Read-State).used | Should -BeGreaterOrEqual 100
+            Open-State 'a'
+            $Journal.before | Should -BeGreaterOrEqual 100
+            $Journal.before | Should -BeLessThan 160
+            Open-State 'b'
+            $Journal.before | Should -Be 0
+        }
+    }
+
+    Context 'the outcome' {
+        It 'holds until the next start of Windows' {
+            Open-State 'a'
+            $State.outcome = 'restart'
+            $State.theirs = $true
+            Save-State
+            Open-State 'a'
+            "$($State.outcome) $($State.theirs)" | Should -Be 'restart True'
+            Mock Get-BootId { '8' }
+            Open-State 'a'
+            "$($State.outcome) $($State.theirs)" | Should -Be ' True'
+            Open-State 'b'
+            "$($State.outcome) $($State.theirs)" | Should -Be ' False'
+        }
+    }
+
     Context 'a marker' {
         It 'is what was noted' {
             Get-Marker 'none' | Should -Be $null
-            Set-Marker 'join' 'abc' 12
+            Set-Marker 'join' 'abc' @{ kubelet = '12 99' }
             $marker = Get-Marker 'join'
-            "$($marker.digest) $($marker.acted)" | Should -Be 'abc 12'
+            "$($marker.digest) $($marker.processes.kubelet)" | Should -Be 'abc 12 99'
         }
         It 'is none when it cannot be read' {
             foreach ($text in @('', '{"dig', "`0`0`0`0", '{"digest":"a"}', '[]', '"x"')) {

@@ -62,7 +62,7 @@ Describe 'programs.ps1' {
             [System.IO.File]::ReadAllText($to) | Should -Be 'abc'
         }
         It 'has its time' {
-            { Receive-File (& $serve ('x' * 100) 100) $to 0 $null } | Should -Throw '*did not arrive within 0 seconds*'
+            { Receive-File (& $serve ('x' * 100) 100) $to -1 $null } | Should -Throw '*did not arrive within -1 seconds*'
         }
     }
 
@@ -89,6 +89,19 @@ Describe 'programs.ps1' {
             { Set-DownloadItem $item } | Should -Throw -ExpectedMessage $message -ExceptionType ([System.IO.InvalidDataException])
             [System.IO.File]::Exists($path) | Should -Be $false
             [System.IO.File]::Exists("$path.new") | Should -Be $false
+        }
+    }
+
+    Context 'what a program has written' {
+        It 'goes to the disk, but for what runs' {
+            [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::Combine($bin, 'below'))
+            $runs = [System.IO.Path]::Combine($bin, 'below', 'runs.exe')
+            [System.IO.File]::WriteAllText($runs, 'x')
+            [System.IO.File]::WriteAllText([System.IO.Path]::Combine($bin, 'new.exe'), 'x')
+            $held = [System.IO.File]::Open($runs, 'Open', 'Read', 'None')
+            try { Sync-Directory $bin } finally { $held.Dispose() }
+            [System.IO.File]::ReadAllText($LogFile) | Should -Match 'runs\.exe is not flushed'
+            [System.IO.File]::ReadAllText($LogFile) | Should -Not -Match 'new\.exe is not flushed'
         }
     }
 

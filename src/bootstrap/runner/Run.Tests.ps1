@@ -71,18 +71,63 @@ Describe 'run.ps1' {
             & $lines | Should -Be 'one started 0 | one done 0 | two started 0 | two retry 18 | two started 0 | two failed 18 | plan failed 18'
             $LASTEXITCODE | Should -Be 0
             $said.Clear()
+            # Another runner of the same start of Windows.
+            & $run -Payload $Payload
+            $LASTEXITCODE | Should -Be 0
+            $said.Count | Should -Be 0
+            Mock Get-BootId { '8' }
             & $run -Payload $Payload
             & $lines | Should -Be 'two started 0 | two done 0 | plan finished 0'
         }
-        It 'does again what is no longer true, and keeps when it was last changed' {
-            & $write @((& $step 'one'))
+        It 'remembers which processes have not seen a change' {
+            Mock Get-Service { New-Object PSObject -Property @{ Status = 'Running' } }
+            $process = @{ Now = '1 1' }
+            Mock Get-ServiceProcess { $process.Now }
+            Mock Set-RunningItem { $process.Now = '2 2' }
+            $reader = @{ id = 'reader'; kind = 'running'; code = 75; seconds = 1; attempts = 1; name = 'kubelet'; after = @('one') }
+            & $write @((& $step 'one'), $reader)
             & $run -Payload $Payload
-            $acted = (Get-Marker 'one').acted
+            & $lines | Should -Be 'one started 0 | one done 0 | reader started 0 | reader done 0 | plan finished 0'
+            # Another definition that is true already changes nothing.
             $item = & $step 'one'
             $item.seconds = 61
-            & $write @($item)
+            & $write @($item, $reader)
             & $run -Payload $Payload
-            (Get-Marker 'one').acted | Should -Be $acted
+            (Get-Marker 'one').processes.kubelet | Should -Be '1 1'
+            Should -Invoke Set-RunningItem -Times 1 -Exactly
+        }
+        It 'starts a service again after a change during which the runner was killed' {
+            Mock Get-Service { New-Object PSObject -Property @{ Status = 'Running' } }
+            Mock Get-ServiceProcess { '1 1' }
+            Mock Set-RunningItem
+            Set-Marker 'one' '' @{}
+            [System.IO.File]::WriteAllText((& $path 'one'), '')
+            & $write @((& $step 'one'), @{ id = 'reader'; kind = 'running'; code = 75; seconds = 1; attempts = 1; name = 'kubelet'; after = @('one') })
+            & $run -Payload $Payload
+            & $lines | Should -Be 'one done 0 | reader started 0 | reader failed 75 | plan failed 75'
+            Should -Invoke Set-RunningItem -Times 1 -Exactly
+        }
+        It 'undoes first what a killed runner has begun' {
+            $item = & $step 'one'
+            $item.undo = @('undo', 'one')
+            & $write @($item)
+            Set-Marker 'one' '' @{}
+            & $run -Payload $Payload
+            [string]::Join(' | ', $programs.ToArray()) | Should -Be 'undo one | make one'
+            & $lines | Should -Be 'one started 0 | one done 0 | plan finished 0'
+        }
+        It 'only cleans up once all is done' {
+            $clean = @{ id = 'clean'; kind = 'absent'; code = 15; seconds = 1; attempts = 1; paths = @((& $path 'secret')) }
+            & $write @((& $step 'one'), $clean)
+            [System.IO.File]::WriteAllText((& $path 'secret'), '')
+            Mock Set-AbsentItem { throw 'it is in use' }
+            & $run -Payload $Payload
+            [System.IO.File]::Delete((& $path 'secret'))
+            [System.IO.File]::Delete((& $path 'one'))
+            $said.Clear()
+            Mock Get-BootId { '8' }
+            & $run -Payload $Payload
+            & $lines | Should -Be 'clean done 0 | plan finished 0'
         }
         It 'undoes what a failed attempt left, and says why it failed' {
             $item = & $step 'one'
@@ -149,6 +194,15 @@ Describe 'run.ps1' {
             & $run -Payload $Payload -Source cloudbase
             $LASTEXITCODE | Should -Be 1003
             & $lines | Should -Be 'settle reboot 0'
+            # The boot task comes second: it does not count, it does not tell, and Windows does restart.
+            & $run -Payload $Payload
+            $LASTEXITCODE | Should -Be 0
+            & $lines | Should -Be 'settle reboot 0'
+            (Read-State).reboots | Should -Be 1
+            Should -Invoke Invoke-Program -Times 1 -Exactly -ParameterFilter { $Argv[0] -eq 'shutdown.exe' -and "$Success" -eq '0 1115 1190' }
+            & $run -Payload $Payload -Source cloudbase
+            $LASTEXITCODE | Should -Be 1003
+            & $lines | Should -Be 'settle reboot 0'
         }
         It 'is asked of Windows otherwise, and counted' {
             & $run -Payload $Payload
@@ -170,8 +224,27 @@ Describe 'run.ps1' {
         It 'that has happened lets the plan go on' {
             & $run -Payload $Payload
             [System.IO.File]::Delete((& $path 'restart'))
+            Mock Get-BootId { '8' }
             & $run -Payload $Payload
             & $lines | Should -Be 'settle reboot 0 | settle done 0 | plan finished 0'
+        }
+    }
+
+    Context 'a restart that Windows asks for by itself' {
+        It 'is made once, and warned of' {
+            Mock Test-RestartWanted { & $real }
+            Mock Test-RestartPending { $true }
+            & $write @(
+                @{ id = 'settle'; kind = 'reboot'; when = 'pending'; code = 29; seconds = 900; attempts = 3 }
+                @{ id = 'settle-again'; kind = 'reboot'; when = 'pending'; code = 29; seconds = 900; attempts = 3 }
+            )
+            & $run -Payload $Payload
+            Mock Get-BootId { '8' }
+            & $run -Payload $Payload
+            & $lines | Should -Be 'settle reboot 0 | settle warned 29 | settle-again warned 29 | plan finished 0'
+        }
+        BeforeAll {
+            $real = (Get-Command -Name 'Test-RestartWanted').ScriptBlock
         }
     }
 
@@ -179,7 +252,7 @@ Describe 'run.ps1' {
         It 'ends before another act' {
             & $write @((& $step 'one'))
             Open-State (Get-TextDigest ([System.IO.File]::ReadAllText([System.IO.Path]::Combine($Payload, 'node.json'))))
-            $State.started = [string] [System.DateTime]::UtcNow.AddMinutes(-46).Ticks
+            $Journal.before = 46 * 60
             Save-State
             & $run -Payload $Payload
             $said[0] | Should -Match 'one failed 18 [0-9a-f]{8} the plan has 45 minutes'

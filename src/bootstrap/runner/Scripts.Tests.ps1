@@ -3,6 +3,7 @@ Describe 'scripts.ps1' {
     BeforeAll {
         . "$PSScriptRoot/TestSetup.ps1"
         $item = { param($text) ConvertFrom-Json -InputObject $text }
+        $gibibyte = 1073741824
     }
     BeforeEach {
         $answers = @{}
@@ -32,21 +33,21 @@ Describe 'scripts.ps1' {
 
     Context 'free space' {
         BeforeEach {
-            $room = @{ Free = 10; Size = 40GB; Most = 100GB }
+            $room = @{ Free = 10; Size = 40 * $gibibyte; Most = 100 * $gibibyte }
             Mock Get-FreeGibibytes { $room.Free }
             Mock Get-PartitionSupportedSize { New-Object PSObject -Property @{ SizeMax = $room.Most } }
             Mock Get-Partition { New-Object PSObject -Property @{ Size = $room.Size } }
-            Mock Resize-Partition { $room.Free += ($Size - $room.Size) / 1GB; $room.Size = $Size }
+            Mock Resize-Partition { $room.Free += ($Size - $room.Size) / $gibibyte; $room.Size = $Size }
             $space = & $item '{"drive": "C", "gibibytes": 20}'
         }
         It 'is made of what the disk has' {
             Test-FreeSpaceScript $space | Should -Be $false
             Set-FreeSpaceScript $space
             Test-FreeSpaceScript $space | Should -Be $true
-            $room.Size | Should -Be 100GB
+            $room.Size | Should -Be (100 * $gibibyte)
         }
         It 'may lack' {
-            $room.Most = 40GB
+            $room.Most = 40 * $gibibyte
             { Set-FreeSpaceScript $space } | Should -Throw 'expected 20 GiB free on C:, found 10*'
             Should -Invoke Resize-Partition -Times 0 -Exactly
         }
@@ -55,7 +56,7 @@ Describe 'scripts.ps1' {
     Context 'the space of a drive' {
         It 'is counted in whole GiB' {
             $drive = [System.IO.Path]::GetPathRoot($Root)
-            Get-FreeGibibytes $drive | Should -Be ([System.Math]::Floor((New-Object System.IO.DriveInfo($drive)).AvailableFreeSpace / 1GB))
+            Get-FreeGibibytes $drive | Should -Be ([System.Math]::Floor((New-Object System.IO.DriveInfo($drive)).AvailableFreeSpace / $gibibyte))
         }
     }
 

@@ -265,8 +265,14 @@ Describe 'windows.ps1' {
             Mock Get-BootId { '8' }
             Test-RestartWanted | Should -Be $false
         }
-        It 'is wanted when Windows says so' {
-            Mock Test-Path { $true }
+        It 'is wanted when Windows says so, but only once' {
+            Mock Get-BootId { '9' }
+            Mock Test-Path { $LiteralPath -like '*RebootPending' }
+            $State.theirs = $false
+            Test-RestartWanted | Should -Be $true
+            $State.theirs = $true
+            Test-RestartWanted | Should -Be $false
+            Set-RestartWanted
             Test-RestartWanted | Should -Be $true
         }
     }

@@ -12,18 +12,22 @@ function Get-Sha256([byte[]] $Bytes) {
     return [System.BitConverter]::ToString($algorithm.ComputeHash($Bytes)).Replace('-', '').ToLowerInvariant()
 }
 
-# Writes a file so that a kill or a power cut leaves the old or the new one. Backup: where the old one is kept.
-function Write-Whole([string] $Path, [byte[]] $Bytes, $Backup = [NullString]::Value) {
-    $temporary = "$Path.new"
-    # Through the caches to the disk: what is only in memory would be zeros after a power cut.
+# Through the caches to the disk: what is only in memory would be zeros after a power cut.
+function Write-Through([string] $Path, [byte[]] $Bytes) {
     $options = [System.IO.FileOptions]::WriteThrough
-    $stream = New-Object System.IO.FileStream($temporary, [System.IO.FileMode]::Create, [System.IO.FileAccess]::Write, [System.IO.FileShare]::None, 4096, $options)
+    $stream = New-Object System.IO.FileStream($Path, [System.IO.FileMode]::Create, [System.IO.FileAccess]::Write, [System.IO.FileShare]::None, 4096, $options)
     try {
         $stream.Write($Bytes, 0, $Bytes.Length)
         $stream.Flush($true)
     } finally {
         $stream.Dispose()
     }
+}
+
+# Writes a file so that a kill or a power cut leaves the old or the new one. Backup: where the old one is kept.
+function Write-Whole([string] $Path, [byte[]] $Bytes, $Backup = [NullString]::Value) {
+    $temporary = "$Path.new"
+    Write-Through $temporary $Bytes
     Move-Over $temporary $Path $Backup
 }
 

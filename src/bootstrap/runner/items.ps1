@@ -29,7 +29,7 @@ function Set-FileItem($Item) {
     $temporary = "$($Item.path).new"
     [System.IO.File]::WriteAllText($temporary, '')
     Set-Access $temporary $Item.access $false
-    [System.IO.File]::WriteAllBytes($temporary, [System.IO.File]::ReadAllBytes($source))
+    Write-Through $temporary ([System.IO.File]::ReadAllBytes($source))
     Move-Over $temporary $Item.path
     # What replaces a file takes over its access.
     Set-Access $Item.path $Item.access $false
@@ -58,9 +58,9 @@ function Set-RegistryItem($Item) {
     $wanted = Get-RegistryData $Item
     $name = $Item.name
     if ($name -eq '') { $name = '(default)' }
+    if (Get-Field $Item 'restart' $false) { Set-RestartWanted }
     if (-not (Test-Path -LiteralPath $Item.key)) { $null = New-Item -Path $Item.key -Force }
     $null = New-ItemProperty -LiteralPath $Item.key -Name $name -PropertyType $wanted.Type -Value $wanted.Value -Force
-    if (Get-Field $Item 'restart' $false) { Set-RestartWanted }
 }
 
 # --- serviceEnvironment: service, variables {plain | secret {source, sha256}}
@@ -188,14 +188,24 @@ function Set-ServiceItem($Item) {
 }
 
 # --- running: name, after (items whose last change it must have seen)
+
+# The process of a service: its number, and when it was made, which no correction of the clock changes. '': none that can be seen.
+function Get-ServiceProcess([string] $Name) {
+    try {
+        $number = (Get-CimInstance -ClassName Win32_Service -Filter "Name='$Name'").ProcessId
+        return "$number $((Get-Process -Id $number).StartTime.ToUniversalTime().Ticks)"
+    } catch {
+        return ''
+    }
+}
+
 function Test-RunningItem($Item) {
     $service = Get-Service -Name $Item.name -ErrorAction SilentlyContinue
     if ($null -eq $service -or [string] $service.Status -ne 'Running') { return $false }
-    $number = (Get-CimInstance -ClassName Win32_Service -Filter "Name='$($Item.name)'").ProcessId
-    $started = (Get-Process -Id $number).StartTime.ToUniversalTime().Ticks
+    $process = Get-ServiceProcess $Item.name
     foreach ($id in @(Get-Field $Item 'after' @())) {
         $marker = Get-Marker $id
-        if ($null -ne $marker -and [int64] $marker.acted -gt $started) { return $false }
+        if ($process -ne '' -and $null -ne $marker -and (Get-Field $marker.processes $Item.name '') -ceq $process) { return $false }
     }
     return $true
 }
@@ -282,9 +292,9 @@ function Test-WaitItem($Item) {
 }
 
 function Set-WaitItem($Item) {
-    $end = [System.DateTime]::UtcNow.AddSeconds($Item.seconds)
+    $waited = [System.Diagnostics.Stopwatch]::StartNew()
     while (-not (Test-Check $Item.check)) {
-        if ([System.DateTime]::UtcNow -gt $end) { throw "$(Get-Finding $Item.check) within $($Item.seconds) seconds" }
+        if ($waited.Elapsed.TotalSeconds -gt $Item.seconds) { throw "$(Get-Finding $Item.check) within $($Item.seconds) seconds" }
         Start-Sleep -Seconds 1
     }
 }

@@ -2,6 +2,9 @@
 
 $StateDirectory = [System.IO.Path]::GetDirectoryName($StateFile)
 $MarkerDirectory = [System.IO.Path]::Combine($StateDirectory, 'items')
+# Not the clock of Windows: it may be corrected by hours while the plan is carried out.
+$Watch = [System.Diagnostics.Stopwatch]::StartNew()
+$Fresh = $State.Clone()
 
 function Get-TextDigest([string] $Text) {
     return Get-Sha256 ([System.Text.Encoding]::UTF8.GetBytes($Text))
@@ -58,19 +61,20 @@ function Open-State([string] $Digest) {
         $State.boots = [int] $known.boots
         if ($known.boot -cne $State.boot) { $State.boots++ }
     }
-    if ($null -eq $known -or $known.digest -cne $Digest) {
-        $State.started = [string] [System.DateTime]::UtcNow.Ticks
-        $State.reboots = 0
-    } else {
-        $State.started = $known.started
-        $State.reboots = [int] $known.reboots
+    foreach ($name in @('used', 'reboots', 'outcome', 'theirs', 'cleaning')) { $State[$name] = $Fresh[$name] }
+    if ($null -ne $known -and $known.digest -ceq $Digest) {
+        foreach ($name in @('used', 'reboots', 'theirs', 'cleaning')) { $State[$name] = $known.$name }
+        if ($known.boot -ceq $State.boot) { $State.outcome = $known.outcome }
     }
+    $Journal.before = [int64] $State.used
+    $Watch.Restart()
     $State.digest = $Digest
     $Journal.open = $true
     Save-State
 }
 
 function Save-State {
+    $State.used = $Journal.before + [int64] $Watch.Elapsed.TotalSeconds
     Write-WholeText $StateFile (ConvertTo-Json -InputObject $State -Compress) "$StateFile.old"
 }
 
@@ -79,12 +83,13 @@ function Save-Finished {
     Write-WholeText ([System.IO.Path]::Combine($StateDirectory, 'finished')) $State.digest
 }
 
-# What is known of an item: digest of its definition, and when it last changed something (UTC ticks, 0: never).
+# What is known of an item: digest of its definition, '' from the moment it is begun until it is done; processes, by the names of the
+# services that must be started after a change of the item, as they were when it was last changed.
 function Get-Marker([string] $Id) {
-    return Read-Object ([System.IO.Path]::Combine($MarkerDirectory, "$Id.json")) @('digest', 'acted')
+    return Read-Object ([System.IO.Path]::Combine($MarkerDirectory, "$Id.json")) @('digest', 'processes')
 }
 
-function Set-Marker([string] $Id, [string] $Digest, [int64] $Acted) {
-    $marker = New-Object PSObject -Property @{ digest = $Digest; acted = [string] $Acted }
+function Set-Marker([string] $Id, [string] $Digest, $Processes) {
+    $marker = New-Object PSObject -Property @{ digest = $Digest; processes = $Processes }
     Write-WholeText ([System.IO.Path]::Combine($MarkerDirectory, "$Id.json")) (ConvertTo-Json -InputObject $marker -Compress)
 }

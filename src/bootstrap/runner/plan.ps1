@@ -16,12 +16,19 @@ function Invoke-PlanItem($Item) {
     $act = "Set-$($Item.kind)Item"
     $digest = Get-ItemDigest $Item
     $marker = Get-Marker $Item.id
+    # A runner was killed while it did it.
+    $begun = $null -ne $marker -and $marker.digest -ceq ''
     if (Test-PlanItem $test $Item) {
         if ($null -eq $marker -or $marker.digest -cne $digest) {
-            $acted = [int64] 0
-            if ($null -ne $marker) { $acted = [int64] $marker.acted }
-            Set-Marker $Item.id $digest $acted
-            Send-Report $Item.id 'done' 0 'was true already'
+            $processes = @{}
+            if ($null -ne $marker) { $processes = $marker.processes }
+            if ($begun) { $processes = Get-Processes $Item.id }
+            Set-Marker $Item.id $digest $processes
+            if ($Item.kind -eq 'reboot' -and (Test-RestartPending)) {
+                Send-Report $Item.id 'warned' $Item.code 'Windows asks for a restart by itself, also after one'
+            } else {
+                Send-Report $Item.id 'done' 0 'was true already'
+            }
         }
         return 'done'
     }
@@ -35,17 +42,19 @@ function Invoke-PlanItem($Item) {
     for ($attempt = 1; $attempt -le $Item.attempts; $attempt++) {
         Test-Deadline
         Send-Report $Item.id 'started' 0 "attempt $attempt of $($Item.attempts)"
+        if ($begun) { Undo-PlanItem $Item }
+        Set-Marker $Item.id '' (Get-Processes $Item.id)
+        $begun = $true
         $problem = 'it is still not true after it was done'
         # Data that are wrong stay wrong: that is no reason to try again.
         try { $null = & $act $Item } catch [System.IO.InvalidDataException] { throw } catch { $problem = $_.Exception.Message }
         if (Test-PlanItem $test $Item) {
-            Set-Marker $Item.id $digest ([System.DateTime]::UtcNow.Ticks)
+            Set-Marker $Item.id $digest (Get-Processes $Item.id)
             Send-Report $Item.id 'done' 0 "attempt $attempt"
             return 'done'
         }
         if ($attempt -lt $Item.attempts) {
             Send-Report $Item.id 'retry' $Item.code $problem
-            Undo-PlanItem $Item
             Start-Sleep -Seconds ([System.Math]::Min(60, 5 * [System.Math]::Pow(2, $attempt - 1)))
         }
     }
@@ -58,17 +67,34 @@ function Test-PlanItem([string] $Test, $Item) {
     return $false
 }
 
-# What an item left behind is taken away before the next attempt; that this fails does not matter.
+# The processes of the services that must be started after a change of the item.
+function Get-Processes([string] $Id) {
+    $found = @{}
+    foreach ($item in @($Plan.items)) {
+        if ($item.kind -eq 'running' -and @(Get-Field $item 'after' @()) -contains $Id) { $found[$item.name] = Get-ServiceProcess $item.name }
+    }
+    return $found
+}
+
+# What an attempt left behind is taken away before the next one; that this fails does not matter.
 function Undo-PlanItem($Item) {
     $undo = @(Get-Field $Item 'undo' @())
     if ($undo.Count -eq 0) { return }
     try { Invoke-Program $undo $Item.directory $Item.seconds } catch { Write-Log "undo of $($Item.id): $($_.Exception.Message)" }
 }
 
-# Nothing is started after the plan's time.
+# Nothing is started after the plan's time, which is the time of its runners: not that of restarts, nor what a clock says.
 function Test-Deadline {
-    $used = ([System.DateTime]::UtcNow.Ticks - [int64] $State.started) / [System.TimeSpan]::TicksPerMinute
-    if ($used -gt $Plan.limits.minutes) { throw "the plan has $($Plan.limits.minutes) minutes, $([int] $used) have passed since its first start" }
+    $used = ($Journal.before + $Watch.Elapsed.TotalSeconds) / 60
+    if ($used -gt $Plan.limits.minutes) { throw "the plan has $($Plan.limits.minutes) minutes, $([int] $used) have passed" }
+}
+
+# The restart that the plan has asked for. Returns the exit code.
+function Restart-Windows {
+    if ($Source -eq 'cloudbase') { return 1003 }
+    # 1115 and 1190: another one is on its way.
+    Invoke-Program @('shutdown.exe', '/r', '/t', '5') $env:SystemRoot 60 @(0, 1115, 1190)
+    return 0
 }
 
 # The whole plan. Returns the exit code.
@@ -77,7 +103,21 @@ function Invoke-Plan {
         Write-Log 'the plan is finished already'
         return 0
     }
-    foreach ($item in $Plan.items) {
+    # Several runners may be started at one start of Windows. The first one settles how it ends; the others neither count nor tell it again.
+    if ($State.outcome -ne '') { Write-Log "another runner of this start of Windows has ended with: $($State.outcome)" }
+    if ($State.outcome -eq 'failed') { return 0 }
+    if ($State.outcome -eq 'restart') { return Restart-Windows }
+    if ($Plan.planVersion -gt $PlanVersion) {
+        $State.outcome = 'failed'
+        Send-Report 'plan' 'failed' 12 "expected a plan of version $PlanVersion or older, found $($Plan.planVersion)"
+        return 0
+    }
+    $items = @($Plan.items)
+    $last = $items[$items.Count - 1]
+    foreach ($item in $items) {
+        # Items before it may need secrets that are gone.
+        if ($State.cleaning -and $item.id -cne $last.id) { continue }
+        if ($item.id -ceq $last.id -and $item.kind -eq 'absent') { $State.cleaning = $true }
         $outcome = ''
         try {
             if ($Kinds -notcontains $item.kind) { throw "this runner does not know the kind '$($item.kind)'" }
@@ -88,17 +128,18 @@ function Invoke-Plan {
                 Send-Report $item.id 'warned' $item.code $_.Exception.Message
                 continue
             }
+            $State.outcome = 'failed'
             Send-Report $item.id 'failed' $item.code $_.Exception.Message
             Send-Report 'plan' 'failed' $item.code "$($item.id): $($_.Exception.Message)"
             return 0
         }
         if ($outcome -eq 'reboot') {
             $State.reboots = [int] $State.reboots + 1
+            $State.outcome = 'restart'
+            if (-not (Test-OwnRestartWanted)) { $State.theirs = $true }
             Save-State
             Send-Report $item.id 'reboot' 0 "restart $($State.reboots) of $($Plan.limits.reboots)"
-            if ($Source -eq 'cloudbase') { return 1003 }
-            Invoke-Program @('shutdown.exe', '/r', '/t', '5') $env:SystemRoot 60
-            return 0
+            return Restart-Windows
         }
     }
     try {
@@ -108,6 +149,6 @@ function Invoke-Plan {
         $Journal.lost = $true
         Write-Log "the end of the plan cannot be noted: $($_.Exception.Message)"
     }
-    Send-Report 'plan' 'finished' 0 "$(@($Plan.items).Count) items are true"
+    Send-Report 'plan' 'finished' 0 "$($items.Count) items are true"
     return 0
 }

@@ -23,7 +23,7 @@ function Get-DownloadProxy($Item) {
 
 # Certificates are checked against those that Windows trusts.
 function Receive-File([string] $Url, [string] $Path, [int] $Seconds, $Proxy) {
-    $end = [System.DateTime]::UtcNow.AddSeconds($Seconds)
+    $waited = [System.Diagnostics.Stopwatch]::StartNew()
     [System.Net.ServicePointManager]::SecurityProtocol = [System.Net.ServicePointManager]::SecurityProtocol -bor [System.Net.SecurityProtocolType]::Tls12
     $request = [System.Net.WebRequest]::Create($Url)
     $request.Timeout = 60000
@@ -37,8 +37,9 @@ function Receive-File([string] $Url, [string] $Path, [int] $Seconds, $Proxy) {
             $buffer = New-Object byte[] 1048576
             while (($count = $from.Read($buffer, 0, $buffer.Length)) -gt 0) {
                 $to.Write($buffer, 0, $count)
-                if ([System.DateTime]::UtcNow -gt $end) { throw "$Url did not arrive within $Seconds seconds" }
+                if ($waited.Elapsed.TotalSeconds -gt $Seconds) { throw "$Url did not arrive within $Seconds seconds" }
             }
+            $to.Flush($true)
         } finally { $to.Dispose() }
     } finally { $response.Dispose() }
 }
@@ -48,6 +49,19 @@ function Move-Aside([string] $Path) {
     if (-not [System.IO.File]::Exists($Path)) { return }
     if ([System.IO.File]::Exists("$Path.old")) { [System.IO.File]::Delete("$Path.old") }
     [System.IO.File]::Move($Path, "$Path.old")
+}
+
+# What a program has written goes to the disk before it counts: after a power cut it would be zeros.
+function Sync-Directory([string] $Path) {
+    foreach ($file in [System.IO.Directory]::GetFiles($Path, '*', [System.IO.SearchOption]::AllDirectories)) {
+        try {
+            $stream = [System.IO.File]::Open($file, [System.IO.FileMode]::Open, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::ReadWrite)
+            try { $stream.Flush($true) } finally { $stream.Dispose() }
+        } catch {
+            # A program that runs has been there before.
+            Write-Log "$file is not flushed: $($_.Exception.Message)"
+        }
+    }
 }
 
 # --- download: url, path, digest, proxy {plain | secret {source, sha256}}
@@ -90,5 +104,6 @@ function Set-ArchiveItem($Item) {
             throw (New-Object System.IO.InvalidDataException("expected $file in $($Item.path), found none: it is another archive"))
         }
     }
+    Sync-Directory $Item.directory
     Write-WholeText ([System.IO.Path]::Combine($StateDirectory, "unpacked-$($Item.id)")) $Item.digest
 }

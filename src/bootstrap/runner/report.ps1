@@ -11,9 +11,13 @@ $LogLimit = 5242880
 # A guest agent reads the reports as a whole.
 $ReportLimit = 32768
 $Plan = $null
-$State = @{ digest = ''; started = '0'; reboots = 0; sequence = [int64] 0; boot = ''; boots = 0 }
-# open: the state was read. lost: something that later starts need could not be written.
-$Journal = @{ open = $false; lost = $false }
+# used: seconds that runners have worked on the plan. outcome: how a runner ended at this start of Windows, `restart` or `failed`.
+# theirs: Windows was restarted because it asked for it by itself. cleaning: all is done, and what is secret is being removed.
+$State = @{
+    digest = ''; used = 0; reboots = 0; sequence = [int64] 0; boot = ''; boots = 0; outcome = ''; theirs = $false; cleaning = $false
+}
+# open: the state was read. lost: something that later starts need could not be written. before: seconds that earlier runners worked.
+$Journal = @{ open = $false; lost = $false; before = 0 }
 
 # A property that may be missing.
 function Get-Field($Object, [string] $Name, $Default) {

@@ -27,12 +27,7 @@ try {
         $text = [System.IO.File]::ReadAllText([System.IO.Path]::Combine($Payload, 'node.json'))
         $Plan = ConvertFrom-Json -InputObject $text
         Open-State (Get-TextDigest $text)
-        if ($Plan.planVersion -gt $PlanVersion) {
-            Send-Report 'plan' 'failed' 12 "expected a plan of version $PlanVersion or older, found $($Plan.planVersion)"
-            $code = 0
-        } else {
-            $code = Invoke-Plan
-        }
+        $code = Invoke-Plan
         if ($code -eq 0 -and $Journal.lost) { $code = 1002 }
     }
 } catch {

@@ -45,12 +45,12 @@ function Test-ClockScript($Item) {
 }
 
 function Set-ClockScript($Item) {
-    $end = [System.DateTime]::UtcNow.AddSeconds($Item.seconds)
+    $waited = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         try { Invoke-Program @('w32tm.exe', '/resync', '/force') $env:SystemRoot 60 } catch { Write-Log $_.Exception.Message }
         $difference = [int] (Get-ClockDifference $Item.url)
         if ($difference -lt $Item.within) { return }
-        if ([System.DateTime]::UtcNow -gt $end) { throw "expected a clock within $($Item.within) seconds of $($Item.url), found $difference" }
+        if ($waited.Elapsed.TotalSeconds -gt $Item.seconds) { throw "expected a clock within $($Item.within) seconds of $($Item.url), found $difference" }
         Start-Sleep -Seconds 5
     }
 }
@@ -72,8 +72,8 @@ function Test-HypervisorScript($Item) {
 }
 
 function Set-HypervisorScript($Item) {
-    Invoke-Program @('bcdedit.exe', '/set', '{current}', 'hypervisorlaunchtype', 'auto') $env:SystemRoot 60
     Set-RestartWanted
+    Invoke-Program @('bcdedit.exe', '/set', '{current}', 'hypervisorlaunchtype', 'auto') $env:SystemRoot 60
 }
 
 # --- defenderExclusions: paths, processes
@@ -134,8 +134,8 @@ function Test-DomainJoinScript($Item) {
 }
 
 function Set-DomainJoinScript($Item) {
-    Invoke-Program @('djoin.exe', '/requestodj', '/loadfile', $Item.blob, '/windowspath', $env:SystemRoot, '/localos') $env:SystemRoot $Item.seconds
     Set-RestartWanted
+    Invoke-Program @('djoin.exe', '/requestodj', '/loadfile', $Item.blob, '/windowspath', $env:SystemRoot, '/localos') $env:SystemRoot $Item.seconds
     Write-WholeText ([System.IO.Path]::Combine($StateDirectory, 'domain-join')) (Get-BootId)
 }
 

@@ -204,13 +204,23 @@ function Test-Url([string] $Url) {
     }
 }
 
-# Remembers that a restart is wanted until the next one.
+# Remembers that a restart is wanted until the next one. Before the change that wants it, where that is known: a kill after the change would
+# lose it.
 function Set-RestartWanted {
     Write-WholeText ([System.IO.Path]::Combine($StateDirectory, 'restart-wanted')) (Get-BootId)
 }
 
-function Test-RestartWanted {
-    if (Test-Path -LiteralPath 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending') { return $true }
+function Test-OwnRestartWanted {
     $wanted = [System.IO.Path]::Combine($StateDirectory, 'restart-wanted')
     return [System.IO.File]::Exists($wanted) -and [System.IO.File]::ReadAllText($wanted) -ceq (Get-BootId)
+}
+
+# Does the servicing of Windows want a restart?
+function Test-RestartPending {
+    return Test-Path -LiteralPath 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending'
+}
+
+# A wish of Windows that is not ours is worth one restart. If it is still there then, no other one will take it away.
+function Test-RestartWanted {
+    return (Test-OwnRestartWanted) -or (-not $State.theirs -and (Test-RestartPending))
 }
