@@ -1,4 +1,4 @@
-//! The rules of the contract for machine pools (`capi-contract.md` §4) that a pool does not show while it just grows and shrinks:
+//! The rules of the contract for machine pools (`docs/design/cluster-api.md#machine-pools`) that a pool does not show while it just grows and shrinks:
 //! what it says when it is paused, when its template is missing, while a machine is held back, while nobody makes Machines.
 
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ fn the_rules_of_machine_pools() {
 }
 
 /// Core gives a Machine the labels of the MachinePool's template, our WindowsMachine, no Secret, and itself as the owner; what is for
-/// the Node comes there (§4.5).
+/// the Node comes there.
 async fn rule_4_3_machines_are_of_the_template(cp: &ControlPlane, machines: &[Value]) {
     for machine in machines {
         let name = text(machine, "/metadata/name");
@@ -66,7 +66,7 @@ async fn cores_own_conditions_are_true(cp: &ControlPlane, pool: &Pool) {
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
     })
     .await;
-    // The kind and its list are there for core to find (§4.1).
+    // The kind and its list are there for core to find.
     let object = cp.get(Kind::WINDOWS_NODE_POOL, &pool.name()).await.expect("the WindowsNodePool");
     assert_eq!(text(&object, "/status/infrastructureMachineKind"), "WindowsMachine");
     let definition = cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, "windowsmachines.infrastructure.cluster.x-k8s.io").await.expect("the definition");
@@ -103,7 +103,7 @@ async fn rule_4_2_ready_is_never_taken_back(cp: &ControlPlane, pool: &Pool, mach
 }
 
 /// `status.replicas` is what is there, not what is asked for; core says in its phase that they differ, in another word when the
-/// infrastructure has the say (§4.4).
+/// infrastructure has the say.
 async fn rule_4_1_what_is_observed_and_paused(cp: &ControlPlane, pool: &mut Pool) {
     cp.patch(Kind::WINDOWS_NODE_POOL, &pool.name(), &json!({"spec": {"paused": true}})).await.expect("a pause");
     cp.wait_condition(Kind::WINDOWS_NODE_POOL, &pool.name(), "Paused", "True", LIMIT).await;

@@ -1,5 +1,5 @@
 //! Story *pool*: a MachinePool with a WindowsNodePool: nodes come, grow, shrink, are replaced and go, judged by Cluster API's own
-//! words. Tests of the contract carry the number of their rule (`capi-contract.md` §4).
+//! words. The contract is `docs/design/cluster-api.md#machine-pools`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The few fields of Cluster API (core v1beta2) that we read. Never used to write whole objects: other fields would be lost.
+//! The few fields of Cluster API (core v1beta2) that we read. Whole objects are never written with them: other fields would be lost.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +12,33 @@ use super::condition;
 
 /// Label on everything that belongs to a Cluster: the Cluster's name.
 pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
-/// Annotation (any value) that stops every reconcile of one object, its deletion too.
+/// Annotation (any value) that stops every reconcile of one object, including its deletion.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
-/// Annotation on an infrastructure cluster whose status somebody else writes.
+/// Annotation on an infrastructure cluster whose status is managed externally.
 pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 /// Label that marks a Machine of a control plane.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 /// Label on the machines of a MachinePool: its name, see [`label_value`].
 pub const POOL_NAME_LABEL: &str = "cluster.x-k8s.io/pool-name";
-/// Annotation (any value) on a Machine that goes first when there are too many.
+/// Annotation (any value) on a Machine that is removed first when there are too many.
 pub const DELETE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
 
-/// Finalizer of a Machine that core looks after.
+/// Cluster API's finalizer on a Machine.
 pub const MACHINE_FINALIZER: &str = "machine.cluster.x-k8s.io";
 
 /// Annotation on a MachinePool whose number of machines its infrastructure decides (any value but `false`).
 pub const REPLICAS_MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/replicas-managed-by";
-/// Taint of a Node that has not got the labels of its Machine yet. Cluster API removes it with them.
+/// Taint of a Node until Cluster API has copied the labels of its Machine to it.
 pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
 /// Condition of a Machine: its Node is Ready.
 pub const NODE_READY: &str = "NodeReady";
-/// Reason of [`NODE_READY`]: somebody deleted the Node of a machine that had joined.
+/// Reason of [`NODE_READY`]: the Node of a joined machine was deleted.
 pub const NODE_DELETED: &str = "NodeDeleted";
 /// Label selected by `--watch-filter`.
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Type of the Secrets that Cluster API and its providers exchange.
 pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
-/// Group of core's own kinds.
+/// API group of Cluster API's core kinds.
 pub const GROUP: &str = "cluster.x-k8s.io";
 
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]
@@ -102,7 +102,7 @@ pub struct Endpoint {
     pub port: i32,
 }
 
-/// A reference without version and namespace: same namespace, and the version comes from the CRD's contract label.
+/// A reference without version and namespace: it is in the same namespace, and the CRD's contract label tells the version.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
@@ -208,7 +208,7 @@ impl Cluster {
     pub fn paused_name(&self) -> Option<&str> {
         self.metadata.name.as_deref().filter(|_| self.is_paused())
     }
-    /// Core's word that the infrastructure cluster is ready (or that none is needed).
+    /// Whether the infrastructure cluster is ready (or none is needed).
     pub fn infrastructure_provisioned(&self) -> bool {
         self.initialization().and_then(|i| i.infrastructure_provisioned) == Some(true)
     }
@@ -227,7 +227,7 @@ impl Cluster {
 }
 
 impl Machine {
-    /// Machines of a control plane are not ours to make.
+    /// Whether this is a control plane machine, which we do not provide.
     pub fn is_control_plane(&self) -> bool {
         self.metadata.labels.as_ref().is_some_and(|l| l.contains_key(CONTROL_PLANE_LABEL))
     }

@@ -36,7 +36,7 @@ use super::machine::{LocalReference, TemplateMetadata};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsClusterSpec {
-    /// Where the API server answers. Leave it out when the control plane object supplies it.
+    /// Endpoint of the API server. Leave it out if the control plane object supplies it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
     /// The hypervisors (in the same namespace) that machines of this cluster may use; they are also its failure domains. Default: every WindowsHypervisor in the namespace.
@@ -63,7 +63,7 @@ pub struct ControlPlaneEndpoint {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsClusterStatus {
-    /// Read by Cluster API; set once and never taken back.
+    /// Read by Cluster API; once set, it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<ClusterInitialization>,
     /// The hypervisors that machines may be spread over.
@@ -82,7 +82,7 @@ pub struct WindowsClusterStatus {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct ClusterInitialization {
-    /// True once the infrastructure of the cluster is there.
+    /// True once the infrastructure of the cluster exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioned: Option<bool>,
 }
@@ -94,7 +94,7 @@ pub struct FailureDomain {
     /// Name of the WindowsHypervisor.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// Always false: only workers are made here.
+    /// Always false: this provider makes workers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<bool>,
     /// What distinguishes it, e.g. `reachable`.
@@ -102,7 +102,7 @@ pub struct FailureDomain {
     pub attributes: BTreeMap<String, String>,
 }
 
-/// What ClusterClass makes WindowsClusters from.
+/// The template from which ClusterClass creates WindowsClusters.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -117,7 +117,7 @@ pub struct FailureDomain {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsClusterTemplateSpec {
-    /// The cluster to make.
+    /// The cluster to create.
     pub template: WindowsClusterTemplateResource,
 }
 

@@ -31,13 +31,13 @@ use super::machine::TemplateMetadata;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalControlPlaneSpec {
-    /// Where nodes reach the API server. Default: the server of the kubeconfig; the controller fills it in.
+    /// Endpoint at which nodes reach the API server. Default: the server of the kubeconfig; the controller fills it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
     /// The Secret (same namespace) with the kubeconfig. Default: `<cluster>-external-kubeconfig`, key `value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_secret_ref: Option<KubeconfigSecretReference>,
-    /// The Kubernetes version that the control plane is meant to have, e.g. `v1.36.3`. ClusterClass writes it; it is compared with what the API server reports, nothing is upgraded.
+    /// The expected Kubernetes version of the control plane, e.g. `v1.36.3`. ClusterClass writes it; it is compared with the version that the API server reports, and nothing is upgraded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(validation = Rule::new("self.matches('^v[0-9]+[.][0-9]+[.][0-9]+([-+][-+.A-Za-z0-9]*)?$')").message("must be a version with all three numbers and a v, e.g. v1.36.3"))]
@@ -67,16 +67,16 @@ fn default_key() -> String {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalControlPlaneStatus {
-    /// Read by Cluster API; set once and never taken back.
+    /// Read by Cluster API; once set, it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<ControlPlaneInitialization>,
-    /// Always true: nobody here runs this control plane. Without it Cluster API would not drain and delete Nodes of a cluster that has only workers.
+    /// Always true: this control plane is managed externally. Without this field Cluster API would not drain and delete Nodes of a cluster that has only workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_managed_control_plane: Option<bool>,
     /// The version that the API server reports, e.g. `v1.36.3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// SHA-256 of the kubeconfig that was checked last, so that rights are asked for again only when it changes.
+    /// SHA-256 of the kubeconfig that was checked last, so that permissions are checked again only when it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_kubeconfig: Option<String>,
     /// Available, Ready and Paused.
@@ -95,7 +95,7 @@ pub struct ControlPlaneInitialization {
     pub control_plane_initialized: Option<bool>,
 }
 
-/// What ClusterClass makes ExternalControlPlanes from.
+/// The template from which ClusterClass creates ExternalControlPlanes.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(
     group = "controlplane.cluster.x-k8s.io",

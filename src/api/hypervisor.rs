@@ -1,4 +1,4 @@
-//! `WindowsHypervisor`: an endpoint where VMs come from, driven by exactly one driver.
+//! `WindowsHypervisor`: an endpoint that provides VMs, with exactly one driver.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -46,7 +46,7 @@ pub struct WindowsHypervisorSpec {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.datacenter) == has(oldSelf.datacenter) && (!has(self.datacenter) || self.datacenter == oldSelf.datacenter)").message("datacenter: cannot change, the VMs would be lost: make another WindowsHypervisor"))]
 pub struct Simulated {
-    /// Name of the data centre. WindowsHypervisors with the same data centre see the same VMs, as two logins to one vCenter do. Default: `<namespace>.<name>` of the object.
+    /// Name of the data centre. WindowsHypervisors with the same data centre see the same VMs, like two connections to one vCenter. Default: `<namespace>.<name>` of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be lower case letters, digits, - and ., e.g. munich-1"))]
@@ -56,19 +56,19 @@ pub struct Simulated {
     #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub images: Option<Vec<String>>,
-    /// What VMs made from now on run: `Model` is a model of Windows inside the operator, thousands at once; `Wine` runs the Windows programs themselves (kubelet, kubeadm, containerd) under Wine, which needs `--wine-programs`, root and Linux.
+    /// What new VMs run: `Model` is a model of Windows inside the operator, for thousands of VMs; `Wine` runs the Windows programs themselves (kubelet, kubeadm, containerd) under Wine, which needs `--wine-programs`, root and Linux.
     #[serde(default)]
     pub guest: GuestKind,
-    /// What fits. Default: no limit.
+    /// Capacity. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<SimulatedCapacity>,
     /// How long things take.
     #[serde(default)]
     pub delays: SimulatedDelays,
-    /// `true` makes the endpoint refuse every call, as a hypervisor does whose network is cut.
+    /// `true` makes the endpoint refuse every call, like a hypervisor whose network is down.
     #[serde(default)]
     pub unreachable: bool,
-    /// Things that go wrong, by VM name. The names `*-noboot`, `*-nojoin` and `*-slow` (also followed by a random suffix) do so without being listed.
+    /// Faults by VM name. The names `*-noboot`, `*-nojoin` and `*-slow` (also followed by a random suffix) have those faults without being listed.
     #[serde(default)]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -94,10 +94,10 @@ pub enum GuestKind {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedCapacity {
-    /// Virtual processors in all.
+    /// Total virtual processors.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub cpus: i32,
-    /// Memory in all, e.g. `256Gi`.
+    /// Total memory, e.g. `256Gi`.
     #[schemars(length(max = 12))]
     #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,8}(Mi|Gi|Ti)$')").message("must be a whole number with Mi, Gi or Ti, e.g. 256Gi"))]
     pub memory: String,
@@ -110,10 +110,10 @@ pub struct SimulatedDelays {
     /// From the create call until the VM exists.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub create_milliseconds: i64,
-    /// From power on until the guest looks at its config drive.
+    /// From power on until the guest reads its config drive.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub boot_milliseconds: i64,
-    /// From there until it joins the cluster.
+    /// From then until it joins the cluster.
     #[schemars(range(min = 0, max = 3_600_000))]
     pub join_milliseconds: i64,
     /// From the stop call until the VM is off.
@@ -125,18 +125,18 @@ pub struct SimulatedDelays {
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedFault {
-    /// VM names that it befalls; `*` stands for any text.
+    /// VM names that it affects; `*` stands for any text.
     #[schemars(length(min = 1, max = 253))]
     pub names: String,
     /// What happens.
     pub fault: Fault,
-    /// How many VMs it befalls, the first ones that match; all of them when it is not given.
+    /// How many VMs it affects, the first ones that match. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub count: Option<i32>,
 }
 
-/// What can be made to go wrong in a simulated data centre.
+/// Faults of a simulated data centre.
 #[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub enum Fault {
     /// The VM is on but nothing ever runs in it.
@@ -174,10 +174,10 @@ pub struct WindowsHypervisorStatus {
     /// Name of the driver, e.g. `simulated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// What the endpoint reports as its version.
+    /// The version that the endpoint reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What it has in all.
+    /// Its total capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<HypervisorCapacity>,
     /// Ready, Reachable and Paused.
@@ -191,10 +191,10 @@ pub struct WindowsHypervisorStatus {
 #[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct HypervisorCapacity {
-    /// Virtual processors that it can give out.
+    /// Virtual processors for machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<i64>,
-    /// Memory that it can give out, e.g. `256Gi`.
+    /// Memory for machines, e.g. `256Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
 }

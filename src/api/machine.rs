@@ -87,7 +87,7 @@ pub struct WindowsMachineSpec {
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^windows://[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')").message("must be windows://<hypervisor>/<uuid in lower case>; leave it out, the controller writes it"))]
     pub provider_id: Option<String>,
-    /// The WindowsHypervisor in the same namespace that the VM is made on. A failure domain on the Machine takes precedence. Without either, the namespace must have exactly one WindowsHypervisor.
+    /// The WindowsHypervisor in the same namespace that the VM is created on. A failure domain on the Machine takes precedence. Without either, the namespace must have exactly one WindowsHypervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor_ref: Option<LocalReference>,
     /// Name of the image (VM template) on the hypervisor, e.g. `windows-server-2022`.
@@ -126,7 +126,7 @@ pub struct WindowsMachineSpec {
     /// Expose virtualization to the guest; needed for Hyper-V isolated containers.
     #[serde(default)]
     pub nested_virtualization: bool,
-    /// How the host name (and Node name) is chosen. Windows allows 15 characters. `Auto` takes the name of the object if it fits and a shortened one with a hash if not; `ObjectName` refuses names that do not fit.
+    /// How the host name (and Node name) is chosen. Windows allows 15 characters. `Auto` uses the name of the object if it fits, otherwise a shortened one with a hash; `ObjectName` refuses names that do not fit.
     #[serde(default)]
     pub host_name: HostNamePolicy,
     /// Seconds from power on until a machine without a Node is reported as `NodeNeverJoined`, 10 to 86400.
@@ -209,7 +209,7 @@ pub enum HostNamePolicy {
     /// The object's name if Windows accepts it, else a shortened one with a hash of its identity.
     #[default]
     Auto,
-    /// The object's name; machines whose name Windows does not accept are reported and not made.
+    /// The object's name; machines whose name Windows does not accept are reported and not created.
     ObjectName,
 }
 
@@ -217,7 +217,7 @@ pub enum HostNamePolicy {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsMachineStatus {
-    /// Read by Cluster API; set once and never taken back.
+    /// Read by Cluster API; once set, it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<MachineInitialization>,
     /// Addresses of the VM, copied by Cluster API to the Machine.
@@ -235,10 +235,10 @@ pub struct WindowsMachineStatus {
     /// What the driver reserved or started, written before it acts; opaque to users.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub journal: BTreeMap<String, String>,
-    /// When the VM was first seen running; the join deadline counts from here.
+    /// When the VM was first seen running; the join deadline starts here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub powered_on_at: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
-    /// How far the guest is with its bootstrap: the newest word of it that was read. Absent until it has said one.
+    /// Progress of the guest's bootstrap: its newest report. Absent until there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapProgress>,
     /// Ready, VirtualMachineReady, NodeJoined, Deleting and Paused.
@@ -248,28 +248,28 @@ pub struct WindowsMachineStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What a guest said last about its bootstrap. It comes from inside the VM: good for people, decided on is only `failed`.
+/// The newest report of a guest about its bootstrap. It comes from inside the VM: it is informative, and only `failed` has consequences.
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapProgress {
     /// Id of the item of the node plan, as `capw render --explain` lists them; `plan` for the plan as a whole.
     #[schemars(length(min = 1, max = 64))]
     pub item: String,
-    /// `started`, `done`, `retry`, `reboot`, `failed` or `finished`. After `failed` and `finished` the guest does nothing more by itself.
+    /// `started`, `done`, `retry`, `reboot`, `failed` or `finished`. After `failed` and `finished` the guest does nothing more.
     #[schemars(length(min = 1, max = 64))]
     pub state: String,
-    /// Failure code of the item; 0 when nothing failed.
+    /// Failure code of the item; 0 if nothing failed.
     #[schemars(range(min = 0, max = 4_294_967_295_i64))]
     pub code: i64,
-    /// What the guest said, printable ASCII.
+    /// The guest's message, printable ASCII.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 240))]
     pub message: String,
-    /// Which attempt at the item it is, if the guest said so.
+    /// Number of the attempt, if the guest reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4_294_967_295_i64))]
     pub attempt: Option<i64>,
-    /// Which start of Windows it is, counted from 1.
+    /// Number of the start of Windows, from 1.
     #[schemars(range(min = 0, max = 4_294_967_295_i64))]
     pub boot: i64,
     /// When the controller read it.
@@ -311,7 +311,7 @@ pub enum MachineAddressType {
     InternalDns,
 }
 
-/// What Cluster API makes WindowsMachines from.
+/// The template from which Cluster API creates WindowsMachines.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -330,7 +330,7 @@ pub enum MachineAddressType {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsMachineTemplateSpec {
-    /// The machine to make.
+    /// The machine to create.
     pub template: WindowsMachineTemplateResource,
 }
 
@@ -345,7 +345,7 @@ pub struct WindowsMachineTemplateResource {
     pub spec: WindowsMachineSpec,
 }
 
-/// Labels and annotations that a template gives to what is made from it.
+/// Labels and annotations of the objects that are created from a template.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub struct TemplateMetadata {
     /// Labels.

@@ -1,6 +1,6 @@
-//! WHAT USERS WRITE: the kinds, the words of their conditions, parsed names, and the slice of Cluster API that we read.
+//! WHAT USERS WRITE: the kinds, their conditions, parsed names, and the part of Cluster API that we read.
 //!
-//! Nothing here talks to anything; validity that a schema can express is in the schema (CEL), the rest in [`name`].
+//! No I/O. Validity that a schema can express is in the schema (CEL), the rest in [`name`].
 
 pub mod bootstrap_config;
 pub mod capi;

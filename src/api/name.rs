@@ -1,4 +1,4 @@
-//! Names that cannot be wrong: parsed once, with the limit and an example in the error.
+//! Names that are valid by construction: parsed once, with the limit and an example in the error.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use uuid::Uuid;
 
 use super::machine::HostNamePolicy;
 
-/// Namespace of the UUIDs that are computed from object UIDs.
+/// Namespace of the UUIDs that are derived from object UIDs.
 const MACHINE_NAMESPACE: Uuid = Uuid::from_u128(0x8e5c_1d0e_6a0b_5c7f_9a43_77b1_0c5e_d2a4);
 /// Longest host name that Windows accepts (NetBIOS).
 pub const HOST_NAME_LENGTH: usize = 15;
 
-/// Why a text is not the name it should be. The message names value, rule and remedy; the caller adds the field.
+/// Why a text is not a valid name. The message has value, rule and remedy; the caller adds the field.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum NameError {
     #[error(
@@ -52,12 +52,12 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Identity of a VM, known before it is made. Shown as lower case UUID.
+/// Identity of a VM, known before it is created. Shown as a lower-case UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VmUuid(pub Uuid);
 
 impl VmUuid {
-    /// Computed from the UID of the WindowsMachine, so that a retry after any crash finds what it made.
+    /// Derived from the UID of the WindowsMachine, so that a retry after a crash finds the VM.
     pub fn of(uid: &str) -> Self {
         Self(Uuid::new_v5(&MACHINE_NAMESPACE, uid.as_bytes()))
     }
@@ -69,7 +69,7 @@ impl fmt::Display for VmUuid {
     }
 }
 
-/// `windows://<hypervisor>/<uuid>`: what joins Machine, VM and Node.
+/// `windows://<hypervisor>/<uuid>`, which links Machine, VM and Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderId {
     pub hypervisor: String,

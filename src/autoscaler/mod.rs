@@ -1,4 +1,4 @@
-//! The externalgrpc server: cluster-autoscaler scales WindowsNodePools that nothing owns (`capi-contract.md` §8.6).
+//! The externalgrpc server: cluster-autoscaler scales WindowsNodePools that nothing owns (`docs/design/cluster-api.md#node-groups-over-grpc`).
 //!
 //! ```text
 //!   server (TLS) → service (one call: observe → decide → one write) → change, group, template (pure)

@@ -209,7 +209,7 @@ pub(crate) fn set(patch: &mut Value, field: &str, value: Value) {
     }
 }
 
-/// Core reads a JSON null in a contract field as a type error, and an applied null is stored (`capi-contract.md` §1.11).
+/// Core reads a JSON null in a contract field as a type error, and an applied null is stored (`docs/design/cluster-api.md#optional-fields`).
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => map.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, without_nulls(v))).collect(),

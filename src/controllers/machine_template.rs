@@ -1,4 +1,4 @@
-//! WindowsMachineTemplate: reports what a machine made from it has, so that cluster-autoscaler can scale from zero (`capi-contract.md` §2).
+//! WindowsMachineTemplate: reports what a machine made from it has, so that cluster-autoscaler can scale from zero.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

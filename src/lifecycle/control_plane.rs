@@ -1,4 +1,4 @@
-//! ExternalControlPlane: what a look at the API server means for Cluster API and for people (`capi-contract.md` §5.3).
+//! ExternalControlPlane: what a look at the API server means for Cluster API and for people (`docs/design/cluster-api.md#external-control-plane`).
 
 use std::time::Duration;
 

@@ -46,7 +46,7 @@ impl<S> Decision<S> {
 
 /// Where every decision about an object that a Machine asks for begins.
 pub enum Gate {
-    /// Not ours (yet): nothing may be written, not even status (`capi-contract.md` §1.7).
+    /// Not ours (yet): nothing may be written, not even status (`docs/design/cluster-api.md#ownership-before-writes`).
     Closed,
     /// Nothing is done, for this reason.
     Paused(String),
@@ -71,7 +71,7 @@ impl Gate {
     }
 }
 
-/// Why an object is paused, as text; `None` when it is not. `paused_cluster`: name of its Cluster, if that is paused (`capi-contract.md` §1.6).
+/// Why an object is paused, as text; `None` when it is not. `paused_cluster`: name of its Cluster, if that is paused (`docs/design/cluster-api.md#paused`).
 pub fn paused(meta: &ObjectMeta, paused_cluster: Option<&str>) -> Option<String> {
     let annotated = meta.annotations.as_ref().is_some_and(|a| a.contains_key(capi::PAUSED_ANNOTATION));
     match paused_cluster {

@@ -17,7 +17,7 @@ use crate::api::pool::PoolCluster;
 /// Who asks for the node of one of our objects.
 #[derive(Clone, Debug)]
 pub enum Owner {
-    /// There is no owner reference yet. Nothing may be written: MachineSet still edits the object (`capi-contract.md` §1.7).
+    /// There is no owner reference yet. Nothing may be written: MachineSet still edits the object (`docs/design/cluster-api.md#ownership-before-writes`).
     None,
     /// The owner that the reference names is not there: not seen yet, or gone.
     Unseen,
@@ -100,8 +100,7 @@ impl NodeRequest {
         }
     }
 
-    /// Of a Machine that belongs to a MachinePool. Cluster API leaves version and bootstrap data to the pool then (`capi-contract.md`
-    /// §1.8 step 6, §4.3). `config` is that of this very machine, if there is one; without it, the data of the MachinePool is for all
+    /// Of a Machine that belongs to a MachinePool. Cluster API leaves version and bootstrap data to the pool then (`docs/design/cluster-api.md#a-windowsmachine-in-order`). `config` is that of this very machine, if there is one; without it, the data of the MachinePool is for all
     /// of its machines.
     pub fn of_pool_machine(machine: &Machine, object: &WindowsMachine, pool: Option<&MachinePool>, config: Option<&WindowsBootstrapConfig>) -> Self {
         let request = Self::of_machine(machine);

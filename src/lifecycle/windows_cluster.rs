@@ -1,4 +1,4 @@
-//! WindowsCluster: which hypervisors its machines may use (`capi-contract.md` §5.1).
+//! WindowsCluster: which hypervisors its machines may use (`docs/design/cluster-api.md#infrastructure-cluster`).
 
 use std::collections::BTreeMap;
 

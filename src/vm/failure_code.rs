@@ -20,7 +20,7 @@ const fn code(number: u32, reason: Reason, remedy: &'static str) -> Entry {
 const DISK: &str = "Check the free space and the health of drive C:.";
 const READ_CONTAINERD_LOG: &str =
     r"Read the end of `C:\var\log\containerd\containerd.log`: it says why. `capw diagnose logs containerd.log` knows the usual causes.";
-const READ_KUBELET_LOG: &str = r"Read the end of `C:\var\log\kubelet\kubelet.log`; `capw diagnose logs kubelet.log` knows the usual causes.";
+const READ_KUBELET_LOG: &str = r"Read the end of `C:\var\log\kubelet\kubelet.log`; `capw diagnose logs kubelet.log` explains the usual causes.";
 const READ_KUBE_PROXY_LOG: &str = r"Read `C:\var\log\kube-proxy\kube-proxy.log`; give the file to `capw diagnose logs`.";
 
 documented_enum! {
@@ -45,7 +45,7 @@ documented_enum! {
             r"Remove `C:\ProgramData\capw` from the image: it was taken from a machine that CAPW had prepared before. Make the image again with sysprep.",
         ),
         /// A directory or a scheduled task of CAPW could not be made.
-        NodePreparation => code(13, BootstrapInputInvalid, "Check the free space and the health of drive C:, and that the service Task Scheduler runs in the image."),
+        NodePreparation => code(13, BootstrapInputInvalid, "Check the free space and health of drive C:, and that the service Task Scheduler runs in the image."),
         /// A file of `spec.files` could not be written.
         UserFile => code(
             14, BootstrapInputInvalid, "Check that the drive of its path exists and has space, and correct the path in a new WindowsBootstrapConfigTemplate.",
@@ -65,7 +65,7 @@ documented_enum! {
             19, BootstrapInputInvalid,
             r"Find out which step asks for a restart each time, in `C:\ProgramData\capw\bootstrap.log` on the machine's console; correct it in a new WindowsBootstrapConfigTemplate.",
         ),
-        /// The image has another release of Windows than the plan was made for.
+        /// The image has a different Windows release than the plan was made for.
         WindowsRelease => code(
             20, WindowsSetupFailed,
             "Name the release of the image in `spec.windowsRelease` of a new WindowsBootstrapConfigTemplate, or another image in a new WindowsMachineTemplate.",
@@ -90,10 +90,10 @@ documented_enum! {
             24, WindowsSetupFailed,
             "Use an image whose cloudbase-init runs SetHostNamePlugin before UserDataPlugin, or whose answer file sets the name.",
         ),
-        /// A setting of Windows could not be made.
+        /// A Windows setting could not be applied.
         WindowsSetting => code(
             25, WindowsSetupFailed,
-            r"Check the fields of `spec.windows` in the WindowsBootstrapConfig; `C:\ProgramData\capw\bootstrap.log` on the machine has what Windows said.",
+            r"Check the fields of `spec.windows` in the WindowsBootstrapConfig; `C:\ProgramData\capw\bootstrap.log` on the machine has the error from Windows.",
         ),
         /// A value of the registry could not be set.
         RegistrySetting => code(
@@ -104,7 +104,7 @@ documented_enum! {
             27, WindowsSetupFailed,
             r"Make the file for djoin again, for the name of this machine; read `C:\Windows\debug\NetSetup.LOG` on the machine.",
         ),
-        /// A hardening setting could not be made.
+        /// A hardening setting could not be applied.
         Hardening => code(28, WindowsSetupFailed, "Switch the field off in `spec.windows.hardening` if the node must do without it."),
         /// Windows asks for more restarts than the plan allows.
         PendingRestart => code(
@@ -124,9 +124,9 @@ documented_enum! {
         Proxy => code(32, NodeNetworkFailed, "Check `spec.network.proxy` of the WindowsBootstrapConfig."),
         /// The DNS suffixes could not be set.
         DnsSuffixes => code(33, NodeNetworkFailed, "Check `spec.network.dnsSuffixes` of the WindowsBootstrapConfig."),
-        /// A rule of the firewall could not be made.
+        /// A firewall rule could not be created.
         Firewall => code(
-            34, NodeNetworkFailed, "Start the service Windows Defender Firewall (mpssvc) in the image; it may be off for traffic, but it must run.",
+            34, NodeNetworkFailed, "Start the service Windows Defender Firewall (mpssvc) in the image; it need not filter traffic, but it must run.",
         ),
         /// A certificate authority could not be added to those that Windows trusts.
         CertificateAuthority => code(
@@ -139,10 +139,10 @@ documented_enum! {
         ),
         /// A route could not be set.
         Route => code(38, NodeNetworkFailed, "Check the gateways in `spec.network` against the networks of the machine."),
-        /// The image does not have a program that a node needs at the place where it is expected.
+        /// The image lacks a program that a node needs, or has it elsewhere.
         ProgramMissing => code(
             41, ProgramsUnavailable,
-            "Use an image made by image-builder, or put containerd, kubelet, kubeadm and kube-log-runner where the message says; then delete the Machine.",
+            "Use an image built by image-builder, or put containerd, kubelet, kubeadm and kube-log-runner where the message says; then delete the Machine.",
         ),
         /// A program of `spec.programs` could not be downloaded, or has another digest than the one given.
         ProgramDownload => code(
@@ -152,7 +152,7 @@ documented_enum! {
         /// An archive of `spec.programs` could not be unpacked, or does not have the programs that it should.
         ProgramArchive => code(
             43, ProgramsUnavailable,
-            "Check that the address is that of the release's archive for windows-amd64, and the free space of drive C:.",
+            "Check that the address is that of the release's windows-amd64 archive, and that drive C: has free space.",
         ),
         /// The configuration of containerd could not be written.
         ContainerdConfig => code(50, ContainerRuntimeFailed, DISK),
@@ -163,14 +163,14 @@ documented_enum! {
         /// containerd runs, but its pipe does not appear.
         ContainerdPipe => code(
             53, ContainerRuntimeFailed,
-            r"Read the end of `C:\var\log\containerd\containerd.log`: it says which plug-in failed. `capw diagnose logs containerd.log` knows the usual ones.",
+            r"Read the end of `C:\var\log\containerd\containerd.log`: it says which plug-in failed. `capw diagnose logs containerd.log` explains the usual ones.",
         ),
-        /// containerd does not answer the questions of the kubelet.
+        /// containerd does not answer the kubelet.
         ContainerdAnswer => code(
             54, ContainerRuntimeFailed,
-            r"Read `C:\var\log\containerd\containerd.log` for a plug-in of the CRI that was not loaded; `capw diagnose logs containerd.log` knows the usual causes.",
+            r"Read `C:\var\log\containerd\containerd.log` for a CRI plug-in that was not loaded; `capw diagnose logs containerd.log` explains the usual causes.",
         ),
-        /// The sandbox image, with which every pod begins, is not on the node and cannot be pulled.
+        /// The sandbox image, which every pod needs, is not on the node and cannot be pulled.
         SandboxImage => code(
             55, ContainerRuntimeFailed,
             "Check that its registry or mirror answers from the machine and has it, or name another one in `spec.containerd.sandboxImage`.",

@@ -1,4 +1,4 @@
-//! What containerd is told.
+//! The settings of containerd.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Registry;
 
-/// What containerd is told.
+/// Settings of containerd.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Containerd {
-    /// Line of containerd in the image; it decides the schema of `config.toml`. Default: `2`.
+    /// Release line of containerd in the image; it decides the schema of `config.toml`. Default: `2`.
     #[serde(default)]
     pub line: ContainerdLine,
-    /// The sandbox ("pause") image. Default: the one that has the Windows release of the node.
+    /// The sandbox ("pause") image. Default: the one for the node's Windows release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._:/@]*$') && !self.contains('://')").message("must be an image reference without scheme and blanks, e.g. registry.k8s.io/pause:3.10.1"))]
@@ -28,18 +28,18 @@ pub struct Containerd {
     #[schemars(length(min = 4, max = 100))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[-A-Za-z0-9._ ]*[-A-Za-z0-9_])+$')"#).message("must be an absolute Windows path of plain characters, e.g. D:\\containerd"))]
     pub directory: Option<String>,
-    /// How long the pull of an image may make no progress, in minutes, 1 to 240. Default: 30, because layers of Windows have gigabytes.
+    /// Minutes without progress after which an image pull is aborted, 1 to 240. Default: 30, because Windows layers take gigabytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 240))]
     pub pull_progress_timeout_minutes: Option<i32>,
-    /// Size of the writable layer of a container, in GiB, 1 to 1024. Default: 20, which is Windows' own.
+    /// Size of the writable layer of a container, in GiB, 1 to 1024. Default: 20, the default of Windows.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "scratchSizeGiB")]
     #[schemars(range(min = 1, max = 1024))]
     pub scratch_size_gib: Option<i32>,
     /// Size of the virtual machine of a pod with Hyper-V isolation. Pods choose that isolation with a RuntimeClass whose handler is `runhcs-wcow-hypervisor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hyper_v: Option<UtilityVm>,
-    /// `address:port` on which containerd serves metrics for Prometheus, e.g. `127.0.0.1:1338`. Default: none.
+    /// `address:port` where containerd serves Prometheus metrics, e.g. `127.0.0.1:1338`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9.]+|\\\\[[0-9a-fA-F:]+\\\\]):[1-9][0-9]{0,4}$')").message("must be an IP address and a port, IPv6 in brackets, e.g. 127.0.0.1:1338"))]
@@ -58,11 +58,11 @@ pub enum ContainerdLine {
     V2,
 }
 
-/// The virtual machine that Windows makes for a pod with Hyper-V isolation; annotations of a pod win.
+/// The virtual machine of a pod with Hyper-V isolation; annotations of the pod take precedence.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct UtilityVm {
-    /// Processors, 1 to 64. Default: 2, or less where the machine has less.
+    /// Processors, 1 to 64. Default: 2, or fewer if the machine has fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub processors: Option<i32>,

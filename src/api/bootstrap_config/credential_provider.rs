@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Programs of the image that the kubelet asks for credentials before it pulls. containerd does not ask them: the sandbox image needs none.
+/// Credential providers: programs in the image that the kubelet asks for credentials before a pull. containerd does not use them, so the sandbox image must not need credentials.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageCredentialProvider {
@@ -12,7 +12,7 @@ pub struct ImageCredentialProvider {
     #[schemars(length(min = 4, max = 100))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[-A-Za-z0-9._ ]*[-A-Za-z0-9_])+$')"#).message("must be an absolute Windows path of plain characters, e.g. C:\\k\\credential-providers"))]
     pub directory: String,
-    /// The programs, at most 8. For an image that several of them match, all are asked.
+    /// The programs, at most 8. If several match an image, all of them are asked.
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub providers: Vec<CredentialProvider>,
@@ -31,7 +31,7 @@ pub struct CredentialProvider {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(i, i.matches('^[A-Za-z0-9*][-A-Za-z0-9.*]*(:[0-9*]{1,5})?(/[-A-Za-z0-9._*/]*)?$'))").message("must be hosts of registries, with port and path where they are meant, without scheme, e.g. *.azurecr.io"))]
     pub match_images: Vec<String>,
-    /// How long an answer is used when the program does not say, e.g. `12h`. Default: `10m`.
+    /// How long an answer is cached unless the program says so itself, e.g. `12h`. Default: `10m`.
     #[serde(default = "ten_minutes")]
     #[schemars(length(min = 2, max = 16))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+(s|m|h))+$')").message("must be a length of time, e.g. 12h or 1h30m"))]
@@ -41,7 +41,7 @@ pub struct CredentialProvider {
     #[schemars(length(max = 16), inner(length(max = 1024)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub args: Vec<String>,
-    /// Variables of the program, beside those of the kubelet.
+    /// Environment variables of the program, in addition to the kubelet's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -55,7 +55,7 @@ fn ten_minutes() -> String {
     "10m".into()
 }
 
-/// A variable of a program. Not for secrets: everybody who may read this object reads it.
+/// An environment variable of a program. Not for secrets: users who may read this object can read it.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderVariable {
@@ -73,10 +73,10 @@ pub struct ProviderVariable {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.requireServiceAccount || !has(self.requiredServiceAccountAnnotationKeys)").message("required annotations need a service account: set requireServiceAccount to true"))]
 pub struct TokenAttributes {
-    /// For whom the token is good.
+    /// Audience of the token.
     #[schemars(length(min = 1, max = 253))]
     pub service_account_token_audience: String,
-    /// How far an answer is kept: for every pod of the service account, or for this token only.
+    /// For what an answer is cached: for every pod of the service account, or for this token only.
     pub cache_type: TokenCache,
     /// Pods without a service account get nothing. Default: false.
     #[serde(default)]
@@ -86,14 +86,14 @@ pub struct TokenAttributes {
     #[schemars(length(max = 16), inner(length(min = 1, max = 317)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub required_service_account_annotation_keys: Vec<String>,
-    /// Annotations of the service account that the program gets if they are there.
+    /// Annotations of the service account that the program gets if they exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 317)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub optional_service_account_annotation_keys: Vec<String>,
 }
 
-/// How far an answer that a token brought is kept.
+/// For what an answer to a token is cached.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum TokenCache {
     /// For every pod of the service account.

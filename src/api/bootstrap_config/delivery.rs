@@ -1,4 +1,4 @@
-//! How the data reaches the machine, and who starts it there.
+//! How the data reaches the machine, and which program starts it there.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub enum Channel {
 impl Channel {
     pub const ALL: [Self; 4] = [Self::ConfigDrive, Self::NoCloud, Self::GuestInfo, Self::Unattend];
 
-    /// As it is written in manifests and in the bootstrap Secret.
+    /// The name in manifests and in the bootstrap Secret.
     pub fn name(self) -> &'static str {
         match self {
             Self::ConfigDrive => "ConfigDrive",
@@ -53,21 +53,21 @@ impl fmt::Display for Channel {
     }
 }
 
-/// What Windows Setup is told beside the name of the machine.
+/// Settings for Windows Setup in addition to the machine's name.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Unattend {
-    /// Language of keyboard, formats and texts, which the image must have. Default: `en-US`.
+    /// Language of keyboard, formats and user interface, which the image must have. Default: `en-US`.
     #[serde(default = "english")]
     #[schemars(length(min = 2, max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z]{2,3}(-[A-Za-z0-9]{2,8}){1,3}$')").message("must be the name of a language with its country, e.g. en-US"))]
     pub locale: String,
-    /// Time zone, by the name that Windows has for it (`tzutil /l`). Default: `UTC`.
+    /// Time zone, by its Windows name (`tzutil /l`). Default: `UTC`.
     #[serde(default = "utc")]
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-+A-Za-z0-9. ()]*$')").message("must be the name of a time zone in Windows, e.g. W. Europe Standard Time"))]
     pub time_zone: String,
-    /// Password of the built-in account Administrator. Default: a random one that nobody is told, and the account is disabled.
+    /// Password of the built-in account Administrator. Default: a random one that is not stored anywhere, and the account is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub administrator_password_from: Option<ValueSource>,
     /// Product key. Default: that of the image, and Windows does not activate itself.

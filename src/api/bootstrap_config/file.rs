@@ -1,4 +1,4 @@
-//! Files that the user adds.
+//! Files that users add.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -17,22 +17,22 @@ pub struct File {
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]*[^<>:"/|?*\\\\[:cntrl:]. ])+$')"#).message("must be an absolute Windows path of a file, without .. and without names that end in a dot or blank, e.g. C:\\k\\audit.json"))]
     #[x_kube(validation = Rule::new(r#"!self.matches('(?i)\\\\(con|prn|aux|nul|com[0-9]|lpt[0-9])([.][^\\\\]*)?(\\\\|$)')"#).message("CON, PRN, AUX, NUL, COM0-9 and LPT0-9 are devices to Windows, not files: use another name"))]
     pub path: String,
-    /// The text; written as UTF-8 without a byte order mark, line ends as given. Not for secrets: everybody who may read this object reads it.
+    /// The text; written as UTF-8 without a byte order mark, line ends as given. Not for secrets: users who may read this object can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_048_576))]
     pub content: Option<String>,
-    /// The content comes from elsewhere. The bytes are written as they are.
+    /// The content comes from a Secret. The bytes are written as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_from: Option<ValueSource>,
-    /// How `content` is written here. Default: as it is.
+    /// Encoding of `content`. Default: plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Encoding>,
 }
 
-/// How the content of a file is written in the object.
+/// Encoding of a file's content in the object.
 #[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub enum Encoding {
-    /// RFC 4648 with padding; blanks and line ends are left out. For files that are not text.
+    /// RFC 4648 with padding; spaces and line ends are ignored. For binary files.
     #[serde(rename = "base64")]
     Base64,
 }

@@ -1,4 +1,4 @@
-//! What the kubelet is told, and what is kept back for Windows and the node's own programs.
+//! The settings of the kubelet, and the reserves for Windows and the node's own programs.
 
 use std::collections::BTreeMap;
 
@@ -8,77 +8,77 @@ use serde::{Deserialize, Serialize};
 
 use super::ImageCredentialProvider;
 
-/// What the kubelet is told. Everything else is computed.
+/// Settings of the kubelet. Everything else is computed.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Kubelet {
-    /// Labels that the Node registers with. The API server forbids a kubelet most labels below `kubernetes.io` and `k8s.io`: put those on the Machine.
+    /// Labels that the Node registers with. The API server does not let a kubelet set most labels below `kubernetes.io` and `k8s.io`: put those on the Machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[x_kube(validation = Rule::new("self.all(k, !k.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') || k.matches('^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/') || k in ['kubernetes.io/hostname', 'kubernetes.io/arch', 'kubernetes.io/os', 'topology.kubernetes.io/zone', 'topology.kubernetes.io/region'])").message("NodeRestriction forbids a kubelet labels below kubernetes.io and k8s.io; set them on the Machine's template instead"))]
     #[x_kube(validation = Rule::new("self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))").message("keys must be label keys of at most 63 characters, e.g. example.com/pool"))]
     #[x_kube(validation = Rule::new("self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))").message("values must be label values: letters, digits, -, _ and ., beginning and ending with a letter or digit"))]
     #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 63}))]
     pub node_labels: BTreeMap<String, String>,
-    /// Taints that the Node registers with, beside Cluster API's own. Default: `os=windows:NoSchedule`.
+    /// Taints that the Node registers with, in addition to Cluster API's own. Default: `os=windows:NoSchedule`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["key".into(), "effect".into()]))]
     pub taints: Option<Vec<Taint>>,
-    /// Most pods on the node, 1 to 250. Default: 110, or 30 on a machine with at most 8Gi of memory.
+    /// Maximum number of pods on the node, 1 to 250. Default: 110, or 30 on a machine with at most 8Gi of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 250))]
     pub max_pods: Option<i32>,
     /// How early pods are evicted when memory runs out. Default: `Standard`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_profile: Option<ReserveProfile>,
-    /// Kept for Windows itself. Default: computed from processors and memory; `capw render --explain` shows how.
+    /// Reserved for Windows itself. Default: computed from processors and memory; `capw render --explain` shows how.
     #[serde(default)]
     pub system_reserved: Reserve,
-    /// Kept for kubelet, containerd and the shims of the pods. Default: computed from processors and the most pods.
+    /// Reserved for kubelet, containerd and the shims of the pods. Default: computed from processors and `maxPods`.
     #[serde(default)]
     pub kube_reserved: Reserve,
-    /// The kubelet evicts pods below these. Entries that are not given are computed: a kubelet takes those that are missing as 0.
+    /// The kubelet evicts pods below these thresholds. Those that are not given are computed, because a kubelet treats missing ones as 0.
     #[serde(default)]
     pub eviction_hard: EvictionHard,
     /// Priority class of the kubelet's process. Default: `ABOVE_NORMAL_PRIORITY_CLASS`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<PriorityClass>,
-    /// Addresses of the cluster's DNS service. Default: the tenth address of the first service network of the Cluster, or what kubeadm's configuration in the cluster says.
+    /// Addresses of the cluster's DNS service. Default: the tenth address of the first service network of the Cluster, or that of kubeadm's configuration in the cluster.
     #[serde(default, rename = "clusterDNS", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), inner(length(min = 1, max = 45)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(a, isIP(a))").message("must be IP addresses, e.g. 10.96.0.10"))]
     pub cluster_dns: Vec<String>,
-    /// Addresses of the node, one, or one of each family; `0.0.0.0` or `::` for the default one of that family. Needed on machines with more than one network: the kubelet may choose a wrong one. Default: the kubelet chooses.
+    /// Addresses of the node: one, or one per family; `0.0.0.0` or `::` for the family's default. Needed on machines with more than one network, where the kubelet may choose the wrong one. Default: the kubelet chooses.
     #[serde(default, rename = "nodeIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2), inner(length(min = 2, max = 45)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(a, isIP(a)) && (size(self) < 2 || ip(self[0]).family() != ip(self[1]).family())").message("must be one IP address, or one of IPv4 and one of IPv6, e.g. 10.0.0.21"))]
     pub node_ips: Vec<String>,
-    /// `External`: a cloud controller manager completes the Node; until then it has the taint `node.cloudprovider.kubernetes.io/uninitialized`. Default: nobody does.
+    /// `External`: a cloud controller manager completes the Node; until then it has the taint `node.cloudprovider.kubernetes.io/uninitialized`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_provider: Option<CloudProvider>,
-    /// The certificate that the kubelet serves with. Default: `SelfSigned`.
+    /// The kubelet's serving certificate. Default: `SelfSigned`.
     #[serde(default)]
     pub serving_certificate: ServingCertificate,
-    /// Whether `kubectl get --raw /api/v1/nodes/NAME/proxy/logs/?query=kubelet` answers, for those who may read `nodes/proxy`. Default: true from Kubernetes 1.36, where it is stable, else false.
+    /// Whether `kubectl get --raw /api/v1/nodes/NAME/proxy/logs/?query=kubelet` works, for users who may read `nodes/proxy`. Default: true from Kubernetes 1.36 on, where it is stable, otherwise false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_query: Option<bool>,
-    /// Programs that give credentials for registries. Default: none.
+    /// Credential providers for registries. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_credential_provider: Option<ImageCredentialProvider>,
-    /// More fields of the KubeletConfiguration (kubelet.config.k8s.io/v1beta1), e.g. `imageMaximumGCAge: 168h`: they win over CAPW's own defaults and are checked against the version of Kubernetes. At most 64 fields and 16 KiB.
+    /// More fields of the KubeletConfiguration (kubelet.config.k8s.io/v1beta1), e.g. `imageMaximumGCAge: 168h`: they override CAPW's defaults and are checked against the Kubernetes version. At most 64 fields and 16 KiB.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "any_fields")]
     pub extra_config: BTreeMap<String, serde_json::Value>,
-    /// More flags of the kubelet, without `--`; checked against the version of Kubernetes. Most settings are fields: see `extraConfig`. At most 32.
+    /// More flags of the kubelet, without `--`; they are checked against the Kubernetes version. Most settings are fields: see `extraConfig`. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub extra_args: Vec<Argument>,
 }
 
-/// An object with any fields, which another program defines.
+/// An object with arbitrary fields, which another program defines.
 fn any_fields(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "maxProperties": 64})
 }
@@ -104,17 +104,17 @@ pub enum CloudProvider {
     External,
 }
 
-/// The certificate that a kubelet serves with.
+/// The serving certificate of a kubelet.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum ServingCertificate {
-    /// The kubelet makes it itself; nobody can check it.
+    /// The kubelet signs it itself; clients cannot verify it.
     #[default]
     SelfSigned,
-    /// The cluster's CA signs it. Something of yours has to approve the requests (signer `kubernetes.io/kubelet-serving`): without it logs, exec and metrics of the node fail.
+    /// The cluster's CA signs it. You need an approver for the requests (signer `kubernetes.io/kubelet-serving`): without one, logs, exec and metrics of the node fail.
     ClusterSigned,
 }
 
-/// An amount of resources; fields not given are computed.
+/// An amount of resources; missing fields are computed.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Reserve {
@@ -138,14 +138,14 @@ pub struct Reserve {
 /// How early pods are evicted when memory runs out.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum ReserveProfile {
-    /// Below 3% of the memory, at least 500Mi. The page file counts as memory here: a node with a large one pages before it evicts.
+    /// Below 3% of the memory, but at least 500Mi. The page file counts as memory: a node with a large one pages before it evicts.
     #[default]
     Standard,
-    /// Half of the page file earlier: what the kubelet measures is commit, memory and page file together. Costs as much allocatable memory.
+    /// Earlier by half of the page file, because the kubelet measures commit, which is memory and page file together. Allocatable memory is lower by that amount.
     Safe,
 }
 
-/// Eviction thresholds: an amount in whole `Mi` or `Gi`, or a percentage. The kubelet observes no other signals on Windows.
+/// Eviction thresholds: an amount in whole `Mi` or `Gi`, or a percentage. The kubelet has no other signals on Windows.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub struct EvictionHard {
     /// Free commit (memory and page file). Default: by `reserveProfile`.

@@ -39,13 +39,13 @@ pub use windows::*;
 /// Kept on a WindowsBootstrapConfig while its bootstrap token may exist in the workload cluster.
 pub const FINALIZER: &str = "windowsbootstrapconfig.bootstrap.cluster.x-k8s.io";
 
-/// The group that our join tokens authenticate to. It is our own, so that kube-controller-manager does not approve by itself.
+/// The group that our join tokens authenticate to. It is our own, so that kube-controller-manager does not approve requests by itself.
 pub const JOIN_GROUP: &str = "system:bootstrappers:capw";
 
-/// The signer of the certificates with which a kubelet joins.
+/// The signer of the client certificates of joining kubelets.
 pub const JOIN_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// How one Windows node is made.
+/// How one Windows machine becomes a node.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(
     group = "bootstrap.cluster.x-k8s.io",
@@ -74,7 +74,7 @@ pub const JOIN_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.unattend) || self.channel == 'Unattend'").message("unattend is what Windows Setup is told, which reads nothing in other channels: set channel to Unattend, or remove unattend"))]
 pub struct WindowsBootstrapConfigSpec {
-    /// The Windows Server release in the image; it decides the pause image and what the node is told. Default: 2022.
+    /// The Windows Server release in the image; it decides the sandbox image and the node's configuration. Default: 2022.
     #[serde(default)]
     pub windows_release: WindowsRelease,
     /// Windows itself.
@@ -89,10 +89,10 @@ pub struct WindowsBootstrapConfigSpec {
     /// The container runtime.
     #[serde(default)]
     pub containerd: Containerd,
-    /// kube-proxy as a service of Windows. Default: none; it is then to run as a HostProcess DaemonSet, as network plug-ins bring it.
+    /// kube-proxy as a Windows service. Default: none; kube-proxy then runs as a HostProcess DaemonSet, as network plug-ins provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kube_proxy: Option<KubeProxy>,
-    /// How the node gets into the cluster.
+    /// How the node joins the cluster.
     #[serde(default)]
     pub join: Join,
     /// Files to write before the join. At most 64.
@@ -107,10 +107,10 @@ pub struct WindowsBootstrapConfigSpec {
     /// More steps before and after the join.
     #[serde(default, skip_serializing_if = "Steps::is_empty")]
     pub steps: Steps,
-    /// The channel that carries the data to the guest; its size limit is checked before a VM is made.
+    /// The channel that carries the data to the guest; its size limit is checked before a VM is created.
     #[serde(default)]
     pub channel: Channel,
-    /// What Windows Setup is told; only with the channel `Unattend`.
+    /// Settings for Windows Setup; only with the channel `Unattend`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattend: Option<Unattend>,
 }
@@ -130,10 +130,10 @@ pub struct WindowsBootstrapConfigStatus {
     #[serde(default, rename = "tokenID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 6, max = 6))]
     pub token_id: Option<String>,
-    /// When that token was made.
+    /// When that token was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_created_at: Option<Time>,
-    /// Until when it is good.
+    /// When that token expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_expires_at: Option<Time>,
     /// Ready, DataSecretAvailable, JoinCredentialValid and Paused.
@@ -152,7 +152,7 @@ pub struct BootstrapInitialization {
     pub data_secret_created: Option<bool>,
 }
 
-/// What Cluster API makes WindowsBootstrapConfigs from.
+/// The template from which Cluster API creates WindowsBootstrapConfigs.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(
     group = "bootstrap.cluster.x-k8s.io",
@@ -167,7 +167,7 @@ pub struct BootstrapInitialization {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsBootstrapConfigTemplateSpec {
-    /// The configuration to make.
+    /// The configuration to create.
     pub template: WindowsBootstrapConfigTemplateResource,
 }
 

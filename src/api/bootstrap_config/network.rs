@@ -1,4 +1,4 @@
-//! The node's own network: time, names, certificates, proxy, firewall, ports, routes. Networks of pods are the CNI plug-in's.
+//! The node's own network: time, names, certificates, proxy, firewall, ports, routes. Pod networks belong to the network plug-in.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -17,7 +17,7 @@ pub struct Network {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(s, s.matches('^[A-Za-z0-9][-A-Za-z0-9.:]*$'))").message("must be names or addresses, e.g. ntp.example.com"))]
     pub time_servers: Vec<String>,
-    /// Seconds by which the clock may differ from that of the API server before the join, 1 to 3600; 0: it is not looked at. Default: 30.
+    /// Seconds by which the clock may differ from that of the API server before the join, 1 to 3600; 0 disables the check. Default: 30.
     #[serde(default = "default_clock_tolerance")]
     #[schemars(range(min = 0, max = 3600))]
     pub clock_tolerance_seconds: i32,
@@ -27,7 +27,7 @@ pub struct Network {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(s, s.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$'))").message("must be DNS names in lower case, e.g. example.com"))]
     pub dns_suffixes: Vec<String>,
-    /// Certificates of authorities that Windows trusts, PEM: of proxies, registries and mirrors. At most 64 KiB.
+    /// CA certificates that Windows trusts, PEM, e.g. of proxies, registries and mirrors. At most 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 65_536))]
     #[x_kube(validation = Rule::new("self.contains('-----BEGIN CERTIFICATE-----')").message("must be certificates in PEM form"))]
@@ -35,13 +35,13 @@ pub struct Network {
     /// The same from a ConfigMap or a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle_from: Option<CaBundleSource>,
-    /// The proxy for what the node itself fetches. Default: none.
+    /// The proxy for the node's own downloads. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
-    /// Ports of the node that are open to everybody. The kubelet's always is.
+    /// Ports of the node that are open to all addresses. The kubelet's port always is.
     #[serde(default)]
     pub open_ports: OpenPorts,
-    /// More rules of the firewall. At most 32.
+    /// More firewall rules. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -49,17 +49,17 @@ pub struct Network {
     /// Ports for outgoing connections, TCP and UDP. kube-proxy without direct server return takes 64 of them for each Service. Default: those of Windows, 49152 to 65535.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic_ports: Option<PortRange>,
-    /// Ports, TCP and UDP, that Windows gives to nobody by itself, e.g. those of Services of type NodePort when `dynamicPorts` covers them. At most 8 ranges.
+    /// Ports, TCP and UDP, that Windows reserves: only programs that ask for them by number get them, e.g. those of NodePort Services if `dynamicPorts` covers them. At most 8 ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["start".into()]))]
     pub reserved_ports: Vec<PortRange>,
-    /// Routes that outlive restarts, IPv4. At most 32.
+    /// Persistent IPv4 routes. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["destination".into()]))]
     pub routes: Vec<Route>,
-    /// The firewall lets nothing out to 169.254.169.254, where clouds give away credentials of the machine. Holds for processes of the node and for pods in its own network; pods on an overlay need a network policy. Default: false.
+    /// The firewall blocks 169.254.169.254, where clouds hand out the machine's credentials. It applies to processes of the node and to pods on the host network; pods on an overlay need a network policy. Default: false.
     #[serde(default)]
     pub block_metadata: bool,
 }
@@ -87,7 +87,7 @@ impl Default for Network {
     }
 }
 
-/// A proxy. Networks of pods and Services, the cluster's domain, the API server and the machine itself are always left out.
+/// A proxy. Pod and Service networks, the cluster's domain, the API server and the machine itself always bypass it.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.urlFrom) != (has(self.http) || has(self.https))").message("give http, https or both, or urlFrom alone"))]
@@ -97,7 +97,7 @@ pub struct Proxy {
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://[A-Za-z0-9.:_-]+(:[0-9]{1,5})?/?$') || self.matches('^https?://\\\\[[0-9a-fA-F:]+\\\\](:[0-9]{1,5})?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
     pub http: Option<String>,
-    /// For `https://`: the address of a proxy, which itself is usually spoken to by `http://`.
+    /// For `https://`: the address of a proxy, which is usually itself reached over `http://`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://[A-Za-z0-9.:_-]+(:[0-9]{1,5})?/?$') || self.matches('^https?://\\\\[[0-9a-fA-F:]+\\\\](:[0-9]{1,5})?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
@@ -105,7 +105,7 @@ pub struct Proxy {
     /// The address of the proxy for both, with user and password, from a Secret. Only containerd, the kubelet and the downloads of `spec.programs` get it; Windows itself and other programs of the node do not use the proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_from: Option<ValueSource>,
-    /// More names, addresses and networks that are reached without the proxy; `.example.com` stands for all names below. At most 64.
+    /// More names, addresses and networks that bypass the proxy; `.example.com` stands for all its subdomains. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
@@ -113,15 +113,15 @@ pub struct Proxy {
     pub no_proxy: Vec<String>,
 }
 
-/// Ports of the node that are open to everybody.
+/// Ports of the node that are open to all addresses.
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OpenPorts {
-    /// 4789/UDP, on which overlay networks of Windows talk (flannel, Calico, OVN). Default: true.
+    /// 4789/UDP, which overlay networks of Windows use (Flannel, Calico, OVN). Default: true.
     pub vxlan: bool,
     /// 30000 to 32767, TCP and UDP, for Services of type NodePort. Default: true.
     pub node_ports: bool,
-    /// 10256/TCP, where load balancers ask kube-proxy whether it is well. Default: true.
+    /// 10256/TCP, where load balancers check the health of kube-proxy. Default: true.
     pub kube_proxy_health: bool,
     /// 9182/TCP, metrics of windows_exporter. Default: true.
     pub exporter: bool,
@@ -133,7 +133,7 @@ impl Default for OpenPorts {
     }
 }
 
-/// A rule of the firewall, for every profile.
+/// A firewall rule, for every profile.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.protocol != 'Any' || !has(self.ports)").message("ports belong to TCP or UDP: name the protocol"))]
@@ -142,16 +142,16 @@ pub struct FirewallRule {
     #[schemars(length(min = 1, max = 20))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("must be lower case letters, digits and -"))]
     pub name: String,
-    /// Into the node or out of it. Default: `Inbound`.
+    /// Direction of the traffic. Default: `Inbound`.
     #[serde(default)]
     pub direction: FirewallDirection,
-    /// What happens. A rule that blocks wins over rules that allow. Default: `Allow`.
+    /// What the rule does. Rules that block take precedence over rules that allow. Default: `Allow`.
     #[serde(default)]
     pub action: FirewallAction,
     /// Protocol. Default: `TCP`.
     #[serde(default)]
     pub protocol: FirewallProtocol,
-    /// Ports of the node if inbound, of the other end if outbound: `8080` or `8000-8100`. Default: all.
+    /// Ports of the node for inbound rules, of the other end for outbound rules: `8080` or `8000-8100`. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 11)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
@@ -189,7 +189,7 @@ pub enum FirewallProtocol {
     Any,
 }
 
-/// Ports next to each other.
+/// A range of ports.
 #[derive(KubeSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.start + self.count <= 65536").message("start and count together must not exceed 65536"))]
@@ -197,12 +197,12 @@ pub struct PortRange {
     /// The first port, 1025 to 65535.
     #[schemars(range(min = 1025, max = 65535))]
     pub start: i32,
-    /// How many. Windows wants at least 255 of a range for outgoing connections.
+    /// Number of ports. Windows requires at least 255 for outgoing connections.
     #[schemars(range(min = 1, max = 64511))]
     pub count: i32,
 }
 
-/// A route that outlives restarts.
+/// A persistent route.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
@@ -210,11 +210,11 @@ pub struct Route {
     #[schemars(length(min = 9, max = 18))]
     #[x_kube(validation = Rule::new("isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self) == cidr(self).masked()").message("must be an IPv4 network without bits below its prefix, e.g. 10.20.0.0/16"))]
     pub destination: String,
-    /// Where to, e.g. `192.168.1.1`.
+    /// Gateway, e.g. `192.168.1.1`.
     #[schemars(length(min = 7, max = 15))]
     #[x_kube(validation = Rule::new("isIP(self) && ip(self).family() == 4").message("must be an IPv4 address"))]
     pub gateway: String,
-    /// 1 to 9999; of two routes the one with less is taken. Default: 1.
+    /// Metric, 1 to 9999; the route with the lower metric is used. Default: 1.
     #[serde(default = "default_metric")]
     #[schemars(range(min = 1, max = 9999))]
     pub metric: i32,

@@ -4,16 +4,16 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the programs of a node come from. What is not listed has to be in the image.
+/// Where the programs of a node come from. Programs that are not listed must be in the image.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Programs {
-    /// Where the programs of Kubernetes are: below it, as at dl.k8s.io, `v1.36.3/bin/windows/amd64/kubelet.exe`. Default: `https://dl.k8s.io/release`.
+    /// Base URL of the Kubernetes programs, with the layout of dl.k8s.io below it: `v1.36.3/bin/windows/amd64/kubelet.exe`. Default: `https://dl.k8s.io/release`.
     #[serde(default, rename = "baseURL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 9, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://[a-zA-Z0-9.\\\\[\\\\]:-]+(/[-A-Za-z0-9._~]+)*$')").message("must be an http or https address without user, query and a slash at its end, e.g. https://mirror.example.com/kubernetes"))]
     pub base_url: Option<String>,
-    /// What is downloaded. The node does it itself, through its proxy, and checks the digest before anything is used.
+    /// The downloads. The node itself fetches them, through its proxy, and verifies each digest before use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -25,13 +25,13 @@ pub struct Programs {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.url) || !(self.name in ['containerd', 'cni-plugins', 'crictl'])").message("url: containerd, cni-plugins and crictl have versions of their own: give the address of the archive"))]
 pub struct Download {
-    /// What it is.
+    /// Which program it is.
     pub name: Program,
-    /// Digest of the file, `sha256:` or `sha512:` and hexadecimal digits in lower case.
+    /// Digest of the file: `sha256:` or `sha512:` and lower-case hexadecimal digits.
     #[schemars(length(max = 135))]
     #[x_kube(validation = Rule::new("self.matches('^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$')").message("must be sha256: with 64 or sha512: with 128 hexadecimal digits in lower case"))]
     pub digest: String,
-    /// Address of the file. Default for the programs of Kubernetes: by `baseURL` and the node's version; the archives have none.
+    /// Address of the file. Default for Kubernetes programs: from `baseURL` and the node's version; archives have no default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 9, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://[a-zA-Z0-9.\\\\[\\\\]:-]+/[-A-Za-z0-9._~/%+?=&]+$')").message("must be an http or https address without user and blanks, e.g. https://mirror.example.com/containerd-2.3.7-windows-amd64.tar.gz"))]

@@ -1,4 +1,4 @@
-//! Registries of images and their mirrors.
+//! Image registries and their mirrors.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -11,31 +11,31 @@ use super::ValueSource;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.fallback != 'None' || (has(self.mirrors) && size(self.mirrors) > 0)").message("fallback None needs a mirror: name one, or leave fallback out"))]
 pub struct Registry {
-    /// The registry in the names of the images, with its port if they have one, e.g. `docker.io`, `registry.example.com:5000`; `*` for every registry that is not listed.
+    /// The registry in image names, with its port if they have one, e.g. `docker.io`, `registry.example.com:5000`; `*` for every registry that is not listed.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self == '*' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[1-9][0-9]{0,4})?$')").message("must be the host of a registry in lower case, with its port if images name it, without scheme and path, e.g. registry.example.com:5000; or *"))]
     pub host: String,
-    /// Asked in this order, before the registry itself. A registry that needs a CA of its own is listed here with its own URL. At most 8.
+    /// Mirrors, tried in this order before the registry itself. A registry that needs its own CA is listed here with its own URL. At most 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["url".into()]))]
     pub mirrors: Vec<Mirror>,
-    /// Who is asked when no mirror has the image. Default: the registry itself.
+    /// What is tried if no mirror has the image. Default: the registry itself.
     #[serde(default)]
     pub fallback: Fallback,
 }
 
-/// Who is asked when no mirror has the image.
+/// What is tried if no mirror has the image.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum Fallback {
     /// The registry itself.
     #[default]
     Registry,
-    /// Nobody: the node has no way to the registry.
+    /// Nothing: the node cannot reach the registry.
     None,
 }
 
-/// A server that has images of a registry.
+/// A server that has the images of a registry.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.url.startsWith('https://') || (!has(self.basicAuth) && !has(self.clientCertificate))").message("credentials go over https only: give an https address, or leave basicAuth and clientCertificate out"))]
@@ -44,26 +44,26 @@ pub struct Mirror {
     #[schemars(length(min = 9, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://[a-zA-Z0-9.\\\\[\\\\]:-]+(/[-A-Za-z0-9._~/]*)?$')").message("must be an http or https address without user, query and blanks, e.g. https://mirror.example.com/v2/docker-hub"))]
     pub url: String,
-    /// What the mirror is asked for. Default: both.
+    /// What the mirror is used for. Default: both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub capabilities: Vec<Capability>,
-    /// The path of `url` is the whole root of the API: no `/v2` is added to it. Default: false.
+    /// The path of `url` is the complete root of the API: `/v2` is not appended. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub override_path: bool,
-    /// Take any certificate of the server. For tests only. Default: false.
+    /// Accept any certificate of the server. For tests only. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_verify: bool,
-    /// Certificates of CAs that the server's certificate is checked against, PEM. Default: those that Windows trusts.
+    /// CA certificates that the server's certificate is verified with, PEM. Default: those that Windows trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16_384))]
     #[x_kube(validation = Rule::new("self.contains('-----BEGIN CERTIFICATE-----')").message("must be certificates in PEM form, with -----BEGIN CERTIFICATE-----"))]
     pub ca_certificates: Option<String>,
-    /// User and password that containerd gives to the server (HTTP Basic), and with containerd 2 also to the server that gives out its tokens. They stay on the node in a file for administrators.
+    /// User and password that containerd sends to the server (HTTP Basic), and with containerd 2 also to its token server. They stay on the node in a file for administrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basic_auth: Option<BasicAuth>,
-    /// Certificate and key by which the server knows the node. They stay on the node in files for administrators.
+    /// Client certificate and key. They stay on the node in files for administrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate: Option<ClientCertificate>,
 }
@@ -98,13 +98,13 @@ pub struct BasicAuth {
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientCertificate {
-    /// The certificate, PEM, and those between it and the authority.
+    /// The certificate and its intermediate certificates, PEM.
     pub certificate_from: ValueSource,
     /// The key of the certificate, PEM, without a password.
     pub key_from: ValueSource,
 }
 
-/// What a server is asked for.
+/// What a server is used for.
 #[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum Capability {

@@ -1,4 +1,4 @@
-//! Values that come from Secrets and ConfigMaps: which fields name one.
+//! The fields whose values come from Secrets and ConfigMaps.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::WindowsBootstrapConfigSpec;
 
-/// One value of a Secret in the namespace of the WindowsBootstrapConfig. It is read once, when the bootstrap data is made.
+/// One value of a Secret in the namespace of the WindowsBootstrapConfig. It is read once, when the bootstrap data is created.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretKeyRef {
@@ -20,7 +20,7 @@ pub struct SecretKeyRef {
     pub key: String,
 }
 
-/// One value of a ConfigMap in the namespace of the WindowsBootstrapConfig. It is read once, when the bootstrap data is made.
+/// One value of a ConfigMap in the namespace of the WindowsBootstrapConfig. It is read once, when the bootstrap data is created.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapKeyRef {
@@ -42,7 +42,7 @@ pub struct ValueSource {
     pub secret_key_ref: SecretKeyRef,
 }
 
-/// Where certificates come from, which are no secret.
+/// Where certificates, which are not secret, come from.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.secretKeyRef) != has(self.configMapKeyRef)").message("give exactly one of secretKeyRef and configMapKeyRef"))]
@@ -55,7 +55,7 @@ pub struct CaBundleSource {
     pub config_map_key_ref: Option<ConfigMapKeyRef>,
 }
 
-/// Fields that take a value from elsewhere and are there once.
+/// Fields outside of lists that take a value from elsewhere.
 pub const CA_BUNDLE: &str = "spec.network.caBundleFrom.secretKeyRef";
 pub const CA_BUNDLE_MAP: &str = "spec.network.caBundleFrom.configMapKeyRef";
 pub const PROXY_URL: &str = "spec.network.proxy.urlFrom.secretKeyRef";
@@ -70,7 +70,7 @@ pub struct SecretUse<'a> {
 }
 
 impl WindowsBootstrapConfigSpec {
-    /// Every field that takes its value from a Secret. What is not in this list is not read, and rendering says so.
+    /// Every field that takes its value from a Secret. Rendering refuses fields that are missing here.
     pub fn secret_refs(&self) -> Vec<SecretUse<'_>> {
         let mut uses = Vec::new();
         for (index, file) in self.files.iter().enumerate() {

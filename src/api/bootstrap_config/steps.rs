@@ -1,4 +1,4 @@
-//! Steps that the user adds to the procedure: data only, with the same checks and limits as every other step.
+//! Steps that users add to the plan: data only, with the same checks and limits as every other item.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::FirewallRule;
 
-/// Steps of the user at two places of the procedure. None may hold a secret: everybody who may read this object reads them; take
-/// `files` with `contentFrom` for those.
+/// Users' steps before and after the join. They must not contain secrets, because users who may read this object can read them; use
+/// `files` with `contentFrom` instead.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.beforeJoin) || !has(self.afterJoin) || self.beforeJoin.all(b, !self.afterJoin.exists(a, a.name == b.name))").message("a step before and one after the join have the same name: rename one"))]
 pub struct Steps {
-    /// After Windows, containerd and `files` are set up, before the node joins. At most 32.
+    /// Run after Windows, containerd and `files` are set up and before the node joins. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub before_join: Vec<Step>,
-    /// After the node has joined and its kubelet works. At most 32.
+    /// Run after the node has joined and its kubelet works. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -39,30 +39,30 @@ pub struct Step {
     #[schemars(length(min = 1, max = 24))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("must be lower case letters, digits and -"))]
     pub name: String,
-    /// A program is run.
+    /// Runs a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandStep>,
-    /// A registry value is set.
+    /// Sets a registry value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry: Option<RegistryStep>,
-    /// A rule of the firewall is made.
+    /// Creates a firewall rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firewall: Option<FirewallRule>,
-    /// Optional features of Windows are installed or removed; Windows restarts if it must.
+    /// Installs or removes optional Windows features; Windows restarts if needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feature: Option<FeatureStep>,
-    /// A variable of the machine is set.
+    /// Sets a machine-wide environment variable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<EnvironmentStep>,
-    /// Most seconds that one attempt may take, 1 to 3600. Default: 300.
+    /// Time limit of one attempt in seconds, 1 to 3600. Default: 300.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 3600))]
     pub timeout_seconds: i32,
-    /// Tries before the step counts as failed, 1 to 10. Default: 3.
+    /// Attempts before the step counts as failed, 1 to 10. Default: 3.
     #[serde(default = "default_attempts")]
     #[schemars(range(min = 1, max = 10))]
     pub attempts: i32,
-    /// A failure is told as a warning, and the machine goes on. Default: false.
+    /// A failure is only a warning, and the plan continues. Default: false.
     #[serde(default)]
     pub continue_on_error: bool,
 }
@@ -75,21 +75,21 @@ fn default_attempts() -> i32 {
     3
 }
 
-/// A program and when it has done its work.
+/// A program, and the check that tells when it is done.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct CommandStep {
-    /// The program and its arguments, one entry each; no shell takes them apart.
+    /// The program and its arguments, one entry each; no shell is involved.
     #[schemars(length(min = 1, max = 64), inner(length(max = 2048)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self[0].size() > 0").message("the first entry is the program, e.g. C:\\k\\tool.exe"))]
     pub argv: Vec<String>,
-    /// Directory that it is run in. Default: `C:\`.
+    /// Working directory. Default: `C:\`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 240))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:\\\\')"#).message("must be an absolute Windows path, e.g. C:\\k"))]
     pub directory: Option<String>,
-    /// The step is done when this holds: then the program is not run. Without it the program is run once, and again if the machine is killed while it runs.
+    /// If this holds, the step is done and the program is not run. Without a check the program is run once, and again if the machine is killed while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<StepCheck>,
     /// What its exit codes mean. Default: 0 is success.
@@ -97,7 +97,7 @@ pub struct CommandStep {
     pub exit_codes: Option<StepExitCodes>,
 }
 
-/// Something that can be seen without changing anything.
+/// A check without side effects.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("[has(self.file), has(self.registry), has(self.service), has(self.port)].filter(given, given).size() == 1").message("give exactly one of file, registry, service and port"))]
@@ -120,7 +120,7 @@ pub struct StepCheck {
     pub port: Option<i32>,
 }
 
-/// What a registry value is.
+/// A registry value to compare with.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistryCheck {
@@ -131,20 +131,20 @@ pub struct RegistryCheck {
     /// The value; empty is the key's default value.
     #[schemars(length(max = 255))]
     pub name: String,
-    /// The text or number that it must be; upper and lower case are the same.
+    /// The expected text or number; case is ignored.
     #[schemars(length(max = 1024))]
     pub equals: String,
 }
 
-/// What the exit code of a program means; every other code is a failure.
+/// The meaning of exit codes; every other code is a failure.
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct StepExitCodes {
-    /// It worked. Default: 0.
+    /// Success. Default: 0.
     #[serde(default = "zero")]
     #[schemars(length(max = 32))]
     pub success: Vec<i32>,
-    /// It worked, and Windows restarts before the next step, e.g. 3010 and 1641 of installers.
+    /// Success, and Windows must restart, e.g. 3010 and 1641 of installers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub restart: Vec<i32>,
@@ -159,7 +159,7 @@ fn zero() -> Vec<i32> {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("[has(self.string), has(self.expandString), has(self.dword), has(self.multiString)].filter(given, given).size() == 1").message("give exactly one of string, expandString, dword and multiString"))]
 pub struct RegistryStep {
-    /// The key, e.g. `HKLM:\SOFTWARE\Example`. It is made if it is not there.
+    /// The key, e.g. `HKLM:\SOFTWARE\Example`. It is created if it does not exist.
     #[schemars(length(min = 7, max = 255))]
     #[x_kube(validation = Rule::new(r#"self.matches('^HKLM:(\\\\[^\\\\/*?[:cntrl:]]+)+$')"#).message("must be a key below HKLM:\\, e.g. HKLM:\\SOFTWARE\\Example"))]
     pub key: String,
@@ -170,7 +170,7 @@ pub struct RegistryStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub string: Option<String>,
-    /// Text with names of variables (REG_EXPAND_SZ).
+    /// Text with variables (REG_EXPAND_SZ).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub expand_string: Option<String>,
@@ -187,7 +187,7 @@ pub struct RegistryStep {
     pub restart: bool,
 }
 
-/// Optional features of Windows.
+/// Optional Windows features.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct FeatureStep {
@@ -196,7 +196,7 @@ pub struct FeatureStep {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(f, f.matches('^[A-Za-z0-9][-A-Za-z0-9._]*$'))").message("must be names that Get-WindowsOptionalFeature lists"))]
     pub names: Vec<String>,
-    /// Whether they are to be there. Default: `Enabled`.
+    /// Wanted state. Default: `Enabled`.
     #[serde(default)]
     pub state: WantedState,
 }
@@ -208,7 +208,7 @@ pub enum WantedState {
     Disabled,
 }
 
-/// A variable of the machine.
+/// A machine-wide environment variable.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentStep {
@@ -216,7 +216,7 @@ pub struct EnvironmentStep {
     #[schemars(length(min = 1, max = 128))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z_][A-Za-z0-9_]*$')").message("must be letters, digits and _"))]
     pub name: String,
-    /// Its value. Services that run already see it after the next restart.
+    /// Its value. Running services see it after the next restart.
     #[schemars(length(min = 1, max = 4096))]
     pub value: String,
 }

@@ -37,7 +37,7 @@ pub struct Windows {
     #[serde(default, rename = "pageFileMiB", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1024, max = 1_048_576))]
     pub page_file_mib: Option<i32>,
-    /// GiB that must be free on C: before anything is installed, 1 to 1024; its partition grows first. Default: 20.
+    /// GiB that must be free on C: before anything is installed, 1 to 1024; its partition is extended first. Default: 20.
     #[serde(default = "default_free_space", rename = "freeSpaceGiB")]
     #[schemars(range(min = 1, max = 1024))]
     pub free_space_gib: i32,
@@ -52,19 +52,19 @@ pub struct Windows {
     /// Automatic updates. Default: `Disabled`, because they restart nodes without draining them.
     #[serde(default)]
     pub windows_update: WindowsUpdate,
-    /// Prepare for pods in virtual machines of their own: the feature Hyper-V and its hypervisor. Needs nested virtualization. Default: false.
+    /// Prepare for pods with Hyper-V isolation: the feature Hyper-V and its hypervisor. Needs nested virtualization. Default: false.
     #[serde(default, rename = "hyperVIsolation")]
     pub hyper_v_isolation: bool,
-    /// Keep Microsoft Defender's real-time scan away from the directories and programs of the node. A failure is only a warning. Default: true.
+    /// Exclude the node's directories and programs from Microsoft Defender's real-time scan. A failure is only a warning. Default: true.
     #[serde(default = "yes")]
     pub defender_exclusions: bool,
-    /// Set the registry values that are known to mend the networking of this release of Windows. Default: true.
+    /// Set the registry values that are known to repair the networking of this Windows release. Default: true.
     #[serde(default = "yes")]
     pub registry_overrides: bool,
-    /// At each start of Windows remove what the container network still has for containers that are gone: after a crash it makes new pods fail. Default: true.
+    /// At each start of Windows, remove what the container network still has of containers that are gone: after a crash it makes new pods fail. Default: true.
     #[serde(default = "yes")]
     pub network_clean_up: bool,
-    /// What makes attacks harder. Small, and without effect on what nodes do.
+    /// Hardening. Small measures that do not affect the work of nodes.
     #[serde(default)]
     pub hardening: Hardening,
     /// Group managed service accounts: what the node needs for pods that use them.
@@ -112,7 +112,7 @@ pub enum WindowsUpdate {
     AsInImage,
 }
 
-/// What makes attacks harder.
+/// Hardening of Windows.
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hardening {
@@ -122,11 +122,11 @@ pub struct Hardening {
     pub smb1_off: bool,
     /// Passwords are not kept in memory for WDigest. Default: true.
     pub wdigest_off: bool,
-    /// Remote desktop asks who somebody is before it shows anything. Default: true.
+    /// Remote desktop requires network level authentication. Default: true.
     pub rdp_network_level_authentication: bool,
-    /// Names are not asked for by multicast (LLMNR), which anybody may answer. Default: true.
+    /// Windows does not resolve names by multicast (LLMNR), which any machine may answer. Default: true.
     pub llmnr_off: bool,
-    /// The process with the credentials (LSASS) lets no other read its memory. Plug-ins that are not signed by Microsoft no longer load into it. Default: false.
+    /// Other processes cannot read the memory of LSASS, which holds credentials. Plug-ins that are not signed by Microsoft no longer load into it. Default: false.
     pub lsa_protection: bool,
 }
 
@@ -136,12 +136,12 @@ impl Default for Hardening {
     }
 }
 
-/// What a node needs for group managed service accounts: a domain that it is in, or a plug-in that fetches credentials without one.
+/// What a node needs for group managed service accounts: membership of a domain, or a plug-in that fetches credentials without one.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.domain) || has(self.credentialPlugin)").message("give domain, credentialPlugin or both"))]
 pub struct Gmsa {
-    /// The domain that the machine joins, in the same restart as everything else.
+    /// The domain that the machine joins, with the same restart as everything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<DomainJoin>,
     /// The plug-in of Container Credential Guard that fetches the credentials on machines without a domain. Its library is in the image.
@@ -149,7 +149,7 @@ pub struct Gmsa {
     pub credential_plugin: Option<CredentialPlugin>,
 }
 
-/// Joins a domain without a password: by what `djoin /provision` wrote on a machine of the domain.
+/// Joins a domain without a password, with the output of `djoin /provision` on a machine of the domain.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainJoin {
@@ -157,7 +157,7 @@ pub struct DomainJoin {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+$')").message("must be the DNS name of a domain in lower case, e.g. corp.example.com"))]
     pub name: String,
-    /// The file that `djoin /provision /savefile` wrote, as it is. It is for one machine name and holds the password of its account: it goes with a single WindowsBootstrapConfig, not with a template of many machines.
+    /// The unchanged file that `djoin /provision /savefile` wrote. It is for one machine name and contains the password of its account: use it in a single WindowsBootstrapConfig, not in a template for many machines.
     pub blob_from: ValueSource,
 }
 

@@ -143,7 +143,7 @@ documented_enum! {
         /// The guest gave up: what the machine was given to start with cannot be used, or cannot be kept on its disk.
         BootstrapInputInvalid => problem(
             Guest, NodeJoined,
-            "Check that the configuration drive is the one that CAPW made, that the drive of the path exists and has space, and `spec.files` of the WindowsBootstrapConfig; then delete the Machine.",
+            "Check that the configuration drive is the one CAPW made, that the drive of the path exists and has space, and `spec.files` of the WindowsBootstrapConfig; then delete the Machine.",
         ),
         /// The guest gave up: Windows lacks something that a node needs, or could not be set up for it.
         WindowsSetupFailed => problem(
@@ -175,7 +175,7 @@ documented_enum! {
             Guest, NodeJoined, "Look at the kube-proxy and CNI pods of the node, and at their logs with `capw diagnose logs`.",
         ),
         /// The guest gave up: an optional part of the node failed; the node itself can work.
-        AddOnFailed => problem(Guest, NodeJoined, "Look at what the message names; the machine need not be replaced for it."),
+        AddOnFailed => problem(Guest, NodeJoined, "Check what the message names; the machine need not be replaced."),
         /// The guest gave up with a failure code that this version of CAPW does not know.
         GuestFailed => problem(Guest, NodeJoined, r"Read `C:\ProgramData\capw\bootstrap.log` on the machine's console."),
 

@@ -16,13 +16,13 @@ use super::machine::{LocalReference, MachineInitialization, TemplateMetadata, Te
 pub use standalone::*;
 pub use strategy::*;
 
-/// Kept on a WindowsNodePool until none of its machines is left.
+/// Kept on a WindowsNodePool until all its machines are gone.
 pub const FINALIZER: &str = "windowsnodepool.infrastructure.cluster.x-k8s.io";
-/// A pool has no more machines: Cluster API takes no longer list of provider IDs.
+/// Most machines of a pool: Cluster API accepts no longer list of provider IDs.
 pub const MOST_MACHINES: i32 = 10_000;
 /// Label on the WindowsMachines of a pool: its name, or a hash of a name that is too long.
 pub const POOL_LABEL: &str = "infrastructure.cluster.x-k8s.io/windows-node-pool";
-/// Label on the WindowsMachines of a pool: what they were made from. Another value than the pool's own means outdated.
+/// Label on the WindowsMachines of a pool: the hash of their template. A value other than the pool's means outdated.
 pub const TEMPLATE_LABEL: &str = "infrastructure.cluster.x-k8s.io/template-hash";
 
 /// N machines of one template.
@@ -69,16 +69,16 @@ pub const TEMPLATE_LABEL: &str = "infrastructure.cluster.x-k8s.io/template-hash"
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.cluster) || has(self.version)").message("version: needed where cluster is given, e.g. v1.36.3"))]
 pub struct WindowsNodePoolSpec {
-    /// Machines that are asked for, 0 to 10000. A MachinePool that owns the pool says it in its place.
+    /// Desired machines, 0 to 10000. If a MachinePool owns the pool, its number is used instead.
     #[serde(default = "one_machine")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
-    /// What the machines are made from. A change that needs another VM replaces them, as `strategy` says; labels, annotations, `joinDeadlineSeconds` and the labels and taints of the kubelet change in place, those of the kubelet on the Nodes.
+    /// Template of the machines. A change that needs another VM replaces them, as `strategy` says; labels, annotations, `joinDeadlineSeconds` and the labels and taints of the kubelet change in place, those of the kubelet on the Nodes.
     pub template: PoolTemplate,
-    /// The cluster whose nodes the pool makes without Cluster API; `{}` is the cluster that the pool is in. A pool without this field waits for a MachinePool that names it; one that a MachinePool owns leaves the field alone.
+    /// The cluster that the pool's nodes join without Cluster API; `{}` is the cluster that the pool is in. A pool without this field waits for a MachinePool that refers to it; with an owning MachinePool the field is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<PoolCluster>,
-    /// Version of Kubernetes on the nodes, e.g. `v1.36.3`. A MachinePool that owns the pool says it in its place.
+    /// Kubernetes version of the nodes, e.g. `v1.36.3`. If a MachinePool owns the pool, its version is used instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^v?[0-9]+[.][0-9]+[.][0-9]+([-+][-+.0-9A-Za-z]+)?$')").message("must be a version of Kubernetes, e.g. v1.36.3"))]
@@ -86,25 +86,25 @@ pub struct WindowsNodePoolSpec {
     /// How outdated machines are replaced.
     #[serde(default)]
     pub strategy: Strategy,
-    /// Seconds that a Node must be Ready until its machine counts as available, 0 to 86400.
+    /// Seconds that a Node must be Ready before its machine counts as available, 0 to 86400.
     #[serde(default)]
     #[schemars(range(min = 0, max = 86_400))]
     pub min_ready_seconds: i64,
-    /// Which machines go when there are too many.
+    /// Which machines are removed when there are too many.
     #[serde(default)]
     pub delete_policy: DeletePolicy,
-    /// WindowsHypervisors that the machines are spread over evenly. Default: those of the MachinePool that owns the pool; else what the template says. At most 100.
+    /// WindowsHypervisors that the machines are spread over evenly. Default: those of the MachinePool that owns the pool, otherwise that of the template. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub failure_domains: Vec<String>,
-    /// Stops everything: no machine is made, replaced or removed.
+    /// Stops everything: no machine is created, replaced or removed.
     #[serde(default)]
     pub paused: bool,
-    /// How many failed machines are replaced by themselves.
+    /// How failed machines are replaced automatically.
     #[serde(default)]
     pub health: Health,
-    /// How machines leave where no Machine of Cluster API drains them.
+    /// How nodes are drained without Cluster API.
     #[serde(default)]
     pub drain: Drain,
     /// Bounds for cluster-autoscaler. Without them it leaves the pool alone.
@@ -121,7 +121,7 @@ fn one_machine() -> i32 {
     1
 }
 
-/// What the machines of a pool are made from.
+/// Template of a pool's machines.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.machine) != has(self.machineTemplateRef)").message("give exactly one of machine and machineTemplateRef"))]
@@ -138,10 +138,10 @@ pub struct PoolTemplate {
     /// A WindowsMachineTemplate with the machines; a change in it is rolled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_template_ref: Option<LocalReference>,
-    /// How the nodes are made. Default: as the WindowsBootstrapConfig that the MachinePool names, or with every default.
+    /// Configuration of the nodes. Default: the WindowsBootstrapConfig that the MachinePool refers to, or all defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<WindowsBootstrapConfigSpec>,
-    /// A WindowsBootstrapConfigTemplate that says how the nodes are made; a change in it is rolled out.
+    /// A WindowsBootstrapConfigTemplate with the configuration of the nodes; a change in it is rolled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap_template_ref: Option<LocalReference>,
 }
@@ -150,19 +150,19 @@ pub struct PoolTemplate {
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsNodePoolStatus {
-    /// Read by Cluster API; set once and never taken back.
+    /// Read by Cluster API; once set, it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialization: Option<MachineInitialization>,
     /// The same, for versions of Cluster API that read it from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// Kind of the machines, so that Cluster API makes a Machine for each.
+    /// Kind of the machines, so that Cluster API creates a Machine for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_machine_kind: Option<String>,
-    /// Machines that are asked for: by the MachinePool that owns the pool, else by `spec.replicas`.
+    /// Desired machines: those of the MachinePool that owns the pool, otherwise `spec.replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<i32>,
-    /// Machines that are there and not being removed.
+    /// Existing machines that are not being removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
     /// Those of them whose Node is Ready.
@@ -171,22 +171,22 @@ pub struct WindowsNodePoolStatus {
     /// Those of them whose Node is Ready for at least `minReadySeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
-    /// Those of them that were made from the template as it is now.
+    /// Those of them that were created from the current template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
     /// Selects the WindowsMachines of the pool, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// Hash of the template as it is now, as in the label of the machines.
+    /// Hash of the current template, as in the label of the machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_hash: Option<String>,
     /// Machines of that template that failed and were replaced since one became Ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failures: Option<i32>,
-    /// When the last of them was given up.
+    /// When the last of them was considered failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure_at: Option<Time>,
-    /// Version of Kubernetes that new machines get.
+    /// Kubernetes version of new machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// `cpu` and `memory` of a machine, as quantities, for cluster-autoscaler.
@@ -195,7 +195,7 @@ pub struct WindowsNodePoolStatus {
     /// Operating system and architecture of the machines, for cluster-autoscaler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_info: Option<TemplateNodeInfo>,
-    /// The generation of the spec that all of this is about.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, MachinesUpToDate, Deleting and Paused.

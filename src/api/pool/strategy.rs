@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A number of machines, e.g. `2`, or a share of those that are asked for, e.g. `25%`.
+/// A number of machines, e.g. `2`, or a share of the desired ones, e.g. `25%`.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum Amount {
@@ -46,7 +46,7 @@ impl JsonSchema for Amount {
     }
 }
 
-/// How outdated machines are replaced: new ones are made and old ones removed, a batch at a time, within both bounds.
+/// How outdated machines are replaced: new ones are created and old ones removed, in batches within both limits.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!((self.maxSurge == 0 || self.maxSurge == '0%') && (self.maxUnavailable == 0 || self.maxUnavailable == '0%'))").message("maxSurge and maxUnavailable are both 0, so no machine could ever be replaced: set maxSurge to 1 to make the new one first, or maxUnavailable to 1 to remove the old one first"))]
@@ -57,7 +57,7 @@ pub struct Strategy {
     /// Machines below `replicas` that may be missing during a replacement, as a number or a share that is rounded down. Default: 0.
     #[serde(default = "none")]
     pub max_unavailable: Amount,
-    /// Which outdated machines go first. Those that are not available always may go at once.
+    /// Which outdated machines are replaced first. Unavailable ones may always be replaced at once.
     #[serde(default)]
     pub order: Order,
 }
@@ -79,7 +79,7 @@ fn none() -> Amount {
 /// Which outdated machines are replaced first.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum Order {
-    /// Those that were made first.
+    /// The oldest machines.
     #[default]
     Oldest,
     /// Those whose Node is not Ready, then the oldest.
@@ -88,25 +88,25 @@ pub enum Order {
     Build,
 }
 
-/// Which machines go when there are too many. Machines with the annotation `cluster.x-k8s.io/delete-machine` always go first, then
-/// outdated ones, then those that failed or are not ready.
+/// Which machines are removed when there are too many. Machines with the annotation `cluster.x-k8s.io/delete-machine` always come first,
+/// then outdated ones, then those that failed or are not ready.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum DeletePolicy {
-    /// Those that were made last.
+    /// The newest machines.
     #[default]
     Newest,
-    /// Those that were made first.
+    /// The oldest machines.
     Oldest,
 }
 
-/// How many failed machines are replaced by themselves.
+/// How failed machines are replaced automatically.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// Machines that may be unhealthy at once, as a number or a share that is rounded up. While there are more, none is replaced: the cause is then elsewhere. `0` switches replacement off. Default: 40%.
+    /// Machines that may be unhealthy at once, as a number or a share that is rounded up. While there are more, none is replaced, because the cause is probably elsewhere. `0` disables replacement. Default: 40%.
     #[serde(default = "forty_percent")]
     pub max_unhealthy: Amount,
-    /// Seconds that a Node may stay not Ready until its machine is taken for failed, 60 to 604800. Only without Cluster API, where a MachineHealthCheck says it. Default: never, as the Node may come back.
+    /// Seconds that a Node may be not Ready before its machine counts as failed, 60 to 604800. Only without Cluster API, which has MachineHealthChecks for this. Default: never, because the Node may come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 60, max = 604_800))]
     pub not_ready_seconds: Option<i64>,
@@ -122,15 +122,15 @@ fn forty_percent() -> Amount {
     Amount::Share("40%".into())
 }
 
-/// How a machine of a pool that stands alone leaves: its Node is cordoned and drained, as `kubectl drain` does. Under Cluster API the Machine says it, in `spec.deletion`.
+/// How the Node of a machine is cordoned and drained, as `kubectl drain` does, in a pool without Cluster API. With Cluster API, `spec.deletion` of the Machine decides.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Drain {
-    /// Seconds after which a machine goes with the pods that are left, counted from its deletion, 0 to 604800. Default: 0, which waits for ever, as Cluster API does.
+    /// Seconds from its deletion after which a machine is removed even with pods left, 0 to 604800. Default: 0, which waits forever, as Cluster API does.
     #[serde(default)]
     #[schemars(range(min = 0, max = 604_800))]
     pub timeout_seconds: i64,
-    /// Seconds beyond its grace period after which a pod that hangs in termination is deleted by force, 0 to 86400; 0 never does. Default: 300.
+    /// Seconds beyond its grace period after which a pod that is stuck in termination is deleted by force, 0 to 86400; 0 never does. Default: 300.
     #[serde(default = "five_minutes")]
     #[schemars(range(min = 0, max = 86_400))]
     pub hung_pod_seconds: i64,
@@ -151,11 +151,11 @@ fn five_minutes() -> i64 {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.minReplicas <= self.maxReplicas").message("minReplicas must not be more than maxReplicas"))]
 pub struct Autoscaling {
-    /// Machines that are always there, 0 to 10000.
+    /// Minimum number of machines, 0 to 10000.
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub min_replicas: i32,
-    /// Most machines, 1 to 10000.
+    /// Maximum number of machines, 1 to 10000.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_replicas: i32,
 }

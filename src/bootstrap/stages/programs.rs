@@ -92,7 +92,7 @@ fn add(all: &mut PlanBuilder, facts: &BootstrapFacts, download: &Download) -> Re
     });
     if let Some((directory, strip, files)) = archive(program) {
         let kind = Kind::Archive { path, digest: download.digest.clone(), directory: directory.into(), strip, files: owned(files) };
-        let remedy = "Check that the address is that of the release's archive for windows-amd64, and the free space of drive C:.";
+        let remedy = "Check that the address is that of the release's windows-amd64 archive, and that drive C: has free space.";
         all.add(Item { unless, ..item(&format!("unpack-{name}"), FailureCode::ProgramArchive, 600, kind, why("It is the archive of a release.", DOWNLOAD_DOCS, remedy)) });
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The bootstrap Secret (`capi-contract.md` §3.2): written once; a later try finds and keeps it.
+//! The bootstrap Secret (`docs/design/cluster-api.md#bootstrap-configuration`): written once; a later try finds and keeps it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

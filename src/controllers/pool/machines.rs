@@ -51,7 +51,7 @@ pub async fn carry_out(
     }
 }
 
-/// One machine. Core makes its Machine when it sees it (`capi-contract.md` §4.3).
+/// One machine. Core makes its Machine when it sees it (`docs/design/cluster-api.md#pool-machines`).
 async fn make(
     ctx: &Context,
     object: &WindowsNodePool,
@@ -167,7 +167,7 @@ pub async fn remove_all(ctx: &Context, object: &WindowsNodePool, found: &[PoolMa
     all(calls).await.map(drop)
 }
 
-/// Reports in the MachinePool how many machines there are (`capi-contract.md` §4.4).
+/// Reports in the MachinePool how many machines there are (`docs/design/cluster-api.md#replicas-managed-elsewhere`).
 pub async fn report_replicas(ctx: &Context, pool: &MachinePool, machines: usize) -> Result<(), ReconcileError> {
     let machines = i32::try_from(machines).unwrap_or(i32::MAX);
     if pool.spec.replicas != Some(machines) {

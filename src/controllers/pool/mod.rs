@@ -190,7 +190,7 @@ async fn wait_for_nodes(ctx: &Context, object: &WindowsNodePool, cluster: &Clust
 }
 
 /// Keeps `spec.providerIDList` true; returns the pool if it was written. The ID of a machine that is being drained stays: without it,
-/// Cluster API would delete the Node (`capi-contract.md` §4.1).
+/// Cluster API would delete the Node (`docs/design/cluster-api.md#pool-fields`).
 async fn list_providers(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<Option<WindowsNodePool>, ReconcileError> {
     let mut ids: Vec<String> = found.iter().filter_map(|machine| machine.object.spec.provider_id.clone()).collect();
     ids.sort();
@@ -200,7 +200,7 @@ async fn list_providers(ctx: &Context, object: &WindowsNodePool, found: &[PoolMa
     Ok(Some(ctx.management.merge_spec(object, json!({ "providerIDList": ids })).await?))
 }
 
-/// The pool goes: its machines first, each by its Machine, so that it is drained (`capi-contract.md` §4.3).
+/// The pool goes: its machines first, each by its Machine, so that it is drained (`docs/design/cluster-api.md#pool-machines`).
 async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, ReconcileError> {
     let found = observe::machines(ctx, object, "");
     // Their configurations go after them, and clean up the workload cluster while the Cluster and its kubeconfig are still there.

@@ -1,7 +1,7 @@
 //! One watch and one cache per kind, shared by all controllers.
 //!
 //! Each watch has its own back-off and its errors end here, counted and logged: merged into a controller, the error of one
-//! watch would pause all of them (`reliability-performance.md` §1.8). An object that does not have the shape of its kind is
+//! watch would pause all of them (`docs/design/faults.md#watches`). An object that does not have the shape of its kind is
 //! skipped and logged; it does not stop the watch.
 
 use std::sync::{Arc, Mutex, PoisonError};

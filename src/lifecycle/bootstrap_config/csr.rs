@@ -1,4 +1,4 @@
-//! Which certificate request of a joining node is approved (`reliability-performance.md` §3.2). Pure.
+//! Which certificate request of a joining node is approved (`docs/design/faults.md#certificate-requests`). Pure.
 //!
 //! The source of truth for the name is the machine, never the request: a token of one machine cannot make a node of another
 //! name. Anything that is not exactly what a kubelet of this machine would ask for is refused and left for a person.

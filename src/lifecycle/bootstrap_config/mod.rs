@@ -1,5 +1,5 @@
 //! WindowsBootstrapConfig: when to make the token, the Secret and the report, and when the token goes
-//! (`capi-contract.md` §3.3, `reliability-performance.md` §3.1).
+//! (`docs/design/cluster-api.md#bootstrap-configuration`, `docs/design/faults.md#the-bootstrap-token`).
 
 pub mod csr;
 pub mod outcome;

@@ -1,4 +1,4 @@
-//! WindowsMachine, first half: may the hypervisor be asked at all, and which? (`capi-contract.md` §1.8, steps 1 to 7.)
+//! WindowsMachine, first half: may the hypervisor be asked at all, and which? (`docs/design/cluster-api.md#a-windowsmachine-in-order`.)
 //!
 //! The second half, once the hypervisor has answered, is [`vm`].
 
@@ -130,7 +130,7 @@ fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<
     }
 }
 
-/// Deletion needs nothing but the object itself and its hypervisor (`reliability-performance.md` §2.3 rule 5).
+/// Deletion needs nothing but the object itself and its hypervisor (`docs/design/faults.md#deletion`).
 fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
     let Some(hypervisor) = chosen(s.object) else {
         return Decision::new(MachineStep::Release);

@@ -48,7 +48,7 @@ fn labels(object: &WindowsNodePool, request: &PoolRequest, template: &Template) 
     of_pool.into_iter().chain(request.core_labels.clone()).filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
-/// The pool is the controller of the machine, unless that is its Machine (`capi-contract.md` §4.3).
+/// The pool is the controller of the machine, unless that is its Machine (`docs/design/cluster-api.md#pool-machines`).
 pub fn owner_reference(object: &WindowsNodePool, standalone: bool) -> OwnerReference {
     OwnerReference {
         api_version: WindowsNodePool::api_version(&()).into_owned(),
@@ -87,7 +87,7 @@ pub fn config(object: &WindowsNodePool, machine: &WindowsMachine, spec: &Windows
 
 /// What of the template is written into a machine that is there, as a merge patch: labels, annotations and the join deadline.
 pub fn change(pool: &WindowsNodePool, template: &Template, machine: &WindowsMachine, up_to_date: bool) -> Option<Value> {
-    // Core still edits an object that it has not made its own (`capi-contract.md` §1.7).
+    // Core still edits an object that it has not made its own (`docs/design/cluster-api.md#ownership-before-writes`).
     if ClusterRef::of_pool(pool).is_none() {
         capi::machine_owner(machine.metadata.owner_references.as_ref())?;
     }

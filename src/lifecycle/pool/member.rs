@@ -80,7 +80,7 @@ fn condition_of<'a>(k: &Known<'a>, type_: ConditionType) -> Option<&'a Condition
 }
 
 /// Why it is taken for failed. Where there is one, a MachineHealthCheck has the last word; a VM that is gone can only be replaced
-/// (`capi-contract.md` §4.3); what the template cannot bring up speaks against the template and is not tried again by itself.
+/// (`docs/design/cluster-api.md#pool-machines`); what the template cannot bring up speaks against the template and is not tried again by itself.
 fn failure(k: &Known<'_>) -> Option<Failure> {
     let told = told(k);
     let remediated = find(told, OWNER_REMEDIATED).is_some_and(|c| c.status == "False");

@@ -1,4 +1,4 @@
-//! WindowsNodePool: how many machines are made, which ones go, and when (`capi-contract.md` §4).
+//! WindowsNodePool: how many machines are made, which ones go, and when (`docs/design/cluster-api.md#machine-pools`).
 //!
 //! [`request`] is what is asked for, [`member`](mod@member) what each machine is, [`decide`](mod@decide) what is done next, [`removal`] how a machine is removed,
 //! [`build`] the objects of a new one, [`template`] what makes a machine outdated, [`in_place`] what changes without another VM.

@@ -5,7 +5,7 @@ use crate::api::capi::{MACHINE_FINALIZER, Machine};
 /// Which object is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The Machine, which drains the Node first (`capi-contract.md` §4.3).
+    /// The Machine, which drains the Node first (`docs/design/cluster-api.md#pool-machines`).
     Machine,
     /// The WindowsMachine: it drains its Node itself, or Cluster API makes no Machine for it any more.
     WindowsMachine,

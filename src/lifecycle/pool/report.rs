@@ -45,7 +45,7 @@ pub fn status(object: &WindowsNodePool, said: &[Desired], served: Option<&Served
     let live = || served.members.iter().filter(|m| !m.is_leaving());
     let count = |n: usize| Some(i32::try_from(n).unwrap_or(i32::MAX));
     status.infrastructure_machine_kind = Some(MACHINE_KIND.into());
-    // `capi-contract.md` §4.2: never taken back, or Cluster API stops to follow the pool.
+    // `docs/design/cluster-api.md#pool-readiness`: never taken back, or Cluster API stops to follow the pool.
     status.initialization = Some(MachineInitialization { provisioned: Some(true) });
     status.ready = Some(true);
     status.desired_replicas = count(served.goal.replicas);

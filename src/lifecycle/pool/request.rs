@@ -10,7 +10,7 @@ pub struct PoolRequest {
     /// Kind and name of the object that asks, for messages.
     pub asked_by: String,
     pub replicas: i32,
-    /// The number of machines follows the pool, which reports it to the MachinePool (`capi-contract.md` §4.4).
+    /// The number of machines follows the pool, which reports it to the MachinePool (`docs/design/cluster-api.md#replicas-managed-elsewhere`).
     pub is_scaled_by_infrastructure: bool,
     pub version: Option<String>,
     pub min_ready_seconds: i64,
