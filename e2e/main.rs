@@ -31,6 +31,7 @@ mod own_mirror;
 mod parts;
 mod pool_rules;
 mod pools;
+mod powershell;
 mod real_windows_node;
 mod restart;
 mod rights;

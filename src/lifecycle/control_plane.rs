@@ -102,7 +102,11 @@ fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPl
 }
 
 fn unavailable(why: Reason, message: &str) -> Decision<ControlPlaneStep> {
-    Decision::new(ControlPlaneStep::Wait).say(Desired::no(ConditionType::Available, why, message)).say(Desired::no(ConditionType::Ready, why, message))
+    Decision::new(ControlPlaneStep::Wait).say(Desired::no(ConditionType::Available, why, message)).say(Desired::no(
+        ConditionType::Ready,
+        why,
+        message,
+    ))
 }
 
 /// Status of an ExternalControlPlane: `answer` is version and digest of the kubeconfig once the API server has answered.

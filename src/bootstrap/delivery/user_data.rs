@@ -59,7 +59,8 @@ impl fmt::Debug for UserData {
 pub(in crate::bootstrap) fn user_data(files: &BTreeMap<String, Vec<u8>>, channel: Channel) -> Result<UserData, RenderError> {
     let encoded = STANDARD.encode(archive::pack(files));
     let lines: Vec<&str> = encoded.as_bytes().chunks(LINE).filter_map(|line| std::str::from_utf8(line).ok()).collect();
-    let script = LOADER.replacen(&format!("{ARCHIVE_START}{ARCHIVE_END}"), &format!("{ARCHIVE_START}{}{ARCHIVE_END}", lines.join("\n")), 1).into_bytes();
+    let script =
+        LOADER.replacen(&format!("{ARCHIVE_START}{ARCHIVE_END}"), &format!("{ARCHIVE_START}{}{ARCHIVE_END}", lines.join("\n")), 1).into_bytes();
     let data = UserData(if channel == Channel::GuestInfo { archive::gzip(&script) } else { script });
     let size = data.size(channel);
     if size.bytes > size.limit {

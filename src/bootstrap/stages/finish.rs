@@ -31,5 +31,11 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     // Last: this task continues the plan after a kill.
     tasks.push(BOOT_TASK.to_owned());
     let kind = Kind::Absent { paths, tasks };
-    all.add(item("no-secrets", FailureCode::SecretRemoval, 60, kind, why("The token and the task are no longer needed.", CONTRACT_DOCS, "Remove the named files by hand.")));
+    all.add(item(
+        "no-secrets",
+        FailureCode::SecretRemoval,
+        60,
+        kind,
+        why("The token and the task are no longer needed.", CONTRACT_DOCS, "Remove the named files by hand."),
+    ));
 }

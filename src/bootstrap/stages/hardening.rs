@@ -104,7 +104,13 @@ pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     }
     for rule in &facts.spec.network.firewall_rules {
         let kind = rule_kind("capw-user", rule);
-        all.add(item(&format!("firewall-u-{}", rule.name), FailureCode::Firewall, 60, kind, why("spec.network.firewallRules asks for it.", NODE_DOCS, remedy)));
+        all.add(item(
+            &format!("firewall-u-{}", rule.name),
+            FailureCode::Firewall,
+            60,
+            kind,
+            why("spec.network.firewallRules asks for it.", NODE_DOCS, remedy),
+        ));
     }
     if facts.spec.network.block_metadata {
         let rule = FirewallRule {

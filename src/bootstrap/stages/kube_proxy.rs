@@ -18,11 +18,20 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     let disk = "Check the free space and the health of drive C:.";
     let remedy = "Use an image that has this program at this path, or leave spec.kubeProxy out.";
     let kind = Kind::Wait { check: Check::File(paths::KUBE_PROXY.into()) };
-    all.add(Item { attempts: 1, ..item("program-kube-proxy", FailureCode::ProgramMissing, 5, kind, why("spec.kubeProxy runs kube-proxy as a service.", DOCS, remedy)) });
+    all.add(Item {
+        attempts: 1,
+        ..item("program-kube-proxy", FailureCode::ProgramMissing, 5, kind, why("spec.kubeProxy runs kube-proxy as a service.", DOCS, remedy))
+    });
     let kind = Kind::Directory { paths: owned(&[paths::KUBE_PROXY_LOG]), access: Access::Admins };
     all.add(item("kube-proxy-directory", FailureCode::KubeProxyConfig, 60, kind, why("kube-proxy writes its log there.", DOCS, disk)));
     let kind = all.file("files/kube-proxy.yaml", paths::KUBE_PROXY_CONFIG, Access::Admins, kube_proxy::text(configuration)?);
-    all.add(item("kube-proxy-config", FailureCode::KubeProxyConfig, 60, kind, why("It names the pod network and how Services are reached in it.", DOCS, disk)));
+    all.add(item(
+        "kube-proxy-config",
+        FailureCode::KubeProxyConfig,
+        60,
+        kind,
+        why("It names the pod network and how Services are reached in it.", DOCS, disk),
+    ));
     let kind = Kind::Service {
         name: "kube-proxy".into(),
         command_line: kube_proxy::command_line(facts),
@@ -41,6 +50,9 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
     let after = owned(&["kube-proxy-config", "kube-proxy-service"]);
     // Optional: host-network pods such as the network plug-in run without it.
     let kind = Kind::Running { name: "kube-proxy".into(), after };
-    all.add(Item { optional: true, ..item("kube-proxy-running", FailureCode::KubeProxyStart, 120, kind, why("It makes Services reachable.", DOCS, broken)) });
+    all.add(Item {
+        optional: true,
+        ..item("kube-proxy-running", FailureCode::KubeProxyStart, 120, kind, why("It makes Services reachable.", DOCS, broken))
+    });
     Ok(())
 }

@@ -96,7 +96,13 @@ fn credential_providers(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result
     }
     let kind = all.file("files/credential-providers.yaml", paths::CREDENTIAL_PROVIDERS, Access::Admins, text);
     let reason = "It says which program the kubelet asks for which images.";
-    all.add(item("credential-providers", FailureCode::KubeletConfig, 60, kind, why(reason, PROVIDER_DOCS, "Check the free space and the health of drive C:.")));
+    all.add(item(
+        "credential-providers",
+        FailureCode::KubeletConfig,
+        60,
+        kind,
+        why(reason, PROVIDER_DOCS, "Check the free space and the health of drive C:."),
+    ));
     Ok(())
 }
 
@@ -172,6 +178,12 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
         why("Without it there is no Node.", KUBEADM_DOCS, broken),
     ));
     let kind = Kind::Wait { check: Check::Url("http://127.0.0.1:10248/healthz".into()) };
-    all.add(item("kubelet-healthy", FailureCode::KubeletHealth, 300, kind, why("The kubelet itself reports that it is healthy.", KUBEADM_DOCS, broken)));
+    all.add(item(
+        "kubelet-healthy",
+        FailureCode::KubeletHealth,
+        300,
+        kind,
+        why("The kubelet itself reports that it is healthy.", KUBEADM_DOCS, broken),
+    ));
     Ok(())
 }

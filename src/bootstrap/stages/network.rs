@@ -148,7 +148,13 @@ fn certificates(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(), Ren
     let kind = Kind::File { path: paths::CA_BUNDLE.into(), source: "files/ca-bundle.pem".into(), sha256: sha256(pem), access: Access::Readable };
     all.files.insert("files/ca-bundle.pem".into(), pem.to_vec());
     let reason = "Programs that do not use the certificate store of Windows find the authorities here.";
-    all.add(item("ca-bundle", FailureCode::CertificateAuthority, 60, kind, why(reason, CERTUTIL_DOCS, "Check the free space and the health of drive C:.")));
+    all.add(item(
+        "ca-bundle",
+        FailureCode::CertificateAuthority,
+        60,
+        kind,
+        why(reason, CERTUTIL_DOCS, "Check the free space and the health of drive C:."),
+    ));
     Ok(())
 }
 

@@ -54,7 +54,10 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
         let remedy = "Use an image that has this program at this path (where image-builder puts it), or name it in spec.programs.downloads.";
         let kind = Kind::Wait { check: Check::File(path.into()) };
         let id = format!("program-{}", name(program));
-        all.add(Item { attempts: 1, ..item(&id, FailureCode::ProgramMissing, 5, kind, why("The image must contain the programs of the node.", NODE_DOCS, remedy)) });
+        all.add(Item {
+            attempts: 1,
+            ..item(&id, FailureCode::ProgramMissing, 5, kind, why("The image must contain the programs of the node.", NODE_DOCS, remedy))
+        });
     }
     Ok(())
 }
@@ -93,7 +96,10 @@ fn add(all: &mut PlanBuilder, facts: &BootstrapFacts, download: &Download) -> Re
     if let Some((directory, strip, files)) = archive(program) {
         let kind = Kind::Archive { path, digest: download.digest.clone(), directory: directory.into(), strip, files: owned(files) };
         let remedy = "Check that the address is that of the release's windows-amd64 archive, and that drive C: has free space.";
-        all.add(Item { unless, ..item(&format!("unpack-{name}"), FailureCode::ProgramArchive, 600, kind, why("It is the archive of a release.", DOWNLOAD_DOCS, remedy)) });
+        all.add(Item {
+            unless,
+            ..item(&format!("unpack-{name}"), FailureCode::ProgramArchive, 600, kind, why("It is the archive of a release.", DOWNLOAD_DOCS, remedy))
+        });
     }
     Ok(())
 }

@@ -65,7 +65,13 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
         }
     };
     let kind = Kind::Script(Script::WinHttpProxy { server, bypass: bypass(&no_proxy(facts, proxy)) });
-    all.add(item("winhttp-proxy", FailureCode::Proxy, 60, kind, why("Windows itself uses the proxy, e.g. to check certificates.", WINHTTP_DOCS, REMEDY)));
+    all.add(item(
+        "winhttp-proxy",
+        FailureCode::Proxy,
+        60,
+        kind,
+        why("Windows itself uses the proxy, e.g. to check certificates.", WINHTTP_DOCS, REMEDY),
+    ));
     Ok(())
 }
 
@@ -154,7 +160,13 @@ pub(super) fn service(all: &mut PlanBuilder, facts: &BootstrapFacts, service: &s
     };
     let id = format!("{service}-environment");
     let kind = Kind::ServiceEnvironment { service: service.into(), variables };
-    all.add(item(&id, FailureCode::Proxy, 60, kind, why("A service does not see changes of the machine's variables before Windows restarts.", NODE_DOCS, REMEDY)));
+    all.add(item(
+        &id,
+        FailureCode::Proxy,
+        60,
+        kind,
+        why("A service does not see changes of the machine's variables before Windows restarts.", NODE_DOCS, REMEDY),
+    ));
     Ok(Some(id))
 }
 

@@ -96,7 +96,11 @@ fn crictl(all: &mut PlanBuilder) {
     let kind = Kind::Wait { check: Check::Succeeds(probe) };
     let reason = "containerd answers the calls that the kubelet will make; its pipe alone does not prove that.";
     let remedy = "Read C:\\var\\log\\containerd\\containerd.log for a plug-in io.containerd.grpc.v1.cri that failed to load.";
-    all.add(Item { unless: Some(without_crictl()), optional: true, ..item("crictl-info", FailureCode::ContainerdAnswer, 60, kind, why(reason, CRICTL_DOCS, remedy)) });
+    all.add(Item {
+        unless: Some(without_crictl()),
+        optional: true,
+        ..item("crictl-info", FailureCode::ContainerdAnswer, 60, kind, why(reason, CRICTL_DOCS, remedy))
+    });
 }
 
 fn without_crictl() -> Check {
@@ -116,5 +120,8 @@ pub(super) fn sandbox_image(all: &mut PlanBuilder, documents: &Documents<'_>) {
     };
     let remedy = "Check that the machine can reach the registry or its mirror and that it has this image, or name another one in spec.containerd.sandboxImage.";
     let reason = "Every pod starts with this image: it must be present or pullable.";
-    all.add(Item { unless: Some(without_crictl()), ..item("sandbox-image", FailureCode::SandboxImage, 900, kind, why(reason, CONTAINERD_DOCS, remedy)) });
+    all.add(Item {
+        unless: Some(without_crictl()),
+        ..item("sandbox-image", FailureCode::SandboxImage, 900, kind, why(reason, CONTAINERD_DOCS, remedy))
+    });
 }

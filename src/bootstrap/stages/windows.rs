@@ -126,7 +126,13 @@ fn settings(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     if let Some(zone) = &windows.time_zone {
         let check = registry(r"HKLM:\SYSTEM\CurrentControlSet\Control\TimeZoneInformation", "TimeZoneKeyName", zone);
         let kind = command(&["tzutil.exe", "/s", zone], check);
-        all.add(item("time-zone", FailureCode::WindowsSetting, 60, kind, why("spec.windows.timeZone asks for it.", ZONE_DOCS, "Use a name that tzutil /l lists.")));
+        all.add(item(
+            "time-zone",
+            FailureCode::WindowsSetting,
+            60,
+            kind,
+            why("spec.windows.timeZone asks for it.", ZONE_DOCS, "Use a name that tzutil /l lists."),
+        ));
     }
 }
 
@@ -141,7 +147,13 @@ fn with_restart(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Docum
         restart: true,
     };
     let reason = "By default Windows lets it grow to three times the memory, it can fill the disk, and the kubelet counts it as memory.";
-    all.add(item("page-file", FailureCode::WindowsSetting, 60, kind, why(reason, PAGE_FILE_DOCS, "Check the free space of drive C:, or set spec.windows.pageFileMiB.")));
+    all.add(item(
+        "page-file",
+        FailureCode::WindowsSetting,
+        60,
+        kind,
+        why(reason, PAGE_FILE_DOCS, "Check the free space of drive C:, or set spec.windows.pageFileMiB."),
+    ));
     if windows.registry_overrides {
         registry::overrides(all, facts.spec.windows_release)?;
     }
@@ -163,7 +175,13 @@ fn with_restart(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Docum
         let reason = "Pods with Hyper-V isolation run in their own virtual machines.";
         all.add(item("hyper-v-feature", FailureCode::HyperV, 1200, kind, why(reason, HYPER_V_DOCS, remedy)));
         let kind = Kind::Script(Script::Hypervisor);
-        all.add(item("hypervisor-launch", FailureCode::HyperV, 60, kind, why("Hyper-V works only if its hypervisor starts with Windows.", HYPER_V_DOCS, remedy)));
+        all.add(item(
+            "hypervisor-launch",
+            FailureCode::HyperV,
+            60,
+            kind,
+            why("Hyper-V works only if its hypervisor starts with Windows.", HYPER_V_DOCS, remedy),
+        ));
     }
     all.add(item(
         "settle",

@@ -6,8 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::api::condition::Reason;
 use crate::bootstrap;
-use crate::vm::FailureCode;
 use crate::diagnosis::{Source, Symptom, objects};
+use crate::vm::FailureCode;
 
 #[derive(Parser)]
 struct Cli {

@@ -213,8 +213,10 @@ async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, Recon
     }
     machines::remove_all(ctx, object, &found).await?;
     let message = format!("{} machines and {configs} bootstrap configurations of theirs are being removed", found.len());
-    let conditions =
-        [Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message.clone()), Desired::no(ConditionType::Ready, Reason::Deleting, message)];
+    let conditions = [
+        Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message.clone()),
+        Desired::no(ConditionType::Ready, Reason::Deleting, message),
+    ];
     say(ctx, object, &conditions).await?;
     // Machines without a Machine are looked at again: nothing else triggers a pass when core gives up on them.
     Ok(Outcome::look_again(Duration::from_secs(5)))

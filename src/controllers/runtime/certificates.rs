@@ -12,9 +12,9 @@ use tokio::task::AbortHandle;
 
 use super::watch_task::WatchTask;
 use super::workload_clusters::{WatchContext, WorkloadClusters};
-use crate::api::condition::Reason;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::cluster_ref::ClusterRef;
+use crate::api::condition::Reason;
 use crate::cluster::csr;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap_config::csr::{Expected, Verdict, is_decided, judge, token_of};

@@ -118,7 +118,12 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
         return waiting(Reason::WaitingForClusterInfrastructureReady, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
     }
     if !cluster.control_plane_initialized {
-        return waiting(Reason::WaitingForControlPlaneInitialized, format!("the control plane of Cluster {} is not initialized", owner.cluster), s, now);
+        return waiting(
+            Reason::WaitingForControlPlaneInitialized,
+            format!("the control plane of Cluster {} is not initialized", owner.cluster),
+            s,
+            now,
+        );
     }
     let Some(endpoint) = &cluster.endpoint else {
         return waiting(Reason::WaitingForControlPlaneInitialized, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.cluster), s, now);

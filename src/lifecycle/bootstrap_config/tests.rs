@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::capi::{Cluster, Machine};
+use crate::api::condition::{self, ConditionType, Reason};
 
 const START: i64 = 1_800_000_000;
 

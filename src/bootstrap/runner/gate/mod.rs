@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::SCRIPTS;
 use super::syntax::Fault;
-use crate::bootstrap::delivery::windows_setup::USER_DATA;
 use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
+use crate::bootstrap::delivery::windows_setup::USER_DATA;
 use calls::{calls, commands, strangers};
 use members::{Name, Names};
 use plan::Fields;

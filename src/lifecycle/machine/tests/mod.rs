@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
-use crate::api::condition::{self, Reason};
 use crate::api::capi::{Cluster, Machine};
+use crate::api::condition::{self, Reason};
 use crate::api::name::VmUuid;
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 use crate::vm::{GuestReport, Observed, Power, Present};

@@ -1,0 +1,374 @@
+//! A machine that is a Wine prefix: real paths, registry, services and restarts, on which a real PowerShell runs what we deliver. What
+//! Wine lacks has a stand-in (`windows/stand-ins.ps1`, `windows/stand_in.c`). Each machine has namespaces of its own for processes and network.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use serde_json::Value;
+
+use super::image;
+
+/// The longest that a start of the machine may take until the runner ends.
+const START: Duration = Duration::from_secs(400);
+/// The first process: it holds the namespaces until its standard input ends.
+const FIRST: &str = r#"set -e
+sockets=/tmp/.wine-$(id -u); mkdir -p -m 700 "$sockets"; mount -t tmpfs -o mode=700 none "$sockets"
+hostname win-1; ip link set lo up; echo ready; read -r _ || true"#;
+
+/// What runs a start of the machine.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// cloudbase-init runs the user data, at each start until it is told that all is done.
+    CloudbaseInit,
+    /// The tasks that run at a start of the machine.
+    Tasks,
+}
+
+/// How a run of a script ended.
+#[derive(Debug)]
+pub enum Ended {
+    Code(i32),
+    /// A stand-in reached a call at which it was asked to wait, and everything was killed there.
+    Held(String),
+    /// It was killed after the time that was given.
+    Killed,
+}
+
+/// One machine. Its namespaces go when it is dropped; its disk goes with the scratch directory.
+pub struct Machine {
+    prefix: PathBuf,
+    log: PathBuf,
+    /// Starts of Windows.
+    pub boots: u32,
+    power: Option<(Child, ChildStdin)>,
+}
+
+impl Machine {
+    /// A machine with a fresh disk below `directory`.
+    pub fn new(directory: &Path) -> Self {
+        let prefix = directory.join("prefix");
+        image::copy(&prefix);
+        Self { prefix, log: directory.join("console.log"), boots: 0, power: None }
+    }
+
+    /// A path of Windows, as this host sees it.
+    pub fn path(&self, windows: &str) -> PathBuf {
+        self.prefix.join("drive_c").join(windows.trim_start_matches("C:\\").replace('\\', "/"))
+    }
+
+    /// A text on its disk; empty if there is no such file.
+    pub fn read(&self, windows: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.path(windows)).unwrap_or_default()).trim_start_matches('\u{feff}').to_owned()
+    }
+
+    /// Writes a file, with the directories above it.
+    pub fn write(&self, windows: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(windows);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(&path, content).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+
+    /// Adds a rule for a stand-in: see `windows/stand_in.c`.
+    pub fn rule(&self, rule: &str) {
+        self.write(r"C:\stand-in\rules", format!("{}{rule}\n", self.read(r"C:\stand-in\rules")));
+    }
+
+    /// The lines that the runner has reported.
+    pub fn report(&self) -> Vec<String> {
+        let older = self.read(r"C:\ProgramData\capw\report.log.1");
+        let lines = older.lines().map(str::to_owned).collect::<Vec<_>>();
+        lines.into_iter().chain(self.read(r"C:\ProgramData\capw\report.log").lines().map(str::to_owned)).collect()
+    }
+
+    /// Everything the runner has written to its log.
+    pub fn log(&self) -> String {
+        self.read(r"C:\ProgramData\capw\bootstrap.log")
+    }
+
+    /// What PowerShell printed, from all starts.
+    pub fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Programs that were called, in order, with their arguments.
+    pub fn calls(&self) -> Vec<String> {
+        self.read(r"C:\stand-in\calls.log").lines().map(str::to_owned).collect()
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.path(r"C:\ProgramData\capw\state\finished").exists()
+    }
+
+    /// Whether the runner asked for a restart since the machine started.
+    pub fn wants_restart(&self) -> bool {
+        self.path(r"C:\stand-in\shutdown").exists()
+    }
+
+    /// Switches the machine on: what was pending becomes true, as at a start of Windows.
+    pub fn boot(&mut self) {
+        self.switch_off();
+        self.boots += 1;
+        let mut first = Command::new("unshare")
+            .args(["--fork", "--pid", "--net", "--ipc", "--uts", "--mount", "--mount-proc", "--kill-child", "sh", "-c", FIRST])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .expect("the program unshare, and root");
+        let power = first.stdin.take().expect("a pipe");
+        let mut line = String::new();
+        BufReader::new(first.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        assert_eq!(line.trim(), "ready", "namespaces need root");
+        self.power = Some((first, power));
+        for feature in fs::read_dir(self.path(r"C:\stand-in\features")).expect("features").flatten() {
+            let state = fs::read_to_string(feature.path()).expect("a state");
+            let next = match state.as_str() {
+                "EnablePending" => "Enabled",
+                "DisablePending" => "Disabled",
+                same => same,
+            };
+            fs::write(feature.path(), next).expect("a state");
+        }
+        for gone in ["shutdown", "shutdown-asked"] {
+            let _ = fs::remove_file(self.path(&format!(r"C:\stand-in\{gone}")));
+        }
+        let _ = fs::remove_dir_all(self.path(r"C:\stand-in\pids"));
+        fs::create_dir_all(self.path(r"C:\stand-in\pids")).expect("a directory");
+        if fs::rename(self.path(r"C:\stand-in\domain-pending"), self.path(r"C:\stand-in\domain")).is_ok() {
+            self.import("[HKEY_LOCAL_MACHINE\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters]\r\n\"Domain\"=\"corp.example.com\"\r\n");
+        }
+        self.import(&format!(
+            "[HKEY_LOCAL_MACHINE\\SYSTEM\\CurrentControlSet\\Control\\Session Manager\\Memory Management\\PrefetchParameters]\r\n\
+             \"BootId\"=dword:{:08x}\r\n\r\n[-HKEY_LOCAL_MACHINE\\SOFTWARE\\capw\\Boot]\r\n",
+            100 + self.boots
+        ));
+    }
+
+    /// Imports lines of a `.reg` file.
+    pub fn import(&self, lines: &str) {
+        self.write(r"C:\stand-in\import.reg", format!("REGEDIT4\r\n\r\n{lines}"));
+        let mut last = String::new();
+        // Wine's first program after a start may fail.
+        for _ in 0..4 {
+            let output = self.wine(&["reg", "import", r"C:\stand-in\import.reg"]).stdin(Stdio::null()).output().expect("wine");
+            if output.status.success() {
+                return;
+            }
+            last = String::from_utf8_lossy(&output.stderr).into_owned();
+        }
+        panic!("reg import: {last}");
+    }
+
+    /// Runs what Windows runs after a start, until the last of it has ended.
+    pub fn start(&mut self, source: &Source) -> Ended {
+        self.start_for(source, None)
+    }
+
+    /// As [`Self::start`], and kills everything after that time.
+    pub fn start_for(&mut self, source: &Source, limit: Option<Duration>) -> Ended {
+        let mut ended = Ended::Code(0);
+        for argv in self.entries(source) {
+            ended = self.powershell(&argv, limit);
+            if !matches!(ended, Ended::Code(_)) {
+                break;
+            }
+        }
+        ended
+    }
+
+    /// Scripts with their arguments.
+    fn entries(&self, source: &Source) -> Vec<Vec<String>> {
+        match source {
+            Source::CloudbaseInit => {
+                // cloudbase-init runs a copy, which our script empties.
+                let copy = r"C:\stand-in\user-data.ps1";
+                fs::copy(self.path(r"C:\delivered\capw.ps1"), self.path(copy)).expect("user data");
+                vec![vec![copy.to_owned()]]
+            }
+            Source::Tasks => self.boot_tasks().into_iter().map(|arguments| script_of(&arguments)).collect(),
+        }
+    }
+
+    /// Arguments of the tasks that run at a start of the machine, the bootstrap's last: the others are short.
+    fn boot_tasks(&self) -> Vec<String> {
+        let tasks: Value = serde_json::from_str(&self.read(r"C:\stand-in\kept\tasks.json")).unwrap_or_default();
+        let mut found: Vec<(String, String)> = tasks
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(_, task)| task["AtStartup"] == true)
+            .map(|(name, task)| (name.clone(), task["Arguments"].as_str().unwrap_or_default().to_owned()))
+            .collect();
+        found.sort_by_key(|(name, _)| (name == "capw", name.clone()));
+        found.into_iter().map(|(_, arguments)| arguments).collect()
+    }
+
+    /// The bootstrap's own task, which runs at a start of the machine.
+    pub fn boot_task(&self) -> Vec<String> {
+        script_of(&self.boot_tasks().pop().expect("a boot task"))
+    }
+
+    /// Makes a directory of this host a drive, e.g. `e:`.
+    pub fn add_drive(&self, letter: &str, directory: &Path) {
+        let link = self.prefix.join("dosdevices").join(letter);
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(directory, link).expect("a link");
+    }
+
+    /// Sets the clock of Windows, from its next start on, so many hours off the right time; a time server corrects it.
+    pub fn set_clock(&self, hours: i32) {
+        self.write(r"C:\stand-in\clock", format!("{}{}", if hours < 0 { "" } else { "+" }, hours * 3600));
+        self.write(r"C:\stand-in\clock-offset", (-hours * 3600).to_string());
+    }
+
+    /// Has another program hold a file as a scanner does, until the child is killed.
+    pub fn hold(&self, windows: &str) -> Child {
+        let mut child = self.wine(&[r"C:\stand-in\bin\hold.exe", windows]).stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("wine");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        assert!(line.starts_with("held"), "{windows}: {line}");
+        child
+    }
+
+    /// Runs a script with PowerShell and the stand-ins until it ends, a stand-in holds, or the time is over.
+    pub fn powershell(&self, argv: &[String], limit: Option<Duration>) -> Ended {
+        let mut child = self.spawn(argv);
+        let held = self.path(r"C:\stand-in\held");
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().expect("a child") {
+                return Ended::Code(code(status));
+            }
+            if let Ok(call) = fs::read_to_string(&held) {
+                let _ = fs::remove_file(&held);
+                self.kill(&mut child);
+                return Ended::Held(call);
+            }
+            if limit.is_some_and(|limit| begun.elapsed() > limit) {
+                self.kill(&mut child);
+                return Ended::Killed;
+            }
+            if begun.elapsed() > START {
+                self.kill(&mut child);
+                panic!("{argv:?} did not end within {START:?}; it reported {:?}", self.report().last());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts a script; the caller waits for it.
+    pub fn spawn(&self, argv: &[String]) -> Child {
+        let (terminal, side) = terminal();
+        let mut log = File::options().create(true).append(true).open(&self.log).expect("a log");
+        let mut reader = File::from(terminal);
+        // Until the last process that holds the other side has ended.
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(count @ 1..) = reader.read(&mut buffer) {
+                let _ = log.write_all(&buffer[..count]);
+            }
+        });
+        let options = ["-NoLogo", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File", r"C:\stand-in\start.ps1"];
+        let mut command = self.wine(&[r"P:\pwsh.exe"]);
+        command.args(options).args(argv);
+        for (name, value) in image::POWERSHELL_ENVIRONMENT {
+            command.env(name, value);
+        }
+        // Wine's console needs a terminal.
+        command.stdin(side.try_clone().expect("a terminal")).stdout(side.try_clone().expect("a terminal")).stderr(side);
+        command.spawn().expect("nsenter")
+    }
+
+    /// A Windows program inside the machine.
+    pub fn wine(&self, argv: &[&str]) -> Command {
+        let (first, _) = self.power.as_ref().expect("the machine is on");
+        let pid = inside(first.id());
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--target", &pid, "--pid", "--net", "--ipc", "--uts", "--mount", "--"])
+            .arg(image::wine())
+            .args(argv)
+            .process_group(0)
+            .current_dir(self.path(r"C:\"));
+        image::environment(&mut command, &self.prefix);
+        command
+    }
+
+    /// Ends everything that runs, as the reset button does, but for the registry, which is written: Wine would lose what Windows keeps.
+    fn kill(&self, child: &mut Child) {
+        self.stop_wine();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    fn stop_wine(&self) {
+        let Some((first, _)) = &self.power else { return };
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &inside(first.id()), "--pid", "--net", "--ipc", "--uts", "--mount", "--"]).arg(image::wineserver()).arg("-k");
+        image::environment(&mut command, &self.prefix);
+        let _ = command.stderr(Stdio::null()).status();
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &inside(first.id()), "--pid", "--net", "--ipc", "--uts", "--mount", "--"]).arg(image::wineserver()).arg("-w");
+        image::environment(&mut command, &self.prefix);
+        let _ = command.stderr(Stdio::null()).status();
+    }
+
+    /// Ends Windows.
+    pub fn switch_off(&mut self) {
+        self.stop_wine();
+        if let Some((mut first, power)) = self.power.take() {
+            drop(power);
+            let _ = first.wait();
+        }
+    }
+
+    /// Number of the process that holds the namespaces, for what the host does in them.
+    pub fn pid(&self) -> String {
+        inside(self.power.as_ref().expect("the machine is on").0.id())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.switch_off();
+    }
+}
+
+/// The child of unshare: unshare itself stays outside the new process namespace.
+fn inside(unshare: u32) -> String {
+    let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap_or_default();
+    children.split_whitespace().next().expect("a process in the namespaces").to_owned()
+}
+
+/// Of an exit code this host sees the lowest byte only; those of ours that are larger are known.
+fn code(status: ExitStatus) -> i32 {
+    match status.code().unwrap_or(-1) {
+        low if low == 1002 & 0xff => 1002,
+        low if low == 1003 & 0xff => 1003,
+        low => low,
+    }
+}
+
+/// `powershell.exe … -File PATH ARGUMENTS` of a task: the path and the arguments.
+fn script_of(arguments: &str) -> Vec<String> {
+    let words = super::image::words(arguments);
+    let at = words.iter().position(|word| word == "-File").unwrap_or_else(|| panic!("a task runs no script: {arguments}"));
+    words[at + 1..].to_vec()
+}
+
+/// Both sides of a pseudo terminal.
+fn terminal() -> (OwnedFd, File) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&terminal).expect("a terminal");
+    unlockpt(&terminal).expect("a terminal");
+    let name = ptsname(&terminal, Vec::new()).expect("its name");
+    let path = PathBuf::from(String::from_utf8(name.into_bytes()).expect("a path"));
+    let side = File::options().read(true).write(true).open(&path).expect("its other side");
+    (terminal, side)
+}

@@ -1,0 +1,52 @@
+//! Which PowerShell there is. None is installed by our tests: the package registries have none that may be used.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::world::wine;
+
+/// Names a `pwsh` of this host, or a folder with `pwsh.exe` (win-x64), which Wine runs; both with a `:` between them.
+const VARIABLE: &str = "CAPW_PWSH";
+
+fn named() -> Vec<PathBuf> {
+    std::env::var_os(VARIABLE).iter().flat_map(std::env::split_paths).collect()
+}
+
+/// A PowerShell of this host.
+pub fn host() -> Option<&'static Path> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let named = named().into_iter().map(|path| if path.is_dir() { path.join("pwsh") } else { path });
+        let candidates = named.chain([PathBuf::from("pwsh")]);
+        candidates.into_iter().find(|path| {
+            let mut command = Command::new(path);
+            command.args(["-NoLogo", "-NoProfile", "-Command", "exit 0"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        })
+    };
+    FOUND.get_or_init(find).as_deref()
+}
+
+/// The folder of a PowerShell for Windows.
+pub fn windows() -> Option<PathBuf> {
+    named().into_iter().find(|path| path.join("pwsh.exe").is_file())
+}
+
+/// What lacks for machines with PowerShell; `None` if nothing does.
+pub fn lacks_windows() -> Option<String> {
+    if windows().is_none() {
+        return Some(format!("a PowerShell 7 for Windows: name its folder in {VARIABLE}"));
+    }
+    wine::lacks(&[])
+}
+
+/// Says loudly that a test does not run.
+pub fn skip(test: &str, lacks: &str) {
+    eprintln!("SKIPPED: NO POWERSHELL: {test}: this machine lacks {lacks}");
+}
+
+/// All machines, every call, every fault: half an hour. Without it a part of each, which the seed of the day chooses.
+pub fn is_thorough() -> bool {
+    std::env::var("CAPW_POWERSHELL").is_ok_and(|wanted| wanted == "all")
+}
