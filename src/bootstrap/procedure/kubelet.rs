@@ -9,6 +9,10 @@ use crate::bootstrap::{join, kubelet, paths};
 const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/";
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
 
+/// Longer than kubeadm's own limits together, so that it can say what it waited for: 5 minutes for the discovery, 10 for the certificate
+/// and 8 for the kubelet ([`join`]), and one for each of its calls of the API.
+const JOIN_SECONDS: u32 = 1800;
+
 /// Configuration, service, join.
 pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> {
     node_files(all, facts)?;
@@ -146,7 +150,7 @@ fn node(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), RenderError> 
     all.add(item(
         "join",
         71,
-        900,
+        JOIN_SECONDS,
         kind,
         why("kubeadm finds the cluster by the CA's hash and asks for the node's certificate with the token.", KUBEADM_DOCS, remedy),
     ));

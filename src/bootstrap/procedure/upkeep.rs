@@ -55,5 +55,5 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
 /// A script of the payload, run as SYSTEM.
 fn script(name: &str) -> Vec<String> {
     let path = format!(r"{}\runner\{name}", paths::PAYLOAD);
-    owned(&["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &path])
+    owned(&[paths::POWERSHELL, "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &path])
 }

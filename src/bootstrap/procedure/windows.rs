@@ -41,7 +41,7 @@ pub(super) fn stage(all: &mut Procedure, facts: &BootstrapFacts) -> Result<(), R
 fn boot_task(all: &mut Procedure) {
     // Not the runner itself: the loader sees whether it is whole.
     let loader = format!(r"{}\runner\{LOADER_NAME}", paths::PAYLOAD);
-    let argv = ["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &loader, "-Source", "task"];
+    let argv = [paths::POWERSHELL, "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &loader, "-Source", "task"];
     all.add(Item {
         unless: Some(Check::File(paths::SENTINEL.into())),
         ..item(
