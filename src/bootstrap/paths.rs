@@ -18,6 +18,9 @@ pub const DOWNLOADS: &str = r"C:\ProgramData\capw\downloads";
 /// kubeadm's JoinConfiguration. It holds the bootstrap token.
 pub const JOIN_CONFIG: &str = r"C:\ProgramData\capw\secret\kubeadm-join.yaml";
 
+/// Windows PowerShell, by its own path: what runs as SYSTEM does not look for its programs.
+pub const POWERSHELL: &str = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe";
+
 /// Programs of Kubernetes.
 pub const KUBERNETES_BIN: &str = r"C:\k";
 pub const KUBELET: &str = r"C:\k\kubelet.exe";

@@ -243,6 +243,10 @@ function global:Use-KeptAccess([string] $Path, [bool] $Directory, $Security) {
     return $found
 }
 Set-Alias -Scope Global -Name Invoke-AccessControl -Value Use-KeptAccess
+function global:Save-DirectoryAccess([string] $Path, $Security) {
+    $null = Use-KeptAccess $Path $true $Security
+}
+Set-Alias -Scope Global -Name Set-DirectorySecurity -Value Save-DirectoryAccess
 
 # Pipes cannot be listed under Wine.
 function global:Find-KeptPipe([string] $Name) {

@@ -179,6 +179,13 @@ Describe 'items.ps1' {
             Set-FeatureItem $one
             Test-FeatureItem $one | Should -Be $true
         }
+        It 'that Windows does not know is off, and cannot be on: 5.1 throws' {
+            Mock Get-WindowsOptionalFeature { throw (New-Object System.Runtime.InteropServices.COMException('Feature name SMB1Protocol is unknown.', 0x800f080c)) }
+            Test-FeatureItem (& $item '{"names": ["SMB1Protocol"], "state": "disabled"}') | Should -Be $true
+            { Test-FeatureItem (& $item '{"names": ["SMB1Protocol"], "state": "enabled"}') } | Should -Throw '*does not know*'
+            Mock Get-WindowsOptionalFeature { throw (New-Object System.Runtime.InteropServices.COMException('The RPC server is unavailable.', 0x800706ba)) }
+            { Test-FeatureItem (& $item '{"names": ["SMB1Protocol"], "state": "disabled"}') } | Should -Throw '*RPC*'
+        }
         It 'that Windows does not know is off, and cannot be on' {
             Test-FeatureItem (& $item '{"names": ["SMB1Protocol"], "state": "disabled"}') | Should -Be $true
             { Test-FeatureItem (& $item '{"names": ["SMB1Protocol"], "state": "enabled"}') } | Should -Throw '*does not know*'

@@ -82,6 +82,21 @@ Describe 'programs.ps1' {
             Set-DownloadItem $item
             Test-DownloadItem $item | Should -Be $true
         }
+        It 'takes the place of programs that run, one after the other' {
+            $path = [System.IO.Path]::Combine($bin, 'c.exe')
+            [System.IO.File]::WriteAllText($path, 'second')
+            # What runs cannot be deleted, as here a directory cannot.
+            [void] [System.IO.Directory]::CreateDirectory("$path.old")
+            Move-Aside $path
+            [System.IO.File]::ReadAllText("$path.old2") | Should -Be 'second'
+            Move-Aside $path
+            foreach ($number in @(2, 3, 4, 5)) {
+                [System.IO.File]::Delete("$path.old$number")
+                [void] [System.IO.Directory]::CreateDirectory("$path.old$number")
+            }
+            [System.IO.File]::WriteAllText($path, 'third')
+            { Move-Aside $path } | Should -Throw
+        }
         It 'is thrown away with another one, and not tried again' {
             $path = [System.IO.Path]::Combine($bin, 'b.exe')
             $item = New-Object PSObject -Property @{ url = 'https://a.example.com/b.exe'; path = $path; digest = 'sha256:00'; seconds = 5 }

@@ -71,10 +71,12 @@ Describe 'items.ps1' {
 
     Context 'a service that runs' {
         BeforeEach {
-            $service = New-Object PSObject -Property @{ Status = 'Stopped'; Said = '' }
+            $service = New-Object PSObject -Property @{ Status = 'Stopped'; Said = ''; Next = New-Object System.Collections.Queue }
             $service.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod('Start', { $this.Said += 'start '; $this.Status = 'Running' })))
             $service.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod('Stop', { $this.Said += 'stop '; $this.Status = 'Stopped' })))
             $service.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod('WaitForStatus', { param($status, $limit) $this.Said += "$status " })))
+            $service.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod('Refresh', { if ($this.Next.Count -gt 0) { $this.Status = $this.Next.Dequeue() } })))
+            Mock Start-Sleep
             Mock Get-Service { $service }
             Mock Get-CimInstance { New-Object PSObject -Property @{ ProcessId = 12 } }
             $made = New-Object PSObject -Property @{ StartTime = New-Object System.DateTime(2026, 1, 1) }
@@ -85,14 +87,14 @@ Describe 'items.ps1' {
         It 'was started after what it reads' {
             Test-RunningItem $item | Should -Be $false
             Set-RunningItem $item
-            $service.Said | Should -Be 'start Running '
+            $service.Said | Should -Be 'start '
             Test-RunningItem $item | Should -Be $true
             # Another service reads it as well; the clock may say what it likes.
             Set-Marker 'config' 'y' @{ other = '1 1'; kubelet = Get-ServiceProcess 'kubelet' }
             Test-RunningItem $item | Should -Be $false
             $service.Said = ''
             Set-RunningItem $item
-            $service.Said | Should -Be 'stop Stopped start Running '
+            $service.Said | Should -Be 'stop Stopped start '
             $made.StartTime = $made.StartTime.AddHours(-8)
             Test-RunningItem $item | Should -Be $true
         }
@@ -105,11 +107,40 @@ Describe 'items.ps1' {
         It 'is not stopped twice' {
             $service.Status = 'StopPending'
             Set-RunningItem $item
-            $service.Said | Should -Be 'Stopped start Running '
+            $service.Said | Should -Be 'Stopped start '
         }
         It 'may not exist' {
             Mock Get-Service
             Test-RunningItem $item | Should -Be $false
+            { Set-RunningItem $item } | Should -Throw 'there is no service kubelet'
+        }
+        It 'may take its time' {
+            foreach ($status in @('StartPending', 'StartPending', 'Running')) { $service.Next.Enqueue($status) }
+            Set-RunningItem $item
+            Should -Invoke Start-Sleep -Times 2 -Exactly
+        }
+        It 'that ends at once is told at once, with what it left' {
+            $written = [System.IO.Path]::Combine($Root, 'service.log')
+            [System.IO.File]::WriteAllText($written, "I1 starting`nE1 error: no configuration`n")
+            Mock Read-End { [System.IO.File]::ReadAllText($written) } -ParameterFilter { $Path -eq 'C:\var\log\kubelet.log' }
+            Mock Get-RegistryValue { '"C:\k\kube-log-runner.exe" -log-file=C:\var\log\kubelet.log "C:\k\kubelet.exe" --v=2' }
+            Mock Get-CimInstance { New-Object PSObject -Property @{ ProcessId = 0; ExitCode = 1066; ServiceSpecificExitCode = 7 } }
+            foreach ($status in @('StartPending', 'Stopped')) { $service.Next.Enqueue($status) }
+            { Set-RunningItem $item } | Should -Throw 'kubelet ended while it started: exit code 7, E1 error: no configuration'
+            Should -Invoke Start-Sleep -Times 1 -Exactly
+        }
+        It 'that cannot be started is told' {
+            Mock Get-RegistryValue { 'C:\k\kubelet.exe' }
+            Mock Get-CimInstance { New-Object PSObject -Property @{ ExitCode = 1053 } }
+            $service.PSObject.Members.Remove('Start')
+            $service.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod('Start', { throw 'access denied' })))
+            { Set-RunningItem $item } | Should -Throw 'kubelet does not start: access denied exit code 1053, '
+        }
+        It 'that hangs is told after its time' {
+            Mock Get-ServiceEnd { 'exit code 0, nothing' }
+            $item.seconds = -1
+            $service.Next.Enqueue('StartPending')
+            { Set-RunningItem $item } | Should -Throw 'kubelet is StartPending after -1 seconds: exit code 0, nothing'
         }
     }
 
@@ -119,9 +150,9 @@ Describe 'items.ps1' {
             Mock New-ScheduledTaskTrigger { "start=$AtStartup once=$Once every=$RepetitionInterval" }
             Mock New-ScheduledTaskAction { New-Object PSObject -Property @{ Execute = $Execute; Arguments = $Argument } }
             Mock New-ScheduledTaskPrincipal { $UserId }
-            Mock New-ScheduledTaskSettingsSet { 'settings' }
+            Mock New-ScheduledTaskSettingsSet { "$ExecutionTimeLimit" }
             Mock Register-ScheduledTask {
-                $tasks[$TaskName] = New-Object PSObject -Property @{ Actions = @($Action); Description = $Description; Trigger = $Trigger; Principal = $Principal }
+                $tasks[$TaskName] = New-Object PSObject -Property @{ Actions = @($Action); Description = $Description; Trigger = $Trigger; Principal = $Principal; Limit = $Settings }
             }
             Mock Get-ScheduledTask { $tasks[$TaskName] }
         }
@@ -132,6 +163,8 @@ Describe 'items.ps1' {
             Test-TaskItem $item | Should -Be $true
             $tasks['capw'].Actions[0].Arguments | Should -Be '-File "C:\a b.ps1"'
             "$($tasks['capw'].Trigger) $($tasks['capw'].Principal)" | Should -Be 'start=True once=False every= S-1-5-18'
+            # Plans may be longer than any limit that could be set here.
+            $tasks['capw'].Limit | Should -Be '00:00:00'
             $tasks['capw'].Actions[0].Execute = 'other.exe'
             Test-TaskItem $item | Should -Be $false
         }
@@ -139,6 +172,7 @@ Describe 'items.ps1' {
             $item = ConvertFrom-Json -InputObject '{"name": "capw-logs", "argv": ["powershell.exe", "-File", "x"], "everyMinutes": 15}'
             Set-TaskItem $item
             $tasks['capw-logs'].Trigger | Should -Be 'start=False once=True every=00:15:00'
+            $tasks['capw-logs'].Limit | Should -Be '00:15:00'
             $item.everyMinutes = 16
             Test-TaskItem $item | Should -Be $false
         }

@@ -23,6 +23,15 @@ Describe 'the tasks of a node' {
             [System.IO.File]::Exists("$written.2") | Should -Be $true
             [System.IO.File]::Exists("$written.3") | Should -Be $false
         }
+        It 'are cut even if another one cannot be opened' {
+            $held = [System.IO.Path]::Combine($Root, 'held.log')
+            $free = [System.IO.Path]::Combine($Root, 'free.log')
+            foreach ($file in @($held, $free)) { [System.IO.File]::WriteAllText($file, 'x') }
+            $writer = [System.IO.File]::Open($held, 'Open', 'ReadWrite', 'None')
+            try { & "$PSScriptRoot/logs.ps1" -Paths "$held|$free" -Megabytes 0 } finally { $writer.Dispose() }
+            $LASTEXITCODE | Should -Be 1
+            [System.IO.File]::Exists("$free.1") | Should -Be $true
+        }
         It 'that are short are left alone' {
             $short = [System.IO.Path]::Combine($Root, 'short.log')
             [System.IO.File]::WriteAllText($short, 'x')
@@ -41,6 +50,7 @@ Describe 'the tasks of a node' {
             $removed = New-Object System.Collections.ArrayList
             $running = New-Object System.Collections.ArrayList
             Mock Start-Sleep
+            Mock Get-CimInstance
             Mock Get-ComputeProcess { foreach ($id in $running.ToArray()) { New-Object PSObject -Property @{ Id = $id } } }
             Mock Get-HnsEndpoint {
                 foreach ($name in @("${one}_l2bridge", "${two}_l2bridge", "${three}_l2bridge", 'Ethernet')) {
@@ -55,6 +65,16 @@ Describe 'the tasks of a node' {
             & "$PSScriptRoot/network.ps1" -Log $log
             $removed.Count | Should -Be 1
             [System.IO.File]::ReadAllText($log) | Should -Match " endpoint 3 ${three}_l2bridge removed\r\n"
+        }
+        It 'stay when a process looks after their container' {
+            Mock Get-ComputeProcess
+            Mock Get-CimInstance {
+                foreach ($line in @($null, "shim.exe -namespace x -id $one", "shim.exe -id $two", "shim.exe -ID $($three.ToUpperInvariant())")) {
+                    New-Object PSObject -Property @{ CommandLine = $line }
+                }
+            }
+            & "$PSScriptRoot/network.ps1" -Log $log
+            Should -Invoke Start-Sleep -Times 0 -Exactly
         }
         It 'stay when their container appears meanwhile' {
             Mock Start-Sleep { foreach ($id in @($one, $two, $three)) { [void] $running.Add($id) } }

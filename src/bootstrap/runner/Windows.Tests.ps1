@@ -90,6 +90,21 @@ Describe 'windows.ps1' {
         }
     }
 
+    Context 'the end of a file' {
+        It 'is read while another program writes it' {
+            $log = [System.IO.Path]::Combine($Root, 'service.log')
+            $writer = [System.IO.File]::Open($log, 'Create', 'Write', 'ReadWrite')
+            try {
+                $text = [System.Text.Encoding]::ASCII.GetBytes(('x' * 9000) + "`nlast")
+                $writer.Write($text, 0, $text.Length)
+                $writer.Flush()
+                Read-End $log | Should -Match '^x+\nlast$'
+                (Read-End $log).Length | Should -Be 8000
+            } finally { $writer.Dispose() }
+            Read-End "$log.none" | Should -Be ''
+        }
+    }
+
     Context 'what a program said last' {
         It 'is the line that it marks as an error, else its last line' {
             Get-LastWord "I1 x`r`nerror: it failed`r`nTo see the stack trace, use --v=5`r`n" | Should -Be 'error: it failed'
@@ -150,6 +165,27 @@ Describe 'windows.ps1' {
             Mock Start-Program { $process }
             Stop-ProcessTree 12
             Should -Invoke Start-Program -Times 1 -Exactly -ParameterFilter { $Path -like '*taskkill.exe' -and $CommandLine -eq '/T /F /PID 12' }
+        }
+        It 'of Windows is called by its own path' {
+            $before = $env:SystemRoot
+            $env:SystemRoot = [System.IO.Path]::Combine($Root, 'windows')
+            $own = [System.IO.Path]::Combine($env:SystemRoot, 'System32')
+            [void] [System.IO.Directory]::CreateDirectory($own)
+            [System.IO.File]::WriteAllText([System.IO.Path]::Combine($own, 'dism.exe'), '')
+            Get-ProgramPath 'dism.exe' | Should -Be ([System.IO.Path]::Combine($own, 'dism.exe'))
+            Get-ProgramPath 'agent.exe' | Should -Be 'agent.exe'
+            $elsewhere = [System.IO.Path]::Combine($Root, 'k', 'dism.exe')
+            Get-ProgramPath $elsewhere | Should -Be $elsewhere
+            $env:SystemRoot = $before
+        }
+        It 'msiexec gets quotes as it reads them' {
+            ConvertTo-InstallerArgument 'NAME=a "b" c' | Should -Be 'NAME="a ""b"" c"'
+            ConvertTo-InstallerArgument 'NAME="a b"' | Should -Be 'NAME="a b"'
+            ConvertTo-InstallerArgument 'NAME=a' | Should -Be 'NAME=a'
+            ConvertTo-InstallerArgument 'C:\a b.msi' | Should -Be '"C:\a b.msi"'
+            Mock Start-Program { throw 'not started' }
+            { Invoke-Program @('msiexec.exe', '/i', 'C:\a b.msi', '/qn', 'NAME=a "b" c') $Root 60 } | Should -Throw
+            Should -Invoke Start-Program -Times 1 -Exactly -ParameterFilter { $CommandLine -eq '/i "C:\a b.msi" /qn NAME="a ""b"" c"' }
         }
         It 'that is not there is told' {
             { Invoke-Program @('no-such-program.exe', 'x') $Root 60 } | Should -Throw
@@ -245,6 +281,7 @@ Describe 'windows.ps1' {
             Get-Finding (& $check "{`"all`": [$there, {`"port`": 1}]}") | Should -Be 'expected port 1, found none'
             Get-Finding (& $check '{"succeeds": ["a", "b c"]}') | Should -Be 'expected that a "b c" succeeds, and it does not'
             Get-Finding (& $check '{"service": "kubelet"}') | Should -Be 'expected service kubelet, found none'
+            Get-Finding (& $check "{`"all`": [$there, $there]}") | Should -Be 'expected all of them at the same time'
             Get-Finding (& $check "{`"not`": $there}") | Should -Be 'expected something else'
         }
     }

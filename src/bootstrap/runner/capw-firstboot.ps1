@@ -19,15 +19,15 @@ function Write-FirstBootLog([string] $Text) {
 }
 
 # PowerShell 7 does not have this method: its tests replace this function.
-function Invoke-AccessControl([string] $Path, [bool] $Directory, $Security) {
-    [System.IO.Directory]::SetAccessControl($Path, $security)
+function Set-DirectorySecurity([string] $Path, $Security) {
+    [System.IO.Directory]::SetAccessControl($Path, $Security)
 }
 
 # The directory and what is made in it are for SYSTEM and administrators only.
 function Protect-Directory([string] $Path) {
     $security = New-Object System.Security.AccessControl.DirectorySecurity
     $security.SetSecurityDescriptorSddlForm('D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)', [System.Security.AccessControl.AccessControlSections]::Access)
-    Invoke-AccessControl $Path $true $security
+    Set-DirectorySecurity $Path $security
 }
 
 function Install-FirstBoot {
@@ -49,7 +49,7 @@ function Install-FirstBoot {
         Action = New-ScheduledTaskAction -Execute 'powershell.exe' -Argument $arguments
         Trigger = New-ScheduledTaskTrigger -AtStartup
         Principal = New-ScheduledTaskPrincipal -UserId 'S-1-5-18' -LogonType ServiceAccount -RunLevel Highest
-        Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit (New-TimeSpan -Hours 2)
+        Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit ([System.TimeSpan]::Zero)
     }
     $null = Register-ScheduledTask @definition
     if ($Start) { Start-ScheduledTask -TaskName $task }

@@ -19,9 +19,7 @@ function Write-Through([string] $Path, [byte[]] $Bytes) {
     try {
         $stream.Write($Bytes, 0, $Bytes.Length)
         $stream.Flush($true)
-    } finally {
-        $stream.Dispose()
-    }
+    } finally { $stream.Dispose() }
 }
 
 # Writes a file so that a kill or a power cut leaves the old or the new one. Backup: where the old one is kept.

@@ -101,10 +101,21 @@ function Set-EnvironmentItem($Item) {
 }
 
 # --- feature: names, state. One that waits for a restart counts; the item of kind reboot settles it.
+# $null: the image does not know it.
+function Get-Feature([string] $Name) {
+    try {
+        return Get-WindowsOptionalFeature -Online -FeatureName $Name
+    } catch {
+        # CBS_E_UNKNOWN_UPDATE: there is no feature of that name.
+        if ($_.Exception.GetBaseException().HResult -ne 0x800f080c) { throw }
+        return $null
+    }
+}
+
 function Test-FeatureItem($Item) {
     $good = @{ enabled = @('Enabled', 'EnablePending'); disabled = @('Disabled', 'DisablePending', 'DisabledWithPayloadRemoved') }[$Item.state]
     foreach ($name in @($Item.names)) {
-        $feature = Get-WindowsOptionalFeature -Online -FeatureName $name
+        $feature = Get-Feature $name
         if ($null -eq $feature) {
             if ($Item.state -eq 'enabled') { throw "Windows does not know the feature $name" }
         } elseif ($good -notcontains [string] $feature.State) {
@@ -194,9 +205,7 @@ function Get-ServiceProcess([string] $Name) {
     try {
         $number = (Get-CimInstance -ClassName Win32_Service -Filter "Name='$Name'").ProcessId
         return "$number $((Get-Process -Id $number).StartTime.ToUniversalTime().Ticks)"
-    } catch {
-        return ''
-    }
+    } catch { return '' }
 }
 
 function Test-RunningItem($Item) {
@@ -211,14 +220,40 @@ function Test-RunningItem($Item) {
 }
 
 function Set-RunningItem($Item) {
-    $limit = [System.TimeSpan]::FromSeconds($Item.seconds)
-    $service = Get-Service -Name $Item.name
+    $service = Get-Service -Name $Item.name -ErrorAction SilentlyContinue
+    if ($null -eq $service) { throw "there is no service $($Item.name)" }
     if ([string] $service.Status -ne 'Stopped') {
         if ([string] $service.Status -ne 'StopPending') { $service.Stop() }
-        $service.WaitForStatus('Stopped', $limit)
+        $service.WaitForStatus('Stopped', [System.TimeSpan]::FromSeconds($Item.seconds))
     }
-    $service.Start()
-    $service.WaitForStatus('Running', $limit)
+    $waited = [System.Diagnostics.Stopwatch]::StartNew()
+    try {
+        $service.Start()
+    } catch {
+        throw "$($Item.name) does not start: $($_.Exception.GetBaseException().Message) $(Get-ServiceEnd $Item.name)"
+    }
+    while ($true) {
+        $service.Refresh()
+        if ([string] $service.Status -eq 'Running') { return }
+        if ([string] $service.Status -eq 'Stopped') { throw "$($Item.name) ended while it started: $(Get-ServiceEnd $Item.name)" }
+        if ($waited.Elapsed.TotalSeconds -gt $Item.seconds) {
+            throw "$($Item.name) is $($service.Status) after $($Item.seconds) seconds: $(Get-ServiceEnd $Item.name)"
+        }
+        Start-Sleep -Milliseconds 500
+    }
+}
+
+# How a service ended: its exit code, and the last line of the log that its command line names.
+function Get-ServiceEnd([string] $Name) {
+    $service = Get-CimInstance -ClassName Win32_Service -Filter "Name='$Name'"
+    $code = Get-Field $service 'ExitCode' '?'
+    # ERROR_SERVICE_SPECIFIC_ERROR: the code is the service's own.
+    if ($code -eq 1066) { $code = Get-Field $service 'ServiceSpecificExitCode' '?' }
+    $line = [string] (Get-RegistryValue "HKLM:\SYSTEM\CurrentControlSet\Services\$Name" 'ImagePath')
+    $log = [System.Text.RegularExpressions.Regex]::Match($line, '[A-Za-z]:[\\/][^":|<>]*?\.log\b')
+    $said = ''
+    if ($log.Success) { $said = Get-LastWord (Read-End $log.Value) }
+    return "exit code $code, $said"
 }
 
 # --- task: name, argv, everyMinutes (none: at every start), as SYSTEM
@@ -235,7 +270,11 @@ function Test-TaskItem($Item) {
 function Set-TaskItem($Item) {
     $argv = @($Item.argv)
     $minutes = Get-Field $Item 'everyMinutes' 0
+    # What runs at a start has limits of its own, which add up to more than one that could be set here. None is zero.
+    $limit = [System.TimeSpan]::Zero
     if ($minutes -gt 0) {
+        # A run that hangs keeps later ones from starting.
+        $limit = New-TimeSpan -Minutes $minutes
         $trigger = New-ScheduledTaskTrigger -Once -At ([System.DateTime]::Now) -RepetitionInterval (New-TimeSpan -Minutes $minutes)
     } else {
         $trigger = New-ScheduledTaskTrigger -AtStartup
@@ -244,7 +283,7 @@ function Set-TaskItem($Item) {
         TaskName = $Item.name; Force = $true; Trigger = $trigger; Description = Get-ItemDigest $Item
         Action = New-ScheduledTaskAction -Execute $argv[0] -Argument (ConvertTo-CommandLine $argv[1..($argv.Count - 1)])
         Principal = New-ScheduledTaskPrincipal -UserId 'S-1-5-18' -LogonType ServiceAccount -RunLevel Highest
-        Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit (New-TimeSpan -Hours 2)
+        Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit $limit
     }
     $null = Register-ScheduledTask @definition
 }

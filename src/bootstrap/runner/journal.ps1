@@ -14,15 +14,15 @@ function Get-ItemDigest($Item) {
     return Get-TextDigest (ConvertTo-Json -InputObject $Item -Depth 12 -Compress)
 }
 
-# A number that is another one after each start of Windows. Not the time of the start: that moves with the clock.
+# A text that is another one after each start of Windows: it is in a key that no start of Windows brings back. Not the time of the start,
+# which moves with the clock, and not the number that Windows counts, which is written late.
 function Get-BootId {
-    $key = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
-    if (Test-Path -LiteralPath $key) {
-        $number = Get-Field (Get-ItemProperty -LiteralPath $key) 'BootId' $null
-        if ($null -ne $number) { return [string] $number }
-    }
-    # When the first process started, as it was noted then.
-    return [string] @(Get-CimInstance -ClassName Win32_Process -Filter "Name='smss.exe'")[0].CreationDate.Ticks
+    $rights = [Microsoft.Win32.RegistryKeyPermissionCheck]::ReadWriteSubTree
+    $key = [Microsoft.Win32.Registry]::LocalMachine.CreateSubKey('SOFTWARE\capw-boot', $rights, [Microsoft.Win32.RegistryOptions]::Volatile)
+    try {
+        if ($null -eq $key.GetValue('Id')) { $key.SetValue('Id', [System.Guid]::NewGuid().ToString()) }
+        return [string] $key.GetValue('Id')
+    } finally { $key.Dispose() }
 }
 
 # The object in a file. $null if there is none with these properties: a power cut may leave a file of zeros.

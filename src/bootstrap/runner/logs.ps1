@@ -22,7 +22,14 @@ function Move-Log([string] $Path) {
     }
 }
 
+$code = 0
 foreach ($path in $Paths.Split('|')) {
-    $file = New-Object System.IO.FileInfo($path)
-    if ($file.Exists -and $file.Length -ge $Megabytes * 1048576) { Move-Log $path }
+    try {
+        $file = New-Object System.IO.FileInfo($path)
+        if ($file.Exists -and $file.Length -ge $Megabytes * 1048576) { Move-Log $path }
+    } catch {
+        # The others are cut all the same; the code is the last result of the task.
+        $code = 1
+    }
 }
+exit $code

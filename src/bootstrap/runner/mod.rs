@@ -35,6 +35,8 @@ pub(super) static LOADER: LazyLock<String> = LazyLock::new(|| {
 });
 
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod gate;
 #[cfg(test)]
 mod syntax;

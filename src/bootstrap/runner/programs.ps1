@@ -44,11 +44,18 @@ function Receive-File([string] $Url, [string] $Path, [int] $Seconds, $Proxy) {
     } finally { $response.Dispose() }
 }
 
-# A program that runs cannot be replaced, but it can get another name.
+# A program that runs cannot be replaced or deleted, but it can get another name.
 function Move-Aside([string] $Path) {
     if (-not [System.IO.File]::Exists($Path)) { return }
-    if ([System.IO.File]::Exists("$Path.old")) { [System.IO.File]::Delete("$Path.old") }
-    [System.IO.File]::Move($Path, "$Path.old")
+    foreach ($number in @('', 2, 3, 4, 5)) {
+        try {
+            [System.IO.File]::Delete("$Path.old$number")
+            [System.IO.File]::Move($Path, "$Path.old$number")
+            return
+        } catch {
+            if ($number -eq 5) { throw }
+        }
+    }
 }
 
 # What a program has written goes to the disk before it counts: after a power cut it would be zeros.

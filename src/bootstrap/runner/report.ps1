@@ -39,13 +39,8 @@ function Hide-Secret([string] $Text) {
 function Add-Line([string] $Path, [string] $Line, [int64] $Limit) {
     $file = New-Object System.IO.FileInfo($Path)
     if ($file.Exists -and $file.Length -gt $Limit) {
-        try {
-            [System.IO.File]::Delete("$Path.1")
-            [System.IO.File]::Move($Path, "$Path.1")
-        } catch {
-            # A file that is too long is better than a line that is lost.
-            $null = $_
-        }
+        # A file that is too long is better than a line that is lost.
+        try { [System.IO.File]::Delete("$Path.1"); [System.IO.File]::Move($Path, "$Path.1") } catch { $null = $_ }
     }
     [System.IO.File]::AppendAllText($Path, "$Line`r`n")
 }
@@ -53,12 +48,7 @@ function Add-Line([string] $Path, [string] $Line, [int64] $Limit) {
 function Write-Log([string] $Text) {
     $line = "$([System.DateTime]::UtcNow.ToString('o')) $(Hide-Secret $Text)"
     foreach ($path in @($LogFile, $SpareLogFile)) {
-        try {
-            Add-Line $path $line $LogLimit
-            return
-        } catch {
-            $null = $_
-        }
+        try { Add-Line $path $line $LogLimit; return } catch { $null = $_ }
     }
 }
 
@@ -199,7 +189,5 @@ function Send-Serial([string] $Port, [string] $Line) {
     try {
         $serial.Open()
         $serial.Write("$Line`r`n")
-    } finally {
-        $serial.Dispose()
-    }
+    } finally { $serial.Dispose() }
 }

@@ -78,16 +78,42 @@ function Get-Tail([string] $Text, [int] $Characters) {
     return $text
 }
 
+# The end of a file that another program may be writing; '' if it cannot be read.
+function Read-End([string] $Path) {
+    try {
+        $stream = [System.IO.File]::Open($Path, [System.IO.FileMode]::Open, [System.IO.FileAccess]::Read, [System.IO.FileShare]'ReadWrite, Delete')
+        try {
+            if ($stream.Length -gt 8000) { $null = $stream.Seek(-8000, [System.IO.SeekOrigin]::End) }
+            return (New-Object System.IO.StreamReader($stream)).ReadToEnd()
+        } finally { $stream.Dispose() }
+    } catch { return '' }
+}
+
+# msiexec reads quotes in its own way: NAME="a ""b"" c". What is quoted already is handed over as it is.
+function ConvertTo-InstallerArgument([string] $Text) {
+    $property = [System.Text.RegularExpressions.Regex]::Match($Text, '^([A-Za-z_][A-Za-z0-9_.]*)=(.*)$')
+    if (-not $property.Success) { return ConvertTo-Argument $Text }
+    $value = $property.Groups[2].Value
+    if ($value -notmatch '[\s"]' -or $value -match '^".*"$') { return $Text }
+    $quoted = $value.Replace('"', '""')
+    return "$($property.Groups[1].Value)=`"$quoted`""
+}
+
 # Runs a program to its end or its time limit. Throws when it does not end with one of the codes that mean success.
 # Returns nothing; what came of it is in $Program.
 function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [int[]] $Success = @(0)) {
+    $path = Get-ProgramPath $Argv[0]
     # Programs look for those beside them on the PATH, and an image need not have put them there. Last: nothing beside a program of an
     # image may stand in for a program of Windows.
-    $beside = [System.IO.Path]::GetDirectoryName($Argv[0])
+    $beside = [System.IO.Path]::GetDirectoryName($path)
     if ($beside -ne '' -and -not ";$env:Path;".Contains(";$beside;")) { $env:Path = "$env:Path;$beside" }
+    $line = ConvertTo-CommandLine @($Argv | Select-Object -Skip 1)
+    if ([System.IO.Path]::GetFileNameWithoutExtension($path) -eq 'msiexec') {
+        $line = [string]::Join(' ', @($Argv | Select-Object -Skip 1 | ForEach-Object { ConvertTo-InstallerArgument $_ }))
+    }
     # The readers of a child that was left behind may keep their threads: there must be others at once.
     $null = [System.Threading.ThreadPool]::SetMinThreads(64, 64)
-    $process = Start-Program $Argv[0] (ConvertTo-CommandLine @($Argv | Select-Object -Skip 1)) $Directory
+    $process = Start-Program $path $line $Directory
     try {
         $output = New-Object System.IO.MemoryStream
         $errors = New-Object System.IO.MemoryStream
@@ -107,9 +133,14 @@ function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [
         }
         Write-Log "$($Argv[0]) $end`r`n$(Get-Tail $Program.output 8000)`r`n$(Get-Tail $complaints 8000)"
         if (-not $ended -or $Success -notcontains $Program.code) { throw "$($Argv[0]) ${end}: $said" }
-    } finally {
-        $process.Dispose()
-    }
+    } finally { $process.Dispose() }
+}
+
+# The programs of Windows by their own path: a PATH may lead elsewhere first.
+function Get-ProgramPath([string] $Name) {
+    $own = [System.IO.Path]::Combine([string] $env:SystemRoot, 'System32', $Name)
+    if ([System.IO.Path]::GetDirectoryName($Name) -eq '' -and [System.IO.File]::Exists($own)) { return $own }
+    return $Name
 }
 
 # A program and all that it started.
@@ -182,7 +213,11 @@ function Get-Finding($Check) {
     $registry = Get-Field $Check 'registry' $null
     if ($null -ne $registry) { return "expected $($registry.name) $($registry.equals), found '$(Get-RegistryValue $registry.key $registry.name)'" }
     $all = Get-Field $Check 'all' $null
-    if ($null -ne $all) { return Get-Finding @(@($all) | Where-Object { -not (Test-Check $_) })[0] }
+    if ($null -ne $all) {
+        # What was not true may have become true meanwhile.
+        foreach ($part in @($all)) { if (-not (Test-Check $part)) { return Get-Finding $part } }
+        return 'expected all of them at the same time'
+    }
     $argv = Get-Field $Check 'succeeds' $null
     if ($null -ne $argv) { return "expected that $(ConvertTo-CommandLine @($argv)) succeeds, and it does not" }
     foreach ($name in @('file', 'pipe', 'url', 'registryKey', 'port', 'service')) {

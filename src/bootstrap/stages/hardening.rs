@@ -151,16 +151,15 @@ pub(super) fn rule_kind(prefix: &str, rule: &FirewallRule) -> Kind {
 /// Scanning every file makes unpacking images several times slower, and the scanner's open handles prevent layers from being removed.
 pub(super) fn defender(all: &mut PlanBuilder) {
     let paths = [r"C:\ProgramData\containerd", paths::KUBELET_ROOT, r"C:\var\log", paths::KUBERNETES_BIN, r"C:\opt\cni", r"C:\etc\cni"];
+    // By full path: a bare name would let a program of that name in any container go unscanned.
     let processes = [
-        "containerd.exe",
-        "containerd-shim-runhcs-v1.exe",
-        "kubelet.exe",
-        "kube-proxy.exe",
-        "calico-node.exe",
-        "calico.exe",
-        "calico-ipam.exe",
-        "flanneld.exe",
-        "csi-proxy.exe",
+        paths::CONTAINERD,
+        r"C:\Program Files\containerd\containerd-shim-runhcs-v1.exe",
+        paths::KUBELET,
+        paths::KUBE_PROXY,
+        r"C:\opt\cni\bin\calico.exe",
+        r"C:\opt\cni\bin\calico-ipam.exe",
+        r"C:\opt\cni\bin\flannel.exe",
     ];
     let kind = Kind::Script(Script::DefenderExclusions { paths: owned(&paths), processes: owned(&processes) });
     let reason = "The scan makes unpacking images several times slower and keeps layers from being removed.";

@@ -11,6 +11,10 @@ use crate::vm::FailureCode;
 const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/";
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
 
+/// Longer than kubeadm's own limits together, so that it can say what it waited for: 5 minutes for the discovery, 10 for the certificate
+/// and 8 for the kubelet ([`join`]), and one for each of its calls of the API.
+const JOIN_SECONDS: u32 = 1800;
+
 /// Configuration, service, join.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     node_files(all, facts, documents)?;
@@ -157,7 +161,7 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
     all.add(item(
         "join",
         FailureCode::Join,
-        900,
+        JOIN_SECONDS,
         kind,
         why("kubeadm verifies the cluster by the hash of its CA and requests the node's certificate with the token.", KUBEADM_DOCS, remedy),
     ));

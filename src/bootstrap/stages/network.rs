@@ -75,7 +75,8 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
         (
             "time-service-triggers",
             owned(&["sc.exe", "triggerinfo", "w32time", "delete"]),
-            Check::Not(Box::new(Check::RegistryKey(format!(r"{SERVICE}\TriggerInfo")))),
+            // The key itself may stay, without triggers.
+            Check::Not(Box::new(Check::RegistryKey(format!(r"{SERVICE}\TriggerInfo\0")))),
             "On a machine outside a domain, Windows runs its time service only now and then.",
         ),
     ] {

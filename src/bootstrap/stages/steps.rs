@@ -167,6 +167,10 @@ fn registry_kind(field: &str, value: &RegistryStep) -> Result<Kind, RenderError>
             let wrong = |_| RenderError::invalid(format!("{field}.registry.dword"), number.to_string(), "give a number from 0 to 4294967295");
             RegistryData::Dword(u32::try_from(number).map_err(wrong)?)
         }
+        (None, None, None, Some(texts)) if texts.is_empty() => {
+            let remedy = "give at least one text: Windows does not keep an empty list apart from none";
+            return Err(RenderError::invalid(format!("{field}.registry.multiString"), "[]", remedy));
+        }
         (None, None, None, Some(texts)) => RegistryData::MultiString(texts.clone()),
         _ => {
             return Err(RenderError::invalid(

@@ -184,7 +184,7 @@ fn invalid_settings_are_refused_with_their_field() {
     fn secret(facts: &mut BootstrapFacts, key: &str, value: &str) {
         facts.secrets.insert(SecretKeyRef { name: "windows".into(), key: key.into() }, value.into());
     }
-    let cases: [(Change, &[&str]); 13] = [
+    let cases: [(Change, &[&str]); 14] = [
         (|f| f.secrets = Default::default(), &["spec.network.caBundleFrom.secretKeyRef", "windows/ca.pem"]),
         (|f| secret(f, "ca.pem", "nonsense"), &["spec.network.caBundleFrom", "at least one certificate"]),
         (
@@ -209,6 +209,10 @@ fn invalid_settings_are_refused_with_their_field() {
         (
             |f| f.spec.steps.before_join[2].registry.as_mut().unwrap().key = r"HKCU:\x".into(),
             &["spec.steps.beforeJoin[2].registry.key", r"HKLM:\SOFTWARE\Example"],
+        ),
+        (
+            |f| f.spec.steps.before_join[3].registry.as_mut().unwrap().multi_string = Some(Vec::new()),
+            &["spec.steps.beforeJoin[3].registry.multiString", "at least one text"],
         ),
     ];
     for (change, said) in cases {

@@ -57,5 +57,5 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
 /// The command line of a script from the payload, run as SYSTEM.
 fn script(name: &str) -> Vec<String> {
     let path = format!(r"{}\runner\{name}", paths::PAYLOAD);
-    owned(&["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &path])
+    owned(&[paths::POWERSHELL, "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &path])
 }

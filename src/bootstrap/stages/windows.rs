@@ -42,7 +42,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
 fn boot_task(all: &mut PlanBuilder) {
     // Not the runner itself: the loader checks that it is complete.
     let loader = format!(r"{}\runner\{LOADER_NAME}", paths::PAYLOAD);
-    let argv = ["powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &loader, "-Source", "task"];
+    let argv = [paths::POWERSHELL, "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "RemoteSigned", "-File", &loader, "-Source", "task"];
     all.add(Item {
         unless: Some(Check::File(paths::SENTINEL.into())),
         ..item(

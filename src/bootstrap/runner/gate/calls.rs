@@ -158,8 +158,10 @@ fn own(call: &Call<'_>, parameters: &[Parameter]) -> Vec<String> {
     if !call.splatted && !(needed..=free.len()).contains(&arguments) {
         wrong.push(format!("{} takes {needed} to {} arguments, and gets {arguments}", call.name, free.len()));
     }
-    let words = call.arguments.iter().filter(|argument| matches!(argument.kind, Kind::Word(_)));
-    wrong.extend(words.filter_map(|word| Some(format!("{} is given the word {}: a dollar or quotes are missing", call.name, word.constant()?))));
+    let words = call.arguments.iter().filter(|argument| matches!(argument.kind, Kind::Word(_))).filter_map(|word| word.constant());
+    // A number needs no quotes.
+    let words = words.filter(|word| word.parse::<f64>().is_err());
+    wrong.extend(words.map(|word| format!("{} is given the word {word}: a dollar or quotes are missing", call.name)));
     wrong
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::bootstrap::plan::{Item, Kind, Limits, PLAN_VERSION, Plan, PlanMachine};
-use crate::bootstrap::runner::tests::{kinds, named_scripts};
+use crate::bootstrap::runner::examples::{kinds, named_scripts};
 
 /// The fields of an item.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ fn names(value: &Value) -> BTreeSet<String> {
 
 /// What an item of that kind has: a field without which it can still be read is left out at times.
 fn shape(kind: &Value) -> Shape {
-    let mut item = json!({ "id": "x", "code": 1, "seconds": 1, "attempts": 1, "unless": { "file": "x" }, "optional": true });
+    let mut item = json!({ "id": "x", "code": 18, "seconds": 1, "attempts": 1, "unless": { "file": "x" }, "optional": true });
     item.as_object_mut().unwrap().extend(kind.as_object().unwrap().clone());
     let mut shape = Shape::default();
     for name in names(&item) {
