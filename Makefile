@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
+.PHONY: help build test unit e2e e2e-matrix test-powershell story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
@@ -53,6 +53,13 @@ e2e-matrix: ## Run the stories, with the Windows programs of every Kubernetes mi
 	bash e2e/tools/build.sh
 	bash e2e/tools/windows/build.sh all
 	CAPW_MATRIX=all cargo test --test e2e -- --test-threads $(STORIES)
+
+test-powershell: ## Run the scripts with a real PowerShell, which CAPW_PWSH names: parser, Pester, whole plans under Wine (ALL=1: every plan, kill and fault)
+	bash e2e/tools/windows/build.sh
+	@rm -rf $(OUT)/traces && mkdir -p $(OUT)/traces
+	$(if $(ALL),CAPW_POWERSHELL=all) CAPW_TRACES="$(abspath $(OUT))/traces" cargo test --test e2e powershell:: -- --test-threads 2 --nocapture
+	@if [ -n "$$(ls $(OUT)/traces)" ]; then CAPW_TRACES="$(abspath $(OUT))/traces" cargo test --lib trace_tests; \
+	else echo "SKIPPED: NO POWERSHELL: the model was not compared with the runner"; fi
 
 story: ## Run the stories whose path contains NAME, for example NAME=drain
 	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }

@@ -9,6 +9,7 @@ mod powershell;
 
 mod disturbances;
 mod kills;
+mod model;
 mod parse;
 mod pester;
 mod plans;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::gate::{defined, scripts};
 use super::{LOADER, SCRIPTS};
-use crate::bootstrap::plan::{Kind, Script};
+use crate::bootstrap::plan::Kind;
 use super::examples::{kinds, named_scripts};
 
 /// What `run.ps1` reads, itself included: what carries out plans.
