@@ -112,22 +112,25 @@ Describe 'loader.ps1' {
 
     Context 'a start from the disk' {
         BeforeEach {
+            $files['files/empty'] = 'not empty'
             [System.IO.File]::WriteAllBytes($kept, (& $pack $files))
             & $loader -Source task -Root $Root
         }
         It 'unpacks what is damaged or missing, and nothing else' {
             $LASTEXITCODE | Should -Be 0
+            [System.IO.File]::ReadAllText($LogFile) | Should -Match 'unpacked 4 of 4 files'
             $node = [System.IO.Path]::Combine($Payload, 'node.json')
             [System.IO.File]::SetLastWriteTimeUtc($node, (New-Object System.DateTime(2020, 1, 1)))
             [System.IO.File]::WriteAllText([System.IO.Path]::Combine($Payload, 'runner', 'run.ps1'), "`0" * 200)
             [System.IO.File]::Delete([System.IO.Path]::Combine($Payload, 'secret', 'token'))
+            [System.IO.File]::WriteAllText([System.IO.Path]::Combine($Payload, 'files', 'empty'), '')
             [System.IO.File]::Delete($note)
             & $loader -Source task -Root $Root
             $LASTEXITCODE | Should -Be 0
             [System.IO.File]::ReadAllText($note) | Should -Be 'task True'
             & $read 'secret/token' | Should -Be 'abc'
             [System.IO.File]::GetLastWriteTimeUtc($node).Year | Should -Be 2020
-            [System.IO.File]::ReadAllText($LogFile) | Should -Match 'unpacked 2 of 3 files'
+            [System.IO.File]::ReadAllText($LogFile) | Should -Match 'unpacked 3 of 4 files'
             $said.Count | Should -Be 0
         }
         It 'runs what is there when the plan has removed the archive' {

@@ -121,7 +121,7 @@ function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [
         $ended = $process.WaitForExit($Seconds * 1000)
         if (-not $ended) { Stop-ProcessTree $process.Id }
         # A child that it left behind may hold them open for ever.
-        $null = [System.Threading.Tasks.Task]::WaitAll([System.Threading.Tasks.Task[]] $reading, 2000)
+        try { $null = [System.Threading.Tasks.Task]::WaitAll([System.Threading.Tasks.Task[]] $reading, 2000) } catch { Write-Log "$path is not heard: $_" }
         $Program.output = [System.Text.Encoding]::UTF8.GetString($output.ToArray())
         $complaints = [System.Text.Encoding]::UTF8.GetString($errors.ToArray())
         $said = Get-LastWord $complaints

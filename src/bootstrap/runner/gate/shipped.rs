@@ -117,7 +117,7 @@ fn scripts_are_started_with_parameters_that_they_have() {
             let paths = answer.split("<Path>").skip(1).filter_map(|rest| rest.split("</Path>").next());
             lines.extend(paths.map(|line| line.split(' ').map(str::to_owned).collect()));
         }
-        for line in lines.iter().filter(|line| line.iter().any(|word| word == "powershell.exe")) {
+        for line in lines.iter().filter(|line| line.iter().any(|word| word.ends_with("powershell.exe"))) {
             let file = line.iter().position(|word| word == "-File").expect("only files are run");
             let name = line[file + 1].rsplit(['\\', '/']).next().unwrap();
             let known = signatures.get(name).unwrap_or_else(|| panic!("{name} is not shipped"));
