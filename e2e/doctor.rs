@@ -83,7 +83,7 @@ const CASES: [Case; 10] = [
         finding: "F44",
         step: "join",
         says: "none of the public keys",
-        remedy: "compare the CA with that in kube-public/cluster-info",
+        remedy: "compare the CA with the one in kube-public/cluster-info",
     },
     Case {
         namespace: "name-taken",

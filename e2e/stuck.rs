@@ -303,7 +303,7 @@ async fn never_joined(cp: &ControlPlane) {
         says: &[
             "10 s after power on",
             "last word: ",
-            "hangs at the step that the guest named last",
+            "hangs at the step the guest last reported",
             "C:\\ProgramData\\capw",
             "(F07)",
             "MachineHealthCheck",

@@ -54,7 +54,7 @@ pub const MACHINES: &[Machine] = &[
     machine("for-masters", r#"{"metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}}}"#, "{}", "ControlPlaneMachineRefused", &["workers only"]),
     bootstrap("for-masters-too", r#"{"metadata": {"labels": {"cluster.x-k8s.io/control-plane": ""}}}"#, "{}", "ControlPlaneMachineRefused", &["workers only"]),
     bootstrap("old-version", r#"{"spec": {"version": "v1.20.0"}}"#, "{}", "Incompatible", &["spec.version of the Machine", "v1.20.0", "kubeadm v1beta4", "Kubernetes v1.36.3 instead"]),
-    bootstrap("new-version", r#"{"spec": {"version": "v1.99.0"}}"#, "{}", "Incompatible", &["spec.version of the Machine", "v1.99.0", "update this provider"]),
+    bootstrap("new-version", r#"{"spec": {"version": "v1.99.0"}}"#, "{}", "Incompatible", &["spec.version of the Machine", "v1.99.0", "update CAPW"]),
     bootstrap("no-version", r#"{"spec": {"version": null}}"#, "{}", "InvalidSpec", &["spec.version", "e.g. v1.36.3"]),
     bootstrap("old-containerd", "{}", r#"{"windowsRelease": "2025", "containerd": {"line": "1.7"}}"#, "Incompatible", &["spec.containerd.line", "2.0.4", "https://", "Nearest set that works: containerd 2.3.7"]),
     bootstrap("our-file", "{}", r#"{"files": [{"path": "C:\\ProgramData\\CAPW\\a", "content": ""}]}"#, "InvalidSpec", &["spec.files[0].path", "choose another one"]),

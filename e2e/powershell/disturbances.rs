@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::machine::{Ended, Machine, Source};
 use super::payload::{self, PLAIN};
-use super::{Scratch, carry, carry_from, image, last, powershell, reports, tail};
+use super::{Scratch, carry, carry_from, image, last, reports, shell, tail};
 use crate::world::step;
 
 const STATE: &str = r"C:\ProgramData\capw\state\state.json";
@@ -42,8 +42,8 @@ fn finishes(machine: &mut Machine) {
 
 #[test]
 fn two_runners_at_once_do_the_work_once() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("two_runners_at_once_do_the_work_once", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("two_runners_at_once_do_the_work_once", &lacks);
     }
     let scratch = Scratch::new("two");
     let (mut machine, _) = payload::start(PLAIN, scratch.path());
@@ -74,8 +74,8 @@ fn two_runners_at_once_do_the_work_once() {
 
 #[test]
 fn a_damaged_state_does_not_end_the_plan() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("a_damaged_state_does_not_end_the_plan", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("a_damaged_state_does_not_end_the_plan", &lacks);
     }
     type Damage = fn(&[u8]) -> Vec<u8>;
     let damages: [(&str, Damage); 3] =
@@ -107,11 +107,11 @@ fn a_damaged_state_does_not_end_the_plan() {
 
 #[test]
 fn a_clock_that_jumps_does_not_end_the_plan() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("a_clock_that_jumps_does_not_end_the_plan", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("a_clock_that_jumps_does_not_end_the_plan", &lacks);
     }
     if !std::path::Path::new(image::FAKETIME).exists() {
-        return powershell::skip("a_clock_that_jumps_does_not_end_the_plan", "Debian's libfaketime");
+        return shell::skip("a_clock_that_jumps_does_not_end_the_plan", "Debian's libfaketime");
     }
     for hours in [-8, 8] {
         let scratch = Scratch::new("clock");
@@ -127,8 +127,8 @@ fn a_clock_that_jumps_does_not_end_the_plan() {
 
 #[test]
 fn a_runner_that_does_not_load_says_so_and_is_unpacked_again() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("a_runner_that_does_not_load_says_so_and_is_unpacked_again", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("a_runner_that_does_not_load_says_so_and_is_unpacked_again", &lacks);
     }
     let scratch = Scratch::new("load");
     let (mut machine, _) = payload::start_with(
@@ -146,8 +146,8 @@ fn a_runner_that_does_not_load_says_so_and_is_unpacked_again() {
 
 #[test]
 fn a_state_that_another_program_holds_does_not_silence_the_report() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("a_state_that_another_program_holds_does_not_silence_the_report", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("a_state_that_another_program_holds_does_not_silence_the_report", &lacks);
     }
     let (_scratch, mut machine) = in_the_middle("held");
     let mut holder = machine.hold(STATE);

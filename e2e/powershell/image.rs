@@ -171,7 +171,7 @@ fn make() -> PathBuf {
     for (name, state) in FEATURES {
         fs::write(drive.join("stand-in/features").join(name), state).expect("a file");
     }
-    let powershell = super::powershell::windows().expect("CAPW_PWSH");
+    let powershell = super::shell::windows().expect("CAPW_PWSH");
     std::os::unix::fs::symlink(powershell, prefix.join("dosdevices/p:")).expect("a link");
     fs::write(drive.join("stand-in/image.reg"), REGISTRY.replace('\n', "\r\n")).expect("a file");
     let mut import = Command::new(wine());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::machine::{Ended, Machine, Source};
 use super::payload::{self, FULL_2022, Kind, PLAIN};
-use super::{Scratch, finish, judge, last, powershell, reports, tail};
+use super::{Scratch, finish, judge, last, reports, shell, tail};
 use crate::world::step;
 
 /// Starts that a life with a kill at each call may take.
@@ -57,10 +57,10 @@ fn killed_at_each_call(kind: Kind) -> Vec<String> {
 
 #[test]
 fn killed_at_each_call_of_a_program_it_ends_the_same() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("killed_at_each_call_of_a_program_it_ends_the_same", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("killed_at_each_call_of_a_program_it_ends_the_same", &lacks);
     }
-    let kind = if powershell::is_thorough() { FULL_2022 } else { PLAIN };
+    let kind = if shell::is_thorough() { FULL_2022 } else { PLAIN };
     let calls = killed_at_each_call(kind);
     assert!(calls.len() > 10, "too few calls: {calls:?}");
     step(format!("{}: killed at {} calls", kind.name, calls.len()));
@@ -68,13 +68,13 @@ fn killed_at_each_call_of_a_program_it_ends_the_same() {
 
 #[test]
 fn killed_at_random_moments_it_ends_the_same() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("killed_at_random_moments_it_ends_the_same", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("killed_at_random_moments_it_ends_the_same", &lacks);
     }
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| std::process::id().into());
     step(format!("SEED={seed}"));
     let mut random = Random(seed);
-    let (kind, kills) = if powershell::is_thorough() { (FULL_2022, 40) } else { (PLAIN, 6) };
+    let (kind, kills) = if shell::is_thorough() { (FULL_2022, 40) } else { (PLAIN, 6) };
     let wanted = undisturbed(kind);
     let mut left = kills;
     while left > 0 {

@@ -5,7 +5,7 @@ mod image;
 mod judge;
 mod machine;
 mod payload;
-mod powershell;
+mod shell;
 
 mod disturbances;
 mod kills;

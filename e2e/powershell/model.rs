@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::payload::{self, FULL_2022, Kind, PLAIN};
-use super::{Scratch, carry, json, powershell};
+use super::{Scratch, carry, json, shell};
 use crate::world::step;
 
 /// A name, the plan, and what goes wrong, as `traces/README.md` of the model writes it.
@@ -38,8 +38,8 @@ fn record(directory: &Path, kind: Kind, faults: &str) {
 #[test]
 fn runs_are_written_down_for_the_model() {
     let Some(directory) = std::env::var_os("CAPW_TRACES") else { return };
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("runs_are_written_down_for_the_model", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("runs_are_written_down_for_the_model", &lacks);
     }
     for (name, kind, faults) in RUNS {
         record(&Path::new(&directory).join(name), kind, faults);

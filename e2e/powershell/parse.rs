@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::payload::{self, ALL};
-use super::{Scratch, machine::Machine, powershell};
+use super::{Scratch, machine::Machine, shell};
 use crate::world::step;
 
 /// Prints `file:line message` for each error in the files of a directory.
@@ -67,7 +67,7 @@ fn collect(directory: &Path) -> usize {
 #[test]
 fn powershell_parses_everything_that_we_ship() {
     let scratch = Scratch::new("parse");
-    let (said, count) = if let Some(shell) = powershell::host() {
+    let (said, count) = if let Some(shell) = shell::host() {
         let directory = scratch.path().join("scripts");
         fs::create_dir_all(&directory).expect("a directory");
         let count = collect(&directory);
@@ -80,8 +80,8 @@ fn powershell_parses_everything_that_we_ship() {
             .stdin(Stdio::null())
             .output();
         (String::from_utf8_lossy(&output.expect("PowerShell").stdout).into_owned(), count)
-    } else if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("powershell_parses_everything_that_we_ship", &lacks);
+    } else if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("powershell_parses_everything_that_we_ship", &lacks);
     } else {
         let mut machine = Machine::new(scratch.path());
         let directory = machine.path(r"C:\stand-in\scripts");

@@ -183,7 +183,7 @@ fn repacked(user_data: &[u8], change: impl FnOnce(&mut Files)) -> Vec<u8> {
     change(&mut files);
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
     for (path, bytes) in &files {
-        write!(encoder, "{} {} {path}\n", hex(&Sha256::digest(bytes)), bytes.len()).expect("memory");
+        writeln!(encoder, "{} {} {path}", hex(&Sha256::digest(bytes)), bytes.len()).expect("memory");
         encoder.write_all(bytes).expect("memory");
     }
     let encoded = STANDARD.encode(encoder.finish().expect("memory"));

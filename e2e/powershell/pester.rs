@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Scratch, powershell, tail};
+use super::{Scratch, shell, tail};
 use crate::world::step;
 
 const PESTER: &str = include_str!("windows/pester.ps1");
@@ -12,8 +12,8 @@ const LEAST: u32 = 90;
 
 #[test]
 fn pester_tests_pass_and_cover_the_runner() {
-    let Some(shell) = powershell::host() else {
-        return powershell::skip("pester_tests_pass_and_cover_the_runner", "a PowerShell of this host");
+    let Some(shell) = shell::host() else {
+        return shell::skip("pester_tests_pass_and_cover_the_runner", "a PowerShell of this host");
     };
     let scratch = Scratch::new("pester");
     let program = scratch.path().join("pester.ps1");
@@ -24,7 +24,7 @@ fn pester_tests_pass_and_cover_the_runner() {
     let output = output.expect("PowerShell");
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if said.contains("Pester") && said.contains("was not loaded") {
-        return powershell::skip("pester_tests_pass_and_cover_the_runner", "the module Pester 5");
+        return shell::skip("pester_tests_pass_and_cover_the_runner", "the module Pester 5");
     }
     let wrong: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::payload::{self, FULL_2022, Kind, PLAIN};
-use super::{Report, Scratch, carry, last, powershell, reports, tail};
+use super::{Report, Scratch, carry, last, reports, shell, tail};
 use crate::world::step;
 
 /// A program, a part of its arguments, and the item that runs it.
@@ -19,7 +19,7 @@ const PROGRAMS: [(&str, &str, &str, Kind); 7] = [
 
 fn programs() -> Vec<(&'static str, &'static str, Kind)> {
     let all = PROGRAMS.map(|(program, part, _, kind)| (program, part, kind));
-    if powershell::is_thorough() { all.to_vec() } else { all.into_iter().filter(|(_, _, kind)| *kind == PLAIN).collect() }
+    if shell::is_thorough() { all.to_vec() } else { all.into_iter().filter(|(_, _, kind)| *kind == PLAIN).collect() }
 }
 
 /// The life of a machine with that rule; its reports.
@@ -33,8 +33,8 @@ fn live(kind: Kind, rule: &str) -> (String, Vec<Report>, String) {
 
 #[test]
 fn a_program_that_fails_is_named() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("a_program_that_fails_is_named", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("a_program_that_fails_is_named", &lacks);
     }
     for (program, part, kind) in programs() {
         let (end, reports, log) = live(kind, &format!("{program}|{part}|77|0|-1"));
@@ -48,8 +48,8 @@ fn a_program_that_fails_is_named() {
 
 #[test]
 fn a_program_that_fails_once_is_run_again() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("a_program_that_fails_once_is_run_again", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("a_program_that_fails_once_is_run_again", &lacks);
     }
     let (end, reports, log) = live(PLAIN, "kubeadm|join|1|0|1");
     assert!(end.contains(" plan finished 0 "), "{end}\n{log}");
@@ -59,8 +59,8 @@ fn a_program_that_fails_once_is_run_again() {
 
 #[test]
 fn a_program_that_leaves_a_child_behind_breaks_no_other() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("a_program_that_leaves_a_child_behind_breaks_no_other", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("a_program_that_leaves_a_child_behind_breaks_no_other", &lacks);
     }
     // It does its work, and something that it started keeps standard output open.
     let (end, reports, log) = live(PLAIN, "dism|Containers|0|0|1|1");
@@ -70,8 +70,8 @@ fn a_program_that_leaves_a_child_behind_breaks_no_other() {
 
 #[test]
 fn a_program_that_hangs_is_ended_and_named() {
-    if let Some(lacks) = powershell::lacks_windows() {
-        return powershell::skip("a_program_that_hangs_is_ended_and_named", &lacks);
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("a_program_that_hangs_is_ended_and_named", &lacks);
     }
     let scratch = Scratch::new("hangs");
     let (mut machine, _) = payload::start_with(

@@ -78,7 +78,7 @@ pub enum VersionError {
         "version: {value:?} is older than v1.31: nodes join with kubeadm v1beta4, which starts with v1.31, and 1.30 has had no fixes since June 2025; upgrade the cluster to v1.31 or newer, one minor at a time"
     )]
     TooOld { value: String },
-    #[error("version: {value:?} is newer than v1.37, the newest version that this release supports: use an older version, or update this provider")]
+    #[error("version: {value:?} is newer than v1.37, the newest version that this release supports: use an older version, or update CAPW")]
     TooNew { value: String },
 }
 

@@ -1,6 +1,8 @@
 //! One item of each kind and script, for tests: a new one that is forgotten here does not compile.
 
-use crate::bootstrap::plan::{Access, Action, Check, Direction, ExitCodes, FeatureState, Kind, Protocol, ProxyAddress, RegistryData, Script, Start, Variables, When};
+use crate::bootstrap::plan::{
+    Access, Action, Check, Direction, ExitCodes, FeatureState, Kind, Protocol, ProxyAddress, RegistryData, Script, Start, Variables, When,
+};
 
 /// One of each kind, so that a new one cannot be forgotten: the match below does not compile without it.
 pub(super) fn kinds() -> Vec<Kind> {

@@ -142,6 +142,8 @@ function Invoke-Plan {
             return Restart-Windows
         }
     }
+    # Reported first: a kill in between makes the next start report it again, rather than never.
+    Send-Report 'plan' 'finished' 0 "$($items.Count) items are true"
     try {
         Save-Finished
     } catch {
@@ -149,6 +151,5 @@ function Invoke-Plan {
         $Journal.lost = $true
         Write-Log "the end of the plan cannot be noted: $($_.Exception.Message)"
     }
-    Send-Report 'plan' 'finished' 0 "$($items.Count) items are true"
     return 0
 }

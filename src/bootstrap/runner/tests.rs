@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use super::examples::{kinds, named_scripts};
 use super::gate::{defined, scripts};
 use super::{LOADER, SCRIPTS};
 use crate::bootstrap::plan::Kind;
-use super::examples::{kinds, named_scripts};
 
 /// What `run.ps1` reads, itself included: what carries out plans.
 const RUNNER: [&str; 9] =

@@ -24,6 +24,9 @@ use crate::lifecycle::identity::{chosen, vm_uuid};
 use crate::lifecycle::machine::Reach;
 use crate::lifecycle::{Decision, paused, paused_condition};
 
+/// A driver, or why there is none.
+type DriverResult = Result<Arc<dyn Driver>, DriverError>;
+
 const MANAGER: &str = "capw-windowshypervisor";
 /// Blocks the deletion of a hypervisor that machines still use: without it their VMs could never be removed.
 pub const FINALIZER: &str = "windowshypervisor.infrastructure.cluster.x-k8s.io";
@@ -54,7 +57,7 @@ impl Hypervisors {
     }
 
     /// A hypervisor and its driver; `None`: there is no such object.
-    pub fn driver(&self, namespace: &str, name: &str) -> Option<(ObjectKey, Result<Arc<dyn Driver>, DriverError>)> {
+    pub fn driver(&self, namespace: &str, name: &str) -> Option<(ObjectKey, DriverResult)> {
         let object = self.caches.hypervisors.get(namespace, name)?;
         Some((ObjectKey::new(namespace, name), self.drivers.get(&object)))
     }

@@ -9,9 +9,12 @@ use kube::ResourceExt;
 use crate::api::name::ObjectKey;
 use crate::cluster::Kind;
 
+/// UID and version of an object, by its kind and key.
+type Versions = HashMap<(String, ObjectKey), (String, u64)>;
+
 /// The versions that were written last. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Written(Arc<Mutex<HashMap<(String, ObjectKey), (String, u64)>>>);
+pub struct Written(Arc<Mutex<Versions>>);
 
 impl Written {
     /// To be called with every object that a write returned.

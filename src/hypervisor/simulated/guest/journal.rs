@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::bootstrap::plan::{Item, Limits, state};
+use crate::bootstrap::plan::{Item, Limits, REPORT_PLAN, state};
 use crate::vm::GuestReport;
 
 /// Survives a restart of the machine, and of the operator.
@@ -20,6 +20,8 @@ pub struct Journal {
     pub reboots: u32,
     /// How the plan ended: a state of a report.
     pub end: Option<String>,
+    /// The end was reported.
+    told: bool,
     /// Number of the last report.
     sequence: u64,
     /// When the plan was first looked at.
@@ -55,6 +57,23 @@ impl Journal {
 
     pub fn finished(&self) -> bool {
         self.end.as_deref() == Some(state::FINISHED)
+    }
+
+    /// The plan has ended, and nothing is left to report.
+    pub fn is_over(&self) -> bool {
+        self.end.is_some() && (self.told || !self.finished())
+    }
+
+    /// The report that the plan is finished, if a kill came before it.
+    pub fn untold(&mut self) -> Option<GuestReport> {
+        let missing = self.finished() && !self.told;
+        missing.then(|| self.finish("all items are true"))
+    }
+
+    /// The report that the plan is finished.
+    pub fn finish(&mut self, message: &str) -> GuestReport {
+        self.told = true;
+        self.report(REPORT_PLAN, state::FINISHED, 0, message)
     }
 
     /// When the item last changed something; 0 is never.

@@ -93,7 +93,8 @@ pub async fn carry_out<M: Machine>(machine: &mut M, plan: &Plan) -> io::Result<E
     }
     // Before it is told: then the seed may go.
     end(machine, state::FINISHED).await?;
-    report(machine, REPORT_PLAN, state::FINISHED, 0, &format!("{} items are true", plan.items.len())).await;
+    let line = machine.journal().finish(&format!("{} items are true", plan.items.len())).line() + "\n";
+    machine.say(line).await;
     end(machine, state::FINISHED).await
 }
 

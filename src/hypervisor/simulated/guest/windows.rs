@@ -63,7 +63,7 @@ impl Guest {
     async fn carry_out(&self) -> io::Result<()> {
         let known = self.files(read_kept).await?;
         let started = known.as_ref().is_some_and(|kept| kept.power_ons == self.record.power_ons);
-        if started && known.as_ref().is_some_and(|kept| kept.journal.end.is_some()) {
+        if started && known.as_ref().is_some_and(|kept| kept.journal.is_over()) {
             return Ok(());
         }
         let (payload, name) = match self.files(|home| Ok(read_seed(home))).await? {
@@ -81,7 +81,12 @@ impl Guest {
         }
         match &payload {
             // It may have lost its seed since.
-            _ if model.kept.journal.finished() => model.world.keep(&model.kept).await,
+            _ if model.kept.journal.finished() => {
+                if let Some(report) = model.kept.journal.untold() {
+                    self.print(report.line() + "\n").await;
+                }
+                model.world.keep(&model.kept).await
+            }
             Ok(payload) => model.carry_out(&payload.plan).await,
             Err(error) => {
                 let report = model.kept.journal.report(REPORT_PLAN, state::FAILED, INPUT, &error.to_string());

@@ -174,7 +174,13 @@ async fn run(guest: &Guest, disk: &Disk, on: &mut Option<On>) -> io::Result<()> 
         if let Err(error) = running.services.start_automatic(&kept.recorded.services).await {
             debug!(vm = %guest.record.vm, error, "a service of a Wine guest does not start");
         }
-        let Some(payload) = payload.as_ref().filter(|_| !kept.journal.finished()) else { break };
+        let Some(payload) = payload.as_ref().filter(|_| !kept.journal.finished()) else {
+            if let Some(report) = kept.journal.untold() {
+                guest.print(report.line() + "\n").await;
+                disk.write(&kept)?;
+            }
+            break;
+        };
         unpack(&disk.prefix(), payload)?;
         let mut windows = Windows {
             guest,
