@@ -16,7 +16,7 @@ const FAULTS: [&str; 6] = [
 ];
 
 /// Warnings and errors that no configuration of ours keeps away: a pattern, and why.
-const KNOWN: [(&str, &str); 17] = [
+const KNOWN: [(&str, &str); 18] = [
     (r#""command failed" err="failed to run Kubelet: unable to load bootstrap kubeconfig: "#, "the matrix has no cluster to join"),
     (r"hnsCall|HNS endpoints", "Wine has no Host Network Service"),
     (r"Windows kernel is not compatible for Kernel mode", "Wine has no Host Network Service for kube-proxy either"),
@@ -31,6 +31,7 @@ const KNOWN: [(&str, &str); 17] = [
         r"(https://127\.0\.0\.1:\d+/.*|Error updating node status, will retry.*)(?i:timeout|deadline)|Timeout: request did not complete within",
         "this host is busy: the API server's answer comes late",
     ),
+    (r"Housekeeping took longer than expected", "this host is busy: the kubelet's own work takes more than a second"),
     (r"Image garbage collection failed once", "how full this host's disk is"),
     (r"\[WARNING SystemVerification\]: kernel release  is unsupported", "Wine does not tell kubeadm its release"),
     (r"\[WARNING Service-kubelet\]: kubelet service is not enabled", "the plan lets it start with Windows only when it has joined"),

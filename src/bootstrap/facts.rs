@@ -28,7 +28,7 @@ pub struct BootstrapFacts {
     pub endpoint: String,
     /// Certificate of the cluster's CA, PEM.
     pub ca_pem: String,
-    /// `sha256:<hex>` of that certificate's public key: [`ca_hash`].
+    /// `sha256:<hex>` of that certificate's public key: [`ca_hash`](super::digest::ca_hash).
     pub ca_hash: String,
     /// Bootstrap token, `id.secret`.
     pub token: SecretString,

@@ -1,4 +1,4 @@
-//! What the rules of [`super::check::lint`] say about a configuration.
+//! What the rules of `check/lint` say about a configuration.
 
 use std::fmt;
 

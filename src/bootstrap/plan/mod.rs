@@ -1,5 +1,5 @@
 //! The node plan: an ordered list of items that a small interpreter makes true (docs/design/node-plan.md). Only its types;
-//! [`super::stages`] decides which items a machine gets.
+//! `stages/` decides which items a machine gets.
 
 mod explain;
 mod script;

@@ -12,7 +12,7 @@ const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
 
 /// Longer than kubeadm's own limits together, so that it can say what it waited for: 5 minutes for the discovery, 10 for the certificate
-/// and 8 for the kubelet ([`join`]), and one for each of its calls of the API.
+/// and 8 for the kubelet (`render/kubeadm.rs`), and one for each of its calls of the API.
 const JOIN_SECONDS: u32 = 1800;
 
 /// Configuration, service, join.

@@ -1,7 +1,7 @@
 //! The items of a machine's plan: what is done on the node, in which order, and why.
 //!
 //! Conditions are decided here, not on the node. One file per stage, in the order of [`plan`]; the files that items write come from
-//! [`super::render`].
+//! `render/`.
 
 mod finish;
 mod gmsa;
