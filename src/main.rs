@@ -8,7 +8,7 @@ fn main() -> ExitCode {
     match capw::cli::main(capw::cli::Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
-            // Standard error may be closed; there is nobody left to tell then.
+            // Standard error may be closed; there is no one left to tell then.
             let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("capw: {error}\n"));
             ExitCode::FAILURE
         }

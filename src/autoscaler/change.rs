@@ -17,7 +17,7 @@ pub struct Change {
     pub replicas: i32,
     /// Machines that are to be removed, all of them.
     pub named: BTreeSet<String>,
-    /// The number that the difference was applied to: what the autoscaler was told, or what somebody else has made of it since. The
+    /// The number that the difference was applied to: what the autoscaler was told, or what another client made of it since. The
     /// same call again is applied to it too.
     pub base: Option<i32>,
 }
@@ -52,7 +52,7 @@ pub fn increase(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<C
     }
     let (_, max) = allowed(group)?;
     let now = group.pool.spec.replicas;
-    // Somebody else may have lowered the number since.
+    // Another client may have lowered the number since.
     let base = told.unwrap_or(now).min(now);
     let wanted = base.saturating_add(delta);
     if wanted <= now {

@@ -41,7 +41,7 @@ pub struct Settings {
 /// Who may call.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Whoever has a certificate of `ca.crt`; the directory has `tls.crt` and `tls.key` too.
+    /// Clients with a certificate of `ca.crt`; the directory has `tls.crt` and `tls.key` too.
     Tls(PathBuf),
     /// Every program of this machine.
     Loopback,
@@ -52,7 +52,9 @@ pub enum Security {
 pub enum ServeError {
     #[error("--autoscaler-address={address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("--autoscaler-plaintext: whoever reaches {0} could scale the cluster: use a loopback address, e.g. 127.0.0.1:8086, or --autoscaler-tls")]
+    #[error(
+        "--autoscaler-plaintext: any client that reaches {0} could scale the cluster: use a loopback address, e.g. 127.0.0.1:8086, or --autoscaler-tls"
+    )]
     NotLoopback(SocketAddr),
     #[error("--autoscaler-tls: {0}")]
     Tls(#[from] TlsError),
@@ -113,7 +115,7 @@ impl Bound {
     }
 }
 
-/// Connections whose client has shown its certificate. Each handshake runs for itself: a slow one holds up nobody.
+/// Connections whose client has shown its certificate. Each handshake runs for itself: a slow one holds up no other.
 fn handshakes(listener: TcpListener, identity: Identity, end: CancellationToken) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
     let (sender, receiver) = mpsc::unbounded();
     tokio::spawn(accept(listener, end, move |stream, peer| {

@@ -114,7 +114,7 @@ impl Backend {
         Ok((group, template))
     }
 
-    /// Reads the pool itself, decides and writes, until nobody was faster.
+    /// Reads the pool itself, decides and writes, until no other client was faster.
     async fn change(&self, id: &str, decide: impl Fn(&Group, Option<i32>) -> Result<Option<Change>, Refusal>) -> Result<(), Status> {
         let cached = self.named(id)?.pool;
         let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
@@ -138,7 +138,7 @@ impl Backend {
                 Err(error) => return Err(failed(&error)),
             }
         }
-        Err(Status::aborted(format!("{id}: somebody else writes this pool all the time: ask again")))
+        Err(Status::aborted(format!("{id}: other clients keep writing this pool: ask again")))
     }
 }
 

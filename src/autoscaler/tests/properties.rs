@@ -18,7 +18,7 @@ enum Call {
     Delete(Vec<usize>),
     /// Machines are made and removed as the pool says now.
     Settle,
-    /// Somebody else sets the number.
+    /// Another client sets the number.
     Scale(i32),
 }
 

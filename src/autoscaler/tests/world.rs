@@ -32,7 +32,7 @@ pub enum Fault {
     AnswerLost,
     /// It is lost before it is written.
     RequestLost,
-    /// Somebody else writes first, another label.
+    /// Another client writes first, another label.
     Overtaken,
 }
 

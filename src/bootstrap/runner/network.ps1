@@ -1,6 +1,6 @@
 # Removes from the container network of Windows (HNS) what containers left behind that are gone. Run by a task at each start.
 # An endpoint is named after its container, NUMBER_NETWORK. It is stale when no compute system has that number and no process is told of
-# it, at two looks a minute apart: one that is just being made is not taken for it, whoever is faster after a start.
+# it, at two looks a minute apart: one that is just being made is not taken for it, whichever is faster after a start.
 param([int] $Seconds = 60, [string] $Log = 'C:\ProgramData\capw\network.log')
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'

@@ -184,7 +184,7 @@ function Send-KeyValue([string] $Line) {
 function Send-Serial([string] $Port, [string] $Line) {
     if ([System.IO.Ports.SerialPort]::GetPortNames() -notcontains $Port) { return }
     $serial = New-Object System.IO.Ports.SerialPort($Port, 115200)
-    # Milliseconds; nobody may read at the other end.
+    # Milliseconds; the other end may not be read.
     $serial.WriteTimeout = 2000
     try {
         $serial.Open()

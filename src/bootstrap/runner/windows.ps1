@@ -11,7 +11,7 @@ function Get-Sddl([string] $Access, [bool] $Directory) {
     if ($Access -eq 'admins') { return $admins }
     $readable = "$admins(A;$inherit;0x1200a9;;;BU)"
     if ($Access -eq 'readable') { return $readable }
-    # Below it users may make files and directories (0x6), and whoever made one may do everything with it.
+    # Below it users may make files and directories (0x6), and the owner of one may do everything with it.
     if ($Access -eq 'shared' -and $Directory) { return "$readable(A;CIIO;0x6;;;BU)(A;OICIIO;FA;;;CO)" }
     if ($Access -eq 'inherited') { return $null }
     throw "expected access admins, readable, shared (of a directory) or inherited, found '$Access'"

@@ -1,5 +1,5 @@
 //! The client certificate of a node as the kubelet gets it: a key that never leaves the guest's disk, a certificate signing
-//! request with the bootstrap token, and a watch until somebody approves it.
+//! request with the bootstrap token, and a watch until it is approved.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -43,7 +43,7 @@ pub async fn discover(token: &BootstrapToken) -> Result<Server, JoinError> {
     // The same again, now from the server that the CA vouches for.
     let verified = Server { url: endpoint, ca_pem: found.ca_pem.clone() };
     if signed(&cluster_info(&verified).await?, &token.token)? != kubeconfig {
-        return Err(JoinError("cluster-info differs between the unverified and the verified connection: somebody stands between".into()));
+        return Err(JoinError("cluster-info differs between the unverified and the verified connection: the connection is intercepted".into()));
     }
     Ok(found)
 }
@@ -64,7 +64,7 @@ fn signed(info: &ConfigMap, token: &SecretString) -> Result<String, JoinError> {
     })?;
     let wrong = || {
         JoinError(format!(
-            "the signature of token {id} in kube-public/cluster-info is wrong: the token is not of this cluster, or somebody changed cluster-info"
+            "the signature of token {id} in kube-public/cluster-info is wrong: the token is not of this cluster, or cluster-info was changed"
         ))
     };
     let (header, signature) = signature.split_once("..").ok_or_else(wrong)?;

@@ -1,6 +1,6 @@
 //! The kubelet of a guest: registers its Node once per start, then renews its lease and, rarely, its status.
 //!
-//! It does what NodeRestriction allows a kubelet and nothing more. A Node that somebody deleted is not made again until the
+//! It does what NodeRestriction allows a kubelet and nothing more. A Node that was deleted is not made again until the
 //! machine starts again, as with a real kubelet.
 
 use std::time::Duration;

@@ -51,7 +51,7 @@ impl Server {
         Client::try_from(config).map_err(|error| wrong(error.to_string()))
     }
 
-    /// What a failed request means to whoever reads the guest's console.
+    /// What a failed request means to a reader of the guest's console.
     pub fn explain(&self, what: &str, error: &kube::Error) -> JoinError {
         JoinError(match error {
             kube::Error::Api(status) if status.code == 401 => {

@@ -209,6 +209,6 @@ pub fn read_seed(home: &Home) -> Result<(Payload, String), JoinError> {
     let seed = home.seed().map_err(|error| JoinError(format!("what the machine was given cannot be read: {error}")))?;
     let seed = seed.ok_or_else(|| JoinError("the machine was given neither a config drive nor guestinfo".into()))?;
     let delivered = Delivered::of(&seed).map_err(|error| JoinError(format!("what the machine was given cannot be used: {error}")))?;
-    // What Windows calls itself when nobody gives it a name.
+    // What Windows calls itself when it is given no name.
     Ok((delivered.payload, delivered.host_name.unwrap_or_else(|| "win-simulated".into())))
 }

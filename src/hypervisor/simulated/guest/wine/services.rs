@@ -234,7 +234,7 @@ async fn keep(machine: &Machine, name: &str, service: &Service) {
         let ended = machine.windows(&machine.drive(), None, &argv).stderr(Stdio::null()).output().await;
         let code = ended.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
         if code == "0" {
-            // Somebody stopped it, and will start it again or not.
+            // It was stopped on purpose, and may be started again.
             sleep(Duration::from_secs(1)).await;
             continue;
         }
