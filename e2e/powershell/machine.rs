@@ -141,11 +141,8 @@ impl Machine {
         let _ = fs::remove_dir_all(self.path(r"C:\stand-in\pids"));
         fs::create_dir_all(self.path(r"C:\stand-in\pids")).expect("a directory");
         let _ = fs::rename(self.path(r"C:\stand-in\domain-pending"), self.path(r"C:\stand-in\domain"));
-        // Wine writes the host's domain at each start of its own.
-        let domain = self.read(r"C:\stand-in\domain");
-        let key = "[HKEY_LOCAL_MACHINE\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters]";
-        // Without a domain too: the first program after a start of Wine may fail, and this one is tried again.
-        self.import(&if domain.is_empty() { String::new() } else { format!("{key}\r\n\"Domain\"=\"{domain}\"\r\n") });
+        // The first program after a start of Wine may fail: this one is tried again.
+        self.import("");
     }
 
     /// Imports lines of a `.reg` file.

@@ -23,6 +23,11 @@ function global:Write-Call([string] $Text) {
     try { [System.IO.File]::AppendAllText('C:\stand-in\calls.log', "$Text`n") } catch { $null = $_ }
 }
 
+# Wine writes the host's domain into the registry whenever it starts.
+if ([System.IO.File]::Exists('C:\stand-in\domain')) {
+    Set-ItemProperty 'HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters' Domain ([System.IO.File]::ReadAllText('C:\stand-in\domain'))
+}
+
 # --- CIM
 function global:Get-CimInstance {
     param($ClassName, $Filter)
