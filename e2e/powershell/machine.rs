@@ -233,6 +233,18 @@ impl Machine {
 
     /// Runs a script with PowerShell and the stand-ins until it ends, a stand-in holds, or the time is over.
     pub fn powershell(&self, argv: &[String], limit: Option<Duration>) -> Ended {
+        for _ in 0..3 {
+            let printed = self.console().len();
+            let ended = self.run(argv, limit);
+            // Shortly after a start of Wine its drives may be missing; PowerShell then comes up without its modules, and our script never runs.
+            if !self.console().get(printed..).unwrap_or_default().contains("InitializeDefaultDrives") {
+                return ended;
+            }
+        }
+        panic!("Wine has no drives; PowerShell printed:\n{}", self.console());
+    }
+
+    fn run(&self, argv: &[String], limit: Option<Duration>) -> Ended {
         let mut child = self.spawn(argv);
         let held = self.path(r"C:\stand-in\held");
         let begun = Instant::now();
@@ -352,7 +364,7 @@ fn code(status: ExitStatus) -> i32 {
 
 /// `powershell.exe … -File PATH ARGUMENTS` of a task: the path and the arguments.
 fn script_of(arguments: &str) -> Vec<String> {
-    let words = super::image::words(arguments);
+    let words = winsplit::split(arguments);
     let at = words.iter().position(|word| word == "-File").unwrap_or_else(|| panic!("a task runs no script: {arguments}"));
     words[at + 1..].to_vec()
 }

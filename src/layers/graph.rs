@@ -1,4 +1,4 @@
-//! Which file uses which, as their `use` lines say.
+//! Which file uses which, as their `use` lines and the paths in their code say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,9 +37,19 @@ pub fn used_paths(text: &str) -> Vec<String> {
         if let Some(start) = line_start.or(exported) {
             let path = statement[start..].split_once("use ").unwrap().1;
             found.extend(spread(&path.split_whitespace().collect::<Vec<_>>().join(" ")));
+        } else {
+            found.extend(paths_in_code(statement));
         }
     }
     found
+}
+
+/// `crate::a::B` and `super::C` outside of `use` lines. What `pub(in crate::a)` names is no use.
+fn paths_in_code(code: &str) -> Vec<String> {
+    let belongs = |c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '$';
+    let code = code.replace("(in crate::", "(");
+    let words = code.split(|c: char| !belongs(c));
+    words.filter(|word| word.starts_with("crate::") || word.starts_with("super::")).map(|word| word.trim_end_matches(':').to_owned()).collect()
 }
 
 /// `a::{b, c::{d, e}}` as `a::b`, `a::c::d`, `a::c::e`.
@@ -120,6 +130,12 @@ mod tests {
     fn groups_and_re_exports_are_read() {
         let text = "use a::{b, c::{self, d as e}};\npub use self::f::*;\nfn g() {}\n// use h;\n";
         assert_eq!(used_paths(text), ["a::b", "a::c::self", "a::c::d", "self::f::*"]);
+    }
+
+    #[test]
+    fn paths_in_the_code_are_read() {
+        let text = "fn g(h: &crate::a::B<super::C>) { let i = super::super::d::<u8>() ; $crate::e::F }\npub(in crate::k) struct L;\n// crate::j\n";
+        assert_eq!(used_paths(text), ["crate::a::B", "super::C", "super::super::d"]);
     }
 
     #[test]

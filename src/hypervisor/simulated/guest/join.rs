@@ -61,7 +61,7 @@ pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: 
     windows::keep(guest, &Running { kubelet, server, certificate, key }).await
 }
 
-/// Tries until it works, for as long as kubeadm does. The first failure and each new one are printed, so that whoever looks at the
+/// Tries until it works, for as long as kubeadm does. The first failure and each new one are printed, so that a reader of the
 /// console need not wait for the end; a report comes with the end only, as on Windows.
 async fn discover(guest: &Guest, bootstrap: &BootstrapToken) -> Result<Server, JoinError> {
     let deadline = Instant::now() + DISCOVERY;

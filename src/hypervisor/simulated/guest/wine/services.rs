@@ -182,7 +182,7 @@ async fn tool(machine: &Machine, words: &[&str]) -> Result<(bool, String), Strin
 
 /// Starts the program of a service. What it prints beside its log goes to a file of its name.
 async fn plain_program(machine: &Machine, logs: &Path, number: &Path, name: &str, service: &Service) -> io::Result<Child> {
-    let words = words(&service.command_line);
+    let words = winsplit::split(&service.command_line);
     let argv: Vec<&str> = [CONSOLE, "--none"].into_iter().chain(words.iter().map(String::as_str)).collect();
     let output = File::options().create(true).append(true).open(logs.join(format!("{name}.out")))?;
     let key = format!(r"HKLM\SYSTEM\CurrentControlSet\Services\{name}");
@@ -263,28 +263,9 @@ impl Failures {
     }
 }
 
-/// The words of a command line: spaces part, double quotes hold together. No plan writes a quote within a word.
-fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
-    for c in line.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            ' ' if !quoted => words.extend((!word.is_empty()).then(|| std::mem::take(&mut word))),
-            c => word.push(c),
-        }
-    }
-    words.extend((!word.is_empty()).then_some(word));
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_line_falls_into_its_words() {
-        assert_eq!(words(r#""C:\Program Files\a.exe" --config "C:\x y\c" -l"#), [r"C:\Program Files\a.exe", "--config", r"C:\x y\c", "-l"]);
-    }
 
     #[tokio::test(start_paused = true)]
     async fn delays_grow_and_are_forgotten() {
