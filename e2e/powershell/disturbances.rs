@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::machine::{Ended, Machine, Source};
 use super::payload::{self, PLAIN};
-use super::{Scratch, carry, carry_from, image, last, reports, shell, tail};
+use super::{Scratch, carry, carry_from, image, last, reports, restarts, shell, tail};
 use crate::world::step;
 
 const STATE: &str = r"C:\ProgramData\capw\state\state.json";
+const MARKER: &str = r"C:\ProgramData\capw\state\items\containerd-config.json";
 const RUNNER: &str = r"C:\ProgramData\capw\payload\runner";
 
 /// Stops the plan at its first call of kubeadm, and starts Windows again: most of the plan is done by then.
@@ -26,7 +27,7 @@ fn in_the_middle(name: &str) -> (Scratch, Machine) {
                 payload::serve(&machine);
                 return (scratch, machine);
             }
-            ended => assert!(machine.wants_restart() || matches!(ended, Ended::Code(1003)), "{ended:?} after {:?}", last(&machine)),
+            ended => assert!(restarts(&machine, &ended), "{ended:?} after {:?}", last(&machine)),
         }
         machine.boot();
         payload::serve(&machine);
@@ -81,8 +82,7 @@ fn a_damaged_state_does_not_end_the_plan() {
     let damages: [(&str, Damage); 3] =
         [("cut in half", |bytes| bytes[..bytes.len() / 2].to_vec()), ("filled with zeros", |bytes| vec![0; bytes.len()]), ("empty", |_| Vec::new())];
     let damages = if shell::is_thorough() { &damages[..] } else { &damages[1..2] };
-    let files =
-        [STATE, r"C:\ProgramData\capw\state\items\containerd-config.json", &format!(r"{RUNNER}\items.ps1"), &format!(r"{RUNNER}\journal.ps1")];
+    let files = [STATE, MARKER, &format!(r"{RUNNER}\items.ps1"), &format!(r"{RUNNER}\journal.ps1")];
     let (mut kept, mut machine) = in_the_middle("damaged");
     for file in files {
         for (what, damage) in damages {
@@ -140,20 +140,22 @@ fn a_runner_that_does_not_load_says_so_and_is_unpacked_again() {
 }
 
 #[test]
-fn a_state_that_another_program_holds_does_not_silence_the_report() {
+fn a_file_that_another_program_holds_does_not_silence_the_report() {
     if let Some(lacks) = shell::lacks_windows() {
-        return shell::skip("a_state_that_another_program_holds_does_not_silence_the_report", &lacks);
+        return shell::skip("a_file_that_another_program_holds_does_not_silence_the_report", &lacks);
     }
-    let (_scratch, mut machine) = in_the_middle("held");
-    let mut holder = machine.hold(STATE);
-    let before = machine.report().len();
-    machine.start(&Source::Tasks);
-    assert!(machine.report().len() > before, "nothing was said; PowerShell printed:\n{}", tail(&machine.console()));
-    let _ = holder.kill();
-    let _ = holder.wait();
-    if !machine.is_finished() {
-        machine.boot();
-        payload::serve(&machine);
-        finishes(&mut machine);
+    for file in [STATE, MARKER] {
+        let (_scratch, mut machine) = in_the_middle("held");
+        let mut holder = machine.hold(file);
+        let before = machine.report().len();
+        machine.start(&Source::Tasks);
+        assert!(machine.report().len() > before, "{file}: nothing was said; PowerShell printed:\n{}", tail(&machine.console()));
+        let _ = holder.kill();
+        let _ = holder.wait();
+        if !machine.is_finished() {
+            machine.boot();
+            payload::serve(&machine);
+            finishes(&mut machine);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::machine::{Ended, Machine, Source};
 use super::payload::{self, FULL_2022, Kind, PLAIN};
-use super::{Scratch, finish, judge, last, reports, shell, tail};
+use super::{Scratch, finish, judge, last, reports, restarts, shell, tail};
 use crate::world::step;
 
 /// Starts that a life with a kill at each call may take.
@@ -38,13 +38,12 @@ fn killed_at_each_call(kind: Kind) -> Vec<String> {
     for _ in 0..MOST {
         match machine.start(&source) {
             Ended::Held(call) => calls.push(call),
-            Ended::Code(code) => {
+            ended => {
                 if machine.is_finished() || last(&machine).contains(" plan failed ") {
                     break;
                 }
-                assert!(machine.wants_restart() || code == 1003, "ended with {code} after {:?}", last(&machine));
+                assert!(restarts(&machine, &ended), "{ended:?} after {:?}", last(&machine));
             }
-            Ended::Killed => unreachable!("without a limit"),
         }
         machine.boot();
         payload::serve(&machine);

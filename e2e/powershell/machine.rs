@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -34,6 +34,8 @@ pub enum Source {
 #[derive(Debug)]
 pub enum Ended {
     Code(i32),
+    /// PowerShell crashed: on Wine .NET does so now and then. To the plan it is a power cut.
+    Crashed,
     /// A stand-in reached a call at which it was asked to wait, and everything was killed there.
     Held(String),
     /// It was killed after the time that was given.
@@ -250,7 +252,7 @@ impl Machine {
         let begun = Instant::now();
         loop {
             if let Some(status) = child.try_wait().expect("a child") {
-                return Ended::Code(code(status));
+                return status.code().map_or(Ended::Crashed, |low| Ended::Code(code(low)));
             }
             if let Ok(call) = fs::read_to_string(&held) {
                 let _ = fs::remove_file(&held);
@@ -354,8 +356,8 @@ fn inside(unshare: u32) -> String {
 }
 
 /// Of an exit code this host sees the lowest byte only; those of ours that are larger are known.
-fn code(status: ExitStatus) -> i32 {
-    match status.code().unwrap_or(-1) {
+fn code(low: i32) -> i32 {
+    match low {
         low if low == 1002 & 0xff => 1002,
         low if low == 1003 & 0xff => 1003,
         low => low,

@@ -38,13 +38,17 @@ fn carry_from(machine: &mut Machine, mut source: Source) -> String {
         if machine.is_finished() || last.contains(" plan failed ") {
             return last;
         }
-        let wanted = machine.wants_restart() || matches!(ended, Ended::Code(1003));
-        assert!(wanted, "{ended:?} without a restart, after {last:?}; PowerShell printed:\n{}", tail(&machine.console()));
+        assert!(restarts(machine, &ended), "{ended:?} without a restart, after {last:?}; PowerShell printed:\n{}", tail(&machine.console()));
         machine.boot();
         payload::serve(machine);
         source = Source::Tasks;
     }
     panic!("not at its end after {STARTS} starts: {}", last(machine));
+}
+
+/// Whether Windows starts again: the runner or cloudbase-init asked for it, or the power was cut.
+fn restarts(machine: &Machine, ended: &Ended) -> bool {
+    machine.wants_restart() || matches!(ended, Ended::Code(1003) | Ended::Crashed)
 }
 
 /// The last line that was reported.

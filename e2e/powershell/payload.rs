@@ -212,6 +212,12 @@ pub fn start_with(kind: Kind, directory: &Path, prepare: impl FnOnce(&Machine), 
     let bootstrap = bootstrap(kind);
     let mut machine = Machine::new(directory);
     deliver(&machine, kind, &repacked(bootstrap.user_data.as_bytes(), change));
+    if kind.full {
+        // The image brings another kubelet than the one that the plan downloads.
+        let kubelet = r"C:\k\kubelet.exe";
+        fs::remove_file(machine.path(kubelet)).expect("a link to the stand-in");
+        machine.write(kubelet, "another kubelet");
+    }
     if let Some(thumbprint) = thumbprint(&bootstrap.plan) {
         machine.write(r"C:\stand-in\thumbprint", thumbprint);
     }

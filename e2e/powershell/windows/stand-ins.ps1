@@ -32,7 +32,7 @@ if ([System.IO.File]::Exists('C:\stand-in\domain')) {
 function global:Get-CimInstance {
     param($ClassName, $Filter)
     switch ($ClassName) {
-        'Win32_Process' { return [pscustomobject] @{ CreationDate = [datetime] '2026-01-01' } }
+        'Win32_Process' { return [pscustomobject] @{ CreationDate = [datetime] '2026-01-01'; CommandLine = 'C:\Windows\System32\svchost.exe' } }
         'Win32_UserAccount' { return [pscustomobject] @{ SID = 'S-1-5-21-1-2-3-500' } }
         'Win32_ComputerSystem' {
             $domain = 'WORKGROUP'

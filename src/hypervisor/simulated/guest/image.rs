@@ -15,8 +15,8 @@ pub const ON_DEMAND: u32 = 3;
 
 /// Services of Windows that are off until an event starts them.
 pub const TRIGGERED: [&str; 1] = ["W32Time"];
-/// Their events, below the key of the service.
-pub const TRIGGERS: &str = "TriggerInfo";
+/// Keys of their events, below the key of the service.
+pub const TRIGGERS: [&str; 2] = ["TriggerInfo", r"TriggerInfo\0"];
 
 /// What an image brings.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,9 @@ pub fn registry(image: &Image, computer_name: &str) -> Vec<(String, &'static str
     ];
     for service in TRIGGERED {
         values.push((format!(r"{SERVICES}\{service}"), START, RegistryData::Dword(ON_DEMAND)));
-        values.push((format!(r"{SERVICES}\{service}\{TRIGGERS}"), "", RegistryData::String(String::new())));
+        for key in TRIGGERS {
+            values.push((format!(r"{SERVICES}\{service}\{key}"), "", RegistryData::String(String::new())));
+        }
     }
     values
 }

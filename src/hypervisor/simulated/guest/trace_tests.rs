@@ -189,6 +189,12 @@ fn line(report: &GuestReport) -> String {
     format!("{} {} {} {} {}", report.boot, report.item, report.state, report.code, report.message)
 }
 
+fn assert_same(run: &str, recorded: &[String], model: &[String]) {
+    let same = recorded.iter().zip(model).take_while(|(recorded, model)| recorded == model).count();
+    let differ = (recorded.get(same), model.get(same));
+    assert_eq!(differ, (None, None), "{run}: after {same} equal lines the recorded run goes on as on the left, the model as on the right");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_model_reports_what_the_runner_reported() {
     let mut forgotten = BTreeSet::new();
@@ -199,13 +205,7 @@ async fn the_model_reports_what_the_runner_reported() {
         assert!((1..).zip(&model).all(|(number, report)| report.sequence == number), "{run}");
         let recorded = without_forgotten(recorded(&directory), &mut forgotten);
         let lines = |reports: &[GuestReport]| reports.iter().map(line).collect::<Vec<_>>();
-        let (recorded, model) = (lines(&recorded), lines(&model));
-        let same = recorded.iter().zip(&model).take_while(|(recorded, model)| recorded == model).count();
-        assert_eq!(
-            (recorded.get(same), model.get(same)),
-            (None, None),
-            "{run}: after {same} equal lines the recorded run goes on as on the left, the model as on the right"
-        );
+        assert_same(run, &lines(&recorded), &lines(&model));
     }
     assert_eq!(forgotten, FORGOTTEN.map(|(item, _)| item.to_owned()).into(), "no exception that is not needed");
 }
@@ -225,7 +225,7 @@ async fn the_model_reports_what_the_runner_reports_today() {
         let lines = |reports: &[GuestReport]| {
             reports.iter().map(|report| format!("{} {} {} {}", report.boot, report.item, report.state, report.code)).collect::<Vec<_>>()
         };
-        assert_eq!(lines(&recorded), lines(&model), "{}: the runner's lines, and the model's", directory.display());
+        assert_same(&directory.display().to_string(), &lines(&recorded), &lines(&model));
         runs += 1;
     }
     assert!(runs > 0, "CAPW_TRACES has no run");
