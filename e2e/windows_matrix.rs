@@ -7,17 +7,15 @@ mod judge;
 use std::collections::BTreeMap;
 
 use capw::api::bootstrap_config::WindowsBootstrapConfigSpec;
-use capw::api::name::HostName;
-use capw::bootstrap::facts::KubernetesVersion;
 use capw::bootstrap::plan::{Kind, Variables};
 use capw::bootstrap::read::Payload;
-use capw::bootstrap::{BootstrapFacts, ca_hash, paths, render};
+use capw::bootstrap::{BootstrapFacts, paths, render};
 use serde_json::{Value, json};
 
 use self::judge::Judge;
+use crate::world::facts::facts;
 use crate::world::{step, wine};
 
-const CA: &str = include_str!("../src/bootstrap/sample-ca.pem");
 /// Lines of containerd, the version that judges each, and the Windows releases that it goes with.
 const LINES: [(&str, &str, &[&str]); 2] = [("1.7", "1.7.29", &["2019", "2022"]), ("2", "2.3.7", &["2019", "2022", "2025"])];
 
@@ -113,27 +111,8 @@ fn merged(under: &Value, over: &Value) -> Value {
 }
 
 fn payload(version: &str, spec: &Value) -> Payload {
-    let facts = BootstrapFacts {
-        machine_uid: "5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".into(),
-        machine_name: "matrix".into(),
-        generation: 1,
-        host_name: Some(HostName::parse("win-matrix").expect("a host name")),
-        provider_id: Some("windows://lab/5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".into()),
-        kubernetes: KubernetesVersion::parse(version).expect("a version"),
-        endpoint: "127.0.0.1:6443".into(),
-        ca_pem: CA.into(),
-        ca_hash: ca_hash(CA).expect("a certificate"),
-        token: "abcdef.0123456789abcdef".to_owned().into(),
-        cpus: Some(4),
-        memory_mib: Some(8192),
-        system_disk_gib: None,
-        cluster_dns: vec!["10.96.0.10".into()],
-        cluster_domain: "cluster.local".into(),
-        pod_networks: vec!["10.244.0.0/16".into()],
-        service_networks: vec!["10.96.0.0/12".into()],
-        secrets: Default::default(),
-        spec: whole(spec),
-    };
+    // The server's address is what its judges can reach.
+    let facts = BootstrapFacts { endpoint: "127.0.0.1:6443".into(), ..facts(version, whole(spec)) };
     let bootstrap = render(&facts).unwrap_or_else(|error| panic!("{version}, {spec}: {error}"));
     Payload::from_user_data(bootstrap.user_data.as_bytes()).expect("a payload")
 }

@@ -1,6 +1,5 @@
 //! The test that holds the layers of `lib.rs` against the code.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 

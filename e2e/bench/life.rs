@@ -105,7 +105,7 @@ pub struct Life {
     pub joined: Vec<Duration>,
     /// From the start of the process to its first write, with all machines there and one to be made.
     pub restart: Duration,
-    /// Until the condition of a machine said that its VM was removed by somebody else.
+    /// Until the condition of a machine said that its VM was removed from outside.
     pub noticed: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::machine::{Ended, Machine, Source};
+use super::machine::{Ended, Limit, Machine, Source};
 use super::payload::{self, FULL_2022, Kind, PLAIN};
 use super::{Scratch, finish, judge, last, reports, restarts, shell, tail};
 use crate::world::step;
@@ -84,7 +84,7 @@ fn killed_at_random_moments_it_ends_the_same() {
             if left == 0 || machine.is_finished() {
                 break;
             }
-            let limit = Duration::from_millis(2_000 + random.below(9_000));
+            let limit = random.limit();
             if matches!(machine.start_for(&source, Some(limit)), Ended::Killed) {
                 left -= 1;
                 step(format!("SEED={seed}: killed after {limit:?}, at {:?}", last(&machine)));
@@ -110,5 +110,11 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % limit
+    }
+
+    /// One kill in five falls before the first report: into the start of PowerShell, the loader, the reading of the plan.
+    fn limit(&mut self) -> Limit {
+        let (reports, longest) = if self.below(5) == 0 { (0, 6_000) } else { (1 + self.below(80), 1_500) };
+        Limit { reports: usize::try_from(reports).expect("a small number"), then: Duration::from_millis(self.below(longest)) }
     }
 }

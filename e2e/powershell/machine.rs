@@ -30,6 +30,13 @@ pub enum Source {
     Tasks,
 }
 
+/// When everything is killed: so long after so many new reports. A busy host starts PowerShell late, so that the time alone says little.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    pub reports: usize,
+    pub then: Duration,
+}
+
 /// How a run of a script ended.
 #[derive(Debug)]
 pub enum Ended {
@@ -38,7 +45,7 @@ pub enum Ended {
     Crashed,
     /// A stand-in reached a call at which it was asked to wait, and everything was killed there.
     Held(String),
-    /// It was killed after the time that was given.
+    /// It was killed at the limit that was given.
     Killed,
 }
 
@@ -167,8 +174,8 @@ impl Machine {
         self.start_for(source, None)
     }
 
-    /// As [`Self::start`], and kills everything after that time.
-    pub fn start_for(&mut self, source: &Source, limit: Option<Duration>) -> Ended {
+    /// As [`Self::start`], and kills everything at that limit.
+    pub fn start_for(&mut self, source: &Source, limit: Option<Limit>) -> Ended {
         let mut ended = Ended::Code(0);
         for argv in self.entries(source) {
             ended = self.powershell(&argv, limit);
@@ -233,8 +240,8 @@ impl Machine {
         child
     }
 
-    /// Runs a script with PowerShell and the stand-ins until it ends, a stand-in holds, or the time is over.
-    pub fn powershell(&self, argv: &[String], limit: Option<Duration>) -> Ended {
+    /// Runs a script with PowerShell and the stand-ins until it ends, a stand-in holds, or the limit is reached.
+    pub fn powershell(&self, argv: &[String], limit: Option<Limit>) -> Ended {
         for _ in 0..3 {
             let printed = self.console().len();
             let ended = self.run(argv, limit);
@@ -246,10 +253,11 @@ impl Machine {
         panic!("Wine has no drives; PowerShell printed:\n{}", self.console());
     }
 
-    fn run(&self, argv: &[String], limit: Option<Duration>) -> Ended {
+    fn run(&self, argv: &[String], limit: Option<Limit>) -> Ended {
         let mut child = self.spawn(argv);
         let held = self.path(r"C:\stand-in\held");
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), self.report().len());
+        let mut reached = None;
         loop {
             if let Some(status) = child.try_wait().expect("a child") {
                 return status.code().map_or(Ended::Crashed, |low| Ended::Code(code(low)));
@@ -259,7 +267,10 @@ impl Machine {
                 self.kill(&mut child);
                 return Ended::Held(call);
             }
-            if limit.is_some_and(|limit| begun.elapsed() > limit) {
+            if limit.is_some_and(|limit| self.report().len() >= before + limit.reports) {
+                reached.get_or_insert_with(Instant::now);
+            }
+            if reached.zip(limit).is_some_and(|(reached, limit)| reached.elapsed() > limit.then) {
                 self.kill(&mut child);
                 return Ended::Killed;
             }

@@ -11,10 +11,8 @@ use std::sync::OnceLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use capw::api::bootstrap_config::{Channel, ConfigMapKeyRef, SecretKeyRef, WindowsBootstrapConfigSpec};
-use capw::api::name::HostName;
-use capw::bootstrap::facts::KubernetesVersion;
 use capw::bootstrap::plan::Plan;
-use capw::bootstrap::{Bootstrap, BootstrapFacts, ca_hash, render};
+use capw::bootstrap::{Bootstrap, render};
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -22,8 +20,8 @@ use sha2::{Digest, Sha256, Sha512};
 
 use super::image;
 use super::machine::{Ended, Machine, Source};
+use crate::world::facts::{CA, facts};
 
-const CA: &str = include_str!("../../src/bootstrap/sample-ca.pem");
 const FULL: &str = include_str!("../../src/bootstrap/sample-full.yaml");
 /// The port of the server, on the loopback address of each machine.
 const PORT: u16 = 8099;
@@ -67,27 +65,7 @@ pub fn bootstrap(kind: Kind) -> Bootstrap {
     }
     spec.windows_release = serde_json::from_value(kind.release.into()).expect("a release");
     spec.channel = if kind.unattend { Channel::Unattend } else { Channel::ConfigDrive };
-    let mut facts = BootstrapFacts {
-        machine_uid: "5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".into(),
-        machine_name: "win-1".into(),
-        generation: 1,
-        host_name: Some(HostName::parse("win-1").expect("a host name")),
-        provider_id: Some("windows://lab/5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".into()),
-        kubernetes: KubernetesVersion::parse(kind.kubernetes).expect("a version"),
-        endpoint: "api.example.com:6443".into(),
-        ca_pem: CA.into(),
-        ca_hash: ca_hash(CA).expect("a certificate"),
-        token: "abcdef.0123456789abcdef".to_owned().into(),
-        cpus: Some(4),
-        memory_mib: Some(8192),
-        system_disk_gib: None,
-        cluster_dns: vec!["10.96.0.10".into()],
-        cluster_domain: "cluster.local".into(),
-        pod_networks: vec!["10.244.0.0/16".into()],
-        service_networks: vec!["10.96.0.0/12".into()],
-        secrets: Default::default(),
-        spec,
-    };
+    let mut facts = facts(kind.kubernetes, spec);
     let mut give = |key: &str, value: &[u8]| facts.secrets.insert(SecretKeyRef { name: "windows".into(), key: key.into() }, value.to_vec());
     for (key, value) in [
         ("djoin", "provisioned"),

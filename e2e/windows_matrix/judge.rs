@@ -10,9 +10,9 @@ use capw::bootstrap::plan::Kind;
 use capw::bootstrap::read::Payload;
 use serde_json::Value;
 
-use super::CA;
 use crate::faults::faultless;
 use crate::real_windows_node::CNI;
+use crate::world::facts::CA;
 use crate::world::wine;
 
 /// What containerd says of Wine and of a machine without images, and not of its configuration.

@@ -37,6 +37,7 @@ mod cloudbase;
 mod clusterctl;
 mod control_plane;
 mod core;
+pub mod facts;
 mod guardian;
 mod manifests;
 mod pki;

@@ -23,11 +23,11 @@ async fn only_certificates_of_the_authority_get_in() {
     let pem = std::fs::read_to_string(running.directory.path().join("ca.crt")).unwrap();
     let tls = tonic::transport::ClientTlsConfig::new().ca_certificate(tonic::transport::Certificate::from_pem(pem)).domain_name("127.0.0.1");
     let endpoint = tonic::transport::Endpoint::from_shared(format!("https://{}", running.address)).unwrap().tls_config(tls).unwrap();
-    let nobody = match endpoint.connect().await {
+    let let_in = match endpoint.connect().await {
         Ok(channel) => crate::autoscaler::wire::cloud_provider_client::CloudProviderClient::new(channel).refresh(RefreshRequest {}).await.is_ok(),
         Err(_) => false,
     };
-    assert!(!nobody, "a client without a certificate");
+    assert!(!let_in, "a client without a certificate");
 }
 
 #[tokio::test]

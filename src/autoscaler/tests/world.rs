@@ -108,7 +108,7 @@ impl World {
         let fault = self.faults.pop_front();
         match fault {
             Some(Fault::RequestLost) => return None,
-            Some(Fault::Overtaken) => self.write(&json!({"metadata": {"labels": {"somebody": "else"}}})),
+            Some(Fault::Overtaken) => self.write(&json!({"metadata": {"labels": {"changed": "meanwhile"}}})),
             _ => {}
         }
         if patch["metadata"]["resourceVersion"] != self.pool["metadata"]["resourceVersion"] {
