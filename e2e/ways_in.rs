@@ -10,9 +10,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use capw::api::bootstrap_config::{Channel, WindowsBootstrapConfigSpec};
 use capw::api::name::{HostName, VmUuid};
-use capw::bootstrap::delivery::{Instance, build};
+use capw::bootstrap::delivery::{Instance, build, config_drive, no_cloud};
 use capw::bootstrap::facts::KubernetesVersion;
 use capw::bootstrap::read::Delivered;
+use capw::bootstrap::read::iso::Image;
 use capw::bootstrap::{BootstrapFacts, ca_hash, render};
 use capw::vm::Seed;
 use serde_json::{Value, json};
@@ -55,19 +56,22 @@ fn facts(channel: Channel) -> BootstrapFacts {
 struct Given {
     arguments: Vec<Vec<String>>,
     instance_id: String,
-    /// The Secret's value.
-    user_data: Vec<u8>,
+    /// What cloudbase-init runs.
+    script: Vec<u8>,
 }
 
 fn given(channel: Channel, directory: &Path) -> Given {
     let facts = facts(channel);
     let user_data = render(&facts).expect("a rendering").user_data.into_bytes();
+    let mut script = user_data.clone();
     let instance = Instance { vm: VmUuid::of("u"), host_name: facts.host_name.as_ref(), user_data: &user_data, answer: &[] };
     let instance_id = instance.id().to_string();
     let path = directory.join(channel.name());
     let with = |flag: &str| vec![flag.to_owned(), path.to_str().expect("a path").to_owned()];
     let arguments = match build(channel, &instance) {
         Seed::Drive(image) => {
+            let name = if channel == Channel::ConfigDrive { config_drive::USER_DATA } else { no_cloud::USER_DATA };
+            script = Image::open(&image).expect("an image").read(name).expect("a script").to_vec();
             std::fs::write(&path, image).expect("an image");
             // On a raw disk nobody looks at the label.
             if channel == Channel::ConfigDrive { vec![with("--cdrom"), with("--disk")] } else { vec![with("--cdrom")] }
@@ -77,7 +81,7 @@ fn given(channel: Channel, directory: &Path) -> Given {
             vec![with("--guestinfo")]
         }
     };
-    Given { arguments, instance_id, user_data }
+    Given { arguments, instance_id, script }
 }
 
 fn bytes(value: &Value, pointer: &str) -> Vec<u8> {
@@ -90,19 +94,18 @@ fn bytes(value: &Value, pointer: &str) -> Vec<u8> {
 fn cloudbase_init_reads_every_channel() {
     let Some(cloudbase) = CloudbaseInit::ensure() else { return };
     let directory = tempfile::tempdir().expect("a directory");
-    let script = given(Channel::ConfigDrive, directory.path()).user_data;
     for (channel, service) in [
         (Channel::ConfigDrive, "ConfigDriveService"),
         (Channel::NoCloud, "NoCloudConfigDriveService"),
         (Channel::GuestInfo, "VMwareGuestInfoService"),
     ] {
-        let given = given(channel, directory.path());
-        for arguments in &given.arguments {
+        let Given { arguments, instance_id, script } = given(channel, directory.path());
+        for arguments in &arguments {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let said = cloudbase.judge(&sample("cloudbase-init.conf"), &arguments);
             let place = format!("{channel} {}", arguments[0]);
             assert_eq!(text(&said, "/service"), service, "{place}");
-            assert_eq!(text(&said, "/instance_id"), given.instance_id, "{place}");
+            assert_eq!(text(&said, "/instance_id"), instance_id, "{place}");
             assert_eq!(text(&said, "/host_name"), "123e4", "{place}");
             assert!(bytes(&said, "/user_data") == script, "{place}: it reads another user data");
             assert_eq!(said["scripts"].as_array().map(Vec::len), Some(1), "{place}");

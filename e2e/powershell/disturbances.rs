@@ -52,7 +52,7 @@ fn two_runners_at_once_do_the_work_once() {
     machine.start(&payload::first(PLAIN));
     machine.boot();
     payload::serve(&machine);
-    let (task, cloudbase) = (machine.spawn(&machine.boot_task()), machine.spawn(&[r"C:\delivered\capw.ps1".to_owned()]));
+    let (task, cloudbase) = (machine.spawn(&machine.boot_task()), machine.spawn(&machine.user_data()));
     let end = Instant::now() + Duration::from_secs(300);
     for mut child in [task, cloudbase] {
         while child.try_wait().expect("a child").is_none() {

@@ -189,14 +189,16 @@ impl Machine {
     /// Scripts with their arguments.
     fn entries(&self, source: &Source) -> Vec<Vec<String>> {
         match source {
-            Source::CloudbaseInit => {
-                // cloudbase-init runs a copy, which our script empties.
-                let copy = r"C:\stand-in\user-data.ps1";
-                fs::copy(self.path(r"C:\delivered\capw.ps1"), self.path(copy)).expect("user data");
-                vec![vec![copy.to_owned()]]
-            }
+            Source::CloudbaseInit => vec![self.user_data()],
             Source::Tasks => self.boot_tasks().into_iter().map(|arguments| script_of(&arguments)).collect(),
         }
+    }
+
+    /// What cloudbase-init runs: a copy of the user data on the drive.
+    pub fn user_data(&self) -> Vec<String> {
+        let copy = r"C:\stand-in\user-data.ps1";
+        fs::copy(self.path(r"C:\delivered\openstack\latest\user_data"), self.path(copy)).expect("user data");
+        vec![copy.to_owned()]
     }
 
     /// Arguments of the tasks that run at a start of the machine, the bootstrap's last: the others are short.

@@ -11,8 +11,12 @@ use std::sync::OnceLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use capw::api::bootstrap_config::{Channel, ConfigMapKeyRef, SecretKeyRef, WindowsBootstrapConfigSpec};
+use capw::api::name::{HostName, VmUuid};
+use capw::bootstrap::delivery::{Instance, build};
 use capw::bootstrap::plan::Plan;
+use capw::bootstrap::read::iso::Image;
 use capw::bootstrap::{Bootstrap, render};
+use capw::vm::Seed;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -168,16 +172,20 @@ fn repacked(user_data: &[u8], change: impl FnOnce(&mut Files)) -> Vec<u8> {
     format!("{head}$archive = @'\n{encoded}\n'@{end}").into_bytes()
 }
 
-/// Puts what a machine is given where Windows finds it.
+/// Puts in the drive that a machine is given.
 fn deliver(machine: &Machine, kind: Kind, user_data: &[u8]) {
-    machine.write(r"C:\delivered\capw.ps1", user_data);
-    if kind.unattend {
-        machine.write(r"C:\delivered\meta-data", r#"{"instance-id": "1", "local-hostname": "win-1"}"#);
-        machine.write(r"C:\delivered\capw-firstboot.ps1", capw::bootstrap::delivery::unattend::FIRST_BOOT);
-        // Wine takes the label of a drive from this file.
-        machine.write(r"C:\delivered\.windows-label", "unattendCD\n");
-        machine.add_drive("e:", &machine.path(r"C:\delivered"));
+    let channel = if kind.unattend { Channel::Unattend } else { Channel::ConfigDrive };
+    let name = HostName::parse("win-1").expect("a host name");
+    let Seed::Drive(image) = build(channel, &Instance { vm: VmUuid::of("u"), host_name: Some(&name), user_data, answer: b"" }) else {
+        panic!("{channel} is a drive")
+    };
+    let image = Image::open(&image).expect("an image");
+    for file in image.files().expect("its files") {
+        machine.write(&format!(r"C:\delivered\{}", file.replace('/', "\\")), image.read(&file).expect("a file"));
     }
+    // Wine takes the label of a drive from this file.
+    machine.write(r"C:\delivered\.windows-label", format!("{}\n", image.label()));
+    machine.add_drive("e:", &machine.path(r"C:\delivered"));
 }
 
 /// A machine with its payload, switched on for the first time.

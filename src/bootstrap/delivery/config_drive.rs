@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::Instance;
+use super::{Instance, user_data};
 
 /// Volume label that cloudbase-init searches for.
 pub const LABEL: &str = "config-2";
@@ -17,5 +17,7 @@ pub(super) fn files(instance: &Instance) -> BTreeMap<String, Vec<u8>> {
         fields.insert("hostname".into(), name.as_str().into());
         fields.insert("name".into(), name.as_str().into());
     }
-    BTreeMap::from([(META_DATA.to_owned(), meta.to_string().into_bytes()), (USER_DATA.to_owned(), instance.user_data.to_vec())])
+    let mut files = user_data::files(USER_DATA, instance.user_data);
+    files.insert(META_DATA.to_owned(), meta.to_string().into_bytes());
+    files
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Instance;
+use super::{Instance, user_data};
 
 /// Volume label that cloudbase-init searches for.
 pub const LABEL: &str = "cidata";
@@ -10,6 +10,7 @@ pub const META_DATA: &str = "meta-data";
 pub const USER_DATA: &str = "user-data";
 
 pub(super) fn files(instance: &Instance) -> BTreeMap<String, Vec<u8>> {
-    let meta = instance.meta_data().to_string();
-    BTreeMap::from([(META_DATA.to_owned(), meta.into_bytes()), (USER_DATA.to_owned(), instance.user_data.to_vec())])
+    let mut files = user_data::files(USER_DATA, instance.user_data);
+    files.insert(META_DATA.to_owned(), instance.meta_data().to_string().into_bytes());
+    files
 }

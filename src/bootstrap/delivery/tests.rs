@@ -6,7 +6,8 @@ use super::*;
 use crate::api::bootstrap_config::File;
 use crate::bootstrap::delivery::read::Payload;
 use crate::bootstrap::delivery::read::{Delivered, iso::Image};
-use crate::bootstrap::sample::facts;
+use crate::bootstrap::delivery::user_data::ARCHIVE_FILE;
+use crate::bootstrap::sample::{TOKEN_SECRET, facts};
 use crate::bootstrap::{Bootstrap, BootstrapFacts, RenderError, render};
 
 /// Facts, and what the bootstrap Secret holds.
@@ -42,6 +43,42 @@ fn a_guest_reads_from_every_channel_what_was_rendered() {
         let nameless = Machine { made: render(&BootstrapFacts { host_name: None, ..machine.facts.clone() }).unwrap(), ..machine };
         let nameless = Instance { host_name: None, ..nameless.instance() };
         assert_eq!(Delivered::of(&build(channel, &nameless)).unwrap().host_name, None);
+    }
+}
+
+/// With script block logging Windows keeps the text of every script, and files it does not.
+#[test]
+fn scripts_on_drives_hold_no_secret() {
+    for channel in [Channel::ConfigDrive, Channel::NoCloud, Channel::Unattend] {
+        let machine = machine(channel);
+        let Seed::Drive(bytes) = build(channel, &machine.instance()) else { panic!("{channel} is a drive") };
+        let image = Image::open(&bytes).unwrap();
+        for name in image.files().unwrap() {
+            let file = image.read(&name).unwrap();
+            let plain = if name == ARCHIVE_FILE { archive::gunzip(file).unwrap() } else { file.to_vec() };
+            let text = String::from_utf8_lossy(&plain);
+            assert_eq!(text.contains(TOKEN_SECRET), name == ARCHIVE_FILE, "{channel}: {name}");
+            assert!(!text.starts_with("#ps1_sysnative") || text.len() < 25_000, "{channel}: {name} is no small loader");
+        }
+        let mut files =
+            image.files().unwrap().into_iter().map(|name| (name.clone(), image.read(&name).unwrap().to_vec())).collect::<BTreeMap<_, _>>();
+        let label = image.label().to_owned();
+        files.insert(ARCHIVE_FILE.to_owned(), archive::gzip(b"x"));
+        assert!(Delivered::of(&drive(&label, files.clone())).unwrap_err().to_string().contains("another digest"), "{channel}");
+        files.remove(ARCHIVE_FILE);
+        assert!(Delivered::of(&drive(&label, files)).unwrap_err().to_string().contains("none beside the loader"), "{channel}");
+    }
+}
+
+/// Bootstrap Secrets of other providers, and our own gzipped data, are handed on as they are.
+#[test]
+fn other_user_data_stays_as_it_is() {
+    let gzipped = machine(Channel::GuestInfo).made.user_data.into_bytes();
+    for data in [b"#cloud-config\nhostname: x\n".to_vec(), gzipped] {
+        let instance = Instance { vm: VmUuid::of("u"), host_name: None, user_data: &data, answer: &[] };
+        let files = config_drive::files(&instance);
+        assert_eq!(files.keys().collect::<Vec<_>>(), [config_drive::META_DATA, config_drive::USER_DATA]);
+        assert_eq!(files[config_drive::USER_DATA], data);
     }
 }
 

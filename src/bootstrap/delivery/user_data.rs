@@ -1,4 +1,5 @@
-//! User data: a small loader with the payload inside, which cloudbase-init runs with PowerShell.
+//! User data: a small loader with the payload inside, which cloudbase-init runs with PowerShell. On drives the payload is a file beside the
+//! loader ([`split`]): with script block logging Windows keeps the text of every script in its event log, and the payload holds secrets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::archive;
 use crate::api::bootstrap_config::Channel;
+use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::{DataSize, RenderError};
 use crate::bootstrap::runner::LOADER;
 
@@ -16,6 +18,10 @@ pub const FIRST_LINE: &str = "#ps1_sysnative";
 /// Around the archive in the loader: a here-string, which PowerShell takes literally.
 pub(super) const ARCHIVE_START: &str = "\n$archive = @'\n";
 pub(super) const ARCHIVE_END: &str = "\n'@\n";
+/// In the loader of a drive: the digest of the archive beside it.
+pub(super) const DIGEST_START: &str = "\n$archiveDigest = '";
+/// The file on a drive that holds the archive.
+pub const ARCHIVE_FILE: &str = "payload.gz";
 /// Base64 characters per line.
 const LINE: usize = 120;
 /// All values of a Secret may take 1 MiB; the rest is for the small values beside the data.
@@ -52,6 +58,29 @@ impl UserData {
 impl fmt::Debug for UserData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "UserData({} bytes)", self.0.len())
+    }
+}
+
+/// The archive in user data, if it is ours and not gzipped as a whole.
+pub(super) fn archive_of(user_data: &[u8]) -> Option<Vec<u8>> {
+    let (_, rest) = std::str::from_utf8(user_data).ok()?.split_once(ARCHIVE_START)?;
+    let (encoded, _) = rest.split_once(ARCHIVE_END)?;
+    let packed: Vec<u8> = encoded.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    STANDARD.decode(packed).ok()
+}
+
+/// The loader and the archive of user data, for drives. `None`: the user data is not ours and stays as it is.
+pub(super) fn split(user_data: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let archive = archive_of(user_data)?;
+    let digest = format!("{DIGEST_START}{}'\n", sha256(&archive));
+    Some((LOADER.replacen(&format!("{DIGEST_START}'\n"), &digest, 1).into_bytes(), archive))
+}
+
+/// The user data of a drive under its name, and the archive if that is another file.
+pub(super) fn files(name: &str, user_data: &[u8]) -> BTreeMap<String, Vec<u8>> {
+    match split(user_data) {
+        Some((loader, archive)) => BTreeMap::from([(name.to_owned(), loader), (ARCHIVE_FILE.to_owned(), archive)]),
+        None => BTreeMap::from([(name.to_owned(), user_data.to_vec())]),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Instance;
+use super::{Instance, user_data};
 use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 
 /// The volume label by which our first-boot script finds the drive; KubeVirt gives it to its `sysprep` volumes.
@@ -16,10 +16,11 @@ pub const USER_DATA: &str = "capw.ps1";
 pub const META_DATA: &str = "meta-data";
 
 pub(super) fn files(instance: &Instance) -> BTreeMap<String, Vec<u8>> {
-    BTreeMap::from([
+    let mut files = user_data::files(USER_DATA, instance.user_data);
+    files.extend([
         (ANSWER.to_owned(), instance.answer.to_vec()),
-        (USER_DATA.to_owned(), instance.user_data.to_vec()),
         (META_DATA.to_owned(), instance.meta_data().to_string().into_bytes()),
         (FIRST_BOOT_NAME.to_owned(), FIRST_BOOT.as_bytes().to_vec()),
-    ])
+    ]);
+    files
 }

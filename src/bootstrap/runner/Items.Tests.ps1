@@ -105,7 +105,7 @@ Describe 'items.ps1' {
         BeforeEach {
             $set = New-Object System.Collections.ArrayList
             Mock Get-RegistryValue { $set.ToArray() }
-            Mock New-ItemProperty { foreach ($line in $Value) { [void] $set.Add($line) } }
+            Mock Set-TextList { foreach ($line in $Texts) { [void] $set.Add($line) } }
             Mock Set-KeySecurity
             Mock New-SecretKeySecurity { 'for administrators' }
             Mock Get-Rules { "$Security" }
@@ -128,6 +128,9 @@ Describe 'items.ps1' {
             Set-ServiceEnvironmentItem $one
             Test-ServiceEnvironmentItem $one | Should -Be $true
             Should -Invoke Set-KeySecurity -Times 1 -Exactly -ParameterFilter { $Path -like '*\Services\kubelet' }
+            Get-Leak { Set-ServiceEnvironmentItem $one; Test-ServiceEnvironmentItem $one } 'B=2' | Should -Be ''
+            $set.Clear()
+            foreach ($line in @('A=1', 'B=2')) { [void] $set.Add($line) }
             $service.Readers = 'for users'
             Test-ServiceEnvironmentItem $one | Should -Be $false
             $service.Readers = 'for administrators'

@@ -34,6 +34,14 @@ Describe 'loader.ps1' {
             [System.IO.File]::WriteAllText($script, $text)
             return $script
         }
+        # As on a drive: a small loader, with the archive in another file.
+        $deliverOnDrive = {
+            param($packed)
+            $script = & $deliver $packed
+            $text = [System.IO.File]::ReadAllText($script).Replace([System.Convert]::ToBase64String($packed), '')
+            [System.IO.File]::WriteAllText($script, $text.Replace("`$archiveDigest = ''", "`$archiveDigest = '$(Get-Sha256 $packed)'"))
+            return $script
+        }
         $read = { param($name) return [System.IO.File]::ReadAllText([System.IO.Path]::Combine($Payload, $name)) }
     }
     BeforeEach {
@@ -107,6 +115,49 @@ Describe 'loader.ps1' {
             $said[0] | Should -Match '^capw1 1 0 plan failed 11 [0-9a-f]{8} user-data\.ps1:\d+ .'
             [System.IO.File]::ReadAllText($ReportFile).Trim() | Should -Be $said[0]
             [System.IO.File]::ReadAllText($LogFile) | Should -Match 'plan failed 11'
+        }
+    }
+
+    Context 'a loader on a drive' {
+        BeforeEach {
+            $drives = @('other', 'drive') | ForEach-Object { [System.IO.Path]::Combine([string] $TestDrive, $_) }
+            foreach ($drive in $drives) {
+                if ([System.IO.Directory]::Exists($drive)) { [System.IO.Directory]::Delete($drive, $true) }
+                [void] [System.IO.Directory]::CreateDirectory($drive)
+            }
+            Mock Get-DriveRoot { return $drives }
+            $packed = & $pack $files
+            $script = & $deliverOnDrive $packed
+        }
+        It 'takes the archive that belongs to it, and keeps it' {
+            [System.IO.File]::WriteAllText([System.IO.Path]::Combine($drives[0], 'payload.gz'), 'of another machine')
+            [System.IO.File]::WriteAllBytes([System.IO.Path]::Combine($drives[1], 'payload.gz'), $packed)
+            & $script -Source cloudbase -Root $Root
+            $LASTEXITCODE | Should -Be 0
+            & $read 'secret/token' | Should -Be 'abc'
+            # The drive may be gone at the next start.
+            [System.IO.Directory]::Delete($drives[1], $true)
+            [System.IO.File]::Delete($note)
+            & $script -Source cloudbase -Root $Root
+            $LASTEXITCODE | Should -Be 0
+            [System.IO.File]::ReadAllText($note) | Should -Be 'cloudbase True'
+        }
+        It 'says that the drive has none' {
+            [System.IO.File]::WriteAllText([System.IO.Path]::Combine($drives[0], 'payload.gz'), 'of another machine')
+            & $script -Source cloudbase -Root $Root
+            $LASTEXITCODE | Should -Be 1002
+            $said[0] | Should -Match ' plan failed 11 [0-9a-f]{8} user-data\.ps1:\d+ expected payload\.gz with digest [0-9a-f]{64} beside'
+        }
+        It 'is a text without secrets' {
+            $text = [System.IO.File]::ReadAllText($script)
+            $text | Should -Not -Match 'H4sI'
+            $text.Length | Should -BeLessThan 25000
+        }
+    }
+
+    Context 'drives' {
+        It 'are those that are ready' {
+            @(Get-DriveRoot | Where-Object { [System.IO.Directory]::Exists($_) }).Count | Should -BeGreaterThan 0
         }
     }
 

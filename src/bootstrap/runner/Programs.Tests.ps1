@@ -28,6 +28,10 @@ Describe 'programs.ps1' {
             $item = ConvertFrom-Json -InputObject '{"proxy": {"secret": {"source": "secret/download-proxy", "sha256": "00"}}}'
             (Get-DownloadProxy $item).Credentials.UserName | Should -Be 'me'
             (Get-DownloadProxy $item).Credentials.Password | Should -Be 'p@ss'
+            # What finds a leak.
+            Get-Leak { [System.IO.File]::ReadAllText((Get-PayloadPath 'secret/download-proxy')) | Where-Object { $_ } } 'p%40ss' | Should -Be 'Where-Object'
+            Get-Leak { Get-DownloadProxy $item } 'p%40ss' | Should -Be ''
+            Get-Leak { Get-DownloadProxy $item } 'p@ss' | Should -Be ''
         }
     }
 

@@ -21,6 +21,21 @@ foreach ($command in $known.commands.PSObject.Properties) {
     $null = New-Item -Path "function:global:$($command.Name)" -Value $body
 }
 
+# The cmdlets that are given a text while a script runs, which Windows keeps in its event log where module logging is on.
+function Get-Leak([scriptblock] $Script, [string] $Secret) {
+    $trace = [System.IO.Path]::Combine([string] $TestDrive, "$([System.Guid]::NewGuid()).trace")
+    $null = Trace-Command -Name 'ParameterBinding' -FilePath $trace -Expression $Script
+    $bound = ''
+    $found = @{}
+    foreach ($line in [System.IO.File]::ReadAllLines($trace)) {
+        if ($line -match 'BIND .* \[([A-Za-z]+-[A-Za-z]+)\]$') { $bound = $Matches[1] }
+        if (-not $line.Contains($Secret)) { continue }
+        $command = Get-Command -Name $bound -ErrorAction SilentlyContinue
+        if ($null -ne $command -and $command.CommandType -eq 'Cmdlet') { $found[$bound] = $true }
+    }
+    return [string]::Join(' ', @($found.Keys | Sort-Object))
+}
+
 $Root = [System.IO.Path]::Combine([string] $TestDrive, 'capw')
 $Payload = [System.IO.Path]::Combine($Root, 'payload')
 $Source = 'task'

@@ -12,6 +12,11 @@ function Get-Sha256([byte[]] $Bytes) {
     return [System.BitConverter]::ToString($algorithm.ComputeHash($Bytes)).Replace('-', '').ToLowerInvariant()
 }
 
+# The roots of the drives that can be read.
+function Get-DriveRoot {
+    return @([System.IO.DriveInfo]::GetDrives() | Where-Object { $_.IsReady } | ForEach-Object { $_.Name })
+}
+
 # Through the caches to the disk: what is only in memory would be zeros after a power cut.
 function Write-Through([string] $Path, [byte[]] $Bytes) {
     $options = [System.IO.FileOptions]::WriteThrough

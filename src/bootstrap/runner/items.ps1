@@ -88,7 +88,7 @@ function Set-ServiceEnvironmentItem($Item) {
         $lines = [System.IO.File]::ReadAllText((Get-PayloadPath $secret.source)).Split("`n")
         Set-KeySecurity $path 'ChangePermissions' (New-SecretKeySecurity)
     }
-    $null = New-ItemProperty -LiteralPath "HKLM:\$path" -Name 'Environment' -PropertyType MultiString -Value ([string[]] $lines) -Force
+    Set-TextList $path 'Environment' $lines
 }
 
 # --- environment: name, value (of the machine)

@@ -1,6 +1,7 @@
 #ps1_sysnative
 # Checks the payload against its archive, unpacks what is missing or damaged, and starts the runner in it. User data is this script with
-# the archive in it; a task at each start of the machine runs a copy without one, which takes the archive from the disk.
+# the archive in it, or, on a drive, beside it: Windows may keep the text of scripts in its event log, and the archive holds secrets. A task
+# at each start of the machine runs a copy without one, which takes the archive from the disk.
 # It may be started any number of times: what is finished is left alone.
 # Exit codes for cloudbase-init: 0 done, 1002 try again at the next start, 1003 restart and try again.
 param([ValidateSet('cloudbase', 'task')][string] $Source = 'cloudbase', [string] $Root = 'C:\ProgramData\capw')
@@ -10,6 +11,8 @@ $ErrorActionPreference = 'Stop'
 $archive = @'
 
 '@
+# Of the archive on the drive; '' if there is none.
+$archiveDigest = ''
 . "$PSScriptRoot/files.ps1"
 . "$PSScriptRoot/report.ps1"
 
@@ -31,16 +34,25 @@ function Read-Archive([byte[]] $Packed) {
     }
 }
 
+# The archive, or $null: the plan is at its end, and has removed all that holds secrets. cloudbase-init runs a copy of this script that does
+# not lie on the drive.
+function Get-Archive([string] $Kept) {
+    if ($archive -ne '') { return , [System.Convert]::FromBase64String($archive) }
+    $places = @($Kept)
+    if ($archiveDigest -ne '') { $places += @(@($PSScriptRoot) + @(Get-DriveRoot) | ForEach-Object { [System.IO.Path]::Combine($_, 'payload.gz') }) }
+    foreach ($path in $places) {
+        if (-not [System.IO.File]::Exists($path)) { continue }
+        $bytes = [System.IO.File]::ReadAllBytes($path)
+        if ($archiveDigest -eq '' -or (Get-Sha256 $bytes) -ceq $archiveDigest) { return , $bytes }
+    }
+    if ($archiveDigest -ne '') { throw "expected payload.gz with digest $archiveDigest beside this script or on a drive, found none" }
+    return $null
+}
+
 function Update-Payload([string] $Payload) {
     $kept = [System.IO.Path]::Combine($Root, 'payload.gz')
-    if ($archive -ne '') {
-        $packed = [System.Convert]::FromBase64String($archive)
-    } elseif ([System.IO.File]::Exists($kept)) {
-        $packed = [System.IO.File]::ReadAllBytes($kept)
-    } else {
-        # The plan is at its end, and has removed all that holds secrets.
-        return
-    }
+    $packed = Get-Archive $kept
+    if ($null -eq $packed) { return }
     $files = @(Read-Archive $packed)
     $node = @($files | Where-Object { $_.path -eq 'node.json' })
     if ($node.Count -ne 1) { throw 'the archive has no plan' }

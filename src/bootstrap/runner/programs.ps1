@@ -6,17 +6,19 @@ function Get-DigestLike([string] $Path, [string] $Digest) {
     return "${algorithm}:$((Get-FileHash -LiteralPath $Path -Algorithm $algorithm.ToUpperInvariant()).Hash.ToLowerInvariant())"
 }
 
-# The proxy that the plan names for a download, or $null: what is reached without it was decided when the plan was made.
+# The proxy that the plan names for a download, or $null: what is reached without it was decided when the plan was made. User and password
+# go to methods of .NET only: where module logging is on, Windows keeps what cmdlets are given in its event log.
 function Get-DownloadProxy($Item) {
     $proxy = Get-Field $Item 'proxy' $null
     if ($null -eq $proxy) { return $null }
     $address = Get-Field $proxy 'plain' $null
     if ($null -eq $address) { $address = [System.IO.File]::ReadAllText((Get-PayloadPath $proxy.secret.source)) }
-    $server = New-Object System.Uri $address
-    $found = New-Object System.Net.WebProxy $server
+    $server = [System.Uri]::new($address)
+    # The address of a proxy is used without its user.
+    $found = [System.Net.WebProxy]::new($server)
     if ($server.UserInfo -ne '') {
-        $user, $password = $server.UserInfo.Split(':', 2) | ForEach-Object { [System.Uri]::UnescapeDataString($_) }
-        $found.Credentials = New-Object System.Net.NetworkCredential($user, [string] $password)
+        $user, $password = $server.UserInfo.Split(':', 2)
+        $found.Credentials = [System.Net.NetworkCredential]::new([System.Uri]::UnescapeDataString($user), [System.Uri]::UnescapeDataString([string] $password))
     }
     return $found
 }

@@ -164,6 +164,14 @@ function Set-KeySecurity([string] $Path, [string] $Right, $Security) {
     try { $key.SetAccessControl($Security) } finally { $key.Dispose() }
 }
 
+# Gives a value of a key below HKEY_LOCAL_MACHINE these texts. Not by a cmdlet: where module logging is on, Windows keeps what cmdlets are
+# given in its event log, and these may be secret.
+function Set-TextList([string] $Path, [string] $Name, [string[]] $Texts) {
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($Path, $true)
+    if ($null -eq $key) { throw "the registry key $Path does not exist" }
+    try { $key.SetValue($Name, $Texts, [Microsoft.Win32.RegistryValueKind]::MultiString) } finally { $key.Dispose() }
+}
+
 # Does something hold that can be seen without changing anything?
 function Test-Check($Check) {
     $file = Get-Field $Check 'file' $null

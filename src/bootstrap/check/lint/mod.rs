@@ -24,6 +24,7 @@
 //! | L22 | fields that have no effect on Windows, or stop the kubelet there |
 //! | L23 | fields and flags that CAPW or kubeadm sets |
 //! | L24 | credential providers |
+//! | L25 | secrets in the text of a script |
 
 mod credentials;
 mod fields;

@@ -1,14 +1,16 @@
-//! Rules about reserves, addresses, kubeadm, containerd and kube-proxy: L7, L9 to L14, L18.
+//! Rules about reserves, addresses, kubeadm, containerd, kube-proxy and delivery: L7, L9 to L14, L18, L25.
 
 use serde_json::Value;
 
 use super::{Findings, Node};
-use crate::api::bootstrap_config::{ContainerdLine, ProxyNetwork, WindowsRelease};
+use crate::api::bootstrap_config::{Channel, ContainerdLine, ProxyNetwork, WindowsRelease};
+use crate::bootstrap::facts::BootstrapFacts;
 
 /// The least memory that Windows itself takes, in MiB.
 const WINDOWS_MIB: u64 = 2048;
 
 pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
+    check_delivery(node.facts, findings);
     // Whether they fit into the machine is checked where they are computed.
     let reserves = &node.documents.reserves;
     let kept = reserves.system.memory_mib + reserves.kube.memory_mib;
@@ -33,6 +35,20 @@ pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
             findings.error("L11", format!("KubeletConfiguration.{field}"), socket, SOCKET);
         }
     }
+}
+
+/// L25: without a drive of ours the secrets are part of the script.
+fn check_delivery(facts: &BootstrapFacts, findings: &mut Findings) {
+    // Another infrastructure provider names the machine, and hands on the user data alone.
+    let given = match (facts.spec.channel, &facts.host_name) {
+        (Channel::GuestInfo, _) => "guestinfo has no files",
+        (_, None) => "another infrastructure provider hands on no files",
+        _ => return,
+    };
+    let remedy = format!(
+        "{given}, so the join token is in the text of the script, which Windows keeps in its event log (Microsoft-Windows-PowerShell/Operational, event 4104) if the image switches script block logging on: use ConfigDrive, NoCloud or Unattend with a WindowsMachine, or restrict who reads that log"
+    );
+    findings.warning("L25", "spec.channel", facts.spec.channel.name(), remedy);
 }
 
 /// Addresses of an IPv4 network such as `10.244.0.0/16`.

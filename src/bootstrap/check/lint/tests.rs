@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::bootstrap_config::{Argument, ContainerdLine, ProxyNetwork, ServingCertificate, WindowsRelease};
+use crate::api::bootstrap_config::{Argument, Channel, ContainerdLine, ProxyNetwork, ServingCertificate, WindowsRelease};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::sample::facts;
 
@@ -275,5 +275,24 @@ fn credential_providers_by_minor() {
             facts.spec.kubelet.image_credential_provider = Some(serde_json::from_value(provider(change.clone())).unwrap());
             assert_eq!(said(&facts), expected, "1.{minor} {change}");
         }
+    }
+}
+
+#[test]
+fn secrets_in_the_text_of_a_script_are_a_warning() {
+    for (channel, ours, expected) in [
+        (Channel::ConfigDrive, true, &[][..]),
+        (Channel::NoCloud, true, &[]),
+        (Channel::Unattend, true, &[]),
+        (Channel::GuestInfo, true, &["W:L25"]),
+        (Channel::ConfigDrive, false, &["W:L25"]),
+        (Channel::GuestInfo, false, &["W:L25"]),
+    ] {
+        let mut facts = facts();
+        facts.spec.channel = channel;
+        if !ours {
+            facts.host_name = None;
+        }
+        assert_eq!(said(&facts), expected, "{channel} {ours}");
     }
 }

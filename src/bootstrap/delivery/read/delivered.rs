@@ -8,6 +8,7 @@ use super::iso::Image;
 use super::{Payload, ReadError};
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::delivery::unattend::FIRST_BOOT_NAME;
+use crate::bootstrap::delivery::user_data::ARCHIVE_FILE;
 use crate::bootstrap::delivery::{config_drive, guest_info, no_cloud, windows_setup};
 use crate::vm::Seed;
 
@@ -26,7 +27,7 @@ impl Delivered {
     /// Reads a seed; as in Windows, its label decides which program reads it.
     pub fn of(seed: &Seed) -> Result<Self, ReadError> {
         let mut computer_name = None;
-        let (channel, meta, user_data) = match seed {
+        let (channel, meta, payload) = match seed {
             Seed::Drive(bytes) => {
                 let image = Image::open(bytes)?;
                 let (channel, meta, user_data) = match image.label() {
@@ -39,7 +40,7 @@ impl Delivered {
                     }
                     label => return Err(ReadError::Image(format!("no program looks for a drive with the label {label:?}"))),
                 };
-                (channel, image.read(meta)?.to_vec(), image.read(user_data)?.to_vec())
+                (channel, image.read(meta)?.to_vec(), Payload::from_drive(image.read(user_data)?, image.read(ARCHIVE_FILE).ok())?)
             }
             Seed::GuestInfo(values) => {
                 let value = |key: &str| {
@@ -50,7 +51,7 @@ impl Delivered {
                         encoding => Err(wrong(&format!("expected encoding base64, found {encoding:?}"))),
                     }
                 };
-                (Channel::GuestInfo, value(guest_info::META_DATA)?, value(guest_info::USER_DATA)?)
+                (Channel::GuestInfo, value(guest_info::META_DATA)?, Payload::from_user_data(&value(guest_info::USER_DATA)?)?)
             }
         };
         let meta: Value = serde_json::from_slice(&meta).map_err(|error| ReadError::MetaData(error.to_string()))?;
@@ -58,7 +59,7 @@ impl Delivered {
         let field = |key: &str| meta.get(key).and_then(Value::as_str).map(str::to_owned);
         let instance_id = field(id).ok_or_else(|| ReadError::MetaData(format!("it has no {id}")))?;
         let host_name = computer_name.unwrap_or_else(|| field(name));
-        Ok(Self { channel, instance_id, host_name, payload: Payload::from_user_data(&user_data)? })
+        Ok(Self { channel, instance_id, host_name, payload })
     }
 }
 

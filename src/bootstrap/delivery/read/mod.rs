@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::bootstrap::delivery::archive;
 pub use crate::bootstrap::delivery::error::ReadError;
-use crate::bootstrap::delivery::user_data::{ARCHIVE_END, ARCHIVE_START, FIRST_LINE};
+use crate::bootstrap::delivery::user_data::{ARCHIVE_END, ARCHIVE_START, DIGEST_START, FIRST_LINE};
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::plan::{Kind, PLAN_VERSION, Plan};
 pub use delivered::Delivered;
@@ -50,6 +50,20 @@ impl Payload {
         let packed: Vec<u8> = encoded.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
         let packed = STANDARD.decode(packed).map_err(|e| ReadError::UserData(format!("its archive is not base64: {e}")))?;
         Self::from_files(archive::unpack(&packed)?)
+    }
+
+    /// The same from a drive, where the archive is a file beside the loader unless the data is that of another provider.
+    fn from_drive(user_data: &[u8], archive: Option<&[u8]>) -> Result<Self, ReadError> {
+        let digest =
+            std::str::from_utf8(user_data).ok().and_then(|text| text.split_once(DIGEST_START)?.1.split_once("'\n")).map(|(digest, _)| digest);
+        match (digest.filter(|digest| !digest.is_empty()), archive) {
+            (None, _) => Self::from_user_data(user_data),
+            (Some(_), None) => Err(ReadError::Archive("the drive has none beside the loader".into())),
+            (Some(digest), Some(archive)) if sha256(archive) != digest => {
+                Err(ReadError::Archive("it has another digest than the loader says".into()))
+            }
+            (Some(_), Some(archive)) => Self::from_files(archive::unpack(archive)?),
+        }
     }
 
     fn from_files(files: BTreeMap<String, Vec<u8>>) -> Result<Self, ReadError> {

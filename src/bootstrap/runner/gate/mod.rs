@@ -21,8 +21,8 @@ use plan::Fields;
 use world::{Source, World, worlds};
 
 const LOADER: &str = include_str!("../loader.ps1");
-/// Commands of Pester, which the tests beside the scripts use.
-const PESTER: [&str; 9] = ["Describe", "Context", "It", "Mock", "Should", "BeforeAll", "BeforeEach", "AfterAll", "AfterEach"];
+/// Commands of Pester, and those that only the tests beside the scripts use.
+const PESTER: [&str; 10] = ["Describe", "Context", "It", "Mock", "Should", "BeforeAll", "BeforeEach", "AfterAll", "AfterEach", "Trace-Command"];
 
 pub(super) fn scripts() -> Vec<(&'static str, &'static str)> {
     SCRIPTS.into_iter().chain([("loader.ps1", LOADER), (FIRST_BOOT_NAME, FIRST_BOOT)]).collect()
