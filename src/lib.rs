@@ -36,6 +36,8 @@ mod layers;
 #[cfg(test)]
 mod references;
 #[cfg(test)]
+mod rights;
+#[cfg(test)]
 mod tables;
 #[cfg(test)]
 mod unused;

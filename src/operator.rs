@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::namespaces::Namespaces;
 use crate::autoscaler::{self, ServiceHandle, server::ServeError};
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
@@ -45,6 +46,8 @@ pub struct Settings {
     /// Only this namespace; `None`: all.
     pub namespace: Option<String>,
     pub watch_filter: Option<String>,
+    /// Namespaces whose standalone pools may join the cluster that this process runs in; `None`: that of the kubeconfig's context.
+    pub own_cluster: Option<Namespaces>,
     /// The election; `None`: this process works at once.
     pub election: Option<Election>,
     pub health_address: SocketAddr,
@@ -117,7 +120,8 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
         let identity = format!("{}_{}", settings.instance, uuid::Uuid::new_v4());
         Lease::new(client.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
     });
-    let work = work(settings, client, metrics.clone(), readiness.clone(), stop.clone(), serves.then(|| handle.clone()));
+    let own_cluster = settings.own_cluster.clone().unwrap_or_else(|| Namespaces::one(&namespace));
+    let work = work(settings, own_cluster, client, metrics.clone(), readiness.clone(), stop.clone(), serves.then(|| handle.clone()));
     let result = match lease {
         Some(lease) => lead(lease, work, &metrics, &readiness, &stop).await,
         None => {
@@ -167,6 +171,7 @@ async fn lead(
 /// Runs drivers and controllers until `stop`, and then at most [`DRAIN`] longer.
 async fn work(
     settings: Settings,
+    own_cluster: Namespaces,
     client: Client,
     metrics: Metrics,
     readiness: Readiness,
@@ -183,7 +188,7 @@ async fn work(
     let selection = Selection { namespace: settings.namespace, watch_filter: settings.watch_filter, labels: None };
     let watching = Watching { client: client.clone(), selection, metrics, readiness: readiness.clone(), stop: stop.clone() };
     let parts = Parts {
-        workloads: Workloads::connected(cluster.clone(), connect_workload),
+        workloads: Workloads::connected(cluster.clone(), connect_workload, own_cluster),
         cluster,
         events: Events::new(client, &settings.instance, Arc::new(move |outcome| counted.event(outcome))),
         drivers: drivers.clone(),

@@ -83,6 +83,8 @@ impl Capw {
             ("--health-address", format!("127.0.0.1:{health}")),
             ("--diagnostics-address", format!("127.0.0.1:{diagnostics}")),
             ("--leader-elect", "false".to_owned()),
+            // The stories keep their objects there.
+            ("--own-cluster-namespaces", "default".to_owned()),
         ];
         let flags = ours.iter().filter(|(flag, _)| given(flag).is_none()).map(|(flag, value)| format!("{flag}={value}"));
         let kubeconfig = cp.kubeconfig_for(namespace, SERVICE_ACCOUNT).await;

@@ -61,6 +61,11 @@ impl ClusterRef {
         if capi::owner(pool.metadata.owner_references.as_ref(), GROUP, "MachinePool").is_some() {
             return None;
         }
+        Self::named_by(pool)
+    }
+
+    /// The cluster that a pool names, even if a MachinePool owns it.
+    pub fn named_by(pool: &WindowsNodePool) -> Option<Self> {
         let source = match &pool.spec.cluster.as_ref()?.kubeconfig_secret_ref {
             Some(secret) => ClusterSource::Kubeconfig { secret: secret.name.clone(), key: secret.key.clone() },
             None => ClusterSource::InCluster,

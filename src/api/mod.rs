@@ -12,6 +12,7 @@ pub(crate) mod documented;
 pub mod hypervisor;
 pub mod machine;
 pub mod name;
+pub mod namespaces;
 pub mod pool;
 
 #[cfg(test)]

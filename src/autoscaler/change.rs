@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::group::{Group, bounds, id};
+use super::wire::ExternalGrpcNode;
 use crate::api::pool::REMOVE_ANNOTATION;
 
 /// The write that a call asks for.
@@ -87,15 +88,20 @@ pub fn decrease(group: &Group, told: Option<i32>, delta: i32) -> Result<Option<C
     Ok(Some(Change { replicas: wanted, named: kept(group), base: Some(base) }))
 }
 
-/// Removes the machines of these provider IDs. Those that leave already were counted when they began to; a stranger among them
+/// Removes the machines of these Nodes. Those that leave already were counted when they began to; a stranger among them
 /// refuses the whole call.
-pub fn delete(group: &Group, provider_ids: &[&str]) -> Result<Option<Change>, Refusal> {
+pub fn delete(group: &Group, nodes: &[ExternalGrpcNode]) -> Result<Option<Change>, Refusal> {
     let (min, _) = allowed(group)?;
     let mut named = BTreeSet::new();
-    for provider_id in provider_ids {
-        let machine = group.machine(provider_id);
-        let machine =
-            machine.ok_or_else(|| Refusal::NotFound(format!("{}: no machine of this group has the provider ID {provider_id:?}", id(&group.pool))))?;
+    for node in nodes {
+        let machine = group.machine(node).ok_or_else(|| {
+            Refusal::NotFound(format!(
+                "{}: no machine of this group has the Node {:?} with the provider ID {:?}",
+                id(&group.pool),
+                node.name,
+                node.provider_id
+            ))
+        })?;
         let name = machine.metadata.name.clone().unwrap_or_default();
         if group.staying().any(|m| m.metadata.name.as_ref() == Some(&name)) {
             named.insert(name);

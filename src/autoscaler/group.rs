@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::wire::{Instance, InstanceErrorInfo, InstanceStatus, NodeGroup, instance_status::InstanceState};
+use super::wire::{ExternalGrpcNode, Instance, InstanceErrorInfo, InstanceStatus, NodeGroup, instance_status::InstanceState};
 use crate::api::capi::PAUSED_ANNOTATION;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{Blame, ConditionType, Reason, find, problem};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::api::pool::WindowsNodePool;
-use crate::lifecycle::identity::{future_provider_id, provider_id, vm_uuid};
+use crate::lifecycle::identity::{future_provider_id, host_name, provider_id, vm_uuid};
 
 /// Hypervisor in the identity of a machine that has none yet. No WindowsHypervisor can have this name.
 const UNPLACED: &str = "-";
@@ -56,11 +56,13 @@ impl Group {
         self.machines.iter().map(|m| &**m).filter(move |m| !leaves(m, &named))
     }
 
-    /// The machine with this provider ID.
-    pub fn machine(&self, provider_id: &str) -> Option<&WindowsMachine> {
-        // The hypervisor in it may have been chosen after it was told.
-        let vm = ProviderId::parse(provider_id).ok()?.vm;
-        self.machines.iter().find(|m| vm_uuid(m) == vm).map(|m| &**m)
+    /// The machine of this Node. Where there is none yet, the autoscaler takes the identity of the instance for its name; the hypervisor in
+    /// that identity may have been chosen after it was told. A Node that names the provider ID of another machine is none of ours.
+    pub fn machine(&self, node: &ExternalGrpcNode) -> Option<&WindowsMachine> {
+        let vm = ProviderId::parse(&node.provider_id).ok()?.vm;
+        let machine = self.machines.iter().map(|m| &**m).find(|m| vm_uuid(m) == vm)?;
+        let is_its_node = || host_name(machine).is_ok_and(|name| name.as_str() == node.name) && identity(machine) == node.provider_id;
+        (node.name == node.provider_id || is_its_node()).then_some(machine)
     }
 
     /// Every machine, with what hinders it.

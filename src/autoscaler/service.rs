@@ -223,7 +223,7 @@ impl CloudProvider for Service {
     async fn node_group_for_node(&self, request: Request<wire::NodeGroupForNodeRequest>) -> Answer<wire::NodeGroupForNodeResponse> {
         let node = request.into_inner().node.unwrap_or_default();
         self.call("NodeGroupForNode", async |backend| {
-            let found = backend.groups().into_iter().find(|group| group.machine(&node.provider_id).is_some());
+            let found = backend.groups().into_iter().find(|group| group.machine(&node).is_some());
             Ok(wire::NodeGroupForNodeResponse { node_group: Some(found.and_then(|group| group::listed(&group.pool)).unwrap_or_default()) })
         })
         .await
@@ -277,8 +277,7 @@ impl CloudProvider for Service {
     async fn node_group_delete_nodes(&self, request: Request<wire::NodeGroupDeleteNodesRequest>) -> Answer<wire::NodeGroupDeleteNodesResponse> {
         let wire::NodeGroupDeleteNodesRequest { id, nodes } = request.into_inner();
         self.call("NodeGroupDeleteNodes", async |backend| {
-            let ids: Vec<&str> = nodes.iter().map(|node| node.provider_id.as_str()).collect();
-            backend.change(&id, |group, _| change::delete(group, &ids)).await?;
+            backend.change(&id, |group, _| change::delete(group, &nodes)).await?;
             Ok(wire::NodeGroupDeleteNodesResponse {})
         })
         .await

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::api::namespaces::Namespaces;
 use crate::autoscaler::server::{self as autoscaler, Security};
 use crate::operator::{self, Election, OperatorError, Roles, Settings};
 use crate::telemetry::logs;
@@ -54,6 +55,10 @@ pub struct Run {
     /// Requests to the management cluster that may come at once.
     #[arg(long, value_name = "N", default_value_t = 200)]
     kube_api_burst: u32,
+    /// Namespaces whose standalone pools may join the cluster that this process runs in, separated by commas; `*` means all [default:
+    /// the namespace of the pod or of the kubeconfig].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = namespace)]
+    own_cluster_namespaces: Option<Vec<String>>,
     /// Where cluster-autoscaler is answered (its provider externalgrpc); a port alone means every address [default: nowhere].
     #[arg(long, value_name = "HOST:PORT", value_parser = address, requires = "security")]
     autoscaler_address: Option<SocketAddr>,
@@ -128,6 +133,8 @@ impl Run {
             bootstrap: has(Controllers::Bootstrap),
             control_plane: has(Controllers::ControlPlane),
         };
+        let own_cluster = self.own_cluster_namespaces.map(Namespaces::from_iter);
+        let own_cluster = own_cluster.or_else(|| self.leader_elect_namespace.as_deref().map(Namespaces::one));
         let election = self.leader_elect.then(|| Election { namespace: self.leader_elect_namespace, lease: lease(roles) });
         let security = self.autoscaler_tls.map_or(Security::Loopback, Security::Tls);
         let autoscaler = self.autoscaler_address.map(|address| autoscaler::Settings { address, security });
@@ -136,6 +143,7 @@ impl Run {
             roles,
             namespace: self.namespace,
             watch_filter: self.watch_filter,
+            own_cluster,
             election,
             health_address: self.health_address,
             diagnostics_address: self.diagnostics_address,
@@ -178,6 +186,11 @@ fn lease(roles: Roles) -> String {
 fn address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     full.parse().map_err(|_| format!("{text:?} is not HOST:PORT with a numeric address, e.g. 127.0.0.1:9440 or :9440"))
+}
+
+/// The name of a namespace, or `*`.
+fn namespace(text: &str) -> Result<String, String> {
+    if text == "*" { Ok(text.to_owned()) } else { label_value(text) }
 }
 
 fn label_value(text: &str) -> Result<String, String> {
@@ -227,6 +240,14 @@ mod tests {
     }
 
     #[test]
+    fn the_own_cluster_is_for_the_own_namespace_unless_others_are_named() {
+        assert_eq!(settings(&["--leader-elect-namespace=x"]).own_cluster, Some(Namespaces::one("x")));
+        let named = settings(&["--leader-elect-namespace=x", "--own-cluster-namespaces=a,b"]).own_cluster.unwrap();
+        assert!(named.contains("a") && named.contains("b") && !named.contains("x"));
+        assert_eq!(settings(&["--own-cluster-namespaces=*"]).own_cluster, Some(Namespaces::All));
+    }
+
+    #[test]
     fn the_autoscaler_is_answered_only_if_it_is_said_who_may_call() {
         assert!(settings(&[]).autoscaler.is_none());
         let served = |args: &[&str]| settings(args).autoscaler.map(|a| a.security);
@@ -240,9 +261,14 @@ mod tests {
 
     #[test]
     fn wrong_values_are_refused_by_the_name_of_the_flag() {
-        for (flag, value) in
-            [("--health-address", "9440"), ("--watch-filter", "a=b"), ("--namespace", ""), ("--concurrency", "0"), ("--controllers", "x")]
-        {
+        for (flag, value) in [
+            ("--health-address", "9440"),
+            ("--watch-filter", "a=b"),
+            ("--namespace", ""),
+            ("--concurrency", "0"),
+            ("--own-cluster-namespaces", ""),
+            ("--controllers", "x"),
+        ] {
             let error = Cli::try_parse_from(["capw", &format!("{flag}={value}")]).err().unwrap().to_string();
             assert!(error.contains(flag), "{error}");
         }

@@ -35,15 +35,6 @@ impl Workload {
         }
     }
 
-    /// Deletes the Node whose provider ID is meant, if there is one.
-    pub async fn delete_node_of(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
-        let found = self.nodes_with(is_meant).await?.into_iter().find_map(|node| Some((node.metadata.name?, node.spec?.provider_id?)));
-        match found {
-            Some((name, id)) => self.delete_node(&name, &id).await,
-            None => Ok(()),
-        }
-    }
-
     /// The Nodes whose provider ID is meant.
     pub async fn nodes_with(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<Node>, WorkloadError> {
         let mut all = self.call("list nodes", Api::<Node>::all(self.client.clone()).list(&ListParams::default())).await?.items;

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::{ApiError, Cluster, Retry, in_cluster, request};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
+use crate::api::namespaces::Namespaces;
 
 /// The Secret is looked at again after that time, or when a call with its client fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -41,6 +42,10 @@ pub enum WorkloadError {
     /// An object of that name exists there that is not ours; it is left alone.
     #[error("{what}")]
     Foreign { what: String },
+    #[error(
+        "machines of namespace {namespace} may not join the cluster that CAPW runs in: start CAPW with --own-cluster-namespaces={namespace}, or name a kubeconfig in spec.cluster.kubeconfigSecretRef of the pool"
+    )]
+    OwnClusterRefused { namespace: String },
     /// Any other answer of the workload cluster.
     #[error("{0}")]
     Api(ApiError),
@@ -68,6 +73,7 @@ impl WorkloadError {
             Self::Unauthorized { .. } => "workload_unauthorized",
             Self::Forbidden { .. } => "workload_forbidden",
             Self::Foreign { .. } => "workload_foreign",
+            Self::OwnClusterRefused { .. } => "own_cluster_refused",
             Self::Api(error) | Self::Management(error) => error.label(),
         }
     }
@@ -204,6 +210,8 @@ pub type Connect = Arc<dyn Fn(Config) -> kube::Result<Client> + Send + Sync>;
 pub struct Workloads {
     cluster: Cluster,
     connect: Connect,
+    /// Whose pools may join the cluster that this process runs in.
+    own_cluster: Namespaces,
     entries: Mutex<HashMap<ClusterRef, Entry>>,
 }
 
@@ -217,11 +225,11 @@ struct Connection {
 
 impl Workloads {
     pub fn new(cluster: Cluster) -> Self {
-        Self::connected(cluster, Arc::new(Client::try_from))
+        Self::connected(cluster, Arc::new(Client::try_from), Namespaces::All)
     }
 
-    pub fn connected(cluster: Cluster, connect: Connect) -> Self {
-        Self { cluster, connect, entries: Mutex::default() }
+    pub fn connected(cluster: Cluster, connect: Connect, own_cluster: Namespaces) -> Self {
+        Self { cluster, connect, own_cluster, entries: Mutex::default() }
     }
 
     /// A client for a kubeconfig that is not kept here, made as all others are.
@@ -235,6 +243,9 @@ impl Workloads {
 
     /// The client for a workload cluster. Reads its Secret at most once a minute, unless [`Workloads::doubt`] was called.
     pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
+        if cluster.source == ClusterSource::InCluster && !self.own_cluster.contains(&cluster.namespace) {
+            return Err(WorkloadError::OwnClusterRefused { namespace: cluster.namespace.clone() });
+        }
         let entry = self.entry(cluster).await;
         let mut connection = entry.lock().await;
         if let Some(known) = connection.as_ref()

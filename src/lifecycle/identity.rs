@@ -1,5 +1,7 @@
 //! What identifies a machine: its hypervisor, its VM, its provider ID and its host name.
 
+use k8s_openapi::api::core::v1::Node;
+
 use crate::api::cluster_ref::made_for;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::{HostName, NameError, ProviderId, VmUuid};
@@ -40,6 +42,27 @@ pub fn host_name(object: &WindowsMachine) -> Result<HostName, NameError> {
     HostName::choose(object.metadata.name.as_deref().unwrap_or_default(), vm_uuid(object), object.spec.host_name)
 }
 
+/// What a Node must be to be that of a machine: the name is in the certificate of its kubelet, and was approved for this machine
+/// only; the provider ID is what that kubelet says of itself. Either of them alone proves nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeIdentity {
+    pub name: HostName,
+    pub provider_id: ProviderId,
+}
+
+impl NodeIdentity {
+    /// `None` while the machine has no hypervisor: then it has no Node either.
+    pub fn of(object: &WindowsMachine) -> Option<Self> {
+        Some(Self { name: host_name(object).ok()?, provider_id: future_provider_id(object)? })
+    }
+
+    /// Whether that Node is the machine's.
+    pub fn is_of(&self, node: &Node) -> bool {
+        let said = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+        node.metadata.name.as_deref() == Some(self.name.as_str()) && said == Some(&self.provider_id.to_string())
+    }
+}
+
 /// Which VM belongs to the object.
 pub fn key(object: &WindowsMachine) -> MachineKey {
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
@@ -50,4 +73,33 @@ pub fn key(object: &WindowsMachine) -> MachineKey {
 /// True once Cluster API was told so; it is never taken back.
 pub fn is_provisioned(object: &WindowsMachine) -> bool {
     object.status.as_ref().and_then(|s| s.initialization.as_ref()).and_then(|i| i.provisioned) == Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_is_a_machines_if_its_name_and_its_whole_provider_id_are() {
+        let vm = "3f2504e0-4f89-51d3-9a0c-0305e82c3301";
+        let object: WindowsMachine =
+            serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+            "metadata": {"name": "win-1", "namespace": "lab", "uid": "u"}, "spec": {"image": "w", "providerID": format!("windows://lab/{vm}")}}))
+            .unwrap();
+        let identity = NodeIdentity::of(&object).unwrap();
+        for (name, provider_id, expected) in [
+            ("win-1", Some(format!("windows://lab/{vm}")), true),
+            // A compromised node says that it is this machine.
+            ("win-2", Some(format!("windows://lab/{vm}")), false),
+            ("win-1", Some(format!("windows://other/{vm}")), false),
+            ("win-1", Some("windows://lab/3f2504e0-4f89-51d3-9a0c-0305e82c3302".to_owned()), false),
+            ("win-1", None, false),
+        ] {
+            let node: Node = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"providerID": provider_id}})).unwrap();
+            assert_eq!(identity.is_of(&node), expected, "{name} {provider_id:?}");
+        }
+        let unplaced = WindowsMachine { spec: Default::default(), ..object };
+        assert_eq!(NodeIdentity::of(&unplaced), None, "no hypervisor, no Node");
+    }
 }

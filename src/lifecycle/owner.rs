@@ -9,10 +9,10 @@ use crate::api::capi::{
     self, CidrBlocks, Cluster, ClusterNetwork, DELETE_ANNOTATION, Endpoint, GROUP, Machine, MachinePool, NODE_DELETED, NODE_READY, Reference,
 };
 use crate::api::cluster::ControlPlaneEndpoint;
-use crate::api::cluster_ref::ClusterRef;
+use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::condition::{self, ConditionType};
 use crate::api::machine::WindowsMachine;
-use crate::api::pool::PoolCluster;
+use crate::api::pool::{PoolCluster, WindowsNodePool};
 
 /// Who asks for the node of one of our objects.
 #[derive(Clone, Debug)]
@@ -164,6 +164,12 @@ impl NodeRequest {
     pub fn is_for_windows_machine(&self) -> bool {
         self.infrastructure.kind == "WindowsMachine"
     }
+}
+
+/// Whether a machine that says so may join this cluster without Cluster API. The cluster that CAPW runs in is joined only through the
+/// pool that owns the machine, by UID, and names it; `pool` is that pool.
+pub fn may_join(cluster: &ClusterRef, pool: Option<&WindowsNodePool>) -> bool {
+    cluster.source != ClusterSource::InCluster || pool.and_then(ClusterRef::named_by).as_ref() == Some(cluster)
 }
 
 /// The MachinePool that a Machine belongs to.

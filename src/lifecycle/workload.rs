@@ -12,6 +12,8 @@ pub enum Fault {
     Forbidden,
     /// An object that belongs to someone else has the name of one that CAPW makes there.
     Foreign,
+    /// The namespace may not use the cluster that CAPW runs in.
+    OwnClusterRefused,
 }
 
 impl Fault {
@@ -24,6 +26,7 @@ impl Fault {
             Self::Unauthorized => Reason::CredentialsRejected,
             Self::Forbidden => Reason::WorkloadClusterForbidden,
             Self::Foreign => Reason::SecretConflict,
+            Self::OwnClusterRefused => Reason::OwnClusterRefused,
         }
     }
 

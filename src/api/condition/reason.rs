@@ -215,6 +215,12 @@ documented_enum! {
             WorkloadCluster, Ready, "Grant it to the user of the kubeconfig, or use the kubeconfig of an administrator.",
         ),
 
+        /// The pool, machine or configuration asks for the cluster that CAPW runs in, and CAPW was not told that its namespace may.
+        OwnClusterRefused => problem(
+            ManagementCluster, Ready,
+            "Start CAPW with `--own-cluster-namespaces`, see docs/security.md; or give a kubeconfig in `spec.cluster.kubeconfigSecretRef`.",
+        ),
+
         // Node pools, and the drain of machines without Cluster API.
         /// The pool makes machines, or waits for those that it has made; the message has the numbers.
         ScalingUp => stage(Ready, "Wait: Windows takes minutes. If it takes long, look at the WindowsMachines of the pool."),

@@ -175,6 +175,22 @@ async fn who_was_overtaken_looks_again() {
 }
 
 #[tokio::test]
+async fn a_node_that_names_the_provider_id_of_another_machine_removes_nothing() {
+    let shared = Shared::new(2);
+    let (_running, mut client) = served(&shared).await;
+    let impostor = ExternalGrpcNode { name: "m0".into(), ..node("m1") };
+    let group = client.node_group_for_node(NodeGroupForNodeRequest { node: Some(impostor.clone()) }).await.unwrap().into_inner();
+    assert_eq!(group.node_group.unwrap().id, "", "it is in no group");
+    let removed = client.node_group_delete_nodes(NodeGroupDeleteNodesRequest { nodes: vec![impostor], id: POOL.into() }).await;
+    assert_eq!((removed.map(drop).map_err(|s| s.code()), shared.with(|w| w.writes)), (Err(Code::NotFound), 0));
+    // An instance without a Node: the autoscaler takes its identity for a name.
+    let id = node("m1").provider_id;
+    let placeholder = ExternalGrpcNode { name: id.clone(), provider_id: id, ..ExternalGrpcNode::default() };
+    client.node_group_delete_nodes(NodeGroupDeleteNodesRequest { nodes: vec![placeholder], id: POOL.into() }).await.unwrap();
+    assert_eq!(shared.named(), "m1");
+}
+
+#[tokio::test]
 async fn the_named_machines_go_and_no_others() {
     let shared = Shared::new(3);
     let (running, mut client) = served(&shared).await;

@@ -9,6 +9,7 @@ use super::world::{machine, node};
 use crate::api::pool::{Autoscaling, REMOVE_ANNOTATION, WindowsNodePool};
 use crate::autoscaler::change::{Change, decrease, delete, increase};
 use crate::autoscaler::group::Group;
+use crate::autoscaler::wire::ExternalGrpcNode;
 
 #[derive(Clone, Debug)]
 enum Call {
@@ -79,8 +80,8 @@ proptest! {
                 Call::Increase(delta) => increase(&group, told, *delta),
                 Call::Decrease(delta) => decrease(&group, told, *delta),
                 Call::Delete(which) => {
-                    let ids: Vec<String> = which.iter().filter_map(|n| group.machines.get(*n)).map(|m| node(&name(m)).provider_id).collect();
-                    delete(&group, &ids.iter().map(String::as_str).collect::<Vec<_>>())
+                    let nodes: Vec<ExternalGrpcNode> = which.iter().filter_map(|n| group.machines.get(*n)).map(|m| node(&name(m))).collect();
+                    delete(&group, &nodes)
                 }
             };
             let Ok(Some(change)) = decided else { continue };
@@ -112,8 +113,8 @@ proptest! {
                 Call::Increase(delta) if told.is_some() => increase(&group, told, *delta),
                 Call::Decrease(delta) if told.is_some() => decrease(&group, told, *delta),
                 Call::Delete(which) => {
-                    let ids: Vec<String> = which.iter().filter_map(|n| before.machines.get(*n)).map(|m| node(&name(m)).provider_id).collect();
-                    delete(&group, &ids.iter().map(String::as_str).collect::<Vec<_>>())
+                    let nodes: Vec<ExternalGrpcNode> = which.iter().filter_map(|n| before.machines.get(*n)).map(|m| node(&name(m))).collect();
+                    delete(&group, &nodes)
                 }
                 _ => Ok(None),
             };

@@ -94,6 +94,18 @@ async fn a_missing_secret_or_key_is_named() {
 }
 
 #[tokio::test]
+async fn the_own_cluster_is_for_the_namespaces_that_are_named() {
+    let info = "GET /api/v1/namespaces/kube-public/configmaps/cluster-info";
+    let (client, script) = Script::new(vec![refuse(info, 403, "Forbidden")]);
+    let workloads = Workloads::connected(Cluster::new(client), Arc::new(Client::try_from), Namespaces::one("trusted"));
+    let own = |namespace: &str| ClusterRef { namespace: namespace.into(), source: ClusterSource::InCluster };
+    let error = workloads.get(&own("lab")).await.err().unwrap();
+    assert_eq!(error, WorkloadError::OwnClusterRefused { namespace: "lab".into() });
+    assert!(error.to_string().contains("--own-cluster-namespaces=lab") && script.seen().is_empty(), "refused without a request: {error}");
+    assert!(matches!(workloads.get(&own("trusted")).await, Err(WorkloadError::Forbidden { .. })), "asked for, as it may");
+}
+
+#[tokio::test]
 async fn rights_that_are_lacking_are_listed() {
     let path = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let answer = |allowed: bool| step(path, json!({ "metadata": {}, "spec": {}, "status": { "allowed": allowed } }));

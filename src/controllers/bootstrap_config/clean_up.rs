@@ -8,7 +8,8 @@ use super::token::owner_of;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::name::{ProviderId, VmUuid};
+use crate::api::machine::HostNamePolicy;
+use crate::api::name::{HostName, ProviderId, VmUuid};
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{csr, token};
 use crate::lifecycle::bootstrap_config::csr::token_of;
@@ -30,19 +31,20 @@ pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Fo
     }
     match (found.owner.request(), vm_of_pool(object)) {
         (Some(request), _) => match node_to_delete(request) {
-            Some((node, id)) => workload.delete_node(node, &id.to_string()).await,
+            Some(node) => workload.delete_node(node.name.as_str(), &node.provider_id.to_string()).await,
             None => Ok(()),
         },
-        // A machine of a pool may be gone before its configuration: its VM is known by its identity alone.
-        (None, Some(vm)) => workload.delete_node_of(|id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await,
+        // A machine of a pool may be gone before its configuration, and with it the name of its hypervisor.
+        (None, Some((name, vm))) => workload.delete_node_if(name.as_str(), |id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await,
         (None, None) => Ok(()),
     }
 }
 
-/// The VM that the configuration of a machine of a pool was made for.
-fn vm_of_pool(object: &WindowsBootstrapConfig) -> Option<VmUuid> {
+/// Host name and VM that the configuration of a machine of a pool was made for.
+fn vm_of_pool(object: &WindowsBootstrapConfig) -> Option<(HostName, VmUuid)> {
     let machine = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine")?;
-    Some(VmUuid::of(&machine.uid))
+    let vm = VmUuid::of(&machine.uid);
+    Some((HostName::choose(&machine.name, vm, HostNamePolicy::Auto).ok()?, vm))
 }
 
 /// Names of the requests that were made with a token. Those of a machine that joined before we started were never known.

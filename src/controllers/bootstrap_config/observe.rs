@@ -45,7 +45,12 @@ pub fn observe(ctx: &Context, object: &WindowsBootstrapConfig) -> Found {
 /// The address of the API server of a standalone pool is in its kubeconfig only: it is read while the data is still to be made.
 pub async fn ask_for_endpoint(ctx: &Context, object: &WindowsBootstrapConfig, found: &mut Found) -> Result<(), WorkloadError> {
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(()) };
-    if object.metadata.deletion_timestamp.is_some() || paused(&object.metadata, None).is_some() || data_secret(object).is_some() {
+    // Whatever an annotation says, nothing is opened that no owner asks for.
+    if found.owner.request().is_none()
+        || object.metadata.deletion_timestamp.is_some()
+        || paused(&object.metadata, None).is_some()
+        || data_secret(object).is_some()
+    {
         return Ok(());
     }
     let workload = ctx.clusters.get_with_nodes(&cluster).await?;

@@ -63,6 +63,36 @@ async fn a_kubeconfig_that_is_missing_is_reported_and_looked_at_again() {
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "KubeconfigMissing"), "{conditions}");
 }
 
+/// Whoever may write these kinds can write the annotation that a standalone pool writes.
+#[tokio::test]
+async fn nothing_is_made_in_the_own_cluster_without_a_pool_that_owns_the_machine() {
+    let joins = json!({crate::api::cluster_ref::JOINS_ANNOTATION: "own/cluster"});
+    let owned_by = |kind: &str, uid: &str| json!([{"apiVersion": format!("{}/v1alpha1", crate::lifecycle::identity::INFRASTRUCTURE), "kind": kind, "name": "win-1", "uid": uid, "controller": true}]);
+    let machine = |owners: Value| {
+        json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+        "metadata": {"name": "win-1", "namespace": "lab", "uid": "w", "annotations": joins, "ownerReferences": owners}, "spec": {"image": "w"}})
+    };
+    let pool = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
+        "metadata": {"name": "win-1", "namespace": "lab", "uid": "p"}, "spec": {"cluster": {}, "template": {"machine": {"image": "w"}}}});
+    let of_machine = config(json!({"finalizers": [FINALIZER], "labels": null, "annotations": joins}), "Machine");
+    let mut of_windows_machine = of_machine.clone();
+    of_windows_machine["metadata"]["ownerReferences"] = owned_by("WindowsMachine", "w");
+    for (object, owners, asked) in [
+        (&of_machine, owned_by("WindowsNodePool", "p"), false),
+        (&of_windows_machine, Value::Null, false),
+        (&of_windows_machine, owned_by("WindowsNodePool", "another"), false),
+        (&of_windows_machine, owned_by("WindowsNodePool", "p"), true),
+    ] {
+        let caches = Caches { windows_machines: holding(vec![machine(owners)]), pools: holding(vec![pool.clone()]), ..caches() };
+        let info = refuse("GET /api/v1/namespaces/kube-public/configmaps/cluster-info", 403, "Forbidden");
+        let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+        let (shared, script) = shared(caches, 1, if asked { vec![info, step(STATUS, object.clone()), event] } else { Vec::new() });
+        let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));
+        let _ = reconcile(Arc::new(read(object.clone())), ctx).await;
+        assert_eq!(!script.seen().is_empty(), asked, "{object}");
+    }
+}
+
 #[tokio::test]
 async fn it_goes_although_its_cluster_is_lost_when_no_token_can_be_left() {
     let leaving = config(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}), "Machine");

@@ -1,5 +1,6 @@
 //! What a pass does: the calls to the hypervisor, and the writes of the WindowsMachine and its Node.
 
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -12,7 +13,7 @@ use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
 use crate::hypervisor::{Driver, DriverError, DriverStep as Called};
 use crate::lifecycle::Decision;
-use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, is_provisioned, vm_uuid};
+use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, NodeIdentity, is_provisioned};
 use crate::lifecycle::machine::driver_failure::{self, AfterFailure};
 use crate::lifecycle::machine::vm::{self, VmStep};
 use crate::lifecycle::machine::{Goal, Target, report};
@@ -168,10 +169,12 @@ pub async fn release(ctx: &Context, object: &WindowsMachine) -> Result<Outcome, 
 /// Completes the Node of a machine of a standalone pool, as Cluster API does for others. No request when it is complete.
 pub async fn complete_node(ctx: &Context, object: &WindowsMachine) -> Result<(), WorkloadError> {
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(()) };
-    let Some(node) = ctx.clusters.nodes().of(&cluster, vm_uuid(object)) else { return Ok(()) };
+    let Some(machine) = NodeIdentity::of(object) else { return Ok(()) };
+    let Some(node) = ctx.clusters.nodes().of(&cluster, &machine) else { return Ok(()) };
     if completion(object, &node).is_none() {
         return Ok(());
     }
     let workload = ctx.clusters.get_with_nodes(&cluster).await?;
-    workload.change_node(&node.name_any(), |now| completion(object, now).filter(|_| now.metadata.uid == node.metadata.uid)).await
+    let is_the_same = |now: &Node| now.metadata.uid == node.metadata.uid && machine.is_of(now);
+    workload.change_node(&node.name_any(), |now| completion(object, now).filter(|_| is_the_same(now))).await
 }

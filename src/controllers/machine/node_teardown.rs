@@ -6,12 +6,11 @@ use kube::ResourceExt;
 use super::{Context, drain};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
-use crate::api::name::ProviderId;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::ReconcileError;
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::Decision;
-use crate::lifecycle::identity::{host_name, vm_uuid};
+use crate::lifecycle::identity::NodeIdentity;
 use crate::lifecycle::node::teardown::{self, TeardownStep};
 
 /// One step. `None`: no Node is in the way of the end of the VM. Else what to report, and when to look again; a change of the Node
@@ -38,7 +37,7 @@ pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<
 async fn step(ctx: &Context, object: &WindowsMachine, cluster: &ClusterRef) -> Result<Option<Decision<()>>, WorkloadError> {
     let workload = ctx.clusters.get_with_nodes(cluster).await?;
     let listed = ctx.clusters.nodes().are_known(cluster);
-    let node = ctx.clusters.nodes().of(cluster, vm_uuid(object));
+    let node = NodeIdentity::of(object).and_then(|machine| ctx.clusters.nodes().of(cluster, &machine));
     match teardown::decide(listed, node.as_deref()) {
         TeardownStep::Drain(node) => {
             if let Some(decision) = drain::drain(ctx, object, &workload, node).await? {
@@ -55,14 +54,13 @@ async fn step(ctx: &Context, object: &WindowsMachine, cluster: &ClusterRef) -> R
 
 /// When nothing is left of the VM: deletes a Node that came while the watch was behind.
 pub async fn delete_late_node(ctx: &Context, object: &WindowsMachine) -> Result<(), ReconcileError> {
-    let (Some(cluster), Ok(name)) = (ClusterRef::standalone(&object.metadata), host_name(object)) else { return Ok(()) };
-    let vm = vm_uuid(object);
+    let (Some(cluster), Some(machine)) = (ClusterRef::standalone(&object.metadata), NodeIdentity::of(object)) else { return Ok(()) };
     let delete = async || {
         let workload = ctx.clusters.get_with_nodes(&cluster).await?;
-        workload.delete_node_if(name.as_str(), |id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await
+        workload.delete_node(machine.name.as_str(), &machine.provider_id.to_string()).await
     };
     match delete().await {
-        Err(WorkloadError::KubeconfigMissing { .. }) => Ok(()),
+        Err(WorkloadError::KubeconfigMissing { .. } | WorkloadError::OwnClusterRefused { .. }) => Ok(()),
         Err(error) if drain::is_over(ctx, object) => {
             tracing::warn!(%cluster, "whether the Node is gone is not known: {error}");
             Ok(())

@@ -8,11 +8,10 @@ use super::{Context, all};
 use crate::api::capi::{self, Machine, MachinePool};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
-use crate::api::name::ProviderId;
 use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
 use crate::cluster::{ApiError, Creation};
 use crate::controllers::runtime::outcome::ReconcileError;
-use crate::lifecycle::identity::{host_name, vm_uuid};
+use crate::lifecycle::identity::NodeIdentity;
 use crate::lifecycle::pool::removal::{self, Removal};
 use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::template::Template;
@@ -146,11 +145,10 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
 
 /// That a machine has not joined may be old news, if the watch of the Nodes is behind.
 async fn refuse_if_it_has_joined(ctx: &Context, machine: &WindowsMachine) -> Result<(), ReconcileError> {
-    let (Some(cluster), Ok(host_name)) = (ClusterRef::standalone(&machine.metadata), host_name(machine)) else { return Ok(()) };
-    let node = ctx.clusters.get_with_nodes(&cluster).await?.node(host_name.as_str()).await?;
-    let id = node.and_then(|n| n.spec?.provider_id).and_then(|id| ProviderId::parse(&id).ok());
-    if id.is_some_and(|id| id.vm == vm_uuid(machine)) {
-        return Err(ApiError::Conflict(format!("Node {host_name} is there by now")).into());
+    let (Some(cluster), Some(machine)) = (ClusterRef::standalone(&machine.metadata), NodeIdentity::of(machine)) else { return Ok(()) };
+    let node = ctx.clusters.get_with_nodes(&cluster).await?.node(machine.name.as_str()).await?;
+    if node.is_some_and(|node| machine.is_of(&node)) {
+        return Err(ApiError::Conflict(format!("Node {} is there by now", machine.name)).into());
     }
     Ok(())
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 use super::observe::PoolMachine;
@@ -13,6 +12,7 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::bootstrap::render::kubelet::lasting_taints;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::ReconcileError;
+use crate::lifecycle::identity::NodeIdentity;
 use crate::lifecycle::pool::State;
 use crate::lifecycle::pool::in_place::{LabelsAndTaints, node as change};
 use crate::lifecycle::pool::template::Template;
@@ -62,11 +62,10 @@ async fn change_node(
     let (had, wanted) = (lasting_taints(&config.spec), lasting_taints(spec));
     let had = LabelsAndTaints { labels: &config.spec.kubelet.node_labels, taints: &had };
     let wanted = LabelsAndTaints { labels: &spec.kubelet.node_labels, taints: &wanted };
-    let id = machine.object.spec.provider_id.as_deref();
-    // Another Node of that name is none of ours.
-    let is_ours = |node: &Node| id.is_some() && id == node.spec.as_ref().and_then(|s| s.provider_id.as_deref());
+    // Core finds a Node by its provider ID alone.
+    let Some(identity) = NodeIdentity::of(&machine.object) else { return Ok(()) };
     let workload = ctx.clusters.get(cluster).await?;
-    workload.change_node(name, |node| change(node, had, wanted).filter(|_| is_ours(node))).await
+    workload.change_node(name, |node| change(node, had, wanted).filter(|_| identity.is_of(node))).await
 }
 
 /// The merge patch of a configuration's `spec.kubelet`; `None` when it says what the template says.

@@ -14,10 +14,10 @@ use super::watch_task::WatchTask;
 use super::workload_clusters::WorkloadClusters;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
-use crate::api::name::{ProviderId, VmUuid};
+use crate::api::name::ProviderId;
 use crate::cluster::nodes::events;
 use crate::cluster::workload::Workload;
-use crate::lifecycle::identity::vm_uuid;
+use crate::lifecycle::identity::{NodeIdentity, host_name};
 
 /// What the watches have shown, by workload cluster.
 #[derive(Default)]
@@ -28,9 +28,9 @@ struct Followed {
     watch: WatchTask,
     /// Whether all Nodes were listed once.
     known: bool,
-    by_vm: HashMap<VmUuid, Arc<Node>>,
+    by_name: HashMap<String, Arc<Node>>,
     /// A new listing that is not complete yet.
-    begun: Option<HashMap<VmUuid, Arc<Node>>>,
+    begun: Option<HashMap<String, Arc<Node>>>,
 }
 
 impl Nodes {
@@ -39,9 +39,9 @@ impl Nodes {
         self.lock().get(cluster).is_some_and(|f| f.known)
     }
 
-    /// The Node of a VM.
-    pub fn of(&self, cluster: &ClusterRef, vm: VmUuid) -> Option<Arc<Node>> {
-        self.lock().get(cluster)?.by_vm.get(&vm).cloned()
+    /// The Node of a machine.
+    pub fn of(&self, cluster: &ClusterRef, machine: &NodeIdentity) -> Option<Arc<Node>> {
+        self.lock().get(cluster)?.by_name.get(machine.name.as_str()).filter(|node| machine.is_of(node)).cloned()
     }
 
     /// Watches a cluster unless it is watched with this kubeconfig.
@@ -54,39 +54,34 @@ impl Nodes {
         self.lock().remove(cluster);
     }
 
-    /// Takes in an event of the watch; returns the Nodes that have changed.
-    fn note(&self, cluster: &ClusterRef, event: Event<Node>) -> Vec<(VmUuid, String)> {
+    /// Takes in an event of the watch; returns the names of the Nodes that have changed.
+    fn note(&self, cluster: &ClusterRef, event: Event<Node>) -> Vec<String> {
         let mut all = self.lock();
         let Some(followed) = all.get_mut(cluster) else { return Vec::new() };
         match event {
             Event::Init => followed.begun = Some(HashMap::new()),
             Event::InitApply(node) => {
-                if let (Some((vm, node)), Some(begun)) = (known(node), followed.begun.as_mut()) {
-                    begun.insert(vm, node);
+                if let (Some((name, node)), Some(begun)) = (known(node), followed.begun.as_mut()) {
+                    begun.insert(name, node);
                 }
             }
             Event::InitDone => {
                 let now = followed.begun.take().unwrap_or_default();
-                let before = std::mem::replace(&mut followed.by_vm, now);
+                let before = std::mem::replace(&mut followed.by_name, now);
                 let first = !std::mem::replace(&mut followed.known, true);
-                let gone = before.iter().filter(|(vm, _)| !followed.by_vm.contains_key(*vm));
-                let news = followed.by_vm.iter().filter(|(vm, node)| first || before.get(*vm) != Some(node));
-                return gone.chain(news).map(|(vm, node)| (*vm, node.name_any())).collect();
+                let gone = before.keys().filter(|name| !followed.by_name.contains_key(*name));
+                let news = followed.by_name.iter().filter(|(name, node)| first || before.get(*name) != Some(node)).map(|(name, _)| name);
+                return gone.chain(news).cloned().collect();
             }
             Event::Apply(node) => {
-                if let Some((vm, node)) = known(node) {
-                    let name = node.name_any();
-                    if followed.by_vm.insert(vm, node.clone()).as_ref() != Some(&node) {
-                        return vec![(vm, name)];
-                    }
+                if let Some((name, node)) = known(node)
+                    && followed.by_name.insert(name.clone(), node.clone()).as_ref() != Some(&node)
+                {
+                    return vec![name];
                 }
             }
             Event::Delete(node) => {
-                if let Some((vm, node)) = known(node)
-                    && followed.by_vm.remove(&vm).is_some()
-                {
-                    return vec![(vm, node.name_any())];
-                }
+                return followed.by_name.remove_entry(&node.name_any()).map(|(name, _)| name).into_iter().collect();
             }
         }
         Vec::new()
@@ -97,9 +92,9 @@ impl Nodes {
     }
 }
 
-/// A Node of ours, without what changes all the time and is not read.
-fn known(mut node: Node) -> Option<(VmUuid, Arc<Node>)> {
-    let vm = ProviderId::parse(node.spec.as_ref()?.provider_id.as_deref()?).ok()?.vm;
+/// A Node that says it is one of ours, by its name, without what changes all the time and is not read.
+fn known(mut node: Node) -> Option<(String, Arc<Node>)> {
+    ProviderId::parse(node.spec.as_ref()?.provider_id.as_deref()?).ok()?;
     node.metadata.managed_fields = None;
     node.metadata.resource_version = None;
     if let Some(status) = node.status.as_mut() {
@@ -108,7 +103,7 @@ fn known(mut node: Node) -> Option<(VmUuid, Arc<Node>)> {
             condition.last_heartbeat_time = None;
         }
     }
-    Some((vm, Arc::new(node)))
+    Some((node.name_any(), Arc::new(node)))
 }
 
 /// Follows the Nodes of one workload cluster until the task is aborted.
@@ -119,8 +114,8 @@ pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, work
         match next {
             Ok(event) => {
                 let complete = matches!(event, Event::InitDone);
-                for (vm, node) in &context.nodes.note(&cluster, event) {
-                    request_passes(&clusters, &cluster.namespace, *vm, node);
+                for node in &context.nodes.note(&cluster, event) {
+                    request_passes(&clusters, &cluster.namespace, node);
                 }
                 if complete {
                     context.requests.all_standalone(&context.caches, &cluster.namespace);
@@ -134,15 +129,47 @@ pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, work
     }
 }
 
-/// Passes of the objects that a Node concerns. It has the name of its machine, unless that is no host name.
-fn request_passes(clusters: &WorkloadClusters, namespace: &str, vm: VmUuid, node: &str) {
+/// Passes of the objects that a Node concerns. It has the name of its machine's object, unless that is no host name.
+fn request_passes(clusters: &WorkloadClusters, namespace: &str, node: &str) {
     let context = clusters.context();
-    let is_its_machine = |machine: &Arc<WindowsMachine>| vm_uuid(machine) == vm;
+    let is_its_machine = |machine: &Arc<WindowsMachine>| host_name(machine).is_ok_and(|name| name.as_str() == node);
     let by_name = context.caches.windows_machines.get(namespace, node).filter(is_its_machine);
     let Some(machine) = by_name.or_else(|| context.caches.windows_machines.all(namespace).into_iter().find(is_its_machine)) else { return };
     context.requests.machine(&machine);
     context.requests.pool_of(&machine);
     if let Some(config) = context.caches.config_of(&machine) {
         context.requests.config(&config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const VM: &str = "windows://lab/3f2504e0-4f89-51d3-9a0c-0305e82c3301";
+
+    fn node(name: &str, provider_id: &str) -> Node {
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"providerID": provider_id}})).unwrap()
+    }
+
+    #[test]
+    fn a_node_that_names_the_vm_of_another_changes_nothing_for_that_one() {
+        let cluster = ClusterRef::cluster_api("lab", "c1");
+        let identity =
+            |name: &str| NodeIdentity { name: crate::api::name::HostName::parse(name).unwrap(), provider_id: ProviderId::parse(VM).unwrap() };
+        let nodes = Nodes::default();
+        nodes.lock().entry(cluster.clone()).or_default();
+        for event in [Event::Init, Event::InitApply(node("win-1", VM)), Event::InitDone] {
+            nodes.note(&cluster, event);
+        }
+        assert_eq!(nodes.note(&cluster, Event::Apply(node("win-2", VM))), ["win-2"], "what concerns another name is no news of this machine");
+        assert!(nodes.of(&cluster, &identity("win-1")).is_some());
+        nodes.note(&cluster, Event::Delete(node("win-2", VM)));
+        assert!(nodes.of(&cluster, &identity("win-1")).is_some(), "the Node of the machine is still there");
+        assert_eq!(nodes.note(&cluster, Event::Delete(node("win-1", VM))), ["win-1"]);
+        assert!(nodes.of(&cluster, &identity("win-1")).is_none());
+        nodes.note(&cluster, Event::Apply(node("win-1", "windows://other/3f2504e0-4f89-51d3-9a0c-0305e82c3301")));
+        assert!(nodes.of(&cluster, &identity("win-1")).is_none(), "of another hypervisor");
     }
 }

@@ -12,8 +12,8 @@ use crate::api::capi;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
-use crate::lifecycle::identity::{INFRASTRUCTURE, is_provisioned, vm_uuid};
-use crate::lifecycle::owner::{NodeRequest, Owner, TargetCluster, machine_pool_of};
+use crate::lifecycle::identity::{INFRASTRUCTURE, NodeIdentity, is_provisioned};
+use crate::lifecycle::owner::{NodeRequest, Owner, TargetCluster, machine_pool_of, may_join};
 
 #[derive(Clone)]
 pub struct Owners {
@@ -40,11 +40,15 @@ impl Owners {
 
     fn standalone(&self, object: &WindowsMachine) -> Owner {
         let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Owner::None };
+        // Whoever may write a WindowsMachine can write that annotation.
+        if !may_join(&cluster, self.caches.pool_of(object).as_deref()) {
+            return Owner::Unseen;
+        }
         // Whether it has joined is not known yet, and it must not be taken for one that never did.
         if is_provisioned(object) && !self.nodes.are_known(&cluster) {
             return Owner::Unseen;
         }
-        let node = self.nodes.of(&cluster, vm_uuid(object));
+        let node = NodeIdentity::of(object).and_then(|machine| self.nodes.of(&cluster, &machine));
         NodeRequest::standalone(object, &cluster, self.caches.config_of(object).as_deref(), node.as_deref()).into()
     }
 
@@ -54,11 +58,16 @@ impl Owners {
         let owners = object.metadata.owner_references.as_ref();
         if let Some(reference) = capi::owner(owners, INFRASTRUCTURE, "WindowsMachine") {
             let found = self.caches.windows_machines.get(&namespace, &reference.name).filter(|m| m.metadata.uid.as_deref() == Some(&reference.uid));
-            return match found.map(|m| self.of_machine(&m)) {
+            let same_cluster = |machine: &Arc<WindowsMachine>| ClusterRef::of(&machine.metadata) == ClusterRef::of(&object.metadata);
+            return match found.filter(same_cluster).map(|m| self.of_machine(&m)) {
                 // Its Machine is still to come.
                 None | Some(Owner::None) => Owner::Unseen,
                 Some(owner) => owner,
             };
+        }
+        // A Machine asks for nodes of its Cluster, and no others.
+        if ClusterRef::standalone(&object.metadata).is_some() {
+            return Owner::Unseen;
         }
         let found = capi::machine_owner(owners).and_then(|o| self.caches.machines.get(&namespace, &o.name));
         Owner::of(owners, found.as_deref())

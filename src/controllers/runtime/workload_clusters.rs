@@ -138,6 +138,7 @@ pub fn fault(error: &WorkloadError) -> Option<Fault> {
         WorkloadError::Unauthorized { .. } => Fault::Unauthorized,
         WorkloadError::Forbidden { .. } => Fault::Forbidden,
         WorkloadError::Foreign { .. } => Fault::Foreign,
+        WorkloadError::OwnClusterRefused { .. } => Fault::OwnClusterRefused,
         WorkloadError::Api(_) | WorkloadError::Management(_) => return None,
     })
 }

@@ -10,14 +10,14 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::identity::future_provider_id;
+use super::identity::{NodeIdentity, future_provider_id};
 use super::owner::{NodeRequest, Owner, TargetCluster, data_secret};
 use super::{Decision, Gate, paused_condition, seconds};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi::Endpoint;
 use crate::api::condition::{self, ConditionType, Desired, Reason};
-use crate::api::machine::WindowsMachine;
-use crate::api::name::{ProviderId, base36};
+use crate::api::machine::{HostNamePolicy, WindowsMachine};
+use crate::api::name::{HostName, ProviderId, base36};
 use crate::compat;
 
 /// The kubelet fetches its certificate with the token, in a watch that it may have to open again: it gets so long for that.
@@ -88,7 +88,7 @@ fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<B
             // Nothing is to be made any more, and nothing of it has become untrue.
             return Decision::new(BootstrapStep::Wait);
         }
-        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine is not there (yet)", s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine, or the pool that owns it, is not there (yet)", s, now);
     };
     match data_secret(s.object) {
         Some(_) => keep_token(s, owner, now),
@@ -196,8 +196,13 @@ pub fn token_id(object: &WindowsBootstrapConfig) -> String {
 
 /// The Node that goes with a cluster that is being deleted. Cluster API deletes the Node of a Machine unless the Cluster is being
 /// deleted, as it expects the API server to go too. Where it stays, the Node is ours to remove.
-pub fn node_to_delete(request: &NodeRequest) -> Option<(&str, ProviderId)> {
-    Some((request.node.as_deref()?, ProviderId::parse(request.provider_id.as_deref()?).ok()?))
+///
+/// Core takes the Node that names the provider ID: it must have the machine's name too. The WindowsMachine is gone by now, but a name
+/// that it may not shorten is one that needs no shortening.
+pub fn node_to_delete(request: &NodeRequest) -> Option<NodeIdentity> {
+    let provider_id = ProviderId::parse(request.provider_id.as_deref()?).ok()?;
+    let name = HostName::choose(&request.infrastructure.name, provider_id.vm, HostNamePolicy::Auto).ok()?;
+    (request.node.as_deref()? == name.as_str()).then_some(NodeIdentity { name, provider_id })
 }
 
 fn waiting(why: Reason, message: impl Into<String>, s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {

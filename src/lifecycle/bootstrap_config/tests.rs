@@ -275,9 +275,17 @@ proptest! {
 #[test]
 fn a_node_is_deleted_only_if_it_is_one_of_ours() {
     let id = "windows://lab/3f2504e0-4f89-51d3-9a0c-0305e82c3301";
-    let request = |id: &str, node: Option<&str>| NodeRequest { provider_id: Some(id.into()), node: node.map(Into::into), ..NodeRequest::default() };
-    let deleted = |request: &NodeRequest| node_to_delete(request).map(|(name, id)| (name.to_owned(), id.to_string()));
+    let infrastructure =
+        crate::api::capi::Reference { api_group: "infrastructure.cluster.x-k8s.io".into(), kind: "WindowsMachine".into(), name: "win-1".into() };
+    let request = |id: &str, node: Option<&str>| NodeRequest {
+        provider_id: Some(id.into()),
+        node: node.map(Into::into),
+        infrastructure: infrastructure.clone(),
+        ..NodeRequest::default()
+    };
+    let deleted = |request: &NodeRequest| node_to_delete(request).map(|node| (node.name.to_string(), node.provider_id.to_string()));
     assert_eq!(deleted(&request(id, Some("win-1"))), Some(("win-1".to_owned(), id.to_owned())));
+    assert_eq!(deleted(&request(id, Some("win-2"))), None, "core found a Node that says it is this machine");
     assert_eq!(deleted(&request("vsphere://x", Some("win-1"))), None);
     assert_eq!(deleted(&request(id, None)), None);
 }

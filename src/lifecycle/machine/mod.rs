@@ -85,7 +85,7 @@ pub fn decide(s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> 
 
 fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<MachineStep> {
     let Some(owner) = s.owner.request() else {
-        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine is not there (yet)", s, now);
+        return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine, or the pool that owns it, is not there (yet)", s, now);
     };
     let Some(cluster) = s.cluster else {
         return waiting(Reason::WaitingForClusterInfrastructureReady, "its Cluster is not there (yet)", s, now);

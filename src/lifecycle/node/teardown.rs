@@ -42,6 +42,7 @@ pub fn decide(listed: bool, node: Option<&Node>) -> TeardownStep<'_> {
 pub fn unusable(fault: Option<Fault>, error: &str, drain_is_over: bool) -> TeardownStep<'static> {
     match fault {
         Some(Fault::KubeconfigMissing) => TeardownStep::Finished { left_behind: Some("the kubeconfig of its cluster is gone") },
+        Some(Fault::OwnClusterRefused) => TeardownStep::Finished { left_behind: Some("its namespace may not use the cluster that CAPW runs in") },
         _ if drain_is_over => TeardownStep::Finished { left_behind: Some("the time for its drain has passed") },
         Some(_) => wait(MEND, format!("the Node must go before the VM, and cannot: {error}")),
         None => TeardownStep::BackOff,
@@ -78,6 +79,7 @@ mod tests {
         for (fault, over, expected) in [
             (Some(Fault::KubeconfigMissing), false, "left"),
             (Some(Fault::KubeconfigMissing), true, "left"),
+            (Some(Fault::OwnClusterRefused), false, "left"),
             (Some(Fault::Unreachable), false, "waits"),
             (Some(Fault::Forbidden), false, "waits"),
             (Some(Fault::Unreachable), true, "left"),

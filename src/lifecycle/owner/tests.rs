@@ -49,6 +49,25 @@ fn a_node_that_is_gone_is_not_a_node_that_never_came() {
 }
 
 #[test]
+fn the_own_cluster_is_joined_only_through_a_pool_that_names_it() {
+    let pool = |cluster: Value| -> WindowsNodePool {
+        serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
+            "metadata": {"name": "win", "namespace": "lab"}, "spec": {"cluster": cluster, "template": {"machine": {"image": "w"}}}}))
+        .unwrap()
+    };
+    let elsewhere = ClusterRef { source: ClusterSource::Kubeconfig { secret: "there".into(), key: "value".into() }, ..in_cluster() };
+    for (cluster, named, expected) in [
+        (in_cluster(), Some(json!({})), true),
+        (in_cluster(), Some(json!({"kubeconfigSecretRef": {"name": "there"}})), false),
+        (in_cluster(), Some(Value::Null), false),
+        (in_cluster(), None, false),
+        (elsewhere, None, true),
+    ] {
+        assert_eq!(may_join(&cluster, named.clone().map(pool).as_ref()), expected, "{cluster} {named:?}");
+    }
+}
+
+#[test]
 fn a_cluster_is_ready_as_soon_as_its_address_is_known() {
     let server = ControlPlaneEndpoint { host: "10.0.0.1".into(), port: 6443 };
     let unknown = TargetCluster::standalone(in_cluster(), None, None);

@@ -1,0 +1,38 @@
+//! What `config/rbac` must not grant.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// The documents of a file below the top.
+fn documents(path: &str) -> Vec<Value> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).unwrap()).collect()
+}
+
+/// Every text in a field of a role's rules, of those rules that have one of the verbs.
+fn resources<'a>(role: &'a Value, verbs: &[&str]) -> Vec<&'a str> {
+    let texts = |rule: &'a Value, field: &str| rule[field].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
+    let rules = role["rules"].as_array().unwrap().iter().filter(|rule| texts(rule, "verbs").any(|verb| verbs.contains(&verb)));
+    rules.flat_map(|rule| texts(rule, "resources")).collect()
+}
+
+/// A token that its holder can read makes a node. The built-in role `edit` reads Secrets.
+#[test]
+fn the_built_in_role_edit_makes_no_token() {
+    const MAKE_TOKENS: [&str; 5] =
+        ["windowsbootstrapconfigs", "windowsbootstrapconfigtemplates", "windowsmachines", "windowsnodepools", "windowsnodepools/scale"];
+    let writes = ["create", "update", "patch"];
+    let roles = documents("config/rbac/users/roles.yaml");
+    let aggregated = |to: &str| {
+        let label = format!("rbac.authorization.k8s.io/aggregate-to-{to}");
+        let roles = roles.iter().filter(move |role| role["metadata"]["labels"][&label] == "true");
+        roles.flat_map(|role| resources(role, &writes)).collect::<Vec<_>>()
+    };
+    for resource in MAKE_TOKENS {
+        assert!(!aggregated("view").contains(&resource) && !aggregated("edit").contains(&resource), "{resource}");
+        assert!(aggregated("admin").contains(&resource), "{resource}: no role may make it");
+    }
+    assert!(aggregated("edit").contains(&"windowsmachinetemplates"));
+}
