@@ -33,7 +33,7 @@ fn a_guest_reads_from_every_channel_what_was_rendered() {
     for channel in Channel::ALL {
         let machine = machine(channel);
         let instance = machine.instance();
-        let delivered = Delivered::of(&build(channel, &instance)).unwrap();
+        let delivered = Delivered::of(&SeedImage::from(&build(channel, &instance))).unwrap();
         assert_eq!(delivered.channel, channel);
         assert_eq!(delivered.instance_id, instance.id().to_string());
         assert_eq!(delivered.host_name.as_deref(), Some("win-7k2fq"));
@@ -41,7 +41,7 @@ fn a_guest_reads_from_every_channel_what_was_rendered() {
         // Another infrastructure provider decides the name.
         let nameless = Machine { made: render(&BootstrapFacts { host_name: None, ..machine.facts.clone() }).unwrap(), ..machine };
         let nameless = Instance { host_name: None, ..nameless.instance() };
-        assert_eq!(Delivered::of(&build(channel, &nameless)).unwrap().host_name, None);
+        assert_eq!(Delivered::of(&SeedImage::from(&build(channel, &nameless))).unwrap().host_name, None);
     }
 }
 
@@ -62,16 +62,19 @@ fn a_seed_that_no_program_would_read_is_refused() {
         let mut values = values.clone();
         values.remove(key);
         values.extend(value.map(|value| (key.to_owned(), value.to_owned())));
-        Delivered::of(&Seed::GuestInfo(values)).unwrap_err().to_string()
+        Delivered::of(&SeedImage::GuestInfo(values)).unwrap_err().to_string()
     };
     for (error, why) in [
         (with("guestinfo.userdata", None), "guestinfo.userdata: is not set"),
         (with("guestinfo.userdata", Some("!")), "not base64"),
         (with("guestinfo.metadata.encoding", None), "expected encoding base64"),
         (with("guestinfo.metadata", Some("e30=")), "no instance-id"),
-        (Delivered::of(&drive("cidata ", config_drive::files(&instance))).unwrap_err().to_string(), "no meta-data"),
-        (Delivered::of(&drive("config2", config_drive::files(&instance))).unwrap_err().to_string(), "no program looks"),
-        (Delivered::of(&build(Channel::Unattend, &Instance { answer: b"<unattend/>", ..instance })).unwrap_err().to_string(), "does not run our"),
+        (Delivered::of(&(&drive("cidata ", config_drive::files(&instance))).into()).unwrap_err().to_string(), "no meta-data"),
+        (Delivered::of(&(&drive("config2", config_drive::files(&instance))).into()).unwrap_err().to_string(), "no program looks"),
+        (
+            Delivered::of(&(&build(Channel::Unattend, &Instance { answer: b"<unattend/>", ..instance })).into()).unwrap_err().to_string(),
+            "does not run our",
+        ),
     ] {
         assert!(error.contains(why), "{error} lacks {why}");
     }
@@ -84,7 +87,7 @@ fn other_programs_read_the_drives() {
     let path = directory.path().join("drive.iso");
     let mut missing = Vec::new();
     for channel in Channel::ALL {
-        let Seed::Drive(bytes) = build(channel, &machine(channel).instance()) else { continue };
+        let SeedImage::Drive(bytes) = SeedImage::from(&build(channel, &machine(channel).instance())) else { continue };
         std::fs::write(&path, &bytes).unwrap();
         let image = Image::open(&bytes).unwrap();
         for file in image.files().unwrap() {

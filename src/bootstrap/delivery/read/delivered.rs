@@ -8,8 +8,7 @@ use super::iso::Image;
 use super::{Payload, ReadError};
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::delivery::unattend::FIRST_BOOT_NAME;
-use crate::bootstrap::delivery::{config_drive, guest_info, no_cloud, windows_setup};
-use crate::vm::Seed;
+use crate::bootstrap::delivery::{SeedImage, config_drive, guest_info, no_cloud, windows_setup};
 
 /// The data that a machine received.
 #[derive(Debug)]
@@ -24,10 +23,10 @@ pub struct Delivered {
 
 impl Delivered {
     /// Reads a seed; as in Windows, its label decides which program reads it.
-    pub fn of(seed: &Seed) -> Result<Self, ReadError> {
+    pub fn of(seed: &SeedImage) -> Result<Self, ReadError> {
         let mut computer_name = None;
         let (channel, meta, user_data) = match seed {
-            Seed::Drive(bytes) => {
+            SeedImage::Drive(bytes) => {
                 let image = Image::open(bytes)?;
                 let (channel, meta, user_data) = match image.label() {
                     config_drive::LABEL => (Channel::ConfigDrive, config_drive::META_DATA, config_drive::USER_DATA),
@@ -41,7 +40,7 @@ impl Delivered {
                 };
                 (channel, image.read(meta)?.to_vec(), image.read(user_data)?.to_vec())
             }
-            Seed::GuestInfo(values) => {
+            SeedImage::GuestInfo(values) => {
                 let value = |key: &str| {
                     let wrong = |text: &str| ReadError::GuestInfo(format!("{key}: {text}"));
                     let found = values.get(key).ok_or_else(|| wrong("is not set"))?;
