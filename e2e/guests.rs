@@ -32,9 +32,10 @@ impl Operator {
             simulated_state: state.clone(),
             simulated_guests: true,
             wine_programs: None,
-            deadline: Duration::from_secs(30),
+            passes: 32,
             clock: Arc::new(jiff::Timestamp::now),
             hook: Arc::new(|_| ()),
+            requests: Arc::new(|_, _, _| ()),
         }));
         let stop = CancellationToken::new();
         let (running, stopped) = (drivers.clone(), stop.clone());
@@ -66,9 +67,12 @@ impl Operator {
 
     fn driver(&self) -> Arc<dyn capw::hypervisor::Driver> {
         let delays = SimulatedDelays { boot_milliseconds: 200, ..SimulatedDelays::default() };
-        let mut object = WindowsHypervisor::new("lab", WindowsHypervisorSpec { simulated: Some(Simulated { delays, ..Simulated::default() }) });
+        let mut object = WindowsHypervisor::new(
+            "lab",
+            WindowsHypervisorSpec { simulated: Some(Simulated { delays, ..Simulated::default() }), ..Default::default() },
+        );
         object.metadata.namespace = Some("default".to_owned());
-        self.drivers.get(&object).expect("a driver")
+        self.drivers.connect(&object).expect("a driver")
     }
 
     /// The newest report, once it is as `found` says.
@@ -140,7 +144,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
         memory_mib: 16_384,
         system_disk_gib: None,
         disks: Vec::new(),
-        networks: Vec::new(),
+        nics: Vec::new(),
         uefi: true,
         secure_boot: true,
         tpm: true,
@@ -239,7 +243,7 @@ fn a_guest_says_why_it_does_not_join() {
         }
         let report = operator.report(&refused, "NoJoin", |report| report.code == 71 && report.message.contains("NoJoin")).await;
         world::step(&report.message);
-        let damaged = Machine { seed: Seed::Drive(vec![0; 40_960]), ..machine(&cp, token, "win-drive", |_| ()) };
+        let damaged = Machine { seed: Seed::Drive { label: "nothing", files: Default::default() }, ..machine(&cp, token, "win-drive", |_| ()) };
         operator.advance(&damaged).await;
         let report = operator.report(&damaged, "a drive that is none", |report| report.state == "failed").await;
         assert!(report.message.contains("config drive"), "{report:?}");

@@ -10,12 +10,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use capw::api::bootstrap_config::{Channel, WindowsBootstrapConfigSpec};
 use capw::api::name::{HostName, VmUuid};
-use capw::bootstrap::delivery::{Instance, build, config_drive, no_cloud};
+use capw::bootstrap::delivery::{Instance, SeedImage, build, config_drive, no_cloud};
 use capw::bootstrap::facts::KubernetesVersion;
 use capw::bootstrap::read::Delivered;
 use capw::bootstrap::read::iso::Image;
 use capw::bootstrap::{BootstrapFacts, ca_hash, render};
-use capw::vm::Seed;
 use serde_json::{Value, json};
 
 use crate::workers::Workers;
@@ -68,15 +67,15 @@ fn given(channel: Channel, directory: &Path) -> Given {
     let instance_id = instance.id().to_string();
     let path = directory.join(channel.name());
     let with = |flag: &str| vec![flag.to_owned(), path.to_str().expect("a path").to_owned()];
-    let arguments = match build(channel, &instance) {
-        Seed::Drive(image) => {
+    let arguments = match SeedImage::from(&build(channel, &instance)) {
+        SeedImage::Drive(image) => {
             let name = if channel == Channel::ConfigDrive { config_drive::USER_DATA } else { no_cloud::USER_DATA };
             script = Image::open(&image).expect("an image").read(name).expect("a script").to_vec();
             std::fs::write(&path, image).expect("an image");
             // On a raw disk nobody looks at the label.
             if channel == Channel::ConfigDrive { vec![with("--cdrom"), with("--disk")] } else { vec![with("--cdrom")] }
         }
-        Seed::GuestInfo(values) => {
+        SeedImage::GuestInfo(values) => {
             std::fs::write(&path, json!(values).to_string()).expect("values");
             vec![with("--guestinfo")]
         }
@@ -216,11 +215,13 @@ fn machines_join_by_every_channel() {
 }
 
 /// What lies beside the machines of a simulated hypervisor in that namespace.
-fn seeds(state: &Path, namespace: &str) -> Vec<Seed> {
+fn seeds(state: &Path, namespace: &str) -> Vec<SeedImage> {
     let homes = std::fs::read_dir(state.join(format!("{namespace}.lab"))).into_iter().flatten().filter_map(Result::ok);
     let seed = |home: PathBuf| match std::fs::read(home.join("config-drive.iso")) {
-        Ok(image) => Some(Seed::Drive(image)),
-        Err(_) => std::fs::read(home.join("guestinfo.json")).ok().map(|values| Seed::GuestInfo(serde_json::from_slice(&values).expect("values"))),
+        Ok(image) => Some(SeedImage::Drive(image)),
+        Err(_) => {
+            std::fs::read(home.join("guestinfo.json")).ok().map(|values| SeedImage::GuestInfo(serde_json::from_slice(&values).expect("values")))
+        }
     };
     homes.filter_map(|home| seed(home.path())).collect()
 }

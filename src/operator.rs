@@ -34,8 +34,6 @@ pub use crate::controllers::runtime::Roles;
 /// Passes that run when a stop is asked for may take so long to reach the edge of an effect.
 const DRAIN: Duration = Duration::from_secs(10);
 const RELEASE: Duration = Duration::from_secs(3);
-/// One call to a hypervisor.
-const HYPERVISOR_DEADLINE: Duration = Duration::from_secs(30);
 /// What a process awaits until its watches (or its turn) have begun.
 const START: &str = "start of the controllers";
 
@@ -178,7 +176,13 @@ async fn work(
     stop: CancellationToken,
     autoscaler: Option<ServiceHandle>,
 ) {
-    let drivers = Arc::new(Drivers::new(driver_settings(settings.simulated_state, settings.simulated_guests, settings.wine_programs, &metrics)));
+    let drivers = Arc::new(Drivers::new(driver_settings(
+        settings.simulated_state,
+        settings.simulated_guests,
+        settings.wine_programs,
+        settings.concurrency,
+        &metrics,
+    )));
     let counted = metrics.clone();
     let cluster = Cluster::new(client.clone());
     let workload_metrics = metrics.clone();
@@ -228,19 +232,26 @@ async fn work(
 /// Hosts the guests of simulated VMs below a directory and does nothing else, until SIGTERM or SIGINT.
 pub async fn host_guests(state: PathBuf, wine_programs: Option<PathBuf>) -> Result<(), OperatorError> {
     let stop = stop_on_signals()?;
-    Drivers::new(driver_settings(state, true, wine_programs, &Metrics::default())).run(stop).await;
+    Drivers::new(driver_settings(state, true, wine_programs, 1, &Metrics::default())).run(stop).await;
     Ok(())
 }
 
-fn driver_settings(simulated_state: PathBuf, simulated_guests: bool, wine_programs: Option<PathBuf>, metrics: &Metrics) -> DriverSettings {
-    let metrics = metrics.clone();
+fn driver_settings(
+    simulated_state: PathBuf,
+    simulated_guests: bool,
+    wine_programs: Option<PathBuf>,
+    passes: u16,
+    metrics: &Metrics,
+) -> DriverSettings {
+    let (metrics, requests) = (metrics.clone(), metrics.clone());
     DriverSettings {
         simulated_state,
         simulated_guests,
         wine_programs,
-        deadline: HYPERVISOR_DEADLINE,
+        passes: usize::from(passes),
         clock: clock(),
         hook: Arc::new(move |call| metrics.hypervisor_call(call.driver, call.endpoint, call.call, call.outcome, call.took)),
+        requests: Arc::new(move |driver, endpoint, request| requests.hypervisor_request(driver, endpoint, request)),
     }
 }
 

@@ -14,7 +14,6 @@ use capw::api::bootstrap_config::{Channel, ConfigMapKeyRef, SecretKeyRef, Window
 use capw::api::name::{HostName, VmUuid};
 use capw::bootstrap::delivery::{Instance, build};
 use capw::bootstrap::plan::Plan;
-use capw::bootstrap::read::iso::Image;
 use capw::bootstrap::{Bootstrap, render};
 use capw::vm::Seed;
 use flate2::read::GzDecoder;
@@ -176,15 +175,14 @@ fn repacked(user_data: &[u8], change: impl FnOnce(&mut Files)) -> Vec<u8> {
 fn deliver(machine: &Machine, kind: Kind, user_data: &[u8]) {
     let channel = if kind.unattend { Channel::Unattend } else { Channel::ConfigDrive };
     let name = HostName::parse("win-1").expect("a host name");
-    let Seed::Drive(image) = build(channel, &Instance { vm: VmUuid::of("u"), host_name: Some(&name), user_data, answer: b"" }) else {
+    let Seed::Drive { label, files } = build(channel, &Instance { vm: VmUuid::of("u"), host_name: Some(&name), user_data, answer: b"" }) else {
         panic!("{channel} is a drive")
     };
-    let image = Image::open(&image).expect("an image");
-    for file in image.files().expect("its files") {
-        machine.write(&format!(r"C:\delivered\{}", file.replace('/', "\\")), image.read(&file).expect("a file"));
+    for (file, content) in &files {
+        machine.write(&format!(r"C:\delivered\{}", file.replace('/', "\\")), content);
     }
     // Wine takes the label of a drive from this file.
-    machine.write(r"C:\delivered\.windows-label", format!("{}\n", image.label()));
+    machine.write(r"C:\delivered\.windows-label", format!("{label}\n"));
     machine.add_drive("e:", &machine.path(r"C:\delivered"));
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -37,9 +36,10 @@ pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared
         simulated_state: std::env::temp_dir().join(format!("capw-wiring-{}", uuid::Uuid::new_v4())),
         simulated_guests: false,
         wine_programs: None,
-        deadline: Duration::from_secs(1),
+        passes: 32,
         clock: Arc::new(|| Timestamp::UNIX_EPOCH),
         hook: Arc::new(|_| ()),
+        requests: Arc::new(|_, _, _| ()),
     };
     let management = Arc::new(Management {
         cluster: cluster.clone(),

@@ -2,17 +2,21 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::observed::{CallHook, ObservedDriver};
+use super::observed::{CallHook, EndpointSettings, ObservedDriver};
 pub use super::simulated::Clock;
 use super::simulated::{self, SimulatedDriver};
+use super::wire::{Fate, Wire};
 use super::{Driver, DriverError};
 use crate::api::hypervisor::{WindowsHypervisor, WindowsHypervisorSpec};
 use crate::api::name::ObjectKey;
+
+/// Called for every request to an endpoint, with driver, `<namespace>/<name>` of the WindowsHypervisor and the name of the request.
+pub type RequestHook = Arc<dyn Fn(&'static str, &str, &'static str) + Send + Sync>;
 
 /// What the process passes to its drivers.
 #[derive(Clone)]
@@ -23,10 +27,11 @@ pub struct DriverSettings {
     pub simulated_guests: bool,
     /// Folder of the programs that guests of kind Wine run; `--wine-programs`.
     pub wine_programs: Option<PathBuf>,
-    /// Time limit of one call.
-    pub deadline: Duration,
+    /// Passes of machines at the same time.
+    pub passes: usize,
     pub clock: Clock,
     pub hook: CallHook,
+    pub requests: RequestHook,
 }
 
 /// One shared connection per WindowsHypervisor, replaced when its spec changes.
@@ -39,6 +44,8 @@ struct Connection {
     uid: Option<String>,
     spec: WindowsHypervisorSpec,
     driver: Arc<dyn Driver>,
+    /// When the endpoint has shown that it is the right one and grants what is needed; `None`: machines may not use it.
+    admitted: Option<Timestamp>,
 }
 
 impl Drivers {
@@ -46,25 +53,44 @@ impl Drivers {
         Self { settings, connections: Mutex::default() }
     }
 
-    /// The connection to an endpoint. [`DriverError::Invalid`] names the field when the object names no driver or a wrong setting.
-    pub fn get(&self, hypervisor: &WindowsHypervisor) -> Result<Arc<dyn Driver>, DriverError> {
+    /// The connection to an endpoint; only the controller of WindowsHypervisors makes them. [`DriverError::Invalid`] names the field when
+    /// the object names no driver or a wrong setting.
+    pub fn connect(&self, hypervisor: &WindowsHypervisor) -> Result<Arc<dyn Driver>, DriverError> {
         let key = ObjectKey::of(&hypervisor.metadata);
         let uid = hypervisor.metadata.uid.clone();
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self.lock();
         if let Some(connection) = connections.get(&key)
             && connection.spec == hypervisor.spec
             && connection.uid == uid
         {
             return Ok(connection.driver.clone());
         }
-        let driver = self.connect(&key, &hypervisor.spec)?;
-        connections.insert(key, Connection { uid, spec: hypervisor.spec.clone(), driver: driver.clone() });
+        connections.remove(&key);
+        let driver = self.make(&key, &hypervisor.spec)?;
+        connections.insert(key, Connection { uid, spec: hypervisor.spec.clone(), driver: driver.clone(), admitted: None });
         Ok(driver)
+    }
+
+    /// The connection that machines use: of an endpoint that was admitted.
+    pub fn connected(&self, hypervisor: &ObjectKey) -> Option<Arc<dyn Driver>> {
+        self.lock().get(hypervisor).filter(|connection| connection.admitted.is_some()).map(|connection| connection.driver.clone())
+    }
+
+    /// When the endpoint was admitted.
+    pub fn admitted(&self, hypervisor: &ObjectKey) -> Option<Timestamp> {
+        self.lock().get(hypervisor)?.admitted
+    }
+
+    /// Lets machines use the connection (`Some`), or keeps them from it: what the endpoint says of them is not believed.
+    pub fn admit(&self, hypervisor: &ObjectKey, at: Option<Timestamp>) {
+        if let Some(connection) = self.lock().get_mut(hypervisor) {
+            connection.admitted = at;
+        }
     }
 
     /// Drops the connection to an endpoint whose object is gone.
     pub fn forget(&self, hypervisor: &ObjectKey) {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(hypervisor);
+        self.lock().remove(hypervisor);
     }
 
     /// Runs the background work of drivers (the guests of simulated VMs) until `shutdown`. Returns at once if there is none.
@@ -75,15 +101,34 @@ impl Drivers {
         }
     }
 
-    fn connect(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec) -> Result<Arc<dyn Driver>, DriverError> {
+    fn make(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec) -> Result<Arc<dyn Driver>, DriverError> {
         let Some(simulated) = &spec.simulated else {
             return Err(DriverError::Invalid(format!("WindowsHypervisor {key}: spec names no driver: set spec.simulated, e.g. to {{}}")));
         };
-        let settings = &self.settings;
-        let driver =
-            SimulatedDriver::new(&settings.simulated_state, &format!("{}.{}", key.namespace, key.name), simulated.clone(), settings.clock.clone())?;
-        let observed = ObservedDriver::new(Arc::new(driver), key.to_string(), settings.deadline, settings.hook.clone());
-        Ok(Arc::new(observed))
+        let DriverSettings { simulated_state, clock, passes, hook, .. } = &self.settings;
+        let default_name = format!("{}.{}", key.namespace, key.name);
+        let driver = SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), self.wire("simulated", key))?;
+        let most_changes = spec.limits.as_ref().and_then(|limits| limits.changes).and_then(|most| usize::try_from(most).ok());
+        let settings = EndpointSettings {
+            name: key.to_string(),
+            images: spec.images.clone(),
+            networks: spec.networks.clone(),
+            most_calls: *passes,
+            most_changes,
+        };
+        Ok(Arc::new(ObservedDriver::new(Arc::new(driver), settings, hook.clone())))
+    }
+
+    fn wire(&self, driver: &'static str, key: &ObjectKey) -> Wire {
+        let (count, endpoint) = (self.settings.requests.clone(), key.to_string());
+        Wire::new(Arc::new(move |request| {
+            count(driver, &endpoint, request.name);
+            Fate::Pass
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Connection>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,14 +142,15 @@ mod tests {
             simulated_state: PathBuf::from("/nonexistent"),
             simulated_guests: false,
             wine_programs: None,
-            deadline: Duration::from_secs(30),
-            clock: Arc::new(|| jiff::Timestamp::UNIX_EPOCH),
+            passes: 32,
+            clock: Arc::new(|| Timestamp::UNIX_EPOCH),
             hook: Arc::new(|_| ()),
+            requests: Arc::new(|_, _, _| ()),
         })
     }
 
     fn hypervisor(name: &str, simulated: Option<Simulated>) -> WindowsHypervisor {
-        let mut object = WindowsHypervisor::new(name, WindowsHypervisorSpec { simulated });
+        let mut object = WindowsHypervisor::new(name, WindowsHypervisorSpec { simulated, ..WindowsHypervisorSpec::default() });
         object.metadata.namespace = Some("lab".into());
         object
     }
@@ -112,18 +158,34 @@ mod tests {
     #[test]
     fn one_connection_until_the_spec_changes() {
         let drivers = drivers();
-        let first = drivers.get(&hypervisor("a", Some(Simulated::default()))).unwrap();
-        assert!(Arc::ptr_eq(&first, &drivers.get(&hypervisor("a", Some(Simulated::default()))).unwrap()));
-        assert!(!Arc::ptr_eq(&first, &drivers.get(&hypervisor("b", Some(Simulated::default()))).unwrap()));
+        let first = drivers.connect(&hypervisor("a", Some(Simulated::default()))).unwrap();
+        assert!(Arc::ptr_eq(&first, &drivers.connect(&hypervisor("a", Some(Simulated::default()))).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &drivers.connect(&hypervisor("b", Some(Simulated::default()))).unwrap()));
         let changed = hypervisor("a", Some(Simulated { unreachable: true, ..Simulated::default() }));
-        assert!(!Arc::ptr_eq(&first, &drivers.get(&changed).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &drivers.connect(&changed).unwrap()));
         drivers.forget(&ObjectKey::new("lab", "a"));
-        assert_eq!(drivers.connections.lock().unwrap().len(), 1);
+        assert_eq!(drivers.lock().len(), 1);
+    }
+
+    #[test]
+    fn machines_use_a_connection_from_its_admission_until_the_spec_changes() {
+        let (drivers, key) = (drivers(), ObjectKey::new("lab", "a"));
+        let used = |drivers: &Drivers| drivers.connected(&key).is_some();
+        drivers.connect(&hypervisor("a", Some(Simulated::default()))).unwrap();
+        assert!(!used(&drivers));
+        drivers.admit(&key, Some(Timestamp::UNIX_EPOCH));
+        drivers.connect(&hypervisor("a", Some(Simulated::default()))).unwrap();
+        assert!(used(&drivers));
+        drivers.admit(&key, None);
+        assert!(!used(&drivers));
+        drivers.admit(&key, Some(Timestamp::UNIX_EPOCH));
+        drivers.connect(&hypervisor("a", None)).err().unwrap();
+        assert!(!used(&drivers), "what the spec no longer names is not used");
     }
 
     #[test]
     fn no_driver_is_an_error_with_the_field() {
-        let error = drivers().get(&hypervisor("a", None)).err().unwrap().to_string();
+        let error = drivers().connect(&hypervisor("a", None)).err().unwrap().to_string();
         assert!(error.contains("lab/a") && error.contains("spec.simulated"), "{error}");
     }
 }

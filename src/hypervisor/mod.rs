@@ -1,53 +1,79 @@
 //! WHERE VMS COME FROM: one trait, one folder per driver.
 //!
 //! A driver translates and calls; it decides nothing, knows no Kubernetes object and writes no status. Its contract
-//! (docs/design/drivers.md): at most one mutating call per [`Driver::advance`] or [`Driver::retire`], safe to repeat; a foreign VM is
-//! never touched; absence is proven by reading VM, disks and config drive.
+//! (docs/design/drivers.md): after any prefix of the requests of one [`Driver::advance`], [`Driver::detach`] or [`Driver::retire`],
+//! [`Driver::observe`] sees what is there and the next call goes on; a foreign VM is never touched; absence is proven by reading VM, disks
+//! and configuration drive.
 
 #[cfg(test)]
 mod contract;
 pub mod drivers;
+mod gate;
 pub mod observed;
 mod simulated;
+mod wire;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 
 pub use crate::vm::DriverError;
 
-use crate::vm::{Journal, MachineKey, Observed, Power, Seed, StopMode, VmSpec};
+use crate::api::name::VmUuid;
+use crate::vm::{Journal, MachineKey, Observed, Present, Seed, SeedKind, StopMode, VmSpec};
 
 /// One connection to one endpoint, shared by all machines on it.
 #[async_trait]
 pub trait Driver: Send + Sync {
-    /// Name of the driver, e.g. `simulated`; a label of metrics.
-    fn name(&self) -> &'static str;
+    /// What the driver can do, and how it wants to be called.
+    fn caps(&self) -> &Caps;
 
-    /// Logs in and reads version and capacity. No side effects.
+    /// Logs in and reads identity, version, capacity and missing permissions. No side effects.
     async fn describe(&self) -> Result<Endpoint, DriverError>;
 
-    /// Whether what the spec names (image, networks) exists. No side effects.
-    async fn check(&self, spec: &VmSpec) -> Result<(), DriverError>;
+    /// Whether what the spec names (image, networks) exists, and whether a seed of that kind can be given. No side effects.
+    async fn check(&self, spec: &VmSpec, seed: SeedKind) -> Result<(), DriverError>;
 
-    /// One consistent read of everything that belongs to this machine.
+    /// All VMs at this endpoint with our owner mark, by one listing, and what is left of others.
+    async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError>;
+
+    /// One consistent read of everything that belongs to this machine, also with an empty journal.
     async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError>;
 
     /// Chooses ids (VMID, host, folder). No side effects. The caller stores the result before it calls [`Driver::advance`].
     async fn plan(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError>;
 
-    /// Makes at most one mutating call towards "runs with this seed".
+    /// Goes on towards "runs with this seed". A task that takes long is the last request of a call.
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
-    /// Makes at most one mutating call towards "its seed is detached", for a machine that does not need it any more. The machine keeps
-    /// running, and [`Driver::advance`] does not attach the seed again. [`DriverError::Invalid`] says why a hypervisor cannot detach it.
+    /// Goes on towards "its seed is detached", for a machine that does not need it any more. The machine keeps running, and
+    /// [`Driver::advance`] does not attach the seed again. [`DriverError::Invalid`] says why a hypervisor cannot detach it.
     async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
-    /// Makes at most one mutating call towards "nothing left". Reads the owner mark again before it destroys anything.
+    /// Goes on towards "nothing left". Reads the owner mark again before it destroys anything.
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;
 
-    /// All VMs at this endpoint with our owner mark, by one listing.
-    async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError>;
+    /// An item means "list now": something has changed. Nothing is decided on its word.
+    fn hints(&self) -> Option<BoxStream<'static, ()>> {
+        None
+    }
+}
+
+/// What a driver can do, and how it wants to be called.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// Name of the driver, e.g. `simulated`; a label of metrics.
+    pub driver: &'static str,
+    pub seeds: &'static [SeedKind],
+    /// Between two listings.
+    pub tick: Duration,
+    /// Time limit of one call.
+    pub deadline: Duration,
+    /// Reads and changes of machines at the same time.
+    pub reads: usize,
+    pub changes: usize,
 }
 
 /// What [`Driver::advance`], [`Driver::detach`] and [`Driver::retire`] did.
@@ -59,25 +85,52 @@ pub enum DriverStep {
     Wait { after: Duration },
     /// A long task was started; the journal must be stored.
     Started { journal: Journal },
-    /// One change was made: look again.
+    /// A task of the journal has failed. The journal without it must be stored, or the same failure is read again.
+    Failed { journal: Journal, error: DriverError },
+    /// Something was changed: look again.
     Changed,
 }
 
 /// What an endpoint reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
+    /// Stays the same as long as the VMs do: another id means another hypervisor, or one that was installed anew.
+    pub id: String,
     pub version: String,
     pub cpus: Option<i64>,
     pub memory_mib: Option<u64>,
+    /// Permissions that the credentials lack, with what each is for.
+    pub lacks: Vec<String>,
 }
 
-/// One row of [`Driver::owned`].
+/// What a listing must contain beside the rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// VMs whose guests have not said their last word.
+    pub words_of: BTreeSet<VmUuid>,
+}
+
+/// What is at an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// By VM.
+    pub rows: Vec<Row>,
+    /// By VM and text.
+    pub strays: Vec<Stray>,
+}
+
+/// A VM with our owner mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnedVm {
+pub struct Row {
     pub key: MachineKey,
-    pub power: Power,
-    /// Its seed is attached.
-    pub seeded: bool,
-    pub addresses: Vec<String>,
-    pub report: Option<crate::vm::GuestReport>,
+    pub present: Present,
+    pub cpus: u32,
+    pub memory_mib: u64,
+}
+
+/// Something with our mark or name, but without its VM.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stray {
+    /// What and where it is.
+    pub what: String,
 }

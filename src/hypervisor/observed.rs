@@ -1,16 +1,19 @@
-//! A wrapper for any driver: a deadline, a tracing span and a callback for each call, and a limit on concurrent changes.
+//! A wrapper for any driver: a deadline, a tracing span and a callback for each call, limits on concurrent calls, and the names that
+//! images and networks have at this endpoint.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
+use futures::stream::BoxStream;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug_span};
 
-use super::{Driver, DriverError, DriverStep, Endpoint, OwnedVm};
-use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
+use super::gate::Gate;
+use super::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
+use crate::api::hypervisor::Alias;
+use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
 /// One finished call to a hypervisor.
 #[derive(Clone, Copy, Debug)]
@@ -28,34 +31,57 @@ pub struct Call<'a> {
 /// Called after every call to a driver.
 pub type CallHook = Arc<dyn Fn(Call<'_>) + Send + Sync>;
 
-/// Concurrent changes at one endpoint.
-pub const CONCURRENT_CHANGES: usize = 4;
+/// What a WindowsHypervisor says about its endpoint, whatever its driver.
+#[derive(Clone, Default)]
+pub struct EndpointSettings {
+    /// `<namespace>/<name>` of the WindowsHypervisor.
+    pub name: String,
+    pub images: Vec<Alias>,
+    pub networks: Vec<Alias>,
+    /// Calls at the same time, beside the driver's own limits.
+    pub most_calls: usize,
+    pub most_changes: Option<usize>,
+}
 
-/// A driver with deadlines, spans, a callback and a limit.
+/// A driver with deadlines, spans, a callback and limits.
 pub struct ObservedDriver {
     inner: Arc<dyn Driver>,
-    endpoint: String,
-    deadline: Duration,
+    settings: EndpointSettings,
     hook: CallHook,
-    changes: Semaphore,
+    reads: Gate,
+    changes: Gate,
 }
 
 impl ObservedDriver {
-    /// `endpoint` is `<namespace>/<name>` of the WindowsHypervisor; `deadline` applies to each call.
-    pub fn new(inner: Arc<dyn Driver>, endpoint: String, deadline: Duration, hook: CallHook) -> Self {
-        Self { inner, endpoint, deadline, hook, changes: Semaphore::new(CONCURRENT_CHANGES) }
+    pub fn new(inner: Arc<dyn Driver>, settings: EndpointSettings, hook: CallHook) -> Self {
+        let caps = inner.caps();
+        // Reads and changes together take at most half of the passes: an endpoint that is slow does not hold up others.
+        let share = (settings.most_calls / 4).max(1);
+        let reads = Gate::new(caps.reads.min(share));
+        let changes = Gate::new(caps.changes.min(settings.most_changes.unwrap_or(usize::MAX)).min(share));
+        Self { inner, settings, hook, reads, changes }
     }
 
     async fn read<T>(&self, call: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+        let _permit = self.reads.enter().map_err(|after| DriverError::Busy { after })?;
         self.timed(call, work, DriverError::Unreachable).await
     }
 
     /// A change whose reply is late may have happened: the caller must observe, not repeat it.
     async fn change(&self, call: &'static str, work: impl Future<Output = Result<DriverStep, DriverError>>) -> Result<DriverStep, DriverError> {
-        let Ok(_permit) = self.changes.acquire().await else {
-            return Err(DriverError::Transient(format!("hypervisor {} is being disconnected; the call is retried", self.endpoint)));
-        };
+        let _permit = self.changes.enter().map_err(|after| DriverError::Busy { after })?;
         self.timed(call, work, DriverError::Unknown).await
+    }
+
+    /// The spec with the names that images and networks have at this endpoint.
+    fn translated(&self, spec: &VmSpec) -> VmSpec {
+        let translate = |aliases: &[Alias], name: &str| aliases.iter().find(|alias| alias.name == name).map_or(name, |alias| &alias.is).to_owned();
+        let mut spec = spec.clone();
+        spec.image = translate(&self.settings.images, &spec.image);
+        for nic in &mut spec.nics {
+            nic.network = nic.network.as_deref().map(|name| translate(&self.settings.networks, name));
+        }
+        spec
     }
 
     async fn timed<T>(
@@ -64,35 +90,46 @@ impl ObservedDriver {
         work: impl Future<Output = Result<T, DriverError>>,
         late: impl FnOnce(String) -> DriverError,
     ) -> Result<T, DriverError> {
-        let driver = self.inner.name();
-        let span = debug_span!("hypervisor", endpoint = %self.endpoint, driver, call);
+        let Caps { driver, deadline, .. } = *self.inner.caps();
+        let endpoint = self.settings.name.as_str();
+        let span = debug_span!("hypervisor", endpoint, driver, call);
         let start = Instant::now();
-        let result = match timeout(self.deadline, work.instrument(span)).await {
+        let result = match timeout(deadline, work.instrument(span)).await {
             Ok(result) => result,
             Err(_) => Err(late(format!(
-                "hypervisor {} did not answer {call} within {} s: check that it runs and can be reached",
-                self.endpoint,
-                self.deadline.as_secs()
+                "hypervisor {endpoint} did not answer {call} within {} s: check that it runs and can be reached",
+                deadline.as_secs()
             ))),
         };
         let outcome = result.as_ref().err().map_or("ok", DriverError::label);
-        (self.hook)(Call { endpoint: &self.endpoint, driver, call, outcome, took: start.elapsed() });
+        (self.hook)(Call { endpoint, driver, call, outcome, took: start.elapsed() });
         result
     }
 }
 
 #[async_trait]
 impl Driver for ObservedDriver {
-    fn name(&self) -> &'static str {
-        self.inner.name()
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
     }
 
+    // Asked by the endpoint's own controller only, one at a time: machines must not keep it from being looked at.
     async fn describe(&self) -> Result<Endpoint, DriverError> {
-        self.read("describe", self.inner.describe()).await
+        self.timed("describe", self.inner.describe(), DriverError::Unreachable).await
     }
 
-    async fn check(&self, spec: &VmSpec) -> Result<(), DriverError> {
-        self.read("check", self.inner.check(spec)).await
+    async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError> {
+        self.timed("list", self.inner.list(wanted), DriverError::Unreachable).await
+    }
+
+    async fn check(&self, spec: &VmSpec, seed: SeedKind) -> Result<(), DriverError> {
+        if !self.caps().seeds.contains(&seed) {
+            return Err(DriverError::Invalid(format!(
+                "the driver {} cannot give machines a seed of kind {seed:?}: choose another spec.channel of the WindowsBootstrapConfig",
+                self.caps().driver
+            )));
+        }
+        self.read("check", self.inner.check(&self.translated(spec), seed)).await
     }
 
     async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError> {
@@ -100,11 +137,11 @@ impl Driver for ObservedDriver {
     }
 
     async fn plan(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
-        self.read("plan", self.inner.plan(key, spec, journal)).await
+        self.read("plan", self.inner.plan(key, &self.translated(spec), journal)).await
     }
 
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
-        self.change("advance", self.inner.advance(key, spec, seed, journal, observed)).await
+        self.change("advance", self.inner.advance(key, &self.translated(spec), seed, journal, observed)).await
     }
 
     async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
@@ -115,37 +152,40 @@ impl Driver for ObservedDriver {
         self.change("retire", self.inner.retire(key, how, journal, observed)).await
     }
 
-    async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError> {
-        self.read("owned", self.inner.owned()).await
+    fn hints(&self) -> Option<BoxStream<'static, ()>> {
+        self.inner.hints()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::name::VmUuid;
+    use crate::api::name::{HostName, VmUuid};
+    use crate::vm::{MacAddress, Nic, Thing};
     use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A driver whose calls take time.
-    #[derive(Default)]
     struct Slow {
         takes: Duration,
-        inside: AtomicUsize,
-        most: AtomicUsize,
+        caps: Caps,
+        asked: Mutex<Vec<VmSpec>>,
     }
 
     #[async_trait]
     impl Driver for Slow {
-        fn name(&self) -> &'static str {
-            "slow"
+        fn caps(&self) -> &Caps {
+            &self.caps
         }
         async fn describe(&self) -> Result<Endpoint, DriverError> {
             tokio::time::sleep(self.takes).await;
             Ok(Endpoint::default())
         }
-        async fn check(&self, _: &VmSpec) -> Result<(), DriverError> {
-            Err(DriverError::NotFound("image".into()))
+        async fn check(&self, spec: &VmSpec, _: SeedKind) -> Result<(), DriverError> {
+            self.asked.lock().unwrap().push(spec.clone());
+            Err(DriverError::Missing { thing: Thing::Image, text: "image".into() })
+        }
+        async fn list(&self, _: &Wanted) -> Result<Listing, DriverError> {
+            Ok(Listing::default())
         }
         async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
             Ok(Observed::Absent)
@@ -160,23 +200,25 @@ mod tests {
             Ok(DriverStep::Done)
         }
         async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
-            self.most.fetch_max(self.inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::time::sleep(self.takes).await;
-            self.inside.fetch_sub(1, Ordering::SeqCst);
             Ok(DriverStep::Changed)
-        }
-        async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError> {
-            Ok(Vec::new())
         }
     }
 
     type Calls = Arc<Mutex<Vec<(String, &'static str, &'static str)>>>;
 
-    fn observed(takes: Duration) -> (Arc<Slow>, ObservedDriver, Calls) {
-        let (slow, calls) = (Arc::new(Slow { takes, ..Slow::default() }), Calls::default());
+    fn observed(takes: Duration, settings: EndpointSettings) -> (Arc<Slow>, ObservedDriver, Calls) {
+        let second = Duration::from_secs(1);
+        let caps = Caps { driver: "slow", seeds: &[SeedKind::Drive], tick: second, deadline: 30 * second, reads: 8, changes: 4 };
+        let (slow, calls) = (Arc::new(Slow { takes, caps, asked: Mutex::default() }), Calls::default());
         let told = calls.clone();
         let hook = Arc::new(move |call: Call<'_>| told.lock().unwrap().push((call.endpoint.to_owned(), call.call, call.outcome)));
-        (slow.clone(), ObservedDriver::new(slow, "lab/one".into(), Duration::from_secs(30), hook), calls)
+        let settings = EndpointSettings { name: "lab/one".into(), ..settings };
+        (slow.clone(), ObservedDriver::new(slow, settings, hook), calls)
+    }
+
+    fn passes(most_calls: usize) -> EndpointSettings {
+        EndpointSettings { most_calls, ..EndpointSettings::default() }
     }
 
     async fn retire(driver: &ObservedDriver) -> Result<DriverStep, DriverError> {
@@ -186,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_read_is_unreachable_and_a_late_change_is_unknown() {
-        let (_, driver, calls) = observed(Duration::from_secs(60));
+        let (_, driver, calls) = observed(Duration::from_secs(60), passes(32));
         assert!(matches!(driver.describe().await, Err(DriverError::Unreachable(text)) if text.contains("lab/one") && text.contains("30 s")));
         assert!(matches!(retire(&driver).await, Err(DriverError::Unknown(_))));
         let endpoint = || "lab/one".to_owned();
@@ -194,11 +236,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn concurrent_changes_are_limited_and_waiting_does_not_count_as_late() {
-        let (slow, driver, calls) = observed(Duration::from_secs(20));
-        let results = futures::future::join_all((0..12).map(|_| retire(&driver))).await;
-        assert!(results.iter().all(|result| *result == Ok(DriverStep::Changed)), "{results:?}");
-        assert_eq!(slow.most.load(Ordering::SeqCst), CONCURRENT_CHANGES);
-        assert_eq!(calls.lock().unwrap().len(), 12);
+    async fn a_change_that_finds_no_place_comes_back_and_holds_no_pass() {
+        for (settings, most) in [
+            (passes(32), 4),
+            (EndpointSettings { most_changes: Some(3), ..passes(32) }, 3),
+            // With eight passes in all, two of them at most.
+            (passes(8), 2),
+            (passes(1), 1),
+        ] {
+            let (_, driver, calls) = observed(Duration::from_secs(20), settings);
+            let start = Instant::now();
+            let results = futures::future::join_all((0..12).map(|_| retire(&driver))).await;
+            let busy = results.iter().filter(|result| matches!(result, Err(DriverError::Busy { .. }))).count();
+            assert_eq!((12 - busy, calls.lock().unwrap().len(), start.elapsed().as_secs()), (most, most, 20), "{results:?}");
+            assert_eq!(retire(&driver).await, Ok(DriverStep::Changed), "the places are free again");
+        }
+    }
+
+    #[tokio::test]
+    async fn names_are_translated_and_only_seeds_that_the_driver_knows_are_given() {
+        let alias = |name: &str, is: &str| Alias { name: name.into(), is: is.into() };
+        let settings = EndpointSettings { images: vec![alias("windows", "[gold] ws2022")], networks: vec![alias("nodes", "vlan-114")], ..passes(32) };
+        let (slow, driver, _) = observed(Duration::ZERO, settings);
+        let nic = |network: Option<&str>| Nic { network: network.map(str::to_owned), mac: MacAddress([2; 6]) };
+        let spec = VmSpec {
+            image: "windows".into(),
+            cpus: 1,
+            memory_mib: 1,
+            system_disk_gib: None,
+            disks: Vec::new(),
+            nics: vec![nic(Some("nodes")), nic(Some("other")), nic(None)],
+            uefi: true,
+            secure_boot: true,
+            tpm: false,
+            nested_virtualization: false,
+            host_name: HostName::parse("win-1").unwrap(),
+        };
+        assert!(matches!(driver.check(&spec, SeedKind::GuestInfo).await, Err(DriverError::Invalid(text)) if text.contains("spec.channel")));
+        driver.check(&spec, SeedKind::Drive).await.unwrap_err();
+        let asked = &slow.asked.lock().unwrap()[0];
+        assert_eq!((asked.image.as_str(), &asked.nics), ("[gold] ws2022", &vec![nic(Some("vlan-114")), nic(Some("other")), nic(None)]));
     }
 }

@@ -2,30 +2,62 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::api::condition::{self, ConditionType, Desired, Reason};
-use crate::api::hypervisor::WindowsHypervisor;
+use crate::api::hypervisor::{Limits, WindowsHypervisor};
 use crate::api::machine::WindowsMachine;
+use crate::api::name::mebibytes;
 use crate::lifecycle::Decision;
-use crate::lifecycle::identity::chosen;
+use crate::lifecycle::identity::{chosen, provider_id};
+use crate::lifecycle::seconds;
 use crate::vm::DriverError;
 
-/// Between two listings of an endpoint that answers.
-const TICK: Duration = Duration::from_secs(10);
+/// An endpoint that answers is described this often: permissions and capacity may change.
+const DESCRIBE_SECONDS: i64 = 600;
+/// Strays that a condition names.
+const STRAYS: usize = 10;
 /// After a listing that failed: doubled each time, up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// The endpoint has answered.
-pub fn answered() -> Decision<()> {
-    Decision::new(())
+/// The endpoint has answered, and listed these strays.
+pub fn answered(object: &WindowsHypervisor, strays: &[String], tick: Duration) -> Decision<()> {
+    let decision = Decision::new(())
         .say(Desired::yes(ConditionType::Reachable, Reason::Reachable))
         .say(Desired::yes(ConditionType::Ready, Reason::Reachable))
-        .look_again(TICK)
+        .look_again(tick);
+    if !strays.is_empty() {
+        let named: Vec<&str> = strays.iter().take(STRAYS).map(String::as_str).collect();
+        let more = if strays.len() > STRAYS { format!(" and {} more", strays.len() - STRAYS) } else { String::new() };
+        let message = format!("belongs to no VM and is left alone: {}{more}", named.join("; "));
+        return decision.say(Desired::no(ConditionType::NoStrays, Reason::StraysFound, message));
+    }
+    let known = object.status.as_ref().is_some_and(|s| condition::find(&s.conditions, ConditionType::NoStrays).is_some());
+    if known { decision.say(Desired::yes(ConditionType::NoStrays, Reason::Clean)) } else { decision }
+}
+
+/// Why machines may not use an endpoint that has answered: its word that a VM is not there proves nothing.
+pub fn distrust(object: &WindowsHypervisor, id: &str, lacks: &[String]) -> Option<DriverError> {
+    let known = object.status.as_ref().and_then(|status| status.endpoint_id.as_deref());
+    if let Some(known) = known.filter(|known| *known != id) {
+        return Some(DriverError::EndpointChanged(format!(
+            "the endpoint at this address is {id}, not {known}, on which the VMs were made: correct the address; if the old endpoint is gone for good, with every VM on it, remove status.endpointID of this object"
+        )));
+    }
+    if lacks.is_empty() {
+        return None;
+    }
+    Some(DriverError::Denied(format!("the credentials lack permissions: {}. Grant them to their user", lacks.join("; "))))
 }
 
 /// The endpoint has failed, `failures` times in a row (1 is the first).
 pub fn failed(error: &DriverError, failures: u32) -> Decision<()> {
     let why = match error {
         DriverError::Auth(_) => Reason::Unauthorized,
+        DriverError::Denied(_) => Reason::HypervisorPermissionsMissing,
+        DriverError::Certificate(_) => Reason::CertificateRejected,
+        DriverError::EndpointChanged(_) => Reason::EndpointChanged,
+        DriverError::Missing { .. } => Reason::PlacementMissing,
         DriverError::Invalid(_) => Reason::InvalidSpec,
         _ => Reason::HypervisorUnreachable,
     };
@@ -36,9 +68,37 @@ pub fn failed(error: &DriverError, failures: u32) -> Decision<()> {
         .look_again(after)
 }
 
-/// Whether the endpoint must be described again: it was not known to answer.
-pub fn must_describe(object: &WindowsHypervisor) -> bool {
-    !object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Reachable) && s.version.is_some())
+/// Whether the endpoint must be described again: it was not known to answer, or was admitted some time ago.
+pub fn must_describe(object: &WindowsHypervisor, admitted: Option<Timestamp>, now: Timestamp) -> bool {
+    let is_known = object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Reachable) && s.version.is_some());
+    !is_known || admitted.is_none_or(|at| seconds(at, now) >= DESCRIBE_SECONDS)
+}
+
+/// Whether the limits of a hypervisor leave room for a machine that has chosen it, as `machines` have. Machines that are there count
+/// first, then those that were created first; so of several that come at once, the right number is made.
+pub fn room<'a>(limits: Option<&Limits>, machines: impl Iterator<Item = &'a WindowsMachine>, object: &WindowsMachine) -> Result<(), String> {
+    let Some(limits) = limits else { return Ok(()) };
+    let turn = |machine: &WindowsMachine| {
+        (provider_id(machine).is_none(), machine.metadata.creation_timestamp.as_ref().map(|time| time.0), machine.metadata.uid.clone())
+    };
+    let mine = turn(object);
+    let (mut count, mut cpus, mut memory) = (1, i64::from(object.spec.cpus), mebibytes(&object.spec.memory).unwrap_or_default());
+    for other in machines.filter(|other| turn(other) < mine) {
+        count += 1;
+        cpus += i64::from(other.spec.cpus);
+        memory += mebibytes(&other.spec.memory).unwrap_or_default();
+    }
+    let most_memory = limits.memory.as_deref().and_then(|text| mebibytes(text).ok());
+    let over = |field: &str, asked: i64, limit: Option<i64>| {
+        limit.filter(|limit| asked > *limit).map(|limit| {
+            format!("with this machine it would have {asked} {field}, and spec.limits allows {limit}: remove machines, raise the limit, or use another hypervisor")
+        })
+    };
+    let mib = |memory: u64| i64::try_from(memory).unwrap_or(i64::MAX);
+    let refusal = over("machines", count, limits.machines)
+        .or_else(|| over("CPUs", cpus, limits.cpus))
+        .or_else(|| over("MiB of memory", mib(memory), most_memory.map(mib)));
+    refusal.map_or(Ok(()), Err)
 }
 
 /// Whether a machine has, or may have, a VM there.
@@ -49,6 +109,80 @@ pub fn is_used_by(object: &WindowsHypervisor, machine: &WindowsMachine) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vm::Thing;
+    use serde_json::json;
+
+    fn hypervisor(status: serde_json::Value) -> WindowsHypervisor {
+        serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
+            "metadata": {"name": "h"}, "spec": {}, "status": status}))
+        .unwrap()
+    }
+
+    fn machine(uid: &str, made: bool, second: i64) -> WindowsMachine {
+        let id = made.then(|| format!("windows://h/{}", crate::api::name::VmUuid::of(uid)));
+        let created = Timestamp::from_second(second).unwrap().to_string();
+        serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+            "metadata": {"name": uid, "uid": uid, "creationTimestamp": created},
+            "spec": {"image": "w", "cpus": 4, "memory": "8Gi", "providerID": id}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn of_eight_machines_that_come_at_once_two_fit_into_two_places() {
+        let machines: Vec<WindowsMachine> = (0..8).map(|n| machine(&format!("m{n}"), false, 8 - n)).collect();
+        let admitted = |limits: &Limits| {
+            let fits = machines.iter().filter(|object| room(Some(limits), machines.iter(), object).is_ok());
+            fits.map(|object| object.metadata.name.clone().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(admitted(&Limits { machines: Some(2), ..Limits::default() }), ["m6", "m7"], "the oldest");
+        assert_eq!(admitted(&Limits { cpus: Some(11), ..Limits::default() }), ["m6", "m7"]);
+        assert_eq!(admitted(&Limits { memory: Some("16Gi".into()), ..Limits::default() }), ["m6", "m7"]);
+        assert_eq!(admitted(&Limits { changes: Some(1), ..Limits::default() }).len(), 8);
+        let (there, new) = (machine("there", true, 99), machine("new", false, 1));
+        let one = Limits { machines: Some(1), ..Limits::default() };
+        let error = room(Some(&one), [&there, &new].into_iter(), &new).unwrap_err();
+        assert!(error.contains("2 machines") && error.contains("spec.limits allows 1"), "{error}");
+        assert_eq!(room(Some(&one), [&there, &new].into_iter(), &there), Ok(()), "what is there stays");
+        assert_eq!(room(None, machines.iter(), &machines[0]), Ok(()));
+    }
+
+    #[test]
+    fn only_the_endpoint_of_the_first_contact_with_all_permissions_is_believed() {
+        let known = hypervisor(json!({"endpointID": "a"}));
+        assert_eq!((distrust(&hypervisor(json!({})), "a", &[]), distrust(&known, "a", &[])), (None, None));
+        assert!(
+            matches!(distrust(&known, "b", &[]), Some(DriverError::EndpointChanged(text)) if text.contains("is b, not a") && text.contains("status.endpointID"))
+        );
+        assert!(matches!(distrust(&known, "a", &["domain:write".into()]), Some(DriverError::Denied(text)) if text.contains("domain:write")));
+    }
+
+    #[test]
+    fn an_endpoint_is_described_at_first_and_every_ten_minutes() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let condition =
+            json!({"type": "Reachable", "status": "True", "reason": "Reachable", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let known = hypervisor(json!({"version": "1", "conditions": [condition]}));
+        assert!(must_describe(&hypervisor(json!({})), Some(at(0)), at(1)) && must_describe(&known, None, at(1)));
+        assert!(!must_describe(&known, Some(at(0)), at(599)) && must_describe(&known, Some(at(0)), at(600)));
+    }
+
+    #[test]
+    fn strays_are_named_until_they_are_gone() {
+        let second = Duration::from_secs(1);
+        let strays: Vec<String> = (0..12).map(|n| format!("volume {n}")).collect();
+        let said = |object: &WindowsHypervisor, strays: &[String]| {
+            let decision = answered(object, strays, second);
+            decision.conditions.into_iter().find(|c| c.type_ == ConditionType::NoStrays).map(|c| (c.status, c.reason, c.message))
+        };
+        let new = hypervisor(json!({}));
+        assert_eq!(said(&new, &[]), None, "no word about what never was");
+        let (status, reason, message) = said(&new, &strays).unwrap();
+        assert_eq!((status, reason), (Some(false), Reason::StraysFound));
+        assert!(message.contains("volume 9") && !message.contains("volume 10") && message.contains("2 more"), "{message}");
+        let condition =
+            json!({"type": "NoStrays", "status": "False", "reason": "StraysFound", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        assert_eq!(said(&hypervisor(json!({"conditions": [condition]})), &[]).unwrap().1, Reason::Clean);
+    }
 
     #[test]
     fn an_endpoint_that_fails_is_asked_less_and_less() {
@@ -62,6 +196,10 @@ mod tests {
     fn each_class_of_error_has_its_reason() {
         for (error, reason) in [
             (DriverError::Auth("x".into()), Reason::Unauthorized),
+            (DriverError::Denied("x".into()), Reason::HypervisorPermissionsMissing),
+            (DriverError::Certificate("x".into()), Reason::CertificateRejected),
+            (DriverError::EndpointChanged("x".into()), Reason::EndpointChanged),
+            (DriverError::Missing { thing: Thing::Placement, text: "x".into() }, Reason::PlacementMissing),
             (DriverError::Invalid("x".into()), Reason::InvalidSpec),
             (DriverError::Unreachable("x".into()), Reason::HypervisorUnreachable),
             (DriverError::Transient("x".into()), Reason::HypervisorUnreachable),

@@ -33,6 +33,13 @@ struct HypervisorCall {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct HypervisorRequest {
+    driver: &'static str,
+    endpoint: String,
+    request: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct HypervisorTime {
     driver: &'static str,
     call: &'static str,
@@ -88,6 +95,7 @@ struct All {
     queue_times: Times<Controller>,
     hypervisor_calls: Family<HypervisorCall, Counter>,
     hypervisor_times: Times<HypervisorTime>,
+    hypervisor_requests: Family<HypervisorRequest, Counter>,
     requests: Family<Request, Counter>,
     request_times: Times<RequestTime>,
     watch_errors: Family<Kind, Counter>,
@@ -113,6 +121,7 @@ impl Default for Metrics {
             queue_times: Family::new_with_constructor(times),
             hypervisor_calls: Family::default(),
             hypervisor_times: Family::new_with_constructor(times),
+            hypervisor_requests: Family::default(),
             requests: Family::default(),
             request_times: Family::new_with_constructor(times),
             watch_errors: Family::default(),
@@ -130,6 +139,8 @@ impl Default for Metrics {
         registry.register("queue_seconds", "Time from the first event about an object until its reconcile began", all.queue_times.clone());
         registry.register("hypervisor_calls", "Calls to hypervisors by driver, endpoint, call and outcome", all.hypervisor_calls.clone());
         registry.register("hypervisor_call_seconds", "Time of a call to a hypervisor", all.hypervisor_times.clone());
+        let requests = all.hypervisor_requests.clone();
+        registry.register("hypervisor_requests", "Requests to hypervisors: a call makes one or several", requests);
         registry.register("api_requests", "Requests to Kubernetes API servers", all.requests.clone());
         registry.register("api_request_seconds", "Time until the head of an answer came", all.request_times.clone());
         registry.register("watch_errors", "Errors of watches; each is tried again by itself", all.watch_errors.clone());
@@ -166,6 +177,10 @@ impl Metrics {
     pub fn hypervisor_call(&self, driver: &'static str, endpoint: &str, call: &'static str, outcome: &'static str, took: Duration) {
         self.0.hypervisor_calls.get_or_create(&HypervisorCall { driver, endpoint: endpoint.into(), call, outcome }).inc();
         self.0.hypervisor_times.get_or_create(&HypervisorTime { driver, call }).observe(took.as_secs_f64());
+    }
+
+    pub fn hypervisor_request(&self, driver: &'static str, endpoint: &str, request: &'static str) {
+        self.0.hypervisor_requests.get_or_create(&HypervisorRequest { driver, endpoint: endpoint.into(), request }).inc();
     }
 
     /// `cluster` is `management` or `workload`; `code` is the status or `none` when no answer came.
@@ -216,6 +231,7 @@ mod tests {
         metrics.reconcile_started("windowsmachine");
         metrics.reconcile_finished("windowsmachine", "done", Duration::from_millis(3));
         metrics.hypervisor_call("simulated", "lab/a", "advance", "ok", Duration::from_millis(1));
+        metrics.hypervisor_request("simulated", "lab/a", "list");
         metrics.api_request("management", "get", "secrets", Some(404), Duration::ZERO);
         metrics.api_request("workload", "list", "nodes", None, Duration::ZERO);
         let text = metrics.text();
@@ -223,6 +239,7 @@ mod tests {
             "capw_reconciles_total{controller=\"windowsmachine\",outcome=\"done\"} 1",
             "capw_reconciles_running{controller=\"windowsmachine\"} 0",
             "capw_hypervisor_calls_total{driver=\"simulated\",endpoint=\"lab/a\",call=\"advance\",outcome=\"ok\"} 1",
+            "capw_hypervisor_requests_total{driver=\"simulated\",endpoint=\"lab/a\",request=\"list\"} 1",
             "capw_api_requests_total{cluster=\"management\",verb=\"get\",resource=\"secrets\",code=\"404\"} 1",
             "capw_api_requests_total{cluster=\"workload\",verb=\"list\",resource=\"nodes\",code=\"none\"} 1",
             "process_resident_memory_bytes ",

@@ -7,9 +7,9 @@ use thiserror::Error;
 /// Why a call failed, in the classes that decide what happens next. Texts name the thing and the remedy and never hold a secret.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DriverError {
-    /// What the spec names is not there (image, network, pool).
-    #[error("{0}")]
-    NotFound(String),
+    /// What the spec names is not there.
+    #[error("{text}")]
+    Missing { thing: Thing, text: String },
     /// Something that is not ours is in the way.
     #[error("{0}")]
     Conflict(String),
@@ -19,6 +19,15 @@ pub enum DriverError {
     /// The credentials are refused.
     #[error("{0}")]
     Auth(String),
+    /// The credentials lack a permission.
+    #[error("{0}")]
+    Denied(String),
+    /// The endpoint's certificate, or host key, is not the one that is trusted. Nothing was sent.
+    #[error("{0}")]
+    Certificate(String),
+    /// Another endpoint than the one that the machines were made on answers.
+    #[error("{0}")]
+    EndpointChanged(String),
     /// There is no room.
     #[error("{0}")]
     Capacity(String),
@@ -36,14 +45,26 @@ pub enum DriverError {
     Unknown(String),
 }
 
+/// What can be missing on a hypervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thing {
+    Image,
+    Network,
+    /// Where VMs are put: a storage pool, a folder, a node.
+    Placement,
+}
+
 impl DriverError {
     /// A label for metrics: few, fixed values.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::NotFound(_) => "not_found",
+            Self::Missing { .. } => "missing",
             Self::Conflict(_) => "conflict",
             Self::Busy { .. } => "busy",
             Self::Auth(_) => "auth",
+            Self::Denied(_) => "denied",
+            Self::Certificate(_) => "certificate",
+            Self::EndpointChanged(_) => "endpoint_changed",
             Self::Capacity(_) => "capacity",
             Self::Invalid(_) => "invalid",
             Self::Unreachable(_) => "unreachable",

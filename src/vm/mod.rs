@@ -6,10 +6,13 @@ mod report;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
+
+use sha2::{Digest, Sha256};
 
 use crate::api::name::{HostName, VmUuid};
 
-pub use driver_error::DriverError;
+pub use driver_error::{DriverError, Thing};
 pub use failure_code::FailureCode;
 pub use report::{GuestReport, REPORT_LINE, REPORT_PLAN, state};
 
@@ -20,7 +23,7 @@ pub struct MachineKey {
     pub vm: VmUuid,
     /// `<namespace>/<name>` of the Cluster; unlike UIDs, it survives `clusterctl move`.
     pub cluster: String,
-    /// Name of the VM on the hypervisor: that of the WindowsMachine.
+    /// Name of the WindowsMachine.
     pub name: String,
 }
 
@@ -28,6 +31,15 @@ impl MachineKey {
     /// The mark that a driver puts on everything it creates, and checks before it destroys anything.
     pub fn owner_mark(&self) -> String {
         format!("capw-machine={};capw-cluster={}", self.vm, self.cluster)
+    }
+
+    /// Name of the VM on a hypervisor whose names may have `limit` characters: that of the WindowsMachine, cut, and eight digits of the
+    /// UUID, since two clusters may have machines of the same name.
+    pub fn vm_name(&self, limit: usize) -> String {
+        let id = self.vm.0.simple().to_string();
+        let digits = id.get(..8).unwrap_or(&id);
+        let start: String = self.name.chars().take(limit.saturating_sub(digits.len() + 1)).collect();
+        format!("{}-{digits}", start.trim_end_matches(['-', '.']))
     }
 }
 
@@ -40,8 +52,7 @@ pub struct VmSpec {
     /// `None`: as in the image.
     pub system_disk_gib: Option<u64>,
     pub disks: Vec<VmDisk>,
-    /// Names of networks; empty means the hypervisor's default network.
-    pub networks: Vec<String>,
+    pub nics: Vec<Nic>,
     pub uefi: bool,
     pub secure_boot: bool,
     pub tpm: bool,
@@ -55,22 +66,66 @@ pub struct VmDisk {
     pub gib: u64,
 }
 
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nic {
+    /// `None`: the hypervisor's default network.
+    pub network: Option<String>,
+    pub mac: MacAddress,
+}
+
+/// The address of a network interface, computed before the VM exists: locally administered, from the VM's UUID and the number of the
+/// interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    pub fn of(vm: VmUuid, index: usize) -> Self {
+        let digest = Sha256::new().chain_update(vm.0.as_bytes()).chain_update(index.to_be_bytes()).finalize();
+        let [a, b, c, d, e, ..] = <[u8; 32]>::from(digest);
+        Self([2, a, b, c, d, e])
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
 /// What a driver reserved or started (ids, tasks), stored in the machine's status before the driver acts on it.
 pub type Journal = BTreeMap<String, String>;
 
 /// The data for a VM's first start. It holds the join token: never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Seed {
-    /// An image to attach as a CD: ISO 9660 with Joliet; the label names the program that reads it.
-    Drive(Vec<u8>),
+    /// Files of a CD to attach; its label names the program that reads it.
+    Drive { label: &'static str, files: BTreeMap<String, Vec<u8>> },
     /// VMware's extra configuration: values by key, e.g. `guestinfo.userdata`.
     GuestInfo(BTreeMap<String, String>),
+}
+
+/// How a seed gets into a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeedKind {
+    Drive,
+    GuestInfo,
+}
+
+impl Seed {
+    pub fn kind(&self) -> SeedKind {
+        match self {
+            Self::Drive { .. } => SeedKind::Drive,
+            Self::GuestInfo(_) => SeedKind::GuestInfo,
+        }
+    }
 }
 
 impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Drive(image) => write!(f, "Drive({} bytes)", image.len()),
+            Self::Drive { label, files } => write!(f, "Drive({label}: {:?})", files.keys()),
             Self::GuestInfo(values) => f.debug_tuple("GuestInfo").field(&values.keys()).finish(),
         }
     }
@@ -92,13 +147,40 @@ pub enum Observed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
     pub power: Power,
-    /// Its seed is attached.
-    pub seeded: bool,
+    pub seeded: Seeded,
     /// False if only leftovers (disk, seed) exist.
     pub vm: bool,
-    pub addresses: Vec<String>,
+    /// Sorted, without those that are of no use to others ([`usable`]).
+    pub addresses: Vec<IpAddr>,
     /// The newest report of the guest.
     pub report: Option<GuestReport>,
+    /// The hypervisor's own words why a VM that is on does not run.
+    pub trouble: Option<String>,
+}
+
+/// Whether a VM's seed is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seeded {
+    No,
+    Yes,
+    /// It is detached for the next start; the guest that runs still has it.
+    UntilRestart,
+}
+
+impl Seeded {
+    pub fn from_attached(attached: bool) -> Self {
+        if attached { Self::Yes } else { Self::No }
+    }
+}
+
+/// The addresses by which others reach a VM, sorted: not loopback, link-local or unspecified ones, each once.
+pub fn usable(addresses: impl IntoIterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let reachable = |address: &IpAddr| match address {
+        IpAddr::V4(v4) => !(v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast()),
+        IpAddr::V6(v6) => !(v6.is_loopback() || v6.is_unicast_link_local() || v6.is_unspecified() || v6.is_multicast()),
+    };
+    let found: std::collections::BTreeSet<IpAddr> = addresses.into_iter().filter(reachable).collect();
+    found.into_iter().collect()
 }
 
 /// The power state as the hypervisor reports it.
@@ -114,8 +196,38 @@ pub enum Power {
 /// How a VM is stopped before it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopMode {
-    /// Ask the guest to shut down, and cut the power after the driver's deadline.
+    /// Ask the guest to shut down, and look again.
     Graceful,
     /// Cut the power.
     Hard,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_on_a_hypervisor_differ_even_if_those_of_the_machines_do_not() {
+        let key = |name: &str, uid: &str| MachineKey { vm: VmUuid::of(uid), cluster: "lab/one".into(), name: name.into() };
+        let digits = &VmUuid::of("a").to_string()[..8];
+        assert_eq!(key("win-7k2fq", "a").vm_name(63), format!("win-7k2fq-{digits}"));
+        assert_ne!(key("win-7k2fq", "b").vm_name(63), key("win-7k2fq", "a").vm_name(63));
+        let long = key(&"x".repeat(253), "a").vm_name(63);
+        assert!(long.len() == 63 && long.ends_with(digits), "{long}");
+        assert_eq!(key("a-very.long-name", "a").vm_name(16), format!("a-very-{digits}"), "no dot or dash before the digits");
+    }
+
+    #[test]
+    fn each_interface_has_an_address_of_its_own_that_never_changes() {
+        let of = |index| MacAddress::of(VmUuid::of("a"), index).to_string();
+        assert_eq!((of(0), of(0) == of(1)), ("02:".to_owned() + &of(0)[3..], false));
+        assert_ne!(MacAddress::of(VmUuid::of("b"), 0), MacAddress::of(VmUuid::of("a"), 0));
+    }
+
+    #[test]
+    fn addresses_are_those_that_others_can_use_in_one_order() {
+        let all = ["fe80::1", "10.0.0.9", "169.254.3.4", "127.0.0.1", "::1", "10.0.0.10", "2001:db8::1", "10.0.0.9", "0.0.0.0"];
+        let found = usable(all.iter().map(|text| text.parse().unwrap()));
+        assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.9", "10.0.0.10", "2001:db8::1"]);
+    }
 }

@@ -30,6 +30,8 @@ documented_enum! {
         MachinesUpToDate => "WindowsNodePool",
         /// The endpoint answers and accepts the credentials.
         Reachable => "WindowsHypervisor",
+        /// Nothing there carries CAPW's mark or name without belonging to a VM.
+        NoStrays => "WindowsHypervisor",
     }
 }
 

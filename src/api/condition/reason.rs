@@ -105,6 +105,24 @@ documented_enum! {
         HypervisorUnreachable => problem(
             Hypervisor, Ready, "Look at the WindowsHypervisor: its message has the cause. CAPW keeps trying.",
         ),
+        /// Another endpoint than the one that the VMs were made on answers at the address: another host, or one that was installed anew.
+        /// Nothing is asked of it, and no machine is released on its word.
+        EndpointChanged => problem(
+            Hypervisor, Reachable,
+            "Correct the address. If the old endpoint is gone for good, with every VM on it, remove `status.endpointID` (`kubectl edit --subresource=status`).",
+        ),
+        /// The credentials lack permissions that are needed at the hypervisor; the message lists them. What cannot be seen is not taken for
+        /// gone, so machines wait.
+        HypervisorPermissionsMissing => problem(Hypervisor, Reachable, "Grant them to the user of the credentials."),
+        /// The endpoint's certificate or host key is not the one that is trusted. Nothing was sent to it.
+        CertificateRejected => problem(
+            Hypervisor, Reachable, "Find out why it changed. If it was renewed, correct the certificate authority or fingerprint.",
+        ),
+        /// Something on the hypervisor carries CAPW's mark or name but belongs to no VM: what is left of an interrupted removal, or what
+        /// another management cluster is making. It is not touched.
+        StraysFound => problem(Hypervisor, NoStrays, "Look at what the message names, and remove it when nobody needs it."),
+        /// Everything on the hypervisor with CAPW's mark belongs to a VM.
+        Clean => stage(NoStrays, "Nothing."),
         /// The hypervisor does not accept the credentials.
         Unauthorized => problem(Hypervisor, Ready, "Renew the credentials."),
         /// The object is being provisioned; the message says which step.
@@ -113,6 +131,10 @@ documented_enum! {
         Provisioned => stage(Ready, "Nothing."),
         /// The hypervisor has no image of this name.
         ImageMissing => problem(Spec, Ready, "Correct `spec.image` in a new template, or add the image to the hypervisor."),
+        /// The hypervisor has no network of this name.
+        NetworkMissing => problem(Spec, Ready, "Correct `spec.networks` in a new template, or add the network to the hypervisor."),
+        /// The hypervisor lacks the place that VMs are to be put in, e.g. a storage pool.
+        PlacementMissing => problem(Hypervisor, Ready, "Correct the WindowsHypervisor, or add what the message names to the hypervisor."),
         /// The hypervisor has no room for the VM.
         NoCapacity => problem(Hypervisor, Ready, "Free or add capacity, or spread the machines over more hypervisors. CAPW keeps trying."),
         /// The hypervisor refused the request; the message has its answer.
@@ -121,6 +143,8 @@ documented_enum! {
         ForeignVirtualMachine => problem(Hypervisor, Ready, "Find out what the VM is for; remove or rename it on the hypervisor."),
         /// The VM was removed, but not by CAPW. It is not made again, since the state of its Node is lost with it.
         VirtualMachineRemoved => problem(Hypervisor, VirtualMachineReady, "Delete the Machine, or let a MachineHealthCheck do so."),
+        /// The VM is on, but the hypervisor does not run it; the message has its words.
+        VirtualMachineHalted => problem(Hypervisor, VirtualMachineReady, "Do what the message says, or delete the Machine."),
         /// The VM was switched off, but not by CAPW.
         VirtualMachineOff => problem(Hypervisor, VirtualMachineReady, "Switch it on, or delete the Machine."),
         /// The machine has joined, but the hypervisor cannot detach its configuration drive (or guestinfo); the message says why.

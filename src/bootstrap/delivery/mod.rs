@@ -58,8 +58,26 @@ pub fn build(channel: Channel, instance: &Instance) -> Seed {
     }
 }
 
-fn drive(label: &str, files: BTreeMap<String, Vec<u8>>) -> Seed {
-    Seed::Drive(iso::image(label, &files))
+fn drive(label: &'static str, files: BTreeMap<String, Vec<u8>>) -> Seed {
+    Seed::Drive { label, files }
+}
+
+/// A seed as a hypervisor attaches it, and as its guest finds it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SeedImage {
+    /// ISO 9660 with Joliet.
+    Drive(Vec<u8>),
+    /// VMware's extra configuration.
+    GuestInfo(BTreeMap<String, String>),
+}
+
+impl From<&Seed> for SeedImage {
+    fn from(seed: &Seed) -> Self {
+        match seed {
+            Seed::Drive { label, files } => Self::Drive(iso::image(label, files)),
+            Seed::GuestInfo(values) => Self::GuestInfo(values.clone()),
+        }
+    }
 }
 
 #[cfg(test)]

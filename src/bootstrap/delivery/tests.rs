@@ -34,7 +34,7 @@ fn a_guest_reads_from_every_channel_what_was_rendered() {
     for channel in Channel::ALL {
         let machine = machine(channel);
         let instance = machine.instance();
-        let delivered = Delivered::of(&build(channel, &instance)).unwrap();
+        let delivered = Delivered::of(&SeedImage::from(&build(channel, &instance))).unwrap();
         assert_eq!(delivered.channel, channel);
         assert_eq!(delivered.instance_id, instance.id().to_string());
         assert_eq!(delivered.host_name.as_deref(), Some("win-7k2fq"));
@@ -42,7 +42,7 @@ fn a_guest_reads_from_every_channel_what_was_rendered() {
         // Another infrastructure provider decides the name.
         let nameless = Machine { made: render(&BootstrapFacts { host_name: None, ..machine.facts.clone() }).unwrap(), ..machine };
         let nameless = Instance { host_name: None, ..nameless.instance() };
-        assert_eq!(Delivered::of(&build(channel, &nameless)).unwrap().host_name, None);
+        assert_eq!(Delivered::of(&SeedImage::from(&build(channel, &nameless))).unwrap().host_name, None);
     }
 }
 
@@ -51,22 +51,18 @@ fn a_guest_reads_from_every_channel_what_was_rendered() {
 fn scripts_on_drives_hold_no_secret() {
     for channel in [Channel::ConfigDrive, Channel::NoCloud, Channel::Unattend] {
         let machine = machine(channel);
-        let Seed::Drive(bytes) = build(channel, &machine.instance()) else { panic!("{channel} is a drive") };
-        let image = Image::open(&bytes).unwrap();
-        for name in image.files().unwrap() {
-            let file = image.read(&name).unwrap();
-            let plain = if name == ARCHIVE_FILE { archive::gunzip(file).unwrap() } else { file.to_vec() };
+        let Seed::Drive { label, mut files } = build(channel, &machine.instance()) else { panic!("{channel} is a drive") };
+        for (name, file) in &files {
+            let plain = if name == ARCHIVE_FILE { archive::gunzip(file).unwrap() } else { file.clone() };
             let text = String::from_utf8_lossy(&plain);
             assert_eq!(text.contains(TOKEN_SECRET), name == ARCHIVE_FILE, "{channel}: {name}");
             assert!(!text.starts_with("#ps1_sysnative") || text.len() < 25_000, "{channel}: {name} is no small loader");
         }
-        let mut files =
-            image.files().unwrap().into_iter().map(|name| (name.clone(), image.read(&name).unwrap().to_vec())).collect::<BTreeMap<_, _>>();
-        let label = image.label().to_owned();
+        let read = |files| Delivered::of(&SeedImage::from(&Seed::Drive { label, files }));
         files.insert(ARCHIVE_FILE.to_owned(), archive::gzip(b"x"));
-        assert!(Delivered::of(&drive(&label, files.clone())).unwrap_err().to_string().contains("another digest"), "{channel}");
+        assert!(read(files.clone()).unwrap_err().to_string().contains("another digest"), "{channel}");
         files.remove(ARCHIVE_FILE);
-        assert!(Delivered::of(&drive(&label, files)).unwrap_err().to_string().contains("none beside the loader"), "{channel}");
+        assert!(read(files).unwrap_err().to_string().contains("none beside the loader"), "{channel}");
     }
 }
 
@@ -99,16 +95,19 @@ fn a_seed_that_no_program_would_read_is_refused() {
         let mut values = values.clone();
         values.remove(key);
         values.extend(value.map(|value| (key.to_owned(), value.to_owned())));
-        Delivered::of(&Seed::GuestInfo(values)).unwrap_err().to_string()
+        Delivered::of(&SeedImage::GuestInfo(values)).unwrap_err().to_string()
     };
     for (error, why) in [
         (with("guestinfo.userdata", None), "guestinfo.userdata: is not set"),
         (with("guestinfo.userdata", Some("!")), "not base64"),
         (with("guestinfo.metadata.encoding", None), "expected encoding base64"),
         (with("guestinfo.metadata", Some("e30=")), "no instance-id"),
-        (Delivered::of(&drive("cidata ", config_drive::files(&instance))).unwrap_err().to_string(), "no meta-data"),
-        (Delivered::of(&drive("config2", config_drive::files(&instance))).unwrap_err().to_string(), "no program looks"),
-        (Delivered::of(&build(Channel::Unattend, &Instance { answer: b"<unattend/>", ..instance })).unwrap_err().to_string(), "does not run our"),
+        (Delivered::of(&(&drive("cidata ", config_drive::files(&instance))).into()).unwrap_err().to_string(), "no meta-data"),
+        (Delivered::of(&(&drive("config2", config_drive::files(&instance))).into()).unwrap_err().to_string(), "no program looks"),
+        (
+            Delivered::of(&(&build(Channel::Unattend, &Instance { answer: b"<unattend/>", ..instance })).into()).unwrap_err().to_string(),
+            "does not run our",
+        ),
     ] {
         assert!(error.contains(why), "{error} lacks {why}");
     }
@@ -121,7 +120,7 @@ fn other_programs_read_the_drives() {
     let path = directory.path().join("drive.iso");
     let mut missing = Vec::new();
     for channel in Channel::ALL {
-        let Seed::Drive(bytes) = build(channel, &machine(channel).instance()) else { continue };
+        let SeedImage::Drive(bytes) = SeedImage::from(&build(channel, &machine(channel).instance())) else { continue };
         std::fs::write(&path, &bytes).unwrap();
         let image = Image::open(&bytes).unwrap();
         for file in image.files().unwrap() {

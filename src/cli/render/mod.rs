@@ -12,12 +12,11 @@ use secrecy::SecretString;
 use self::manifests::{Machine, Manifests};
 use crate::api::bootstrap_config::SecretUse;
 use crate::api::name::{HostName, ProviderId, VmUuid, mebibytes};
-use crate::bootstrap::delivery::{self, Instance};
+use crate::bootstrap::delivery::{self, Instance, SeedImage};
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::read::Payload;
 use crate::bootstrap::render::reserves;
 use crate::bootstrap::{self, Bootstrap, BootstrapFacts, DataSize, Secrets, ca_hash, finding};
-use crate::vm::Seed;
 
 /// A token that no cluster has.
 const PLACEHOLDER_TOKEN: &str = "000000.placeholdertoken";
@@ -159,9 +158,9 @@ fn write(directory: &Path, facts: &BootstrapFacts, rendered: &Bootstrap) -> Resu
     if rendered.answer.is_some() {
         files.insert("unattend.xml".into(), answer.to_vec());
     }
-    match delivery::build(channel, &instance) {
-        Seed::Drive(image) => files.insert("config-drive.iso".into(), image),
-        Seed::GuestInfo(values) => files.insert("guestinfo.json".into(), serde_json::to_vec_pretty(&values).map_err(|e| e.to_string())?),
+    match SeedImage::from(&delivery::build(channel, &instance)) {
+        SeedImage::Drive(image) => files.insert("config-drive.iso".into(), image),
+        SeedImage::GuestInfo(values) => files.insert("guestinfo.json".into(), serde_json::to_vec_pretty(&values).map_err(|e| e.to_string())?),
     };
     for (name, bytes) in &files {
         let path = directory.join(name);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use super::Render;
+use crate::bootstrap::delivery::SeedImage;
 use crate::bootstrap::read::Delivered;
-use crate::vm::Seed;
 
 #[derive(Parser)]
 struct Line {
@@ -60,7 +60,7 @@ fn samples_render_and_a_guest_can_read_them() {
         let machine = fs::read_dir(output).unwrap().next().unwrap().unwrap().path();
         assert!(said.contains("Kubernetes Secret") && said.contains(machine.to_str().unwrap()), "{said}");
         let drive = fs::read(machine.join("config-drive.iso")).unwrap();
-        let payload = Delivered::of(&Seed::Drive(drive.clone())).unwrap().payload;
+        let payload = Delivered::of(&SeedImage::Drive(drive.clone())).unwrap().payload;
         for (path, bytes) in &payload.files {
             assert_eq!(&fs::read(machine.join(path)).unwrap(), bytes, "{path}");
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::api::name::{ObjectKey, VmUuid};
-use crate::hypervisor::OwnedVm;
+use crate::hypervisor::Row;
 use crate::lifecycle::machine::Reach;
 use crate::vm::{Power, Present};
 
@@ -45,10 +45,17 @@ impl Inventories {
     }
 
     /// Takes a listing over. Returns the VMs whose row changed, appeared or vanished.
-    pub fn listed(&self, key: &ObjectKey, rows: Vec<OwnedVm>) -> Vec<VmUuid> {
+    pub fn listed(&self, key: &ObjectKey, rows: Vec<Row>) -> Vec<VmUuid> {
         let mut all = self.lock();
         let inventory = all.entry(key.clone()).or_default();
-        let next: HashMap<VmUuid, Present> = rows.into_iter().map(|row| (row.key.vm, present(row))).collect();
+        let next: HashMap<VmUuid, Present> = rows
+            .into_iter()
+            .map(|Row { key, present, .. }| {
+                // The words of a guest that has said its last one are not read again.
+                let report = present.report.or_else(|| inventory.vms.get(&key.vm)?.report.clone());
+                (key.vm, Present { report, ..present })
+            })
+            .collect();
         let vanished = inventory.vms.keys().filter(|vm| !next.contains_key(vm)).copied();
         let changed = next.iter().filter(|(vm, row)| inventory.vms.get(vm) != Some(row)).map(|(vm, _)| *vm);
         let touched = vanished.chain(changed).collect();
@@ -76,8 +83,4 @@ impl Inventories {
         // A panic while it was held leaves a map that is still whole: every change is one call.
         self.by_hypervisor.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn present(row: OwnedVm) -> Present {
-    Present { power: row.power, seeded: row.seeded, vm: true, addresses: row.addresses, report: row.report }
 }

@@ -4,6 +4,7 @@
 pub mod inventory;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
@@ -13,19 +14,16 @@ use super::runtime::caches::Caches;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::triggers::{Requests, Triggers, namespace};
-use crate::api::hypervisor::{HypervisorCapacity, WindowsHypervisor, WindowsHypervisorStatus};
+use crate::api::hypervisor::{HypervisorCapacity, HypervisorUse, WindowsHypervisor, WindowsHypervisorStatus};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
 use crate::hypervisor::drivers::Drivers;
-use crate::hypervisor::{Driver, DriverError, Endpoint};
+use crate::hypervisor::{Driver, DriverError, Endpoint, Row, Wanted};
 use crate::lifecycle::conditions::conditions;
-use crate::lifecycle::hypervisor::{answered, failed, is_used_by, must_describe};
+use crate::lifecycle::hypervisor::{answered, distrust, failed, is_used_by, must_describe};
 use crate::lifecycle::identity::{chosen, vm_uuid};
-use crate::lifecycle::machine::Reach;
+use crate::lifecycle::machine::{Reach, vm};
 use crate::lifecycle::{Decision, paused, paused_condition};
-
-/// A driver, or why there is none.
-type DriverResult = Result<Arc<dyn Driver>, DriverError>;
 
 const MANAGER: &str = "capw-windowshypervisor";
 /// Blocks the deletion of a hypervisor that machines still use: without it their VMs could never be removed.
@@ -56,10 +54,11 @@ impl Hypervisors {
         }
     }
 
-    /// A hypervisor and its driver; `None`: there is no such object.
-    pub fn driver(&self, namespace: &str, name: &str) -> Option<(ObjectKey, DriverResult)> {
+    /// A hypervisor and the connection to it; `None`: there is no such object, or machines may not use it (yet).
+    pub fn connected(&self, namespace: &str, name: &str) -> Option<(Arc<WindowsHypervisor>, Arc<dyn Driver>)> {
         let object = self.caches.hypervisors.get(namespace, name)?;
-        Some((ObjectKey::new(namespace, name), self.drivers.get(&object)))
+        let driver = self.drivers.connected(&ObjectKey::new(namespace, name))?;
+        Some((object, driver))
     }
 }
 
@@ -87,29 +86,63 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
         return Ok(Outcome::done());
     }
     match look(ctx, object, &machines).await {
-        Ok(endpoint) => report(ctx, object, &answered(), endpoint).await,
+        Ok(seen) => report(ctx, object, &answered(object, &seen.strays, seen.tick), Some(seen)).await,
         Err(error) => {
+            if matches!(error, DriverError::Auth(_) | DriverError::Denied(_) | DriverError::Certificate(_) | DriverError::EndpointChanged(_)) {
+                ctx.hypervisors.drivers.admit(&ObjectKey::of(&object.metadata), None);
+            }
             let failures = ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string());
             report(ctx, object, &failed(&error, failures), None).await
         }
     }
 }
 
-/// One listing, and a description if the endpoint was not known to answer.
-async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<Option<Endpoint>, DriverError> {
-    let (key, inventories) = (ObjectKey::of(&object.metadata), &ctx.hypervisors.inventories);
-    let driver = ctx.hypervisors.drivers.get(object)?;
-    let endpoint = if must_describe(object) { Some(driver.describe().await?) } else { None };
-    let rows = driver.owned().await?;
+/// What a look at an endpoint gave.
+struct Seen {
+    endpoint: Option<Endpoint>,
+    used: HypervisorUse,
+    strays: Vec<String>,
+    tick: Duration,
+}
+
+/// One listing; before it a description, if the endpoint was not known to answer or was not described for long.
+async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<Seen, DriverError> {
+    let (key, Hypervisors { inventories, drivers, .. }) = (ObjectKey::of(&object.metadata), &ctx.hypervisors);
+    let driver = drivers.connect(object)?;
+    let now = ctx.management.now();
+    let endpoint = if must_describe(object, drivers.admitted(&key), now) { Some(driver.describe().await?) } else { None };
+    if let Some(endpoint) = &endpoint {
+        if let Some(error) = distrust(object, &endpoint.id, &endpoint.lacks) {
+            return Err(error);
+        }
+        drivers.admit(&key, Some(now));
+    }
+    let talks = |machine: &&Arc<WindowsMachine>| is_used_by(object, machine) && !vm::has_finished(machine);
+    let wanted = Wanted { words_of: machines.iter().filter(talks).map(|machine| vm_uuid(machine)).collect() };
+    let listing = driver.list(&wanted).await?;
+    let used = used(&listing.rows);
     // Machines may wait for the first answer of the endpoint.
     let is_first = inventories.reach(&key) != Reach::Reachable;
-    let changed = inventories.listed(&key, rows);
+    let changed = inventories.listed(&key, listing.rows);
     for machine in machines {
         if is_used_by(object, machine) && (is_first || changed.contains(&vm_uuid(machine))) {
             ctx.requests.machine(machine);
         }
     }
-    Ok(endpoint)
+    let strays = listing.strays.into_iter().map(|stray| stray.what).collect();
+    Ok(Seen { endpoint, used, strays, tick: driver.caps().tick })
+}
+
+fn used(rows: &[Row]) -> HypervisorUse {
+    HypervisorUse {
+        machines: i64::try_from(rows.len()).unwrap_or(i64::MAX),
+        cpus: rows.iter().map(|row| i64::from(row.cpus)).sum(),
+        memory: quantity(rows.iter().map(|row| row.memory_mib).sum()),
+    }
+}
+
+fn quantity(mib: u64) -> String {
+    if mib.is_multiple_of(1024) { format!("{}Gi", mib / 1024) } else { format!("{mib}Mi") }
 }
 
 async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, ReconcileError> {
@@ -120,12 +153,15 @@ async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, R
     Ok(Outcome::done())
 }
 
-async fn report(ctx: &Context, object: &WindowsHypervisor, decision: &Decision<()>, endpoint: Option<Endpoint>) -> Result<Outcome, ReconcileError> {
+async fn report(ctx: &Context, object: &WindowsHypervisor, decision: &Decision<()>, seen: Option<Seen>) -> Result<Outcome, ReconcileError> {
     let mut next: WindowsHypervisorStatus = object.status.clone().unwrap_or_default();
     next.conditions = conditions(&next.conditions, &decision.conditions, object.metadata.generation, ctx.management.now());
-    next.driver = object.spec.simulated.as_ref().map(|_| "simulated".to_owned());
-    if let Some(endpoint) = endpoint {
-        let memory = endpoint.memory_mib.map(|mib| if mib % 1024 == 0 { format!("{}Gi", mib / 1024) } else { format!("{mib}Mi") });
+    next.driver = object.spec.driver().map(str::to_owned);
+    let (endpoint, used) = seen.map(|seen| (seen.endpoint, seen.used)).unzip();
+    next.used = used.or(next.used);
+    if let Some(endpoint) = endpoint.flatten() {
+        next.endpoint_id.get_or_insert(endpoint.id);
+        let memory = endpoint.memory_mib.map(quantity);
         next.capacity = (endpoint.cpus.is_some() || memory.is_some()).then_some(HypervisorCapacity { cpus: endpoint.cpus, memory });
         next.version = Some(endpoint.version);
     }

@@ -1,5 +1,7 @@
 //! What a pass does: the calls to the hypervisor, and the writes of the WindowsMachine and its Node.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use serde_json::json;
@@ -7,23 +9,26 @@ use serde_json::json;
 use super::node_teardown::delete_late_node;
 use super::{Context, MANAGER, say, seed};
 use crate::api::cluster_ref::ClusterRef;
+use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::api::name::ObjectKey;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
 use crate::hypervisor::{Driver, DriverError, DriverStep as Called};
 use crate::lifecycle::Decision;
+use crate::lifecycle::hypervisor::{is_used_by, room};
 use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, NodeIdentity, is_provisioned};
 use crate::lifecycle::machine::driver_failure::{self, AfterFailure};
 use crate::lifecycle::machine::vm::{self, VmStep};
 use crate::lifecycle::machine::{Goal, Target, report};
 use crate::lifecycle::node::completion::completion;
-use crate::vm::{Journal, Observed, Present};
+use crate::vm::{Journal, Observed, Present, Seed, Seeded, VmSpec};
 
 /// One VM and the way to it.
 pub struct Vm<'a> {
     pub driver: &'a dyn Driver,
-    /// The WindowsHypervisor.
+    pub hypervisor: &'a WindowsHypervisor,
+    /// Its key.
     pub place: &'a ObjectKey,
     pub target: &'a Target,
     pub journal: Journal,
@@ -84,7 +89,7 @@ pub async fn carry_out(
         VmStep::Detach(present) => match vm.driver.detach(key, journal, observed).await {
             Ok(Called::Done | Called::Changed) => {
                 // Until the next listing shows it.
-                ctx.hypervisors.inventories.note(vm.place, key.vm, Some(Present { seeded: false, ..(**present).clone() }));
+                ctx.hypervisors.inventories.note(vm.place, key.vm, Some(Present { seeded: Seeded::No, ..(**present).clone() }));
                 tracing::info!("the Node has joined: the configuration drive was detached");
                 return say(ctx, object, decision, Some(present)).await;
             }
@@ -105,6 +110,16 @@ pub async fn carry_out(
             ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
             Ok(Outcome::done())
         }
+        Ok(Called::Failed { journal, error }) => {
+            // One write, too; what passes by itself is said only by a later failure.
+            let said = match driver_failure::after(object, &vm.target.hypervisor, &error) {
+                AfterFailure::Report(failure) => failure.conditions,
+                AfterFailure::TryAgain(_) | AfterFailure::BackOff => Vec::new(),
+            };
+            let next = report::status(object, &said, None, Some(journal), ctx.management.now());
+            ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+            Ok(Outcome::look_again(driver_failure::MEND))
+        }
         Ok(Called::Done | Called::Changed) => {
             say(ctx, object, decision, None).await?;
             Ok(Outcome::now())
@@ -113,16 +128,26 @@ pub async fn carry_out(
             say(ctx, object, decision, None).await?;
             Ok(Outcome::look_again(decision.look_again.map_or(after, |look| look.min(after))))
         }
-        Err(Failure::Driver(error)) => driver_failed(ctx, object, vm.target, &error).await,
+        Err(Failure::Driver(error)) => {
+            if matches!(error, DriverError::Denied(_) | DriverError::EndpointChanged(_)) {
+                // Described again at the next look.
+                ctx.hypervisors.drivers.admit(vm.place, None);
+            }
+            driver_failed(ctx, object, vm.target, &error).await
+        }
         Err(Failure::Secret(message)) => say(ctx, object, &driver_failure::secret_unusable(message), None).await,
         Err(Failure::Reconcile(error)) => Err(error),
     }
 }
 
-/// The image must exist, and ids that the driver reserves are stored before it uses them.
+/// There must be room, what the spec names must exist, and ids that the driver reserves are stored before it uses them.
 async fn create(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, observed: &Observed) -> Result<Called, Failure> {
-    let Goal::Run { spec, .. } = &vm.target.goal else { return Ok(Called::Done) };
-    vm.driver.check(spec).await?;
+    let Goal::Run { spec, secret } = &vm.target.goal else { return Ok(Called::Done) };
+    let machines = ctx.caches.windows_machines.all(&object.namespace().unwrap_or_default());
+    let there = machines.iter().filter(|machine| is_used_by(vm.hypervisor, machine)).map(|machine| &**machine);
+    room(vm.hypervisor.spec.limits.as_ref(), there, object).map_err(DriverError::Capacity)?;
+    let seed = seed(ctx, object, vm, spec, secret).await?;
+    vm.driver.check(spec, seed.kind()).await?;
     let planned = vm.driver.plan(&vm.target.key, spec, &vm.journal).await?;
     if planned != vm.journal {
         return Ok(Called::Started { journal: planned });
@@ -132,11 +157,15 @@ async fn create(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, observed: &
 
 async fn advance(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, observed: &Observed) -> Result<Called, Failure> {
     let Goal::Run { spec, secret } = &vm.target.goal else { return Ok(Called::Done) };
-    let seed = seed::of_secret(ctx, object, vm.target, &spec.host_name, secret).await.map_err(|error| match error {
+    let seed = seed(ctx, object, vm, spec, secret).await?;
+    Ok(vm.driver.advance(&vm.target.key, spec, &seed, &vm.journal, observed).await?)
+}
+
+async fn seed(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, spec: &VmSpec, secret: &str) -> Result<Arc<Seed>, Failure> {
+    seed::of_secret(ctx, object, vm.target, &spec.host_name, secret).await.map_err(|error| match error {
         seed::SeedError::Secret(message) => Failure::Secret(message),
         seed::SeedError::Api(error) => Failure::Reconcile(error.into()),
-    })?;
-    Ok(vm.driver.advance(&vm.target.key, spec, &seed, &vm.journal, observed).await?)
+    })
 }
 
 /// Reports a failed call, or leaves it to the back-off.

@@ -1,6 +1,6 @@
 //! WindowsMachine: observe, decide ([`crate::lifecycle::machine`], [`crate::lifecycle::machine::vm`]), act, report.
 //!
-//! A pass may complete the Node, then makes at most one call that changes the VM, or takes one step of the node teardown, and then
+//! A pass may complete the Node, then makes at most one call of the driver that changes the VM, or takes one step of the node teardown, and then
 //! writes the object once: its metadata, its provider ID or its status. What the hypervisor reserved is stored before it is used. The
 //! last pass deletes a Node that came late before it removes the finalizer.
 
@@ -11,6 +11,7 @@ mod seed;
 mod triggers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::ResourceExt;
 
@@ -23,7 +24,7 @@ use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::owners::Owners;
 use super::runtime::workload_clusters::WorkloadClusters;
 use crate::api::machine::WindowsMachine;
-use crate::hypervisor::Driver;
+use crate::api::name::ObjectKey;
 use crate::lifecycle::Decision;
 use crate::lifecycle::machine::vm::{self, ObservedVm};
 use crate::lifecycle::machine::{self, MachineStep, ObservedMachine, Target, report};
@@ -69,19 +70,17 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
 
 /// Observes the VM, decides, and makes one call.
 async fn ask_hypervisor(ctx: &Context, object: &WindowsMachine, owner: &Owner, target: &Target) -> Result<Outcome, ReconcileError> {
-    let Some((place, driver)) = ctx.hypervisors.driver(&object.namespace().unwrap_or_default(), &target.hypervisor) else {
-        return Ok(Outcome::look_again(std::time::Duration::from_secs(1)));
+    let Some((hypervisor, driver)) = ctx.hypervisors.connected(&object.namespace().unwrap_or_default(), &target.hypervisor) else {
+        return Ok(Outcome::look_again(Duration::from_secs(1)));
     };
-    let driver: Arc<dyn Driver> = match driver {
-        Ok(driver) => driver,
-        Err(error) => return act::driver_failed(ctx, object, target, &error).await,
-    };
-    let vm = act::Vm { driver: &*driver, place: &place, target, journal: vm::journal(object) };
+    let place = ObjectKey::of(&hypervisor.metadata);
+    let vm = act::Vm { driver: &*driver, hypervisor: &hypervisor, place: &place, target, journal: vm::journal(object) };
     let observed = match act::observe(ctx, object, &vm).await {
         Ok(observed) => observed,
         Err(error) => return act::driver_failed(ctx, object, target, &error).await,
     };
-    let decision = vm::decide(&ObservedVm { object, owner, target, observed: &observed }, ctx.management.now());
+    let stop = Duration::from_secs(u64::try_from(hypervisor.spec.stop_seconds).unwrap_or_default());
+    let decision = vm::decide(&ObservedVm { object, owner, target, observed: &observed, stop }, ctx.management.now());
     act::carry_out(ctx, object, &vm, &observed, &decision).await
 }
 

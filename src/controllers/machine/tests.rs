@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::cluster_ref::JOINS_ANNOTATION;
 use crate::api::machine::FINALIZER;
+use crate::api::name::ObjectKey;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
 use crate::controllers::testing::{holding, read, shared};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-1";
-const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-1/status";
 
 fn machine(metadata: Value) -> Value {
     let mut all = json!({"name": "win-1", "namespace": "lab", "uid": "w", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
@@ -33,7 +33,7 @@ fn caches() -> Caches {
     let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {},
         "status": {"initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true}}});
     let hypervisor = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
-        "metadata": {"name": "h1", "namespace": "lab", "uid": "h"}, "spec": {}});
+        "metadata": {"name": "h1", "namespace": "lab", "uid": "h"}, "spec": {"simulated": {}}});
     Caches { machines: holding(vec![of_core]), clusters: holding(vec![cluster]), hypervisors: holding(vec![hypervisor]), ..Caches::empty() }
 }
 
@@ -69,13 +69,20 @@ async fn a_hypervisor_that_was_never_asked_is_waited_for_without_a_write() {
 }
 
 #[tokio::test]
-async fn a_driver_that_fails_is_reported_with_its_reason() {
-    let (ctx, script) = stage(vec![step(STATUS, owned(json!({}))), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}))]);
-    ctx.hypervisors.inventories.listed(&crate::api::name::ObjectKey::new("lab", "h1"), vec![]);
-    let adopted = owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}}));
-    pass(&ctx, adopted).await;
-    let conditions = &script.seen()[0].body["status"]["conditions"];
-    assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "RefusedByHypervisor"), "{conditions}");
+async fn a_hypervisor_that_is_not_admitted_is_not_asked() {
+    let (ctx, _script) = stage(vec![]);
+    let h1 = ObjectKey::new("lab", "h1");
+    ctx.hypervisors.inventories.listed(&h1, vec![]);
+    ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap()).unwrap();
+    let leaving =
+        owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    assert_eq!(pass(&ctx, leaving.clone()).await, Outcome::look_again(Duration::from_secs(1)), "an absence there would release the machine");
+    let (ctx, script) = stage(vec![step(OBJECT, owned(json!({})))]);
+    ctx.hypervisors.inventories.listed(&h1, vec![]);
+    ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap()).unwrap();
+    ctx.hypervisors.drivers.admit(&h1, Some(jiff::Timestamp::UNIX_EPOCH));
+    pass(&ctx, leaving).await;
+    assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]));
 }
 
 #[tokio::test]
@@ -89,7 +96,7 @@ async fn a_machine_that_was_never_adopted_goes_at_once() {
 async fn the_node_of_a_standalone_pool_goes_before_its_vm() {
     let secret = "GET /api/v1/namespaces/lab/secrets/other";
     let (ctx, _script) = stage(vec![refuse(secret, 403, "Forbidden")]);
-    ctx.hypervisors.inventories.listed(&crate::api::name::ObjectKey::new("lab", "h1"), vec![]);
+    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
     let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z",
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/other/value"}}));
     let error = reconcile(Arc::new(read(leaving)), ctx.clone()).await.unwrap_err();

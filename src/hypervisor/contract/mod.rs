@@ -1,26 +1,33 @@
 //! The contract of every driver, as tests over a [`TestEndpoint`]: a new driver implements one and calls [`all`].
 
+mod cuts;
+mod machine;
 mod seed;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::time::sleep;
 
-use super::{Driver, DriverError, DriverStep};
+use self::machine::{MANY, Machine};
+use super::wire::WireHook;
+use super::{Driver, DriverError, DriverStep, Wanted};
 use crate::api::name::{HostName, VmUuid};
-use crate::vm::{Journal, MachineKey, Observed, Power, Present, Seed, StopMode, VmSpec};
+use crate::vm::{Journal, MacAddress, MachineKey, Nic, Observed, Power, SeedKind, StopMode, Thing, VmSpec};
 
 /// An endpoint for tests, with the manipulations that only the driver's own tests can do.
 #[async_trait]
 pub trait TestEndpoint: Send + Sync {
     /// A new connection to the same endpoint, like that of another process.
     fn driver(&self) -> Arc<dyn Driver>;
+    /// The same, with a hook that decides the fate of each request.
+    fn wired(&self, hook: WireHook) -> Arc<dyn Driver>;
     /// The same endpoint behind a broken network.
     fn unreachable(&self) -> Arc<dyn Driver>;
-    /// The same endpoint with room for exactly two machines of [`spec`].
-    fn small(&self) -> Arc<dyn Driver>;
+    /// The same endpoint with room for exactly two machines of [`TestEndpoint::spec`], if it refuses others by itself.
+    fn small(&self) -> Option<Arc<dyn Driver>>;
+    /// The machine that the tests create.
+    fn spec(&self) -> VmSpec;
     /// Puts a foreign VM where that of `key` would be.
     async fn occupy(&self, key: &MachineKey);
     /// Makes what is left if the process is killed during a create call.
@@ -31,15 +38,11 @@ pub trait TestEndpoint: Send + Sync {
     async fn config_drive(&self, key: &MachineKey) -> Option<Vec<u8>>;
     /// Removes the VM behind the driver's back.
     async fn remove_behind_its_back(&self, key: &MachineKey);
-    /// The number of all VMs and leftovers at the endpoint, foreign ones included.
+    /// The number of machines of which there is anything at the endpoint, foreign ones included, as an independent reader sees it.
     async fn count(&self) -> usize;
 }
 
-fn key(name: &str) -> MachineKey {
-    MachineKey { vm: VmUuid::of(name), cluster: "lab/one".into(), name: name.into() }
-}
-
-/// The machine that the tests create.
+/// The spec of a small machine.
 pub fn spec() -> VmSpec {
     VmSpec {
         image: "windows-server-2022".into(),
@@ -47,7 +50,7 @@ pub fn spec() -> VmSpec {
         memory_mib: 4096,
         system_disk_gib: None,
         disks: Vec::new(),
-        networks: Vec::new(),
+        nics: vec![Nic { network: None, mac: MacAddress([2, 0, 0, 0, 0, 1]) }],
         uefi: true,
         secure_boot: true,
         tpm: true,
@@ -56,60 +59,6 @@ pub fn spec() -> VmSpec {
     }
 }
 
-fn image() -> Vec<u8> {
-    (0..70_000u32).map(|n| (n % 251) as u8).collect()
-}
-
-fn seed() -> Seed {
-    Seed::Drive(image())
-}
-
-async fn see(driver: &dyn Driver, key: &MachineKey) -> Observed {
-    driver.observe(key, &Journal::new()).await.unwrap()
-}
-
-async fn present(driver: &dyn Driver, key: &MachineKey) -> Present {
-    match see(driver, key).await {
-        Observed::Present(present) => present,
-        other => panic!("{key:?} is {other:?}"),
-    }
-}
-
-async fn advance(driver: &dyn Driver, key: &MachineKey) -> Result<DriverStep, DriverError> {
-    let observed = driver.observe(key, &Journal::new()).await?;
-    driver.advance(key, &spec(), &seed(), &Journal::new(), &observed).await
-}
-
-async fn retire(driver: &dyn Driver, key: &MachineKey, how: StopMode) -> Result<DriverStep, DriverError> {
-    let observed = driver.observe(key, &Journal::new()).await?;
-    driver.retire(key, how, &Journal::new(), &observed).await
-}
-
-/// Advances until done, at most `limit` times; true if it was done.
-async fn create(driver: &dyn Driver, key: &MachineKey, limit: usize) -> bool {
-    for _ in 0..limit {
-        match advance(driver, key).await.unwrap() {
-            DriverStep::Done => return true,
-            DriverStep::Wait { after } => sleep(after).await,
-            DriverStep::Changed | DriverStep::Started { .. } => {}
-        }
-    }
-    false
-}
-
-async fn delete(driver: &dyn Driver, key: &MachineKey, how: StopMode, limit: usize) -> bool {
-    for _ in 0..limit {
-        match retire(driver, key, how).await.unwrap() {
-            DriverStep::Done => return true,
-            DriverStep::Wait { after } => sleep(after).await,
-            DriverStep::Changed | DriverStep::Started { .. } => {}
-        }
-    }
-    false
-}
-
-const MANY: usize = 40;
-
 /// Every behaviour, each at its own endpoint.
 pub async fn all<B: TestEndpoint>(endpoint: impl Fn() -> B) {
     creates_and_deletes(&endpoint()).await;
@@ -117,88 +66,90 @@ pub async fn all<B: TestEndpoint>(endpoint: impl Fn() -> B) {
     creation_survives_an_abort_at_each_step(&endpoint).await;
     deletion_survives_an_abort_at_each_step(&endpoint).await;
     deletion_ends_a_creation_at_each_step(&endpoint).await;
+    cuts::any_request_may_be_lost(&endpoint()).await;
+    a_lost_journal_is_no_lost_vm(&endpoint()).await;
     a_foreign_vm_is_left_alone(&endpoint()).await;
     a_vm_of_another_cluster_is_foreign(&endpoint()).await;
     a_missing_image_is_named(&endpoint()).await;
     every_call_reports_an_unreachable_endpoint_and_changes_nothing(&endpoint()).await;
     a_full_endpoint_refuses_new_machines_only(&endpoint()).await;
-    owned_lists_exactly_ours(&endpoint()).await;
+    it_lists_exactly_ours_and_always_the_same(&endpoint()).await;
     seed::the_guest_finds_the_same_bytes(&endpoint()).await;
     seed::a_new_config_drive_replaces_an_unread_one(&endpoint()).await;
     seed::a_seed_that_was_read_goes_and_stays_away(&endpoint()).await;
     four_workers_make_one_vm(&endpoint()).await;
     four_workers_remove_one_vm(&endpoint()).await;
-    leftovers_are_seen_and_removed(&endpoint()).await;
+    leftovers_are_strays_and_are_removed(&endpoint()).await;
     creation_clears_leftovers(&endpoint()).await;
     a_vm_that_vanished_is_absent(&endpoint()).await;
-    a_hard_stop_does_not_wait(&endpoint()).await;
-    equal_names_do_not_mix(&endpoint()).await;
+    a_hard_stop_ends_a_graceful_one(&endpoint()).await;
+    equal_and_long_names_do_not_mix(&endpoint()).await;
+    it_says_who_it_is(&endpoint()).await;
+}
+
+fn machine(endpoint: &dyn TestEndpoint, name: &str) -> Machine {
+    Machine::new(name, endpoint.spec())
 }
 
 async fn creates_and_deletes(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("life"));
-    assert_eq!(see(&*driver, &key).await, Observed::Absent);
-    driver.check(&spec()).await.unwrap();
-    assert!(create(&*driver, &key, MANY).await);
-    let vm = present(&*driver, &key).await;
-    assert!(vm.vm && vm.seeded && vm.power == Power::On);
-    assert!(delete(&*driver, &key, StopMode::Graceful, MANY).await);
-    assert_eq!(see(&*driver, &key).await, Observed::Absent);
-    assert!(delete(&*driver, &key, StopMode::Graceful, 1).await, "deleting again is done at once");
+    let (driver, machine) = (endpoint.driver(), machine(endpoint, "life"));
+    assert_eq!(machine.see(&*driver).await, Observed::Absent);
+    assert!(machine.create(&*driver, MANY).await);
+    let vm = machine.present(&*driver).await;
+    assert!(vm.vm && vm.seeded == crate::vm::Seeded::Yes && vm.power == Power::On && vm.trouble.is_none());
+    assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
+    assert_eq!(machine.see(&*driver).await, Observed::Absent);
+    assert!(machine.delete(&*driver, StopMode::Hard, 1).await, "deleting again is done at once");
     assert_eq!(endpoint.count().await, 0);
 }
 
 async fn creating_again_changes_nothing(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("twice"));
-    assert!(create(&*driver, &key, MANY).await);
-    let before = present(&*driver, &key).await;
-    assert_eq!(advance(&*driver, &key).await, Ok(DriverStep::Done));
-    assert_eq!(advance(&*endpoint.driver(), &key).await, Ok(DriverStep::Done));
+    let (driver, machine) = (endpoint.driver(), machine(endpoint, "twice"));
+    assert!(machine.create(&*driver, MANY).await);
+    let before = machine.present(&*driver).await;
+    assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Done));
+    assert_eq!(machine.advance(&*endpoint.driver()).await, Ok(DriverStep::Done));
     // The observation may be stale: the driver looks again before it acts.
-    let stale = driver.advance(&key, &spec(), &seed(), &Journal::new(), &Observed::Absent).await;
-    assert!(stale.is_ok());
-    assert_eq!(present(&*driver, &key).await, before);
+    let stale = driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &Observed::Absent).await;
+    assert!(stale.is_ok(), "{stale:?}");
+    assert_eq!(machine.present(&*driver).await, before);
     assert_eq!(endpoint.count().await, 1);
 }
 
 async fn creation_survives_an_abort_at_each_step<B: TestEndpoint>(endpoint: &impl Fn() -> B) {
-    let mut steps = 0;
-    loop {
+    for steps in 0.. {
         let endpoint = endpoint();
-        let key = key("abort");
-        let done = create(&*endpoint.driver(), &key, steps).await;
-        assert!(create(&*endpoint.driver(), &key, MANY).await, "after {steps} steps");
+        let machine = machine(&endpoint, "abort");
+        let done = machine.create(&*endpoint.driver(), steps).await;
+        assert!(machine.create(&*endpoint.driver(), MANY).await, "after {steps} steps");
         assert_eq!(endpoint.count().await, 1, "after {steps} steps");
         if done {
             return;
         }
-        steps += 1;
     }
 }
 
 async fn deletion_survives_an_abort_at_each_step<B: TestEndpoint>(endpoint: &impl Fn() -> B) {
-    let mut steps = 0;
-    loop {
+    for steps in 0.. {
         let endpoint = endpoint();
-        let key = key("abort");
-        assert!(create(&*endpoint.driver(), &key, MANY).await);
-        let done = delete(&*endpoint.driver(), &key, StopMode::Graceful, steps).await;
-        assert!(delete(&*endpoint.driver(), &key, StopMode::Graceful, MANY).await, "after {steps} steps");
+        let machine = machine(&endpoint, "abort");
+        assert!(machine.create(&*endpoint.driver(), MANY).await);
+        let done = machine.delete(&*endpoint.driver(), StopMode::Hard, steps).await;
+        assert!(machine.delete(&*endpoint.driver(), StopMode::Hard, MANY).await, "after {steps} steps");
         assert_eq!(endpoint.count().await, 0, "after {steps} steps");
         if done {
             return;
         }
-        steps += 1;
     }
 }
 
 async fn deletion_ends_a_creation_at_each_step<B: TestEndpoint>(endpoint: &impl Fn() -> B) {
     for steps in 0.. {
         let endpoint = endpoint();
-        let key = key("change-of-mind");
-        let done = create(&*endpoint.driver(), &key, steps).await;
-        assert!(delete(&*endpoint.driver(), &key, StopMode::Graceful, MANY).await, "after {steps} steps");
-        assert_eq!(see(&*endpoint.driver(), &key).await, Observed::Absent);
+        let machine = machine(&endpoint, "change-of-mind");
+        let done = machine.create(&*endpoint.driver(), steps).await;
+        assert!(machine.delete(&*endpoint.driver(), StopMode::Hard, MANY).await, "after {steps} steps");
+        assert_eq!(machine.see(&*endpoint.driver()).await, Observed::Absent);
         assert_eq!(endpoint.count().await, 0, "after {steps} steps");
         if done {
             return;
@@ -206,152 +157,183 @@ async fn deletion_ends_a_creation_at_each_step<B: TestEndpoint>(endpoint: &impl 
     }
 }
 
+async fn a_lost_journal_is_no_lost_vm(endpoint: &dyn TestEndpoint) {
+    let (driver, machine) = (endpoint.driver(), machine(endpoint, "moved"));
+    assert!(machine.create(&*driver, MANY).await);
+    machine.lose_journal();
+    assert_eq!(machine.present(&*driver).await.power, Power::On);
+    assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Done));
+    assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
+    assert_eq!(endpoint.count().await, 0);
+}
+
 async fn a_foreign_vm_is_left_alone(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("foreign"));
-    endpoint.occupy(&key).await;
-    assert!(matches!(see(&*driver, &key).await, Observed::Foreign { .. }));
-    for result in [advance(&*driver, &key).await, retire(&*driver, &key, StopMode::Hard).await] {
+    let (driver, machine) = (endpoint.driver(), machine(endpoint, "foreign"));
+    endpoint.occupy(&machine.key).await;
+    assert!(matches!(machine.see(&*driver).await, Observed::Foreign { .. }));
+    for result in [machine.advance(&*driver).await, machine.retire(&*driver, StopMode::Hard).await] {
         let error = result.unwrap_err();
         assert!(matches!(&error, DriverError::Conflict(text) if text.contains("left alone")), "{error}");
     }
-    assert!(matches!(see(&*driver, &key).await, Observed::Foreign { .. }));
-    assert_eq!(driver.owned().await.unwrap(), []);
+    assert!(matches!(machine.see(&*driver).await, Observed::Foreign { .. }));
+    assert_eq!(driver.list(&Wanted::default()).await.unwrap().rows, []);
     assert_eq!(endpoint.count().await, 1);
 }
 
 async fn a_vm_of_another_cluster_is_foreign(endpoint: &dyn TestEndpoint) {
-    let (driver, ours) = (endpoint.driver(), key("shared"));
-    assert!(create(&*driver, &ours, MANY).await);
-    let theirs = MachineKey { cluster: "lab/two".into(), ..ours.clone() };
-    assert!(matches!(see(&*driver, &theirs).await, Observed::Foreign { .. }));
-    assert!(matches!(retire(&*driver, &theirs, StopMode::Hard).await, Err(DriverError::Conflict(_))));
-    assert_eq!(present(&*driver, &ours).await.power, Power::On);
+    let (driver, ours) = (endpoint.driver(), machine(endpoint, "shared"));
+    assert!(ours.create(&*driver, MANY).await);
+    let mut theirs = machine(endpoint, "shared");
+    theirs.key.cluster = "lab/two".into();
+    assert!(matches!(theirs.see(&*driver).await, Observed::Foreign { .. }));
+    assert!(matches!(theirs.retire(&*driver, StopMode::Hard).await, Err(DriverError::Conflict(_))));
+    assert_eq!(ours.present(&*driver).await.power, Power::On);
 }
 
 async fn a_missing_image_is_named(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("image"));
-    let wrong = VmSpec { image: "windows-3.11".into(), ..spec() };
-    for result in
-        [driver.check(&wrong).await.map(|()| DriverStep::Done), driver.advance(&key, &wrong, &seed(), &Journal::new(), &Observed::Absent).await]
-    {
-        let error = result.unwrap_err();
-        assert!(matches!(&error, DriverError::NotFound(text) if text.contains("windows-3.11") && text.contains("windows-server-2022")), "{error}");
+    let (driver, mut machine) = (endpoint.driver(), machine(endpoint, "image"));
+    machine.spec.image = "windows-3.11".into();
+    let advanced = driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &Observed::Absent).await;
+    for error in [driver.check(&machine.spec, SeedKind::Drive).await.err(), advanced.err()] {
+        let is_named = |text: &str| text.contains("windows-3.11") && text.contains("windows-server-2022");
+        assert!(matches!(&error, Some(DriverError::Missing { thing: Thing::Image, text }) if is_named(text)), "{error:?}");
     }
     assert_eq!(endpoint.count().await, 0);
 }
 
 async fn every_call_reports_an_unreachable_endpoint_and_changes_nothing(endpoint: &dyn TestEndpoint) {
-    let (driver, cut, key) = (endpoint.driver(), endpoint.unreachable(), key("cut"));
-    assert!(create(&*driver, &key, MANY).await);
-    let before = present(&*driver, &key).await;
-    let (journal, seen) = (Journal::new(), Observed::Present(before.clone()));
+    let (driver, cut, machine) = (endpoint.driver(), endpoint.unreachable(), machine(endpoint, "cut"));
+    assert!(machine.create(&*driver, MANY).await);
+    let before = machine.present(&*driver).await;
+    let (key, spec, seed, journal, seen) = (&machine.key, &machine.spec, &machine.seed, Journal::new(), Observed::Present(before.clone()));
     for error in [
         cut.describe().await.err(),
-        cut.check(&spec()).await.err(),
-        cut.observe(&key, &journal).await.err(),
-        cut.plan(&key, &spec(), &journal).await.err(),
-        cut.advance(&key, &spec(), &seed(), &journal, &seen).await.err(),
-        cut.retire(&key, StopMode::Hard, &journal, &seen).await.err(),
-        cut.owned().await.err(),
+        cut.check(spec, SeedKind::Drive).await.err(),
+        cut.observe(key, &journal).await.err(),
+        cut.advance(key, spec, seed, &journal, &seen).await.err(),
+        cut.detach(key, &journal, &seen).await.err(),
+        cut.retire(key, StopMode::Hard, &journal, &seen).await.err(),
+        cut.list(&Wanted::default()).await.err(),
     ] {
         assert!(matches!(error, Some(DriverError::Unreachable(_))), "{error:?}");
     }
-    assert_eq!(present(&*driver, &key).await, before);
+    assert_eq!(machine.present(&*driver).await, before);
 }
 
 async fn a_full_endpoint_refuses_new_machines_only(endpoint: &dyn TestEndpoint) {
-    let driver = endpoint.small();
-    assert!(create(&*driver, &key("one"), MANY).await && create(&*driver, &key("two"), MANY).await);
-    let error = advance(&*driver, &key("three")).await.unwrap_err();
+    let Some(driver) = endpoint.small() else { return };
+    let [one, two, three] = ["one", "two", "three"].map(|name| machine(endpoint, name));
+    assert!(one.create(&*driver, MANY).await && two.create(&*driver, MANY).await);
+    let error = three.advance(&*driver).await.unwrap_err();
     assert!(matches!(error, DriverError::Capacity(_)), "{error}");
-    assert_eq!(advance(&*driver, &key("one")).await, Ok(DriverStep::Done), "what exists needs no more room");
-    assert!(delete(&*driver, &key("one"), StopMode::Hard, MANY).await);
-    assert!(create(&*driver, &key("three"), MANY).await);
+    assert_eq!(one.advance(&*driver).await, Ok(DriverStep::Done), "what exists needs no more room");
+    assert!(one.delete(&*driver, StopMode::Hard, MANY).await);
+    assert!(three.create(&*driver, MANY).await);
 }
 
-async fn owned_lists_exactly_ours(endpoint: &dyn TestEndpoint) {
+async fn it_lists_exactly_ours_and_always_the_same(endpoint: &dyn TestEndpoint) {
     let driver = endpoint.driver();
-    let ours: BTreeSet<String> = (0..7).map(|n| format!("vm-{n}")).collect();
+    let ours: BTreeSet<String> = (0..5).map(|n| format!("vm-{n}")).collect();
     for name in &ours {
-        assert!(create(&*driver, &key(name), MANY).await);
+        assert!(machine(endpoint, name).create(&*driver, MANY).await);
     }
-    endpoint.occupy(&key("foreign")).await;
-    endpoint.half_made(&key("half")).await;
-    let listed = driver.owned().await.unwrap();
-    assert!(listed.iter().all(|vm| vm.key == key(&vm.key.name) && vm.power == Power::On));
-    assert_eq!(listed.into_iter().map(|vm| vm.key.name).collect::<BTreeSet<_>>(), ours);
+    endpoint.occupy(&machine(endpoint, "foreign").key).await;
+    endpoint.half_made(&machine(endpoint, "half").key).await;
+    let wanted = Wanted { words_of: ours.iter().map(|name| VmUuid::of(name)).collect() };
+    let listing = driver.list(&wanted).await.unwrap();
+    let spec = endpoint.spec();
+    for row in &listing.rows {
+        assert_eq!(row.key, machine(endpoint, &row.key.name).key);
+        assert_eq!((row.present.power, row.cpus, row.memory_mib), (Power::On, spec.cpus, spec.memory_mib));
+    }
+    assert_eq!(listing.rows.iter().map(|row| row.key.name.clone()).collect::<BTreeSet<_>>(), ours);
+    assert_eq!(listing.strays.len(), 1, "{:?}", listing.strays);
+    assert_eq!((driver.list(&wanted).await.unwrap(), endpoint.driver().list(&wanted).await.unwrap()), (listing.clone(), listing));
 }
 
 async fn four_workers_make_one_vm(endpoint: &dyn TestEndpoint) {
-    let key = key("race");
+    let machine = machine(endpoint, "race");
     let workers: Vec<_> = (0..4).map(|_| endpoint.driver()).collect();
-    let done = futures::future::join_all(workers.iter().map(|driver| create(&**driver, &key, MANY))).await;
+    let done = futures::future::join_all(workers.iter().map(|driver| machine.create(&**driver, MANY))).await;
     assert_eq!(done, [true; 4]);
     assert_eq!(endpoint.count().await, 1);
-    assert_eq!(endpoint.driver().owned().await.unwrap().len(), 1);
+    assert_eq!(endpoint.driver().list(&Wanted::default()).await.unwrap().rows.len(), 1);
 }
 
 async fn four_workers_remove_one_vm(endpoint: &dyn TestEndpoint) {
-    let key = key("race");
-    assert!(create(&*endpoint.driver(), &key, MANY).await);
+    let machine = machine(endpoint, "race");
+    assert!(machine.create(&*endpoint.driver(), MANY).await);
     let workers: Vec<_> = (0..4).map(|_| endpoint.driver()).collect();
-    let done = futures::future::join_all(workers.iter().map(|driver| delete(&**driver, &key, StopMode::Graceful, MANY))).await;
+    let done = futures::future::join_all(workers.iter().map(|driver| machine.delete(&**driver, StopMode::Hard, MANY))).await;
     assert_eq!(done, [true; 4]);
     assert_eq!(endpoint.count().await, 0);
 }
 
-async fn leftovers_are_seen_and_removed(endpoint: &dyn TestEndpoint) {
+async fn leftovers_are_strays_and_are_removed(endpoint: &dyn TestEndpoint) {
     for half_removed in [false, true] {
-        let (driver, key) = (endpoint.driver(), key("leftover"));
+        let (driver, machine) = (endpoint.driver(), machine(endpoint, "leftover"));
         if half_removed {
-            endpoint.half_removed(&key).await
+            endpoint.half_removed(&machine.key).await
         } else {
-            endpoint.half_made(&key).await
+            endpoint.half_made(&machine.key).await
         }
-        let seen = present(&*driver, &key).await;
+        let seen = machine.present(&*driver).await;
         assert!(!seen.vm && seen.power == Power::Off && seen.addresses.is_empty(), "{seen:?}");
-        assert!(delete(&*driver, &key, StopMode::Graceful, MANY).await);
-        assert_eq!(see(&*driver, &key).await, Observed::Absent);
+        let listing = driver.list(&Wanted::default()).await.unwrap();
+        assert!(listing.rows.is_empty() && !listing.strays.is_empty(), "{listing:?}");
+        assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
+        assert_eq!(machine.see(&*driver).await, Observed::Absent);
+        assert!(driver.list(&Wanted::default()).await.unwrap().strays.is_empty());
         assert_eq!(endpoint.count().await, 0);
     }
 }
 
 async fn creation_clears_leftovers(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("leftover"));
-    endpoint.half_made(&key).await;
-    endpoint.half_removed(&key).await;
-    assert!(create(&*driver, &key, MANY).await);
+    let (driver, machine) = (endpoint.driver(), machine(endpoint, "leftover"));
+    endpoint.half_made(&machine.key).await;
+    endpoint.half_removed(&machine.key).await;
+    assert!(machine.create(&*driver, MANY).await);
     assert_eq!(endpoint.count().await, 1);
+    assert!(driver.list(&Wanted::default()).await.unwrap().strays.is_empty());
 }
 
 async fn a_vm_that_vanished_is_absent(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("vanished"));
-    assert!(create(&*driver, &key, MANY).await);
-    endpoint.remove_behind_its_back(&key).await;
-    assert_eq!(see(&*driver, &key).await, Observed::Absent);
-    assert_eq!(driver.owned().await.unwrap(), []);
-    assert!(delete(&*driver, &key, StopMode::Graceful, MANY).await);
+    let (driver, machine) = (endpoint.driver(), machine(endpoint, "vanished"));
+    assert!(machine.create(&*driver, MANY).await);
+    endpoint.remove_behind_its_back(&machine.key).await;
+    assert!(matches!(machine.see(&*driver).await, Observed::Absent | Observed::Present(crate::vm::Present { vm: false, .. })));
+    assert_eq!(driver.list(&Wanted::default()).await.unwrap().rows, []);
+    assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
+    assert_eq!(endpoint.count().await, 0);
 }
 
-async fn a_hard_stop_does_not_wait(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("hard"));
-    assert!(create(&*driver, &key, MANY).await);
-    let _ = retire(&*driver, &key, StopMode::Graceful).await.unwrap();
-    for _ in 0..MANY {
-        match retire(&*driver, &key, StopMode::Hard).await.unwrap() {
-            DriverStep::Done => break,
-            step => assert_eq!(step, DriverStep::Changed),
-        }
-    }
-    assert_eq!(see(&*driver, &key).await, Observed::Absent);
+/// A guest that does not obey is switched off.
+async fn a_hard_stop_ends_a_graceful_one(endpoint: &dyn TestEndpoint) {
+    let (driver, machine) = (endpoint.driver(), machine(endpoint, "hard"));
+    assert!(machine.create(&*driver, MANY).await);
+    let _ = machine.retire(&*driver, StopMode::Graceful).await.unwrap();
+    assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
+    assert_eq!(machine.see(&*driver).await, Observed::Absent);
 }
 
-async fn equal_names_do_not_mix(endpoint: &dyn TestEndpoint) {
+async fn equal_and_long_names_do_not_mix(endpoint: &dyn TestEndpoint) {
     let driver = endpoint.driver();
-    let one = key("same");
-    let two = MachineKey { vm: VmUuid::of("other"), cluster: "lab/two".into(), ..one.clone() };
-    assert!(create(&*driver, &one, MANY).await && create(&*driver, &two, MANY).await);
-    assert!(delete(&*driver, &one, StopMode::Hard, MANY).await);
-    assert_eq!(present(&*driver, &two).await.power, Power::On);
+    let mut one = machine(endpoint, "same");
+    let mut two = machine(endpoint, "other");
+    two.key.cluster = "lab/two".into();
+    for machine in [&mut one, &mut two] {
+        machine.key.name = "x".repeat(253);
+    }
+    assert!(one.create(&*driver, MANY).await && two.create(&*driver, MANY).await);
+    let listed: Vec<_> = driver.list(&Wanted::default()).await.unwrap().rows.into_iter().map(|row| row.key).collect();
+    assert!(listed.len() == 2 && listed.contains(&one.key) && listed.contains(&two.key), "{listed:?}");
+    assert!(one.delete(&*driver, StopMode::Hard, MANY).await);
+    assert_eq!(two.present(&*driver).await.power, Power::On);
     assert_eq!(endpoint.count().await, 1);
+}
+
+async fn it_says_who_it_is(endpoint: &dyn TestEndpoint) {
+    let described = endpoint.driver().describe().await.unwrap();
+    assert!(!described.id.is_empty() && !described.version.is_empty() && described.lacks.is_empty(), "{described:?}");
+    assert_eq!(endpoint.driver().describe().await.unwrap().id, described.id, "the same for every connection");
 }

@@ -1,65 +1,77 @@
 //! The contract for the seed: the bytes that a guest reads at its first start.
 
-use tokio::time::sleep;
+use std::collections::BTreeMap;
 
-use super::{MANY, TestEndpoint, advance, create, delete, image, key, present, see, spec};
-use crate::hypervisor::{DriverError, DriverStep};
-use crate::vm::{Journal, Observed, Power, Present, Seed, StopMode};
+use super::TestEndpoint;
+use super::machine::{MANY, Machine};
+use crate::bootstrap::delivery::SeedImage;
+use crate::hypervisor::{DriverError, DriverStep, Wanted};
+use crate::vm::{Observed, Power, Present, Seed, Seeded, StopMode};
+
+pub(super) fn seed() -> Seed {
+    let files = BTreeMap::from([("user-data".to_owned(), (0..70_000u32).map(|n| (n % 251) as u8).collect())]);
+    Seed::Drive { label: "cidata", files }
+}
+
+fn image(seed: &Seed) -> Option<Vec<u8>> {
+    match SeedImage::from(seed) {
+        SeedImage::Drive(image) => Some(image),
+        SeedImage::GuestInfo(_) => None,
+    }
+}
 
 pub(super) async fn the_guest_finds_the_same_bytes(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("bytes"));
-    assert!(create(&*driver, &key, MANY).await);
-    assert!(endpoint.config_drive(&key).await == Some(image()));
+    let (driver, machine) = (endpoint.driver(), Machine::new("bytes", endpoint.spec()));
+    assert!(machine.create(&*driver, MANY).await);
+    assert!(endpoint.config_drive(&machine.key).await == image(&machine.seed));
 }
 
 pub(super) async fn a_new_config_drive_replaces_an_unread_one(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("reseed"));
-    let old = Seed::Drive(b"expired".to_vec());
+    let (driver, new) = (endpoint.driver(), Machine::new("reseed", endpoint.spec()));
+    let expired = Seed::Drive { label: "cidata", files: BTreeMap::from([("user-data".to_owned(), b"expired".to_vec())]) };
+    let mut old = Machine::new("reseed", endpoint.spec());
+    old.seed = expired;
     for _ in 0..MANY {
-        let step = driver.advance(&key, &spec(), &old, &Journal::new(), &see(&*driver, &key).await).await.unwrap();
-        if let DriverStep::Wait { after } = step {
-            sleep(after).await;
-        }
-        let seen = see(&*driver, &key).await;
-        if matches!(&seen, Observed::Present(vm) if vm.seeded) {
+        super::machine::go_on(old.advance(&*driver).await).await;
+        if matches!(old.see(&*driver).await, Observed::Present(vm) if vm.seeded == Seeded::Yes) {
             break;
         }
     }
-    if present(&*driver, &key).await.power != Power::On {
-        assert!(create(&*driver, &key, MANY).await);
-        assert!(endpoint.config_drive(&key).await == Some(image()));
+    if new.present(&*driver).await.power != Power::On {
+        assert!(new.create(&*driver, MANY).await);
+        assert!(endpoint.config_drive(&new.key).await == image(&new.seed));
     }
+    let given = endpoint.config_drive(&new.key).await;
     // Once the machine has run, its drive is not replaced: the guest has read it.
-    assert_eq!(driver.advance(&key, &spec(), &old, &Journal::new(), &see(&*driver, &key).await).await, Ok(DriverStep::Done));
-    assert!(endpoint.config_drive(&key).await == Some(image()));
+    assert_eq!((old.advance(&*driver).await, new.advance(&*driver).await), (Ok(DriverStep::Done), Ok(DriverStep::Done)));
+    assert!(endpoint.config_drive(&new.key).await == given);
 }
 
 /// A driver that cannot detach a seed says why; one that can leaves the machine as it was.
 pub(super) async fn a_seed_that_was_read_goes_and_stays_away(endpoint: &dyn TestEndpoint) {
-    let (driver, key) = (endpoint.driver(), key("read"));
-    assert!(create(&*driver, &key, MANY).await);
-    let before = present(&*driver, &key).await;
-    assert!(before.seeded && driver.owned().await.unwrap().iter().all(|vm| vm.seeded));
+    let (driver, machine) = (endpoint.driver(), Machine::new("read", endpoint.spec()));
+    assert!(machine.create(&*driver, MANY).await);
+    let before = machine.present(&*driver).await;
+    let listed = async || driver.list(&Wanted::default()).await.unwrap().rows.into_iter().map(|row| row.present.seeded).collect::<Vec<_>>();
+    assert_eq!((before.seeded, listed().await), (Seeded::Yes, vec![Seeded::Yes]));
     for _ in 0..MANY {
-        match driver.detach(&key, &Journal::new(), &see(&*driver, &key).await).await {
+        match machine.detach(&*driver).await {
             Ok(DriverStep::Done) => break,
-            Ok(DriverStep::Wait { after }) => sleep(after).await,
-            Ok(DriverStep::Changed | DriverStep::Started { .. }) => {}
             Err(DriverError::Invalid(why)) => {
-                assert!(why.len() > 20 && present(&*driver, &key).await == before, "{why}");
+                assert!(why.len() > 20 && machine.present(&*driver).await == before, "{why}");
                 return;
             }
-            Err(error) => panic!("{error}"),
+            other => super::machine::go_on(other).await,
         }
     }
-    assert_eq!(present(&*driver, &key).await, Present { seeded: false, ..before });
-    assert!(endpoint.config_drive(&key).await.is_none(), "the image itself is gone, not only detached");
-    assert!(driver.owned().await.unwrap().iter().all(|vm| !vm.seeded));
-    assert_eq!(advance(&*driver, &key).await, Ok(DriverStep::Done));
-    assert!(!present(&*driver, &key).await.seeded, "it is not attached again");
-    assert!(delete(&*driver, &key, StopMode::Hard, MANY).await && endpoint.count().await == 0);
+    assert_eq!(machine.present(&*driver).await, Present { seeded: Seeded::No, ..before });
+    assert!(endpoint.config_drive(&machine.key).await.is_none(), "the image itself is gone, not only detached");
+    assert_eq!(listed().await, [Seeded::No]);
+    assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Done));
+    assert_eq!(machine.present(&*driver).await.seeded, Seeded::No, "it is not attached again");
+    assert!(machine.delete(&*driver, StopMode::Hard, MANY).await && endpoint.count().await == 0);
     // A foreign VM keeps what it has.
-    endpoint.occupy(&key).await;
-    let foreign = driver.detach(&key, &Journal::new(), &see(&*driver, &key).await).await;
+    endpoint.occupy(&machine.key).await;
+    let foreign = machine.detach(&*driver).await;
     assert!(matches!(foreign, Ok(DriverStep::Done) | Err(DriverError::Conflict(_))), "{foreign:?}");
 }

@@ -15,8 +15,9 @@ use super::fault::{CREATE_FAILURES, Ledger};
 use super::record::{Home, Record, RecordedPower, after, lock_file, remove_all};
 use crate::api::hypervisor::{Fault, GuestKind, Simulated};
 use crate::api::name::{base36, mebibytes};
-use crate::hypervisor::{DriverError, DriverStep, Endpoint, OwnedVm};
-use crate::vm::{MachineKey, Observed, Power, Present, Seed, StopMode, VmSpec};
+use crate::bootstrap::delivery::SeedImage;
+use crate::hypervisor::{DriverError, DriverStep, Endpoint, Listing, Row, Stray};
+use crate::vm::{MachineKey, Observed, Power, Present, Seed, Seeded, StopMode, Thing, VmSpec};
 
 /// Time between two looks at a guest that was switched off and is still running.
 const STOP_MILLISECONDS: i64 = 300;
@@ -52,9 +53,9 @@ impl Datacenter {
         Ok(())
     }
 
-    pub fn describe(&self) -> Result<Endpoint, DriverError> {
+    pub fn describe(&self) -> Endpoint {
         let (cpus, memory_mib) = self.capacity.unzip();
-        Ok(Endpoint { version: "simulated 1.0".into(), cpus, memory_mib })
+        Endpoint { id: format!("simulated:{}", self.name), version: "simulated 1.0".into(), cpus, memory_mib, lacks: Vec::new() }
     }
 
     pub fn check(&self, spec: &VmSpec) -> Result<(), DriverError> {
@@ -66,10 +67,11 @@ impl Datacenter {
             return Ok(());
         }
         let known = if images.is_empty() { "no image at all".to_owned() } else { images.join(", ") };
-        Err(DriverError::NotFound(format!(
+        let text = format!(
             "image {:?} does not exist in data centre {}, which has {known}: correct spec.image of the machine, or spec.simulated.images of the WindowsHypervisor",
             spec.image, self.name
-        )))
+        );
+        Err(DriverError::Missing { thing: Thing::Image, text })
     }
 
     pub fn observe(&self, key: &MachineKey, now: Timestamp) -> Result<Observed, DriverError> {
@@ -80,20 +82,25 @@ impl Datacenter {
             if record.mark != key.owner_mark() {
                 return Ok(Observed::Foreign { what: format!("{} in data centre {}, marked {:?}", vm.0.display(), self.name, record.mark) });
             }
-            return Ok(Observed::Present(Present {
-                power: record.power(now),
-                seeded: vm.seeded(),
-                vm: true,
-                addresses: record.addresses(now),
-                report: vm.report().map_err(|error| self.failed("reading", &vm.console(), &error))?,
-            }));
+            return Ok(Observed::Present(self.present(&vm, &record, now)?));
         }
         let left: Vec<Home> = [vm.clone(), self.new_vm(key.vm.0), self.gone_vm(key.vm.0)].into_iter().filter(|home| home.0.exists()).collect();
         if left.is_empty() {
             return Ok(Observed::Absent);
         }
-        let seeded = left.iter().any(Home::seeded);
-        Ok(Observed::Present(Present { power: Power::Off, seeded, vm: false, addresses: Vec::new(), report: None }))
+        let seeded = Seeded::from_attached(left.iter().any(Home::seeded));
+        Ok(Observed::Present(Present { power: Power::Off, seeded, vm: false, addresses: Vec::new(), report: None, trouble: None }))
+    }
+
+    fn present(&self, vm: &Home, record: &Record, now: Timestamp) -> Result<Present, DriverError> {
+        Ok(Present {
+            power: record.power(now),
+            seeded: Seeded::from_attached(vm.seeded()),
+            vm: true,
+            addresses: record.addresses(now),
+            report: vm.report().map_err(|error| self.failed("reading", &vm.console(), &error))?,
+            trouble: None,
+        })
     }
 
     pub fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, now: Timestamp) -> Result<DriverStep, DriverError> {
@@ -105,7 +112,7 @@ impl Datacenter {
             Power::Stopping => Ok(wait(now, record.stops_at())),
             Power::On => Ok(DriverStep::Done),
             Power::Off if record.power_ons == 0 && !self.seeded(&vm, seed)? => {
-                vm.attach(seed).map_err(|error| self.failed("writing", &vm.0, &error))?;
+                vm.attach(&SeedImage::from(seed)).map_err(|error| self.failed("writing", &vm.0, &error))?;
                 Ok(DriverStep::Changed)
             }
             Power::Off => {
@@ -159,18 +166,34 @@ impl Datacenter {
         }
     }
 
-    pub fn owned(&self, now: Timestamp) -> Result<Vec<OwnedVm>, DriverError> {
-        let mut owned = Vec::new();
+    pub fn list(&self, now: Timestamp) -> Result<Listing, DriverError> {
+        let mut listing = Listing::default();
         for vm in self.vms()? {
             // An unreadable record may not be ours.
             let Ok(Some(record)) = vm.read() else { continue };
             if record.mark != record.key().owner_mark() {
                 continue;
             }
-            let report = vm.report().map_err(|error| self.failed("reading", &vm.console(), &error))?;
-            owned.push(OwnedVm { key: record.key(), power: record.power(now), seeded: vm.seeded(), addresses: record.addresses(now), report });
+            let present = self.present(&vm, &record, now)?;
+            listing.rows.push(Row { key: record.key(), present, cpus: record.cpus, memory_mib: record.memory_mib });
         }
-        Ok(owned)
+        listing.rows.sort_by_key(|row| row.key.vm);
+        listing.strays = self.strays()?;
+        Ok(listing)
+    }
+
+    /// Directories of VMs whose creation or removal was interrupted.
+    fn strays(&self) -> Result<Vec<Stray>, DriverError> {
+        let is_left = |path: &PathBuf| path.extension().is_some_and(|end| end == "new" || end == "gone");
+        if !self.entries()?.iter().any(is_left) {
+            return Ok(Vec::new());
+        }
+        // Those that are in use go before their process gives back the lock.
+        let _lock = self.lock()?;
+        let mut strays: Vec<Stray> =
+            self.entries()?.into_iter().filter(is_left).map(|path| Stray { what: format!("directory {}", path.display()) }).collect();
+        strays.sort();
+        Ok(strays)
     }
 
     fn create(&self, key: &MachineKey, spec: &VmSpec, now: Timestamp) -> Result<DriverStep, DriverError> {
@@ -253,7 +276,7 @@ impl Datacenter {
     /// Whether exactly this seed is attached.
     fn seeded(&self, vm: &Home, seed: &Seed) -> Result<bool, DriverError> {
         let attached = vm.seed().map_err(|error| self.failed("reading", &vm.0, &error))?;
-        Ok(attached.is_some_and(|attached| attached == *seed))
+        Ok(attached.is_some_and(|attached| attached == SeedImage::from(seed)))
     }
 
     fn switch(&self, vm: &Home, mut record: Record, power: RecordedPower, now: Timestamp) -> Result<Record, DriverError> {
@@ -292,20 +315,18 @@ impl Datacenter {
 
     /// All VMs, by one listing.
     fn vms(&self) -> Result<Vec<Home>, DriverError> {
+        let is_vm = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| Uuid::try_parse(name).is_ok());
+        Ok(self.entries()?.into_iter().filter(is_vm).map(Home).collect())
+    }
+
+    fn entries(&self) -> Result<Vec<PathBuf>, DriverError> {
         let failed = |error: &io::Error| self.failed("listing", &self.home, error);
         let entries = match fs::read_dir(&self.home) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(&error)),
         };
-        let mut vms = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|error| failed(&error))?;
-            if entry.file_name().to_str().is_some_and(|name| Uuid::try_parse(name).is_ok()) {
-                vms.push(Home(entry.path()));
-            }
-        }
-        Ok(vms)
+        entries.map(|entry| entry.map(|entry| entry.path()).map_err(|error| failed(&error))).collect()
     }
 
     fn lock(&self) -> Result<File, DriverError> {

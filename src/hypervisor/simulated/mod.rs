@@ -12,30 +12,58 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 
 use self::datacenter::Datacenter;
-use super::{Driver, DriverError, DriverStep, Endpoint, OwnedVm};
+use super::wire::Wire;
+use super::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
 use crate::api::hypervisor::Simulated;
-use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
+use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
 /// The clock of the process; tests pass their own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+const CAPS: Caps = Caps {
+    driver: "simulated",
+    seeds: &[SeedKind::Drive, SeedKind::GuestInfo],
+    tick: Duration::from_secs(10),
+    deadline: Duration::from_secs(30),
+    reads: 8,
+    changes: 4,
+};
 
 /// A connection to one simulated data centre.
 pub struct SimulatedDriver {
     datacenter: Arc<Datacenter>,
     clock: Clock,
+    wire: Wire,
 }
 
 impl SimulatedDriver {
     /// `default_name` is the data centre's name unless the settings have one; `state` is the directory of all data centres. Nothing is
     /// written to disk before the first VM is created.
-    pub fn new(state: &Path, default_name: &str, settings: Simulated, clock: Clock) -> Result<Self, DriverError> {
+    pub fn new(state: &Path, default_name: &str, settings: Simulated, clock: Clock, wire: Wire) -> Result<Self, DriverError> {
         let datacenter = Arc::new(Datacenter::new(state, default_name, settings)?);
-        Ok(Self { datacenter, clock })
+        Ok(Self { datacenter, clock, wire })
+    }
+
+    async fn read<T, F>(&self, name: &'static str, work: F) -> Result<T, DriverError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Datacenter, Timestamp) -> Result<T, DriverError> + Send + 'static,
+    {
+        self.wire.read(name, self.call(work)).await
+    }
+
+    async fn change<T, F>(&self, name: &'static str, work: F) -> Result<T, DriverError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Datacenter, Timestamp) -> Result<T, DriverError> + Send + 'static,
+    {
+        self.wire.change(name, self.call(work)).await
     }
 
     /// Runs one call of the data centre on a thread that may block.
@@ -54,28 +82,30 @@ impl SimulatedDriver {
 
 #[async_trait]
 impl Driver for SimulatedDriver {
-    fn name(&self) -> &'static str {
-        "simulated"
+    fn caps(&self) -> &Caps {
+        &CAPS
     }
 
     async fn describe(&self) -> Result<Endpoint, DriverError> {
-        self.datacenter.reachable()?;
-        self.datacenter.describe()
+        self.read("describe", |datacenter, _| Ok(datacenter.describe())).await
     }
 
-    async fn check(&self, spec: &VmSpec) -> Result<(), DriverError> {
-        self.datacenter.reachable()?;
-        self.datacenter.check(spec)
+    async fn check(&self, spec: &VmSpec, _seed: SeedKind) -> Result<(), DriverError> {
+        let spec = spec.clone();
+        self.read("check", move |datacenter, _| datacenter.check(&spec)).await
+    }
+
+    async fn list(&self, _wanted: &Wanted) -> Result<Listing, DriverError> {
+        self.read("list", |datacenter, now| datacenter.list(now)).await
     }
 
     async fn observe(&self, key: &MachineKey, _journal: &Journal) -> Result<Observed, DriverError> {
         let key = key.clone();
-        self.call(move |datacenter, now| datacenter.observe(&key, now)).await
+        self.read("observe", move |datacenter, now| datacenter.observe(&key, now)).await
     }
 
     async fn plan(&self, _key: &MachineKey, _spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
         // The UUID is the directory name: there is nothing to choose.
-        self.datacenter.reachable()?;
         Ok(journal.clone())
     }
 
@@ -88,20 +118,16 @@ impl Driver for SimulatedDriver {
         _observed: &Observed,
     ) -> Result<DriverStep, DriverError> {
         let (key, spec, seed) = (key.clone(), spec.clone(), seed.clone());
-        self.call(move |datacenter, now| datacenter.advance(&key, &spec, &seed, now)).await
+        self.change("advance", move |datacenter, now| datacenter.advance(&key, &spec, &seed, now)).await
     }
 
     async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
         let key = key.clone();
-        self.call(move |datacenter, _| datacenter.detach(&key)).await
+        self.change("detach", move |datacenter, _| datacenter.detach(&key)).await
     }
 
     async fn retire(&self, key: &MachineKey, how: StopMode, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
         let key = key.clone();
-        self.call(move |datacenter, now| datacenter.retire(&key, how, now)).await
-    }
-
-    async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError> {
-        self.call(|datacenter, now| datacenter.owned(now)).await
+        self.change("retire", move |datacenter, now| datacenter.retire(&key, how, now)).await
     }
 }

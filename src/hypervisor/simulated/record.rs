@@ -10,7 +10,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
@@ -19,7 +19,8 @@ use uuid::Uuid;
 
 use crate::api::hypervisor::{Fault, GuestKind};
 use crate::api::name::VmUuid;
-use crate::vm::{GuestReport, MachineKey, Power, Seed, VmSpec};
+use crate::bootstrap::delivery::SeedImage;
+use crate::vm::{GuestReport, MachineKey, Power, VmSpec};
 
 /// `vm.json`: a VM and its power state.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
@@ -106,9 +107,9 @@ impl Record {
     }
 
     /// The address of a running guest: always the same one.
-    pub fn addresses(&self, now: Timestamp) -> Vec<String> {
+    pub fn addresses(&self, now: Timestamp) -> Vec<IpAddr> {
         let running = self.power(now) == Power::On && now >= self.boots_at() && !self.has(Fault::NoBoot);
-        if running { vec![address(self.vm).to_string()] } else { Vec::new() }
+        if running { vec![address(self.vm).into()] } else { Vec::new() }
     }
 
     pub fn key(&self) -> MachineKey {
@@ -150,22 +151,22 @@ impl Home {
     }
 
     /// The attached seed.
-    pub fn seed(&self) -> io::Result<Option<Seed>> {
+    pub fn seed(&self) -> io::Result<Option<SeedImage>> {
         if let Some(image) = found(fs::read(self.config_drive()))? {
-            return Ok(Some(Seed::Drive(image)));
+            return Ok(Some(SeedImage::Drive(image)));
         }
         let values = found(fs::read(self.guest_info()))?.map(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::other));
-        Ok(values.transpose()?.map(Seed::GuestInfo))
+        Ok(values.transpose()?.map(SeedImage::GuestInfo))
     }
 
     /// Attaches a seed and replaces any other.
-    pub fn attach(&self, seed: &Seed) -> io::Result<()> {
+    pub fn attach(&self, seed: &SeedImage) -> io::Result<()> {
         match seed {
-            Seed::Drive(image) => {
+            SeedImage::Drive(image) => {
                 found(fs::remove_file(self.guest_info()))?;
                 replace(&self.config_drive(), image)
             }
-            Seed::GuestInfo(values) => {
+            SeedImage::GuestInfo(values) => {
                 found(fs::remove_file(self.config_drive()))?;
                 replace(&self.guest_info(), &serde_json::to_vec_pretty(values)?)
             }

@@ -1,6 +1,8 @@
 //! The simulated driver against the contract of every driver, and what only this one does.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +17,10 @@ use super::{Clock, SimulatedDriver};
 use crate::api::hypervisor::{Fault, Simulated, SimulatedCapacity, SimulatedDelays, SimulatedFault};
 use crate::api::name::VmUuid;
 use crate::hypervisor::contract::{self, TestEndpoint};
-use crate::hypervisor::observed::ObservedDriver;
-use crate::hypervisor::{Driver, DriverError, DriverStep};
-use crate::vm::{Journal, MachineKey, Observed, Power, Seed, StopMode};
+use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
+use crate::hypervisor::wire::{Fate, Wire, WireHook};
+use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
+use crate::vm::{Journal, MachineKey, Observed, Power, Seed, StopMode, VmSpec};
 
 struct SimulatedEndpoint {
     state: TempDir,
@@ -37,10 +40,15 @@ fn simulated(settings: Simulated) -> SimulatedEndpoint {
 
 impl SimulatedEndpoint {
     fn with(&self, change: impl FnOnce(&mut Simulated)) -> Arc<dyn Driver> {
+        self.connect(change, Arc::new(|_| Fate::Pass))
+    }
+
+    fn connect(&self, change: impl FnOnce(&mut Simulated), hook: WireHook) -> Arc<dyn Driver> {
         let mut settings = self.settings.clone();
         change(&mut settings);
-        let driver = SimulatedDriver::new(self.state.path(), "lab", settings, self.clock.clone()).unwrap();
-        Arc::new(ObservedDriver::new(Arc::new(driver), "lab/one".into(), Duration::from_secs(30), Arc::new(|_| ())))
+        let driver = SimulatedDriver::new(self.state.path(), "lab", settings, self.clock.clone(), Wire::new(hook)).unwrap();
+        let settings = EndpointSettings { name: "lab/one".into(), most_calls: 32, ..EndpointSettings::default() };
+        Arc::new(ObservedDriver::new(Arc::new(driver), settings, Arc::new(|_| ())))
     }
 
     fn home(&self, key: &MachineKey, suffix: &str) -> Home {
@@ -58,12 +66,20 @@ impl TestEndpoint for SimulatedEndpoint {
         self.with(|_| ())
     }
 
+    fn wired(&self, hook: WireHook) -> Arc<dyn Driver> {
+        self.connect(|_| (), hook)
+    }
+
+    fn spec(&self) -> VmSpec {
+        contract::spec()
+    }
+
     fn unreachable(&self) -> Arc<dyn Driver> {
         self.with(|settings| settings.unreachable = true)
     }
 
-    fn small(&self) -> Arc<dyn Driver> {
-        self.with(|settings| settings.capacity = Some(SimulatedCapacity { cpus: 5, memory: "8Gi".into() }))
+    fn small(&self) -> Option<Arc<dyn Driver>> {
+        Some(self.with(|settings| settings.capacity = Some(SimulatedCapacity { cpus: 5, memory: "8Gi".into() })))
     }
 
     async fn occupy(&self, key: &MachineKey) {
@@ -92,7 +108,9 @@ impl TestEndpoint for SimulatedEndpoint {
     }
 
     async fn count(&self) -> usize {
-        fs::read_dir(self.directory()).map_or(0, |entries| entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count())
+        let entries = fs::read_dir(self.directory()).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let machines = entries.filter(|path| path.is_dir()).map(|path| path.file_stem().unwrap().to_owned());
+        machines.collect::<std::collections::BTreeSet<_>>().len()
     }
 }
 
@@ -101,7 +119,7 @@ fn key(name: &str) -> MachineKey {
 }
 
 async fn step(driver: &dyn Driver, key: &MachineKey) -> Result<DriverStep, DriverError> {
-    driver.advance(key, &contract::spec(), &Seed::Drive(vec![1]), &Journal::new(), &Observed::Absent).await
+    driver.advance(key, &contract::spec(), &Seed::Drive { label: "cidata", files: BTreeMap::new() }, &Journal::new(), &Observed::Absent).await
 }
 
 async fn run(driver: &dyn Driver, key: &MachineKey) {
@@ -115,7 +133,7 @@ async fn run(driver: &dyn Driver, key: &MachineKey) {
     panic!("{} does not run", key.name);
 }
 
-async fn see(driver: &dyn Driver, key: &MachineKey) -> (Power, Vec<String>) {
+async fn see(driver: &dyn Driver, key: &MachineKey) -> (Power, Vec<IpAddr>) {
     match driver.observe(key, &Journal::new()).await.unwrap() {
         Observed::Present(vm) => (vm.power, vm.addresses),
         other => panic!("{other:?}"),
@@ -144,7 +162,7 @@ async fn delays_show_as_power_and_addresses() {
     assert_eq!(see(&*driver, &key).await, (Power::On, vec![]));
     tokio::time::sleep(Duration::from_secs(5)).await;
     let (_, addresses) = see(&*driver, &key).await;
-    assert!(addresses.len() == 1 && addresses[0].starts_with("10."), "{addresses:?}");
+    assert!(addresses.len() == 1 && addresses[0].to_string().starts_with("10."), "{addresses:?}");
     let stop = driver.retire(&key, StopMode::Graceful, &Journal::new(), &Observed::Absent).await;
     assert_eq!(stop, Ok(DriverStep::Wait { after: Duration::from_millis(700) }));
     assert_eq!(see(&*driver, &key).await, (Power::Stopping, vec![]));
@@ -192,5 +210,5 @@ async fn a_damaged_record_is_named_and_left_alone() {
     for error in [driver.observe(&key, &Journal::new()).await.err(), step(&*driver, &key).await.err()] {
         assert!(matches!(&error, Some(DriverError::Conflict(text)) if text.contains("vm.json")), "{error:?}");
     }
-    assert_eq!(driver.owned().await.unwrap(), []);
+    assert_eq!(driver.list(&Wanted::default()).await.unwrap().rows, []);
 }

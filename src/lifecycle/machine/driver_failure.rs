@@ -6,10 +6,10 @@ use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::lifecycle::Decision;
 use crate::lifecycle::identity::is_provisioned;
-use crate::vm::DriverError;
+use crate::vm::{DriverError, Thing};
 
 /// What a person can mend on the hypervisor (an image, room) is looked at again after this time.
-const MEND: Duration = Duration::from_secs(15);
+pub const MEND: Duration = Duration::from_secs(15);
 
 /// What to do after a failed call.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,9 +24,14 @@ pub enum AfterFailure {
 
 pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> AfterFailure {
     let why = match error {
-        DriverError::NotFound(_) => Reason::ImageMissing,
+        DriverError::Missing { thing: Thing::Image, .. } => Reason::ImageMissing,
+        DriverError::Missing { thing: Thing::Network, .. } => Reason::NetworkMissing,
+        DriverError::Missing { thing: Thing::Placement, .. } => Reason::PlacementMissing,
         DriverError::Conflict(_) => Reason::ForeignVirtualMachine,
         DriverError::Auth(_) => Reason::Unauthorized,
+        DriverError::Denied(_) => Reason::HypervisorPermissionsMissing,
+        DriverError::Certificate(_) => Reason::CertificateRejected,
+        DriverError::EndpointChanged(_) => Reason::EndpointChanged,
         DriverError::Capacity(_) => Reason::NoCapacity,
         DriverError::Invalid(_) => Reason::RefusedByHypervisor,
         DriverError::Unreachable(_) => Reason::HypervisorUnreachable,
@@ -73,7 +78,12 @@ mod tests {
     fn each_class_of_error_has_its_reason() {
         let text = || "x".to_owned();
         for (error, reason) in [
-            (DriverError::NotFound(text()), Reason::ImageMissing),
+            (DriverError::Missing { thing: Thing::Image, text: text() }, Reason::ImageMissing),
+            (DriverError::Missing { thing: Thing::Network, text: text() }, Reason::NetworkMissing),
+            (DriverError::Missing { thing: Thing::Placement, text: text() }, Reason::PlacementMissing),
+            (DriverError::Denied(text()), Reason::HypervisorPermissionsMissing),
+            (DriverError::Certificate(text()), Reason::CertificateRejected),
+            (DriverError::EndpointChanged(text()), Reason::EndpointChanged),
             (DriverError::Conflict(text()), Reason::ForeignVirtualMachine),
             (DriverError::Auth(text()), Reason::Unauthorized),
             (DriverError::Capacity(text()), Reason::NoCapacity),

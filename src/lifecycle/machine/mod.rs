@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::identity::{chosen, host_name, is_provisioned, key};
+use super::identity::{chosen, host_name, is_provisioned, key, vm_uuid};
 use super::owner::{Owner, TargetCluster};
 use super::{Decision, Gate, paused_condition};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{FINALIZER, FirmwareType, WindowsMachine};
 use crate::api::name::{NameError, mebibytes};
-use crate::vm::{MachineKey, VmDisk, VmSpec};
+use crate::vm::{MacAddress, MachineKey, Nic, VmDisk, VmSpec};
 
 /// Everything that is known before a hypervisor is asked.
 pub struct ObservedMachine<'a> {
@@ -195,13 +195,20 @@ pub fn vm_spec(object: &WindowsMachine) -> Result<VmSpec, NameError> {
         memory_mib: mebibytes(&spec.memory)?,
         system_disk_gib: spec.system_disk.as_deref().map(gib).transpose()?,
         disks: spec.disks.iter().map(|d| Ok(VmDisk { name: d.name.clone(), gib: gib(&d.size)? })).collect::<Result<_, NameError>>()?,
-        networks: spec.networks.iter().map(|n| n.name.clone()).collect(),
+        nics: nics(object),
         uefi: firmware.is_none_or(|f| f.type_ == FirmwareType::Uefi),
         secure_boot: firmware.is_none_or(|f| f.secure_boot),
         tpm: firmware.is_some_and(|f| f.tpm),
         nested_virtualization: spec.nested_virtualization,
         host_name: host_name(object)?,
     })
+}
+
+/// One interface at the default network unless the spec has others.
+fn nics(object: &WindowsMachine) -> Vec<Nic> {
+    let named = object.spec.networks.iter().map(|network| Some(network.name.clone()));
+    let networks: Vec<Option<String>> = if object.spec.networks.is_empty() { vec![None] } else { named.collect() };
+    networks.into_iter().enumerate().map(|(index, network)| Nic { network, mac: MacAddress::of(vm_uuid(object), index) }).collect()
 }
 
 fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<MachineStep> {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::guest;
-use crate::api::condition::Desired;
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{MachineAddress, MachineAddressType, MachineInitialization, WindowsMachine, WindowsMachineStatus};
 use crate::lifecycle::conditions::{conditions, whole_second};
 use crate::lifecycle::identity::{chosen, host_name};
@@ -23,12 +23,16 @@ pub fn status(
     if let Some(journal) = journal {
         status.journal = journal;
     }
+    // Said while the VM is being stopped.
+    if said.iter().any(|said| said.type_ == ConditionType::Ready && said.reason == Reason::Deleting) {
+        status.stopping_since.get_or_insert(Time(whole_second(now)));
+    }
     if let Some(vm) = present {
         status.initialization = Some(MachineInitialization { provisioned: Some(true) });
         status.failure_domain = chosen(object);
         let host = host_name(object).ok().map(|h| h.to_string());
         let name = host.iter().map(|h| MachineAddress { type_: MachineAddressType::Hostname, address: h.clone() });
-        let addresses = vm.addresses.iter().map(|a| MachineAddress { type_: MachineAddressType::InternalIp, address: a.clone() });
+        let addresses = vm.addresses.iter().map(|a| MachineAddress { type_: MachineAddressType::InternalIp, address: a.to_string() });
         // A guest that reboots has no address for a moment: the last known ones stay.
         if !vm.addresses.is_empty() || status.addresses.is_empty() {
             status.addresses = name.chain(addresses).collect();

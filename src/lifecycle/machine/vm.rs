@@ -13,7 +13,7 @@ use crate::diagnosis;
 use crate::lifecycle::identity::{is_provisioned, provider_id};
 use crate::lifecycle::owner::Owner;
 use crate::lifecycle::{Decision, created, quiet_left, seconds};
-use crate::vm::{Journal, Observed, Power, Present, REPORT_PLAN, StopMode, state};
+use crate::vm::{Journal, Observed, Power, Present, REPORT_PLAN, Seeded, StopMode, state};
 
 /// What one look at the hypervisor gave.
 pub struct ObservedVm<'a> {
@@ -21,6 +21,8 @@ pub struct ObservedVm<'a> {
     pub owner: &'a Owner,
     pub target: &'a Target,
     pub observed: &'a Observed,
+    /// How long its guest may take to shut down.
+    pub stop: Duration,
 }
 
 /// The next step.
@@ -45,7 +47,7 @@ pub enum VmStep {
 
 pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
     match (&s.target.goal, s.observed) {
-        (Goal::Gone, Observed::Present(_)) => deleting(VmStep::Retire(StopMode::Graceful), s.object, now),
+        (Goal::Gone, Observed::Present(_)) => deleting(VmStep::Retire(stop_mode(s.object, s.stop, now)), s.object, now),
         // A VM with another owner mark is not ours: ours is gone.
         (Goal::Gone, Observed::Absent | Observed::Foreign { .. }) => Decision::new(VmStep::Release),
         (Goal::Run { .. }, Observed::Foreign { what }) => {
@@ -73,7 +75,13 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
     }
     // It is stored once the VM ran with its seed, and outlives a move to another cluster, which status does not.
     let has_run = provisioned || provider_id(s.object).is_some();
-    if vm.power == Power::On && (vm.seeded || has_run) {
+    if let (true, Some(trouble)) = (provisioned, &vm.trouble) {
+        let message = format!("the VM on WindowsHypervisor {} does not run: {trouble}", s.target.hypervisor);
+        return Decision::new(VmStep::Wait)
+            .say(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineHalted, message.clone()))
+            .say(Desired::no(ConditionType::Ready, Reason::VirtualMachineHalted, message));
+    }
+    if vm.power == Power::On && (vm.seeded != Seeded::No || has_run) {
         if provider_id(s.object).is_none() {
             return Decision::new(VmStep::SetProviderId(id));
         }
@@ -108,11 +116,27 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
 /// The Node is there, which is told already, and the guest says that its plan is done. A guest that lies harms itself only.
 fn has_read_its_seed(object: &WindowsMachine, vm: &Present) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let done = vm.report.as_ref().is_some_and(|report| report.item == REPORT_PLAN && report.state == state::FINISHED);
-    vm.seeded
+    let finished = |item: &str, said: &str| item == REPORT_PLAN && said == state::FINISHED;
+    let done = vm.report.as_ref().is_some_and(|report| finished(&report.item, &report.state)) || has_finished(object);
+    vm.seeded == Seeded::Yes
         && done
         && condition::is_true(conditions, ConditionType::NodeJoined)
         && condition::find(conditions, ConditionType::SeedDetached).is_none()
+}
+
+/// Whether the guest has said its last word, as far as the status says.
+pub fn has_finished(object: &WindowsMachine) -> bool {
+    let told = object.status.as_ref().and_then(|status| status.bootstrap.as_ref());
+    told.is_some_and(|told| told.item == REPORT_PLAN && told.state == state::FINISHED)
+}
+
+/// A guest that may hold pods is asked to shut down, and has some time for it. One that never joined has nothing to lose.
+fn stop_mode(object: &WindowsMachine, stop: Duration, now: Timestamp) -> StopMode {
+    let status = object.status.as_ref();
+    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let since = status.and_then(|status| status.stopping_since.as_ref());
+    let late = since.is_some_and(|since| u64::try_from(seconds(since.0, now)).unwrap_or_default() >= stop.as_secs());
+    if late || !condition::is_true(conditions, ConditionType::NodeJoined) { StopMode::Hard } else { StopMode::Graceful }
 }
 
 /// What is reported when the hypervisor cannot detach the seed. It is not tried again.

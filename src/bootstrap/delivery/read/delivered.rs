@@ -9,8 +9,7 @@ use super::{Payload, ReadError};
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::delivery::unattend::FIRST_BOOT_NAME;
 use crate::bootstrap::delivery::user_data::ARCHIVE_FILE;
-use crate::bootstrap::delivery::{config_drive, guest_info, no_cloud, windows_setup};
-use crate::vm::Seed;
+use crate::bootstrap::delivery::{SeedImage, config_drive, guest_info, no_cloud, windows_setup};
 
 /// The data that a machine received.
 #[derive(Debug)]
@@ -25,10 +24,10 @@ pub struct Delivered {
 
 impl Delivered {
     /// Reads a seed; as in Windows, its label decides which program reads it.
-    pub fn of(seed: &Seed) -> Result<Self, ReadError> {
+    pub fn of(seed: &SeedImage) -> Result<Self, ReadError> {
         let mut computer_name = None;
         let (channel, meta, payload) = match seed {
-            Seed::Drive(bytes) => {
+            SeedImage::Drive(bytes) => {
                 let image = Image::open(bytes)?;
                 let (channel, meta, user_data) = match image.label() {
                     config_drive::LABEL => (Channel::ConfigDrive, config_drive::META_DATA, config_drive::USER_DATA),
@@ -42,7 +41,7 @@ impl Delivered {
                 };
                 (channel, image.read(meta)?.to_vec(), Payload::from_drive(image.read(user_data)?, image.read(ARCHIVE_FILE).ok())?)
             }
-            Seed::GuestInfo(values) => {
+            SeedImage::GuestInfo(values) => {
                 let value = |key: &str| {
                     let wrong = |text: &str| ReadError::GuestInfo(format!("{key}: {text}"));
                     let found = values.get(key).ok_or_else(|| wrong("is not set"))?;

@@ -8,9 +8,10 @@ use crate::api::capi::{Cluster, Machine};
 use crate::api::condition::{self, Reason};
 use crate::api::name::VmUuid;
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
-use crate::vm::{GuestReport, Observed, Power, Present};
+use crate::vm::{GuestReport, Observed, Power, Present, Seeded};
 
 mod histories;
+mod stops;
 mod troubles;
 
 const START: i64 = 1_800_000_000;
@@ -107,7 +108,10 @@ impl World {
                     "a hypervisor was asked before the finalizer was stored"
                 );
                 let observed = self.vm.clone().map_or(Observed::Absent, Observed::Present);
-                let next = vm::decide(&vm::ObservedVm { object: &object, owner: &owner, target, observed: &observed }, at(self.now));
+                let next = vm::decide(
+                    &vm::ObservedVm { object: &object, owner: &owner, target, observed: &observed, stop: Duration::from_secs(120) },
+                    at(self.now),
+                );
                 self.look = next.look_again;
                 self.act(&next.step, &next.conditions);
             }
@@ -120,14 +124,14 @@ impl World {
             vm::VmStep::Create => {
                 assert!(self.vm.is_none(), "a second VM");
                 self.made += 1;
-                self.vm = Some(Present { power: Power::Off, seeded: false, vm: true, addresses: vec![], report: None });
+                self.vm = Some(Present { power: Power::Off, seeded: Seeded::No, vm: true, addresses: vec![], report: None, trouble: None });
             }
             vm::VmStep::Advance => {
                 let vm = self.vm.as_mut().unwrap();
-                if vm.seeded { vm.power = Power::On } else { vm.seeded = true }
+                if vm.seeded == Seeded::Yes { vm.power = Power::On } else { vm.seeded = Seeded::Yes }
             }
             vm::VmStep::Detach(_) => {
-                self.vm.as_mut().unwrap().seeded = false;
+                self.vm.as_mut().unwrap().seeded = Seeded::No;
                 self.detached += 1;
             }
             vm::VmStep::SetProviderId(id) => self.object.as_mut().unwrap().spec.provider_id = Some(id.to_string()),
@@ -193,7 +197,7 @@ fn a_machine_lives_and_goes() {
     let finished = GuestReport { sequence: 9, boot: 2, item: "plan".into(), state: "finished".into(), code: 0, message: String::new() };
     w.vm.as_mut().unwrap().report = Some(finished);
     w.settle();
-    assert_eq!((w.detached, w.vm.as_ref().unwrap().seeded), (1, false));
+    assert_eq!((w.detached, w.vm.as_ref().unwrap().seeded), (1, Seeded::No));
     assert_eq!((w.reason("Ready"), w.reason("VirtualMachineReady")), (Reason::Provisioned, Reason::Provisioned));
     // A move to another cluster takes the status away, and the seed is gone by then.
     w.object.as_mut().unwrap().status = None;
@@ -348,7 +352,7 @@ fn a_foreign_vm_is_never_touched_and_does_not_hold_an_object() {
     let foreign = Observed::Foreign { what: "VM win-1".into() };
     let decide = |goal| {
         let target = Target { hypervisor: "lab".into(), key: key(&object), goal };
-        vm::decide(&vm::ObservedVm { object: &object, owner: &owner, target: &target, observed: &foreign }, at(9))
+        vm::decide(&vm::ObservedVm { object: &object, owner: &owner, target: &target, observed: &foreign, stop: Duration::ZERO }, at(9))
     };
     let run = decide(Goal::Run { spec: Box::new(vm_spec(&object).unwrap()), secret: "s".into() });
     assert_eq!((run.step, run.conditions[0].reason), (vm::VmStep::Wait, Reason::ForeignVirtualMachine));

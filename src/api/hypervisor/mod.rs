@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A hypervisor endpoint with its credentials. Machines in the same namespace name it in `spec.hypervisorRef`, or Cluster API does so through the failure domain of a Machine. Exactly one driver is set.
-#[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
     version = "v1alpha1",
@@ -39,6 +39,74 @@ pub struct WindowsHypervisorSpec {
     /// A hypervisor of memory and files inside the operator, for demos, tests and dry runs. Its guests read the config drive that a real guest would read and join the cluster with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Simulated>,
+    /// What images are called here: a machine that asks for `name` gets the image `is`. One template then fits several hypervisors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub images: Vec<Alias>,
+    /// What networks are called here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub networks: Vec<Alias>,
+    /// What all machines on this hypervisor may take. It is counted before anything is made there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
+    /// Seconds that a guest has to shut down when its machine is removed; then its power is cut.
+    #[serde(default = "default_stop")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub stop_seconds: i64,
+}
+
+fn default_stop() -> i64 {
+    120
+}
+
+impl WindowsHypervisorSpec {
+    /// Name of the driver that is set.
+    pub fn driver(&self) -> Option<&'static str> {
+        self.simulated.as_ref().map(|_| "simulated")
+    }
+}
+
+impl Default for WindowsHypervisorSpec {
+    fn default() -> Self {
+        Self { simulated: None, images: Vec::new(), networks: Vec::new(), limits: None, stop_seconds: default_stop() }
+    }
+}
+
+/// Another name for something.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub struct Alias {
+    /// The name that machines use.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The name that the hypervisor shows.
+    #[schemars(length(min = 1, max = 253))]
+    pub is: String,
+}
+
+/// Limits of a hypervisor. Machines count from the moment that they have chosen it until they are gone, whether their VMs exist or not.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[schemars(extend("minProperties" = 1))]
+pub struct Limits {
+    /// Machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub machines: Option<i64>,
+    /// Virtual processors in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub cpus: Option<i64>,
+    /// Memory in all, e.g. `1280Gi`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 12))]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,8}(Mi|Gi|Ti)$')").message("must be a whole number with Mi, Gi or Ti, e.g. 256Gi"))]
+    pub memory: Option<String>,
+    /// Changes of VMs at the same time. Default: as many as the driver allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub changes: Option<i64>,
 }
 
 /// A simulated data centre.
@@ -174,13 +242,20 @@ pub struct WindowsHypervisorStatus {
     /// Name of the driver, e.g. `simulated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
+    /// Identity of the endpoint at first contact. Nothing is asked of an endpoint with another one: that the VMs are not there would prove nothing.
+    #[serde(default, rename = "endpointID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub endpoint_id: Option<String>,
     /// The version that the endpoint reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Its total capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<HypervisorCapacity>,
-    /// Ready, Reachable and Paused.
+    /// What the VMs that carry CAPW's mark take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<HypervisorUse>,
+    /// Ready, Reachable, NoStrays and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]
@@ -197,4 +272,16 @@ pub struct HypervisorCapacity {
     /// Memory for machines, e.g. `256Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
+}
+
+/// What VMs take of a hypervisor endpoint.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct HypervisorUse {
+    /// VMs.
+    pub machines: i64,
+    /// Virtual processors.
+    pub cpus: i64,
+    /// Memory, e.g. `256Gi`.
+    pub memory: String,
 }

@@ -1,0 +1,124 @@
+//! A machine as the controller keeps it: its identity, its spec, and the journal in its status, which is written with compare and swap.
+
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::time::sleep;
+
+use crate::api::name::VmUuid;
+use crate::hypervisor::{Driver, DriverError, DriverStep};
+use crate::vm::{Journal, MachineKey, Observed, Present, Seed, StopMode, VmSpec};
+
+/// Most calls until something is done.
+pub const MANY: usize = 200;
+
+pub struct Machine {
+    pub key: MachineKey,
+    pub spec: VmSpec,
+    pub seed: Seed,
+    journal: Mutex<Journal>,
+}
+
+impl Machine {
+    pub fn new(name: &str, spec: VmSpec) -> Self {
+        let key = MachineKey { vm: VmUuid::of(name), cluster: "lab/one".into(), name: name.into() };
+        Self { key, spec, seed: super::seed::seed(), journal: Mutex::default() }
+    }
+
+    /// As after a move to another cluster, which loses status.
+    pub fn lose_journal(&self) {
+        self.lock().clear();
+    }
+
+    pub async fn see(&self, driver: &dyn Driver) -> Observed {
+        driver.observe(&self.key, &self.journal()).await.unwrap()
+    }
+
+    pub async fn present(&self, driver: &dyn Driver) -> Present {
+        match self.see(driver).await {
+            Observed::Present(present) => present,
+            other => panic!("{:?} is {other:?}", self.key),
+        }
+    }
+
+    /// One pass towards a running VM.
+    pub async fn advance(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
+        let journal = self.journal();
+        let observed = driver.observe(&self.key, &journal).await?;
+        if observed == Observed::Absent {
+            driver.check(&self.spec, self.seed.kind()).await?;
+            let planned = driver.plan(&self.key, &self.spec, &journal).await?;
+            if planned != journal {
+                return self.stored(&journal, DriverStep::Started { journal: planned });
+            }
+        }
+        let step = driver.advance(&self.key, &self.spec, &self.seed, &journal, &observed).await?;
+        self.stored(&journal, step)
+    }
+
+    /// One pass towards nothing.
+    pub async fn retire(&self, driver: &dyn Driver, how: StopMode) -> Result<DriverStep, DriverError> {
+        let journal = self.journal();
+        let observed = driver.observe(&self.key, &journal).await?;
+        let step = driver.retire(&self.key, how, &journal, &observed).await?;
+        self.stored(&journal, step)
+    }
+
+    pub async fn detach(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
+        let journal = self.journal();
+        let observed = driver.observe(&self.key, &journal).await?;
+        let step = driver.detach(&self.key, &journal, &observed).await?;
+        self.stored(&journal, step)
+    }
+
+    /// Advances until done, at most `limit` times; true if it was done.
+    pub async fn create(&self, driver: &dyn Driver, limit: usize) -> bool {
+        for _ in 0..limit {
+            match self.advance(driver).await {
+                Ok(DriverStep::Done) => return true,
+                other => go_on(other).await,
+            }
+        }
+        false
+    }
+
+    pub async fn delete(&self, driver: &dyn Driver, how: StopMode, limit: usize) -> bool {
+        for _ in 0..limit {
+            match self.retire(driver, how).await {
+                Ok(DriverStep::Done) => return true,
+                other => go_on(other).await,
+            }
+        }
+        false
+    }
+
+    fn journal(&self) -> Journal {
+        self.lock().clone()
+    }
+
+    /// What the API server does with a status: it is stored if nobody else has written since it was read.
+    fn stored(&self, read: &Journal, step: DriverStep) -> Result<DriverStep, DriverError> {
+        if let DriverStep::Started { journal } | DriverStep::Failed { journal, .. } = &step {
+            let mut stored = self.lock();
+            if *stored == *read {
+                stored.clone_from(journal);
+            }
+        }
+        match step {
+            DriverStep::Failed { error, .. } => Err(error),
+            step => Ok(step),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap()
+    }
+}
+
+/// What the controller does between two passes. Two that meet may get in each other's way once.
+pub async fn go_on(step: Result<DriverStep, DriverError>) {
+    match step {
+        Ok(DriverStep::Wait { after }) | Err(DriverError::Busy { after }) => sleep(after).await,
+        Ok(_) | Err(DriverError::Unknown(_) | DriverError::Transient(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+}

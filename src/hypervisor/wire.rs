@@ -1,0 +1,71 @@
+//! Every request of every driver passes one function: it has a name, a number and, in tests, a fate.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::DriverError;
+
+/// One request to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Name of the procedure or path at the hypervisor.
+    pub name: &'static str,
+    /// From 1, for each connection.
+    pub number: u64,
+    /// It may change something: when its reply is lost, nobody knows whether it has.
+    pub changes: bool,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Pass,
+    /// It does not arrive.
+    #[cfg(test)]
+    DropRequest,
+    /// It arrives, its answer does not.
+    #[cfg(test)]
+    DropReply,
+}
+
+/// Decides the fate of requests; in production it counts them and lets them pass.
+pub type WireHook = Arc<dyn Fn(Request) -> Fate + Send + Sync>;
+
+/// The way to one endpoint.
+#[derive(Clone)]
+pub struct Wire {
+    hook: WireHook,
+    count: Arc<AtomicU64>,
+}
+
+impl Wire {
+    pub fn new(hook: WireHook) -> Self {
+        Self { hook, count: Arc::default() }
+    }
+
+    /// Makes a request that changes nothing.
+    pub async fn read<T>(&self, name: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+        self.request(name, false, work).await
+    }
+
+    /// Makes a request that may change something.
+    pub async fn change<T>(&self, name: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+        self.request(name, true, work).await
+    }
+
+    async fn request<T>(&self, name: &'static str, changes: bool, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        match (self.hook)(Request { name, number, changes }) {
+            Fate::Pass => work.await,
+            #[cfg(test)]
+            Fate::DropRequest => Err(DriverError::Unreachable(format!("request {name} was lost"))),
+            #[cfg(test)]
+            Fate::DropReply => {
+                let _ = work.await;
+                let text = format!("the answer to {name} was lost");
+                Err(if changes { DriverError::Unknown(text) } else { DriverError::Unreachable(text) })
+            }
+        }
+    }
+}
