@@ -120,6 +120,7 @@ fn payload(version: &str, spec: &Value) -> Payload {
         host_name: Some(HostName::parse("win-matrix").expect("a host name")),
         provider_id: Some("windows://lab/5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".into()),
         kubernetes: KubernetesVersion::parse(version).expect("a version"),
+        api_server_minor: None,
         endpoint: "127.0.0.1:6443".into(),
         ca_pem: CA.into(),
         ca_hash: ca_hash(CA).expect("a certificate"),

@@ -233,6 +233,7 @@ async fn what_is_missing_is_named() {
         (
             Kind::Command {
                 argv: vec![paths::KUBEADM.into(), "join".into(), "--config".into(), r"C:\none.yaml".into()],
+                raw: None,
                 directory: String::new(),
                 check: Some(Check::File(paths::KUBELET_KUBECONFIG.into())),
                 exit_codes: Default::default(),

@@ -90,7 +90,7 @@ fn command(id: &str) -> Item {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect();
     let kind = Kind::Command {
         argv: words("a.exe"),
-       
+        raw: None,
         directory: String::new(),
         check: None,
         exit_codes: Default::default(),
