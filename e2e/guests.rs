@@ -120,6 +120,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
         host_name: Some(host_name.clone()),
         provider_id: Some(ProviderId { hypervisor: "lab".to_owned(), vm }.to_string()),
         kubernetes: KubernetesVersion::parse("v1.36.1").expect("a version"),
+        api_server_minor: None,
         endpoint: cp.server().trim_start_matches("https://").to_owned(),
         ca_hash: ca_hash(&ca_pem).expect("a CA"),
         ca_pem,

@@ -35,6 +35,7 @@ fn facts(channel: Channel) -> BootstrapFacts {
         host_name: Some(HostName::parse("123e4").expect("a host name")),
         provider_id: None,
         kubernetes: KubernetesVersion::parse("v1.36.3").expect("a version"),
+        api_server_minor: None,
         endpoint: "api.example.com:6443".to_owned(),
         ca_pem: CA.to_owned(),
         ca_hash: ca_hash(CA).expect("a CA"),

@@ -30,6 +30,7 @@ fn facts(minor: u32, spec: WindowsBootstrapConfigSpec) -> BootstrapFacts {
         host_name: Some(HostName::parse("win-bench").expect("a host name")),
         provider_id: Some(ProviderId { hypervisor: "lab".to_owned(), vm }.to_string()),
         kubernetes: KubernetesVersion::parse(&format!("v1.{minor}.4")).expect("a version"),
+        api_server_minor: None,
         endpoint: "api.example.com:6443".to_owned(),
         ca_hash: ca_hash(CA).expect("a CA"),
         ca_pem: CA.to_owned(),

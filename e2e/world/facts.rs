@@ -17,6 +17,7 @@ pub fn facts(kubernetes: &str, spec: WindowsBootstrapConfigSpec) -> BootstrapFac
         host_name: Some(HostName::parse("win-1").expect("a host name")),
         provider_id: Some("windows://lab/5f0c8a52-9c2e-4ed4-8a5e-3c1b7a1f0001".into()),
         kubernetes: KubernetesVersion::parse(kubernetes).expect("a version"),
+        api_server_minor: None,
         endpoint: "api.example.com:6443".into(),
         ca_pem: CA.into(),
         ca_hash: ca_hash(CA).expect("a certificate"),

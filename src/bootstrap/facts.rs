@@ -24,6 +24,8 @@ pub struct BootstrapFacts {
     /// `windows://<hypervisor>/<uuid>`; `None` under another infrastructure provider.
     pub provider_id: Option<String>,
     pub kubernetes: KubernetesVersion,
+    /// Minor of the API server's version. `None`: not known.
+    pub api_server_minor: Option<u32>,
     /// `host:port` of the API server, IPv6 in brackets.
     pub endpoint: String,
     /// Certificate of the cluster's CA, PEM.

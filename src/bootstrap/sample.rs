@@ -26,6 +26,7 @@ pub(crate) fn facts() -> BootstrapFacts {
         host_name: Some(HostName::parse("win-7k2fq").unwrap()),
         provider_id: Some(ProviderId { hypervisor: "lab".into(), vm: VmUuid::of("u") }.to_string()),
         kubernetes: KubernetesVersion::parse("v1.36.3").unwrap(),
+        api_server_minor: None,
         endpoint: "api.example.com:6443".into(),
         ca_pem: CA.into(),
         ca_hash: ca_hash(CA).unwrap(),
@@ -83,7 +84,7 @@ fn any_step(number: usize) -> impl Strategy<Value = Step> {
         match kind {
             0 => {
                 let codes = StepExitCodes { success: vec![0], restart: if restart { vec![3010] } else { vec![] } };
-                step.command = Some(CommandStep { argv: vec!["a.exe".into()], directory: None, check, exit_codes: Some(codes) });
+                step.command = Some(CommandStep { argv: vec!["a.exe".into()], raw_arguments: None, directory: None, check, exit_codes: Some(codes) });
             }
             1 => {
                 step.registry = Some(RegistryStep {

@@ -153,10 +153,28 @@ fn content_from_a_secret_is_in_one_protected_file() {
     }
 }
 
+/// Whoever waits inside must be able to say what for.
+#[test]
+fn limits_enclose_each_other() {
+    let mut facts = facts();
+    facts.api_server_minor = Some(36);
+    let plan = render(&facts).unwrap().plan;
+    let join = plan.items.iter().find(|item| item.id == "join").unwrap();
+    let text = String::from_utf8(payload(&facts).file(paths::JOIN_CONFIG).unwrap().to_vec()).unwrap();
+    let limit = |name: &str| -> u32 {
+        let (_, rest) = text.split_once(&format!("{name}: '")).unwrap_or_else(|| panic!("no {name} in\n{text}"));
+        60 * rest.split_once('m').unwrap().0.parse::<u32>().unwrap()
+    };
+    // Two ConfigMaps, the Node before and after, its annotation.
+    let kubeadm = limit("discovery") + limit("tlsBootstrap") + limit("kubeletHealthCheck") + 5 * limit("kubernetesAPICall");
+    assert!(join.seconds > kubeadm, "kubeadm may need {kubeadm} s, the join has {}", join.seconds);
+    assert!(plan.limits.minutes * 60 > join.seconds + 30 * 60, "the plan has {} minutes", plan.limits.minutes);
+}
+
 #[test]
 fn invalid_facts_are_refused_with_their_field() {
     type Change = fn(&mut BootstrapFacts);
-    let cases: [(Change, &str); 16] = [
+    let cases: [(Change, &str); 17] = [
         (|f| f.endpoint = "https://api:6443".into(), "controlPlaneEndpoint"),
         (|f| f.endpoint = "api".into(), "controlPlaneEndpoint"),
         (|f| f.endpoint = "api:0".into(), "controlPlaneEndpoint"),
@@ -173,6 +191,7 @@ fn invalid_facts_are_refused_with_their_field() {
         (|f| f.spec.kubelet.node_labels = (0..400).map(|n| (format!("label-{n}"), "x".repeat(40))).collect(), "8191"),
         (|f| f.spec.kubelet.taints = Some(vec![Taint { key: "\"".into(), value: None, effect: TaintEffect::NoSchedule }]), "spec.kubelet.taints"),
         (|f| f.spec.containerd.sandbox_image = Some("a b".into()), "spec.containerd.sandboxImage"),
+        (|f| f.api_server_minor = Some(35), "the API server is 1.35"),
     ];
     for (change, field) in cases {
         let mut facts = facts();

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use super::{ApiError, Cluster, Retry, in_cluster, request};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
+use crate::api::name::minor;
 use crate::api::namespaces::Namespaces;
 
 /// The Secret is looked at again after that time, or when a call with its client fails.
@@ -97,6 +99,8 @@ pub struct Workload {
     pub server: String,
     /// SHA-256 of the kubeconfig, hexadecimal.
     pub fingerprint: String,
+    /// Minor of the version that the API server reported last; 0: not asked yet.
+    pub minor: Arc<AtomicU32>,
 }
 
 /// One right to ask for. Empty texts mean core group, no subresource, cluster scope, any name.
@@ -141,7 +145,7 @@ impl Workload {
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
         let client = connect(config).map_err(|e| invalid(super::error::chain(&e)))?;
-        Ok(Self { client, ca_pem, server, fingerprint: HEXLOWER.encode(&Sha256::digest(bytes)) })
+        Ok(Self { client, ca_pem, server, fingerprint: HEXLOWER.encode(&Sha256::digest(bytes)), minor: Arc::default() })
     }
 
     /// Host and port of the API server.
@@ -168,6 +172,18 @@ impl Workload {
     /// The version that the API server reports, e.g. `v1.36.3`.
     pub async fn version(&self) -> Result<String, WorkloadError> {
         Ok(self.call("get /version", self.client.apiserver_version()).await?.git_version)
+    }
+
+    /// The minor of the API server, to compare with that of a kubelet. Asked once, and again for a kubelet that would be newer: the API server
+    /// may have been upgraded. `None`: it does not say.
+    pub async fn minor_for(&self, kubelet: u32) -> Option<u32> {
+        let known = self.minor.load(Ordering::Relaxed);
+        if known != 0 && known >= kubelet {
+            return Some(known);
+        }
+        let minor = minor(&self.version().await.ok()?)?;
+        self.minor.store(minor, Ordering::Relaxed);
+        Some(minor)
     }
 
     /// Those of the rights that the credentials lack. One request for each.

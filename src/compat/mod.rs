@@ -15,7 +15,7 @@ pub use data::{Data, Edge, Row, Verdict, data};
 pub use part::{Component, Part, PartError, Question};
 pub use show::{markdown, table};
 pub use solve::{Answer, Change, Finding, Nearest, answer};
-pub use spec::{Incompatible, check, pause_image};
+pub use spec::{Incompatible, check, newer_than_server, pause_image};
 
 #[cfg(test)]
 mod tests;

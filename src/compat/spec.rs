@@ -6,7 +6,7 @@ use super::data::{Data, Verdict, data};
 use super::part::{Component, Part, PartError, Question};
 use super::solve::{Answer, Finding, answer, findings};
 use super::version::Version;
-use crate::api::bootstrap_config::{ContainerdLine, WindowsBootstrapConfigSpec, WindowsRelease};
+use crate::api::bootstrap_config::{Channel, ContainerdLine, ProxyNetwork, WindowsBootstrapConfigSpec, WindowsRelease};
 
 /// A combination that cannot work: the failing edge, the field to change and the nearest set that works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,10 @@ fn field(component: Component) -> &'static str {
         Component::Windows => "spec.windowsRelease",
         Component::Runtime => "spec.containerd.line",
         Component::Pause => "spec.containerd.sandboxImage",
+        Component::Isolation => "spec.windows.hyperVIsolation",
+        Component::Network => "spec.kubeProxy.networkType",
+        Component::Cni => "spec.knownVersions.networkPlugin",
+        Component::CloudbaseInit => "spec.knownVersions.cloudbaseInit",
         _ => "spec",
     }
 }
@@ -49,18 +53,50 @@ fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Quest
         ContainerdLine::V1 => "containerd@1.7",
         ContainerdLine::V2 => "containerd@2",
     };
-    let mut question = Question::default()
-        .with(Part::parse(Component::Kubernetes, kubernetes)?)
-        .with(Part::parse(Component::Windows, release(spec.windows_release))?)
-        .with(Part::parse(Component::Runtime, line)?);
+    let mut question =
+        Question::default().with(Part::parse(Component::Kubernetes, kubernetes)?).with(windows(spec)?).with(Part::parse(Component::Runtime, line)?);
     if let Some(image) = &spec.containerd.sandbox_image {
         question = question.with(Part::parse(Component::Pause, image)?);
     }
     // Some pods will use it; process isolation needs less.
-    if spec.containerd.hyper_v.is_some() {
+    if spec.containerd.hyper_v.is_some() || spec.windows.hyper_v_isolation {
         question = question.with(Part::parse(Component::Isolation, "hyperv")?);
     }
+    if let Some(proxy) = &spec.kube_proxy {
+        let network = match proxy.network_type {
+            ProxyNetwork::Overlay => "overlay",
+            ProxyNetwork::L2Bridge => "l2bridge",
+        };
+        question = question.with(Part::parse(Component::Network, network)?);
+    }
+    let known = spec.known_versions.clone().unwrap_or_default();
+    if let Some(plugin) = &known.network_plugin {
+        question = question.with(Part::parse(Component::Cni, plugin)?);
+    }
+    if let Some(version) = known.cloudbase_init.as_ref().filter(|_| spec.channel != Channel::Unattend) {
+        question = question.with(Part::parse(Component::CloudbaseInit, version)?);
+    }
     Ok(question)
+}
+
+/// The release, with its revision if that is known.
+fn windows(spec: &WindowsBootstrapConfigSpec) -> Result<Part, PartError> {
+    let release = release(spec.windows_release);
+    match spec.known_versions.as_ref().and_then(|known| known.windows_revision) {
+        Some(revision) => Part::parse(Component::Windows, &format!("10.0.{}.{revision}", spec.windows_release.build())),
+        None => Part::parse(Component::Windows, release),
+    }
+}
+
+/// A kubelet of that version, and an API server of an older minor.
+pub fn newer_than_server(kubernetes: &str, server_minor: u32) -> Incompatible {
+    Incompatible {
+        field: field(Component::Kubernetes),
+        value: kubernetes.to_owned(),
+        message: format!(
+            "the API server is 1.{server_minor}, and a kubelet must not be newer (https://kubernetes.io/releases/version-skew-policy/): upgrade the control plane first, or use 1.{server_minor} or older here"
+        ),
+    }
 }
 
 /// Whether this node can work with that version of Kubernetes. Unknown and inadvisable combinations pass: they are the user's choice,
@@ -135,4 +171,35 @@ fn holds(data: &Data, windows: &Part, image: &Part) -> bool {
         // Warnings about Windows itself do not depend on the image.
         !finding.between.contains(&Component::Pause) || finding.verdict == Verdict::Works
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::bootstrap_config::KnownVersions;
+
+    /// Whatever an object says of its node is asked, each with the field that says it.
+    #[test]
+    fn every_version_that_an_object_names_counts() {
+        let known = |known: KnownVersions| WindowsBootstrapConfigSpec { known_versions: Some(known), ..Default::default() };
+        let mut hyper_v: WindowsBootstrapConfigSpec = serde_json::from_value(serde_json::json!({"windowsRelease": "2025"})).unwrap();
+        hyper_v.containerd.sandbox_image = Some("mcr.microsoft.com/oss/kubernetes/pause:3.9".into());
+        assert!(check(&hyper_v, "v1.36.3").is_ok(), "with process isolation it can work");
+        hyper_v.windows.hyper_v_isolation = true;
+        for (spec, field, words) in [
+            (hyper_v, "spec.containerd.sandboxImage", "oss/v2"),
+            (
+                known(KnownVersions { network_plugin: Some("cilium@1.18".into()), ..Default::default() }),
+                "spec.knownVersions.networkPlugin",
+                "data path",
+            ),
+            (known(KnownVersions { windows_revision: Some(2582), ..Default::default() }), "spec.windowsRelease", "KB5040437"),
+        ] {
+            let error = check(&spec, "v1.36.3").unwrap_err();
+            assert_eq!(error.field, field, "{error}");
+            assert!(error.message.contains(words), "{error}");
+        }
+        let fine = KnownVersions { network_plugin: Some("calico@3.32".into()), windows_revision: Some(5499), cloudbase_init: Some("1.1.8".into()) };
+        assert!(check(&known(fine), "v1.36.3").is_ok());
+    }
 }

@@ -73,6 +73,8 @@ const EXAMPLES: &[(&str, &str, Verdict)] = &[
     ("pause-2025", "windows=2025 pause=registry.k8s.io/pause:3.10.2", Verdict::Works),
     ("pause-2025-hyperv", "windows=2025 pause=registry.k8s.io/pause:3.10.1 isolation=hyperv", Verdict::Fails),
     ("pause-2025-process", "windows=2025 pause=registry.k8s.io/pause:3.10", Verdict::Warns),
+    ("pause-2025-old-path-hyperv", "windows=2025 pause=mcr.microsoft.com/oss/kubernetes/pause:3.9 isolation=hyperv", Verdict::Fails),
+    ("pause-2025-old-path", "windows=2025 pause=mcr.microsoft.com/oss/kubernetes/pause:3.9", Verdict::Warns),
     ("pause-2022", "windows=2022 pause=registry.k8s.io/pause:3.10", Verdict::Works),
     ("pause-2019", "windows=2019 pause=registry.k8s.io/pause:3.10.2", Verdict::Works),
     ("pause-too-old", "windows=2022 pause=registry.k8s.io/pause:3.5", Verdict::Fails),

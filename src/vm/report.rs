@@ -164,6 +164,17 @@ mod tests {
         assert_eq!(newest(&["", "capw1 1 1 a b 0 00000000 "]), None);
     }
 
+    /// A machine that lost its state and its report begins at 1 again: what is told before the old numbers are passed is old news.
+    #[test]
+    fn a_sequence_that_goes_back_stands_still_until_it_has_passed_the_old_one() {
+        let before = format!("{}\r\n{}\r\n", said(8, "eight").line(), said(9, "nine").line());
+        let newest = |serial: &str| GuestReport::newest([serial.as_bytes()]).unwrap().message;
+        assert_eq!(newest(&format!("{before}{}\r\n", said(1, "one").line())), "nine");
+        assert_eq!(newest(&format!("{before}{}\r\n", said(10, "ten").line())), "ten");
+        // Where only the last report is shown, it counts at once.
+        assert_eq!(newest(&said(1, "one").line()), "one");
+    }
+
     /// What happens to a line in transit.
     #[derive(Clone, Debug)]
     enum Fate {

@@ -352,6 +352,8 @@ static int kubeadm(void) {
 }
 
 static int msiexec(void) {
+    // It reads quotes in its own way.
+    if (strstr(GetCommandLineA(), "NAME=") && !strstr(GetCommandLineA(), " NAME=\"a \"\"b\"\" c\"")) return 1639;
     SC_HANDLE manager = OpenSCManagerA(0, 0, SC_MANAGER_CREATE_SERVICE);
     CreateServiceA(manager, "agent", "agent", SERVICE_ALL_ACCESS, SERVICE_WIN32_OWN_PROCESS, SERVICE_AUTO_START, SERVICE_ERROR_NORMAL,
                    HOME "bin\\svc.exe", 0, 0, 0, 0, 0);

@@ -43,7 +43,7 @@ pub struct Kubelet {
     /// Priority class of the kubelet's process. Default: `ABOVE_NORMAL_PRIORITY_CLASS`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<PriorityClass>,
-    /// Addresses of the cluster's DNS service. Default: the tenth address of the first service network of the Cluster, or that of kubeadm's configuration in the cluster.
+    /// Addresses of the cluster's DNS service. Default: those of the ConfigMap `kubelet-config` in the cluster, for kubeadm the tenth address of the service network.
     #[serde(default, rename = "clusterDNS", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3), inner(length(min = 1, max = 45)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]

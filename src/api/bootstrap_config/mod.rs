@@ -6,6 +6,7 @@ mod credential_provider;
 mod delivery;
 mod file;
 mod join;
+mod known_versions;
 mod kube_proxy;
 mod kubelet;
 mod network;
@@ -27,6 +28,7 @@ pub use credential_provider::*;
 pub use delivery::*;
 pub use file::*;
 pub use join::*;
+pub use known_versions::*;
 pub use kube_proxy::*;
 pub use kubelet::*;
 pub use network::*;
@@ -95,6 +97,9 @@ pub struct WindowsBootstrapConfigSpec {
     /// How the node joins the cluster.
     #[serde(default)]
     pub join: Join,
+    /// Versions that nothing else in this object shows. They are compared with what is known to work together, as `capw compat` does, and change nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_versions: Option<KnownVersions>,
     /// Files to write before the join. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

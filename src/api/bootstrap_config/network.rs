@@ -38,9 +38,25 @@ pub struct Network {
     /// The proxy for the node's own downloads. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
+    /// Networks of the nodes, e.g. `10.0.0.0/16`: they bypass the proxy. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 49)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    #[x_kube(validation = Rule::new("self.all(n, isCIDR(n))").message("must be networks, e.g. 10.0.0.0/16"))]
+    pub node_networks: Vec<String>,
+    /// Prefix length of the IPv4 pod network of one node, 16 to 30: what kube-controller-manager (`--node-cidr-mask-size`) or the network plug-in gives to each. `maxPods` must fit into it. Default: 24.
+    #[serde(default = "default_node_cidr_mask_size", rename = "nodeCIDRMaskSize")]
+    #[schemars(range(min = 16, max = 30))]
+    pub node_cidr_mask_size: i32,
     /// Ports of the node that are open to all addresses. The kubelet's port always is.
     #[serde(default)]
     pub open_ports: OpenPorts,
+    /// Networks from which the node ports of `openPorts` are reached, e.g. those of load balancers. Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 49)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    #[x_kube(validation = Rule::new("self.all(a, isIP(a) || isCIDR(a))").message("must be addresses or networks, e.g. 10.0.0.0/8"))]
+    pub node_port_sources: Vec<String>,
     /// More firewall rules. At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
@@ -59,13 +75,17 @@ pub struct Network {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["destination".into()]))]
     pub routes: Vec<Route>,
-    /// The firewall blocks 169.254.169.254, where clouds hand out the machine's credentials. It applies to processes of the node and to pods on the host network; pods on an overlay need a network policy. Default: false.
+    /// The firewall blocks 169.254.169.254, where clouds hand out the machine's credentials, for processes of the node and HostProcess pods. All other pods have a network of their own: they need a network policy. Default: false.
     #[serde(default)]
     pub block_metadata: bool,
 }
 
 fn default_clock_tolerance() -> i32 {
     30
+}
+
+fn default_node_cidr_mask_size() -> i32 {
+    24
 }
 
 impl Default for Network {
@@ -77,7 +97,10 @@ impl Default for Network {
             ca_bundle: None,
             ca_bundle_from: None,
             proxy: None,
+            node_networks: Vec::new(),
+            node_cidr_mask_size: default_node_cidr_mask_size(),
             open_ports: OpenPorts::default(),
+            node_port_sources: Vec::new(),
             firewall_rules: Vec::new(),
             dynamic_ports: None,
             reserved_ports: Vec::new(),
@@ -87,7 +110,7 @@ impl Default for Network {
     }
 }
 
-/// A proxy. Pod and Service networks, the cluster's domain, the API server and the machine itself always bypass it.
+/// A proxy. Pod, Service and node networks, the cluster's domain, the API server and the machine itself always bypass it.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.urlFrom) != (has(self.http) || has(self.https))").message("give http, https or both, or urlFrom alone"))]
@@ -123,13 +146,13 @@ pub struct OpenPorts {
     pub node_ports: bool,
     /// 10256/TCP, where load balancers check the health of kube-proxy. Default: true.
     pub kube_proxy_health: bool,
-    /// 9182/TCP, metrics of windows_exporter. Default: true.
+    /// 9182/TCP, metrics of windows_exporter. Default: false.
     pub exporter: bool,
 }
 
 impl Default for OpenPorts {
     fn default() -> Self {
-        Self { vxlan: true, node_ports: true, kube_proxy_health: true, exporter: true }
+        Self { vxlan: true, node_ports: true, kube_proxy_health: true, exporter: false }
     }
 }
 

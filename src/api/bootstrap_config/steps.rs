@@ -84,6 +84,11 @@ pub struct CommandStep {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self[0].size() > 0").message("the first entry is the program, e.g. C:\\k\\tool.exe"))]
     pub argv: Vec<String>,
+    /// More arguments as one text, which the program gets as it is: for those that read quotes in a way of their own, such as msiexec with `NAME="a ""b"" c"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 4096))]
+    #[x_kube(validation = Rule::new("!self.matches('[[:cntrl:]]')").message("must be one line without control characters"))]
+    pub raw_arguments: Option<String>,
     /// Working directory. Default: `C:\`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 240))]
@@ -178,9 +183,9 @@ pub struct RegistryStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 4_294_967_295_i64))]
     pub dword: Option<i64>,
-    /// Several texts (REG_MULTI_SZ), none of them empty.
+    /// Several texts (REG_MULTI_SZ), at least one, none of them empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 1024)))]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 1024)))]
     pub multi_string: Option<Vec<String>>,
     /// Windows restarts after the value has changed. Default: false.
     #[serde(default)]

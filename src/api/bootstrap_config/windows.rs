@@ -64,6 +64,9 @@ pub struct Windows {
     /// At each start of Windows, remove what the container network still has of containers that are gone: after a crash it makes new pods fail. Default: true.
     #[serde(default = "yes")]
     pub network_clean_up: bool,
+    /// What Windows writes to C:\Windows when it crashes. A kernel dump can take as much space as the page file. Default: `AsInImage`.
+    #[serde(default)]
+    pub crash_dump: CrashDump,
     /// Hardening. Small measures that do not affect the work of nodes.
     #[serde(default)]
     pub hardening: Hardening,
@@ -92,6 +95,7 @@ impl Default for Windows {
             defender_exclusions: true,
             registry_overrides: true,
             network_clean_up: true,
+            crash_dump: CrashDump::default(),
             hardening: Hardening::default(),
             gmsa: None,
         }
@@ -112,6 +116,19 @@ pub enum WindowsUpdate {
     AsInImage,
 }
 
+/// What Windows writes when it crashes.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum CrashDump {
+    #[default]
+    AsInImage,
+    /// Nothing.
+    Disabled,
+    /// `C:\Windows\Minidump`, less than a MiB each.
+    Small,
+    /// The memory of the kernel, `C:\Windows\MEMORY.DMP`.
+    Kernel,
+}
+
 /// Hardening of Windows.
 #[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
@@ -128,11 +145,30 @@ pub struct Hardening {
     pub llmnr_off: bool,
     /// Other processes cannot read the memory of LSASS, which holds credentials. Plug-ins that are not signed by Microsoft no longer load into it. Default: false.
     pub lsa_protection: bool,
+    /// Windows speaks no TLS 1.0 and 1.1. Default: false.
+    pub legacy_tls_off: bool,
+    /// SMB, as client and as server, requires signatures. Default: false.
+    pub smb_signing: bool,
+    /// Windows sends NTLMv2 only, and accepts nothing older. Default: false.
+    pub ntlm_v1_off: bool,
+    /// No print spooler. Default: false.
+    pub print_spooler_off: bool,
 }
 
 impl Default for Hardening {
     fn default() -> Self {
-        Self { firewall: true, smb1_off: true, wdigest_off: true, rdp_network_level_authentication: true, llmnr_off: true, lsa_protection: false }
+        Self {
+            firewall: true,
+            smb1_off: true,
+            wdigest_off: true,
+            rdp_network_level_authentication: true,
+            llmnr_off: true,
+            lsa_protection: false,
+            legacy_tls_off: false,
+            smb_signing: false,
+            ntlm_v1_off: false,
+            print_spooler_off: false,
+        }
     }
 }
 

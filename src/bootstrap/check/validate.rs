@@ -80,6 +80,9 @@ fn versions(facts: &BootstrapFacts) -> Result<(), RenderError> {
     {
         return Err(RenderError::invalid("spec.containerd.sandboxImage", image, "expected an image reference, e.g. registry.k8s.io/pause:3.10.2"));
     }
+    if let Some(server) = facts.api_server_minor.filter(|server| facts.kubernetes.minor > *server) {
+        return Err(RenderError::Incompatible(compat::newer_than_server(&facts.kubernetes.to_string(), server)));
+    }
     compat::check(&facts.spec, &facts.kubernetes.to_string()).map_err(RenderError::Incompatible)
 }
 

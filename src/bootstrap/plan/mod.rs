@@ -164,6 +164,9 @@ pub enum Kind {
     /// The check holds; if not, the program is run in that directory. Without a check the program is run once.
     Command {
         argv: Vec<String>,
+        /// Follows the arguments on the command line as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        raw: Option<String>,
         directory: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         check: Option<Check>,

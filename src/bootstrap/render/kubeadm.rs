@@ -55,13 +55,26 @@ struct Patches {
     directory: &'static str,
 }
 
-/// Longer than kubeadm's defaults: the first start on Windows is slow.
+/// All limits that a join has. Longer than kubeadm's defaults where the first start on Windows is slow.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Timeouts {
-    kubelet_health_check: &'static str,
-    tls_bootstrap: &'static str,
+    discovery: String,
+    kubelet_health_check: String,
+    #[serde(rename = "kubernetesAPICall")]
+    kubernetes_api_call: String,
+    tls_bootstrap: String,
 }
+
+const DISCOVERY: u32 = 300;
+const KUBELET_HEALTH_CHECK: u32 = 480;
+const KUBERNETES_API_CALL: u32 = 60;
+const TLS_BOOTSTRAP: u32 = 600;
+/// More calls than a join makes that wait for the API server: two ConfigMaps, the Node before and after, and its annotation.
+const API_CALLS: u32 = 5;
+
+/// The longest that kubeadm waits before it gives up.
+pub(in crate::bootstrap) const LONGEST_SECONDS: u32 = DISCOVERY + KUBELET_HEALTH_CHECK + TLS_BOOTSTRAP + API_CALLS * KUBERNETES_API_CALL;
 
 /// `kubeadm-join.yaml`.
 pub(in crate::bootstrap) fn text(configuration: &JoinConfiguration<'_>) -> Result<String, RenderError> {
@@ -87,6 +100,16 @@ pub(super) fn configuration<'a>(facts: &'a BootstrapFacts, flags: &[(String, Str
             kubelet_extra_args: flags.iter().map(|(name, value)| Argument { name: name.clone(), value: value.clone() }).collect(),
         },
         patches: Patches { directory: paths::PATCHES },
-        timeouts: Timeouts { kubelet_health_check: "8m0s", tls_bootstrap: "10m0s" },
+        timeouts: Timeouts {
+            discovery: minutes(DISCOVERY),
+            kubelet_health_check: minutes(KUBELET_HEALTH_CHECK),
+            kubernetes_api_call: minutes(KUBERNETES_API_CALL),
+            tls_bootstrap: minutes(TLS_BOOTSTRAP),
+        },
     }
+}
+
+/// As Go writes it.
+fn minutes(seconds: u32) -> String {
+    format!("{}m{}s", seconds / 60, seconds % 60)
 }

@@ -229,6 +229,11 @@ Describe 'items.ps1' {
             Set-CommandItem $one
             Test-CommandItem $one | Should -Be $true
         }
+        It 'may have arguments in a form of its own' {
+            Mock Invoke-Program { $Program.code = 0 }
+            Set-CommandItem (& $item '{"id": "user-r", "kind": "command", "argv": ["msiexec.exe", "/qn"], "raw": "N=\"a b\"", "directory": "C:\\", "seconds": 5}')
+            Should -Invoke Invoke-Program -Times 1 -Exactly -ParameterFilter { $Raw -ceq 'N="a b"' -and "$Argv" -ceq 'msiexec.exe /qn' }
+        }
         It 'with a check is done when that holds' {
             Mock Invoke-Program
             $there = & $below 'there'

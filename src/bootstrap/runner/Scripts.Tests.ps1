@@ -33,10 +33,12 @@ Describe 'scripts.ps1' {
 
     Context 'free space' {
         BeforeEach {
-            $room = @{ Free = 10; Size = 40 * $gibibyte; Most = 100 * $gibibyte }
+            $Disk.grown = $false
+            $room = @{ Free = 10; Size = 40 * $gibibyte; Most = 100 * $gibibyte; Behind = @() }
             Mock Get-FreeGibibytes { $room.Free }
             Mock Get-PartitionSupportedSize { New-Object PSObject -Property @{ SizeMax = $room.Most } }
-            Mock Get-Partition { New-Object PSObject -Property @{ Size = $room.Size } }
+            Mock Get-Partition { New-Object PSObject -Property @{ Size = $room.Size; DiskNumber = 3; Offset = 1000 } } -ParameterFilter { $DriveLetter }
+            Mock Get-Partition { $room.Behind } -ParameterFilter { $DiskNumber -eq 3 }
             Mock Resize-Partition { $room.Free += ($Size - $room.Size) / $gibibyte; $room.Size = $Size }
             $space = & $item '{"drive": "C", "gibibytes": 20}'
         }
@@ -45,6 +47,26 @@ Describe 'scripts.ps1' {
             Set-FreeSpaceScript $space
             Test-FreeSpaceScript $space | Should -Be $true
             $room.Size | Should -Be (100 * $gibibyte)
+        }
+        It 'is made of all that the disk has, also when there is enough' {
+            $room.Free = 30
+            Test-FreeSpaceScript $space | Should -Be $false
+            Set-FreeSpaceScript $space
+            $room.Size | Should -Be (100 * $gibibyte)
+            Test-FreeSpaceScript $space | Should -Be $true
+        }
+        It 'may be enough on a partition that cannot grow' {
+            $room.Free = 30
+            Mock Resize-Partition { throw 'not supported' }
+            Set-FreeSpaceScript $space
+            Test-FreeSpaceScript $space | Should -Be $true
+            $room.Free = 10
+            { Set-FreeSpaceScript $space } | Should -Throw 'expected 20 GiB free on C:, found 10; it cannot be extended: not supported'
+        }
+        It 'tells what lies behind the partition' {
+            $room.Most = $room.Size
+            $room.Behind = @((New-Object PSObject -Property @{ Offset = 10; Type = 'System' }), (New-Object PSObject -Property @{ Offset = 2000; Type = 'Recovery' }))
+            { Set-FreeSpaceScript $space } | Should -Throw 'expected 20 GiB free on C:, found 10; a partition behind it (Recovery) keeps it from being extended'
         }
         It 'may lack' {
             $room.Most = 40 * $gibibyte

@@ -150,7 +150,7 @@ Describe 'items.ps1' {
             Mock New-ScheduledTaskTrigger { "start=$AtStartup once=$Once every=$RepetitionInterval" }
             Mock New-ScheduledTaskAction { New-Object PSObject -Property @{ Execute = $Execute; Arguments = $Argument } }
             Mock New-ScheduledTaskPrincipal { $UserId }
-            Mock New-ScheduledTaskSettingsSet { "$ExecutionTimeLimit" }
+            Mock New-ScheduledTaskSettingsSet { "$ExecutionTimeLimit $Priority" }
             Mock Register-ScheduledTask {
                 $tasks[$TaskName] = New-Object PSObject -Property @{ Actions = @($Action); Description = $Description; Trigger = $Trigger; Principal = $Principal; Limit = $Settings }
             }
@@ -163,8 +163,8 @@ Describe 'items.ps1' {
             Test-TaskItem $item | Should -Be $true
             $tasks['capw'].Actions[0].Arguments | Should -Be '-File "C:\a b.ps1"'
             "$($tasks['capw'].Trigger) $($tasks['capw'].Principal)" | Should -Be 'start=True once=False every= S-1-5-18'
-            # Plans may be longer than any limit that could be set here.
-            $tasks['capw'].Limit | Should -Be '00:00:00'
+            # Plans may be longer than any limit that could be set here, and a task's usual priority is behind everything else.
+            $tasks['capw'].Limit | Should -Be '00:00:00 4'
             $tasks['capw'].Actions[0].Execute = 'other.exe'
             Test-TaskItem $item | Should -Be $false
         }
@@ -172,7 +172,7 @@ Describe 'items.ps1' {
             $item = ConvertFrom-Json -InputObject '{"name": "capw-logs", "argv": ["powershell.exe", "-File", "x"], "everyMinutes": 15}'
             Set-TaskItem $item
             $tasks['capw-logs'].Trigger | Should -Be 'start=False once=True every=00:15:00'
-            $tasks['capw-logs'].Limit | Should -Be '00:15:00'
+            $tasks['capw-logs'].Limit | Should -Be '00:15:00 7'
             $item.everyMinutes = 16
             Test-TaskItem $item | Should -Be $false
         }

@@ -49,7 +49,7 @@ function Install-FirstBoot {
         Action = New-ScheduledTaskAction -Execute 'powershell.exe' -Argument $arguments
         Trigger = New-ScheduledTaskTrigger -AtStartup
         Principal = New-ScheduledTaskPrincipal -UserId 'S-1-5-18' -LogonType ServiceAccount -RunLevel Highest
-        Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit ([System.TimeSpan]::Zero)
+        Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit ([System.TimeSpan]::Zero) -Priority 4
     }
     $null = Register-ScheduledTask @definition
     if ($Start) { Start-ScheduledTask -TaskName $task }

@@ -30,6 +30,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         Kind::Task { name: text(), argv: vec![], every_minutes: Some(1) },
         Kind::Command {
             argv: vec![],
+            raw: Some("X=1".into()),
             directory: text(),
             check: Some(check.clone()),
             exit_codes: ExitCodes { success: vec![1], restart: vec![3010] },

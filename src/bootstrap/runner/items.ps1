@@ -272,9 +272,11 @@ function Set-TaskItem($Item) {
     $minutes = Get-Field $Item 'everyMinutes' 0
     # What runs at a start has limits of its own, which add up to more than one that could be set here. None is zero.
     $limit = [System.TimeSpan]::Zero
+    $priority = 4
     if ($minutes -gt 0) {
         # A run that hangs keeps later ones from starting.
         $limit = New-TimeSpan -Minutes $minutes
+        $priority = 7
         $trigger = New-ScheduledTaskTrigger -Once -At ([System.DateTime]::Now) -RepetitionInterval (New-TimeSpan -Minutes $minutes)
     } else {
         $trigger = New-ScheduledTaskTrigger -AtStartup
@@ -283,12 +285,12 @@ function Set-TaskItem($Item) {
         TaskName = $Item.name; Force = $true; Trigger = $trigger; Description = Get-ItemDigest $Item
         Action = New-ScheduledTaskAction -Execute $argv[0] -Argument (ConvertTo-CommandLine $argv[1..($argv.Count - 1)])
         Principal = New-ScheduledTaskPrincipal -UserId 'S-1-5-18' -LogonType ServiceAccount -RunLevel Highest
-        Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit $limit
+        Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit $limit -Priority $priority
     }
     $null = Register-ScheduledTask @definition
 }
 
-# --- command: argv, directory, check, exitCodes {success, restart}. Without a check it is run once: a note says so.
+# --- command: argv, raw, directory, check, exitCodes {success, restart}. Without a check it is run once: a note says so.
 function Test-CommandItem($Item) {
     $check = Get-Field $Item 'check' $null
     if ($null -ne $check) { return Test-Check $check }
@@ -304,7 +306,7 @@ function Set-CommandItem($Item) {
         $success = @($codes.success)
         $restart = @(Get-Field $codes 'restart' @())
     }
-    Invoke-Program @($Item.argv) $Item.directory $Item.seconds ($success + $restart)
+    Invoke-Program @($Item.argv) $Item.directory $Item.seconds ($success + $restart) (Get-Field $Item 'raw' '')
     if ($restart -contains $Program.code) { Set-RestartWanted }
     if ($null -eq (Get-Field $Item 'check' $null)) {
         Write-WholeText ([System.IO.Path]::Combine($MarkerDirectory, "$($Item.id).ran")) (Get-ItemDigest $Item)

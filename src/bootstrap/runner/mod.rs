@@ -11,7 +11,7 @@ const FILES: &str = include_str!("files.ps1");
 pub(super) const LOADER_NAME: &str = "loader.ps1";
 
 /// Name and text of each script in the payload's `runner/`, but for the loader.
-pub(super) const SCRIPTS: [(&str, &str); 12] = [
+pub(super) const SCRIPTS: [(&str, &str); 13] = [
     ("run.ps1", include_str!("run.ps1")),
     ("plan.ps1", include_str!("plan.ps1")),
     ("report.ps1", REPORT),
@@ -24,6 +24,7 @@ pub(super) const SCRIPTS: [(&str, &str); 12] = [
     ("logs.ps1", include_str!("logs.ps1")),
     ("network.ps1", include_str!("network.ps1")),
     ("routes.ps1", include_str!("routes.ps1")),
+    ("collect.ps1", include_str!("collect.ps1")),
 ];
 
 /// The loader, without an archive. In the source tree it reads two of the scripts; on a machine it has their text in it, because it

@@ -14,7 +14,6 @@ function Get-DownloadProxy($Item) {
     $address = Get-Field $proxy 'plain' $null
     if ($null -eq $address) { $address = [System.IO.File]::ReadAllText((Get-PayloadPath $proxy.secret.source)) }
     $server = [System.Uri]::new($address)
-    # The address of a proxy is used without its user.
     $found = [System.Net.WebProxy]::new($server)
     if ($server.UserInfo -ne '') {
         $user, $password = $server.UserInfo.Split(':', 2)

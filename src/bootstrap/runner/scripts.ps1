@@ -18,16 +18,34 @@ function Get-FreeGibibytes([string] $Drive) {
     return [System.Math]::Floor((New-Object System.IO.DriveInfo($Drive)).AvailableFreeSpace / 1073741824)
 }
 
+# Windows refuses to grow by a few sectors: 16 MiB are worth it.
+function Test-Growth([string] $Drive) {
+    return (Get-PartitionSupportedSize -DriveLetter $Drive).SizeMax - (Get-Partition -DriveLetter $Drive).Size -gt 16777216
+}
+
+# Tried once: with enough space a partition need not grow.
+$Disk = @{ grown = $false }
+
 function Test-FreeSpaceScript($Item) {
-    return (Get-FreeGibibytes $Item.drive) -ge $Item.gibibytes
+    return (Get-FreeGibibytes $Item.drive) -ge $Item.gibibytes -and ($Disk.grown -or -not (Test-Growth $Item.drive))
 }
 
 function Set-FreeSpaceScript($Item) {
-    $most = (Get-PartitionSupportedSize -DriveLetter $Item.drive).SizeMax
-    # Windows refuses to grow by a few sectors: 16 MiB are worth it.
-    if ($most - (Get-Partition -DriveLetter $Item.drive).Size -gt 16777216) { Resize-Partition -DriveLetter $Item.drive -Size $most }
+    $Disk.grown = $true
+    $why = 'its partition has all the space there is'
+    try {
+        if (Test-Growth $Item.drive) {
+            Resize-Partition -DriveLetter $Item.drive -Size (Get-PartitionSupportedSize -DriveLetter $Item.drive).SizeMax
+        } else {
+            $own = Get-Partition -DriveLetter $Item.drive
+            $behind = @(Get-Partition -DiskNumber $own.DiskNumber | Where-Object { $_.Offset -gt $own.Offset })
+            if ($behind.Count -gt 0) { $why = "a partition behind it ($($behind[0].Type)) keeps it from being extended" }
+        }
+    } catch {
+        $why = "it cannot be extended: $($_.Exception.Message)"
+    }
     $free = Get-FreeGibibytes $Item.drive
-    if ($free -lt $Item.gibibytes) { throw "expected $($Item.gibibytes) GiB free on $($Item.drive):, found $free; its partition has all the space there is" }
+    if ($free -lt $Item.gibibytes) { throw "expected $($Item.gibibytes) GiB free on $($Item.drive):, found $free; $why" }
 }
 
 # --- clock: url, within (seconds)

@@ -64,10 +64,9 @@ function ConvertTo-CommandLine([string[]] $Arguments) {
 # What a program that failed said last: the line that it marks as an error, else its last line.
 function Get-LastWord([string] $Text) {
     $lines = @((Get-Tail $Text 8000) -split "`r?`n" | Where-Object { $_.Trim() -ne '' } | Select-Object -Last 20)
-    if ($lines.Count -eq 0) { return '' }
     $marked = @($lines | Where-Object { $_ -match 'error: |\[ERROR' })
     if ($marked.Count -gt 0) { return $marked[-1].Trim() }
-    return $lines[-1].Trim()
+    return [string]::Join('', @($lines | Select-Object -Last 1)).Trim()
 }
 
 # The end of a text, for messages.
@@ -89,28 +88,16 @@ function Read-End([string] $Path) {
     } catch { return '' }
 }
 
-# msiexec reads quotes in its own way: NAME="a ""b"" c". What is quoted already is handed over as it is.
-function ConvertTo-InstallerArgument([string] $Text) {
-    $property = [System.Text.RegularExpressions.Regex]::Match($Text, '^([A-Za-z_][A-Za-z0-9_.]*)=(.*)$')
-    if (-not $property.Success) { return ConvertTo-Argument $Text }
-    $value = $property.Groups[2].Value
-    if ($value -notmatch '[\s"]' -or $value -match '^".*"$') { return $Text }
-    $quoted = $value.Replace('"', '""')
-    return "$($property.Groups[1].Value)=`"$quoted`""
-}
-
 # Runs a program to its end or its time limit. Throws when it does not end with one of the codes that mean success.
-# Returns nothing; what came of it is in $Program.
-function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [int[]] $Success = @(0)) {
+# Raw: follows the arguments as it is. Returns nothing; what came of it is in $Program.
+function Invoke-Program([string[]] $Argv, [string] $Directory, [int] $Seconds, [int[]] $Success = @(0), [string] $Raw = '') {
     $path = Get-ProgramPath $Argv[0]
     # Programs look for those beside them on the PATH, and an image need not have put them there. Last: nothing beside a program of an
     # image may stand in for a program of Windows.
     $beside = [System.IO.Path]::GetDirectoryName($path)
     if ($beside -ne '' -and -not ";$env:Path;".Contains(";$beside;")) { $env:Path = "$env:Path;$beside" }
     $line = ConvertTo-CommandLine @($Argv | Select-Object -Skip 1)
-    if ([System.IO.Path]::GetFileNameWithoutExtension($path) -eq 'msiexec') {
-        $line = [string]::Join(' ', @($Argv | Select-Object -Skip 1 | ForEach-Object { ConvertTo-InstallerArgument $_ }))
-    }
+    if ($Raw -ne '') { $line = "$line $Raw" }
     # The readers of a child that was left behind may keep their threads: there must be others at once.
     $null = [System.Threading.ThreadPool]::SetMinThreads(64, 64)
     $process = Start-Program $path $line $Directory

@@ -14,6 +14,11 @@ const LSA_DOCS: &str =
     "https://learn.microsoft.com/windows-server/security/credentials-protection-and-management/configuring-additional-lsa-protection";
 const RDP_DOCS: &str = "https://learn.microsoft.com/windows-server/remote/remote-desktop-services/remote-desktop-allow-access";
 const LLMNR_DOCS: &str = "https://learn.microsoft.com/windows/client-management/mdm/policy-csp-admx-dnsclient";
+const SCHANNEL_DOCS: &str = "https://learn.microsoft.com/windows-server/security/tls/tls-registry-settings";
+const SMB_SIGNING_DOCS: &str = "https://learn.microsoft.com/windows-server/storage/file-server/smb-signing-overview";
+const NTLM_DOCS: &str =
+    "https://learn.microsoft.com/windows/security/threat-protection/security-policy-settings/network-security-lan-manager-authentication-level";
+const SPOOLER_DOCS: &str = "https://learn.microsoft.com/defender-for-identity/security-assessment-print-spooler";
 const FIREWALL_DOCS: &str = "https://kubernetes.io/docs/reference/networking/ports-and-protocols/";
 const DEFENDER_DOCS: &str = "https://learn.microsoft.com/defender-endpoint/configure-exclusions-microsoft-defender-antivirus";
 
@@ -73,6 +78,37 @@ pub(super) fn stage(all: &mut PlanBuilder, hardening: &Hardening) {
             all.add(item(id, FailureCode::Hardening, 60, number(key, name, value, restart), why(reason, link, remedy)));
         }
     }
+    by_choice(all, hardening, remedy);
+}
+
+/// What security baselines ask for and clients of a node may not be ready for.
+fn by_choice(all: &mut PlanBuilder, hardening: &Hardening, remedy: &'static str) {
+    const SCHANNEL: &str = r"HKLM:\SYSTEM\CurrentControlSet\Control\SecurityProviders\SCHANNEL\Protocols";
+    const SERVICES: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services";
+    let mut add = |on: bool, id: String, key: String, name: &str, value, reason, link| {
+        if on {
+            all.add(item(&id, FailureCode::Hardening, 60, number(&key, name, value, true), why(reason, link, remedy)));
+        }
+    };
+    for (version, id) in [("TLS 1.0", "tls-1-0"), ("TLS 1.1", "tls-1-1")] {
+        for (side, end) in [("Client", "client"), ("Server", "server")] {
+            for (name, value, what) in [("Enabled", 0, "off"), ("DisabledByDefault", 1, "not-default")] {
+                let reason = "These versions of TLS are broken; Kubernetes uses 1.2 and newer.";
+                let key = format!(r"{SCHANNEL}\{version}\{side}");
+                add(hardening.legacy_tls_off, format!("{id}-{end}-{what}"), key, name, value, reason, SCHANNEL_DOCS);
+            }
+        }
+    }
+    for (service, id) in [("LanmanServer", "smb-signing-server"), ("LanmanWorkstation", "smb-signing-client")] {
+        let reason = "Without signatures others on the network can change what is sent.";
+        let key = format!(r"{SERVICES}\{service}\Parameters");
+        add(hardening.smb_signing, id.into(), key, "RequireSecuritySignature", 1, reason, SMB_SIGNING_DOCS);
+    }
+    let lsa = r"HKLM:\SYSTEM\CurrentControlSet\Control\Lsa".to_owned();
+    let reason = "The answers of LM and NTLMv1 can be turned back into passwords.";
+    add(hardening.ntlm_v1_off, "ntlm-v1-off".into(), lsa, "LmCompatibilityLevel", 5, reason, NTLM_DOCS);
+    let reason = "No node prints, and defects of the spooler give attackers the machine.";
+    add(hardening.print_spooler_off, "print-spooler-off".into(), format!(r"{SERVICES}\Spooler"), "Start", 4, reason, SPOOLER_DOCS);
 }
 
 /// The firewall and its rules, after the restart: features add their own rules.
@@ -83,6 +119,7 @@ pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
         all.add(item("firewall-on", FailureCode::Firewall, 60, Kind::Script(Script::FirewallOn), why(reason, FIREWALL_DOCS, remedy)));
     }
     let open = &facts.spec.network.open_ports;
+    let node_ports = &facts.spec.network.node_port_sources;
     for (on, id, protocol, port, reason) in [
         (open.vxlan, "firewall-vxlan", Protocol::Udp, "4789", "Overlay networks of Windows use this port and no other."),
         (open.node_ports, "firewall-node-ports-tcp", Protocol::Tcp, "30000-32767", "Services of type NodePort are reached here."),
@@ -97,7 +134,7 @@ pub(super) fn firewall(all: &mut PlanBuilder, facts: &BootstrapFacts) {
                 action: FirewallAction::Allow,
                 protocol: if protocol == Protocol::Udp { FirewallProtocol::Udp } else { FirewallProtocol::Tcp },
                 ports: owned(&[port]),
-                remote_addresses: Vec::new(),
+                remote_addresses: if id.starts_with("firewall-node-ports") { node_ports.clone() } else { Vec::new() },
             };
             all.add(item(id, FailureCode::Firewall, 60, rule_kind("capw", &rule), why(reason, FIREWALL_DOCS, remedy)));
         }

@@ -11,9 +11,8 @@ use crate::vm::FailureCode;
 const PROVIDER_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/";
 const DROP_IN_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-configuration-merging-order";
 
-/// Longer than kubeadm's own limits together, so that it can say what it waited for: 5 minutes for the discovery, 10 for the certificate
-/// and 8 for the kubelet (`render/kubeadm.rs`), and one for each of its calls of the API.
-const JOIN_SECONDS: u32 = 1800;
+/// Longer than kubeadm's own limits together, so that it can say what it waited for.
+pub(super) const JOIN_SECONDS: u32 = kubeadm::LONGEST_SECONDS + 120;
 
 /// Configuration, service, join.
 pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
@@ -152,6 +151,7 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
     let kind = Kind::Command {
         argv: owned(&[paths::KUBEADM, "join", "--config", paths::JOIN_CONFIG, "--v=2"]),
         // kubeadm writes to \var\lib\kubelet of the current drive.
+        raw: None,
         directory: r"C:\".into(),
         check: Some(joined),
         exit_codes: Default::default(),

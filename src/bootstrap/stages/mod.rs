@@ -35,6 +35,9 @@ const TOKEN_FORM: &str = "[a-z0-9]{6}[.][a-z0-9]{16}";
 /// Seconds without a failure after which the service manager resets its failure count.
 const RESET_SECONDS: u32 = 900;
 
+/// Minutes for everything but the join and the users' own steps.
+const MINUTES: u32 = 45;
+
 const NODE_DOCS: &str = "https://kubernetes.io/docs/setup/production-environment/windows/";
 const KUBEADM_DOCS: &str = "https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/adding-windows-nodes/";
 const KUBELET_DOCS: &str = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/";
@@ -93,7 +96,7 @@ pub(super) fn plan(facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<
         plan_version: PLAN_VERSION,
         machine: PlanMachine { uid: facts.machine_uid.clone(), name: facts.machine_name.clone(), generation: facts.generation },
         kubernetes: facts.kubernetes.to_string(),
-        limits: Limits { reboots: 3 + steps::restarts(facts), minutes: 45 + steps::seconds(facts).div_ceil(60) },
+        limits: Limits { reboots: 3 + steps::restarts(facts), minutes: MINUTES + (kubelet::JOIN_SECONDS + steps::seconds(facts)).div_ceil(60) },
         report: owned(&["serial:COM1", "guestinfo", "kvp", "file"]),
         redact: owned(&[TOKEN_FORM]),
         items: all.items,

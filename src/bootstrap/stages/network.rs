@@ -23,7 +23,14 @@ const ROUTE_DOCS: &str = "https://learn.microsoft.com/windows-server/administrat
 
 /// A Windows command, skipped if the check holds.
 fn command(argv: &[&str], check: Check) -> Kind {
-    Kind::Command { argv: owned(argv), directory: r"C:\Windows".into(), check: Some(check), exit_codes: Default::default(), undo: Vec::new() }
+    Kind::Command {
+        argv: owned(argv),
+        raw: None,
+        directory: r"C:\Windows".into(),
+        check: Some(check),
+        exit_codes: Default::default(),
+        undo: Vec::new(),
+    }
 }
 
 fn registry(key: &str, name: &str, equals: &str) -> Check {
@@ -59,7 +66,8 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     const PARAMETERS: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services\W32Time\Parameters";
     const SERVICE: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services\W32Time";
     let servers = &facts.spec.network.time_servers;
-    if servers.is_empty() {
+    // Whoever compares the clock must be able to set it.
+    if servers.is_empty() && facts.spec.network.clock_tolerance_seconds == 0 {
         return;
     }
     let remedy = "Check spec.network.timeServers, and that UDP port 123 is open to them.";
@@ -85,6 +93,9 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     }
     let kind = Kind::Running { name: "W32Time".into(), after: Vec::new() };
     all.add(item("time-service-running", FailureCode::TimeService, 120, kind, why("It keeps the clock accurate.", TIME_DOCS, remedy)));
+    if servers.is_empty() {
+        return;
+    }
     let list = format!("/manualpeerlist:{peers}");
     let check = Check::All(vec![registry(PARAMETERS, "NtpServer", &peers), registry(PARAMETERS, "Type", "NTP")]);
     let kind = command(&["w32tm.exe", "/config", &list, "/syncfromflags:manual", "/update"], check);

@@ -22,7 +22,8 @@ fn no_proxy(facts: &BootstrapFacts, proxy: &Proxy) -> Vec<String> {
     let domain = Some(facts.cluster_domain.as_str()).filter(|domain| !domain.is_empty()).unwrap_or("cluster.local");
     let own = ["127.0.0.1", "localhost", "169.254.169.254", ".svc"].map(str::to_owned);
     let all = own.into_iter().chain([format!(".{domain}"), host.to_owned()]);
-    let all = all.chain(facts.service_networks.iter().cloned()).chain(facts.pod_networks.iter().cloned()).chain(proxy.no_proxy.iter().cloned());
+    let all = all.chain(facts.service_networks.iter().cloned()).chain(facts.pod_networks.iter().cloned());
+    let all = all.chain(facts.spec.network.node_networks.iter().cloned()).chain(proxy.no_proxy.iter().cloned());
     let mut list = Vec::new();
     for entry in all.filter(|entry| !entry.is_empty()) {
         if !list.contains(&entry) {
@@ -55,15 +56,17 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
         let kind = Kind::Environment { name: name.into(), value };
         all.add(item(&id, FailureCode::Proxy, 60, kind, why("Programs of the node that download something use the proxy.", NODE_DOCS, REMEDY)));
     }
-    let address = |url: &Option<String>| {
-        url.as_deref().map(|url| url.trim_start_matches("http://").trim_start_matches("https://").trim_end_matches('/').to_owned())
-    };
+    // WinHTTP cannot speak TLS to a proxy either.
+    let address = |url: &Option<String>| url.as_deref()?.strip_prefix("http://").map(|url| url.trim_end_matches('/').to_owned());
     let server = match (address(&proxy.http), address(&proxy.https)) {
         (Some(http), Some(https)) if http == https => http,
         (http, https) => {
             [http.map(|http| format!("http={http}")), https.map(|https| format!("https={https}"))].into_iter().flatten().collect::<Vec<_>>().join(";")
         }
     };
+    if server.is_empty() {
+        return Ok(());
+    }
     let kind = Kind::Script(Script::WinHttpProxy { server, bypass: bypass(&no_proxy(facts, proxy)) });
     all.add(item(
         "winhttp-proxy",
@@ -101,11 +104,21 @@ pub(super) fn of_download(all: &mut PlanBuilder, facts: &BootstrapFacts, url: &s
         return Ok(None);
     }
     let Some(secret) = secret_url(facts, proxy)? else {
-        let plain = if url.starts_with("https://") { &proxy.https } else { &proxy.http };
-        return Ok(plain.clone().map(ProxyAddress::Plain));
+        let (field, plain) = if url.starts_with("https://") { ("https", &proxy.https) } else { ("http", &proxy.http) };
+        return plain
+            .clone()
+            .map(|plain| reached_in_plain(&format!("spec.network.proxy.{field}"), &plain, &plain).map(|()| ProxyAddress::Plain(plain)))
+            .transpose();
     };
+    reached_in_plain(PROXY_URL, "(not shown)", secret)?;
     all.files.insert(DOWNLOAD_PROXY.into(), secret.into());
     Ok(Some(ProxyAddress::Secret { source: DOWNLOAD_PROXY.into(), sha256: sha256(secret.as_bytes()) }))
+}
+
+/// .NET Framework, which PowerShell downloads with, cannot speak TLS to a proxy.
+fn reached_in_plain(field: &str, shown: &str, url: &str) -> Result<(), RenderError> {
+    let remedy = "the downloads of spec.programs cannot use a proxy that is itself reached over https: give its http:// address, name the server of the programs in spec.network.proxy.noProxy, or put the programs into the image";
+    if url.starts_with("https://") { Err(RenderError::invalid(field, shown, remedy)) } else { Ok(()) }
 }
 
 /// Whether an address bypasses the proxy, as Go reads NO_PROXY: a name includes its subdomains.
@@ -217,6 +230,16 @@ mod tests {
         assert_eq!(found, Some(ProxyAddress::Plain("http://b:2".into())));
         assert_eq!(ask(Proxy { http: plain("http://a:1"), ..Proxy::default() }).0, None);
         assert_eq!(ask(Proxy { https: plain("http://b:2"), no_proxy: vec![".k8s.io".into()], ..Proxy::default() }).0, None);
+        // .NET Framework speaks no TLS to a proxy; whoever downloads nothing through it may have one.
+        let refused = |proxy: Proxy, url: &str| {
+            let mut facts = crate::bootstrap::sample::full();
+            facts.spec.network.proxy = Some(proxy);
+            of_download(&mut PlanBuilder::default(), &facts, url).unwrap_err().to_string()
+        };
+        let over_tls = Proxy { https: plain("https://b:2"), ..Proxy::default() };
+        let error = refused(over_tls.clone(), url);
+        assert!(error.starts_with(r#"spec.network.proxy.https: "https://b:2": "#) && error.contains("noProxy"), "{error}");
+        assert_eq!(ask(Proxy { no_proxy: vec![".k8s.io".into()], ..over_tls }).0, None);
         let from = crate::bootstrap::sample::full().spec.network.proxy.unwrap();
         let (found, files) = ask(from);
         assert!(matches!(found, Some(ProxyAddress::Secret { ref source, .. }) if source == DOWNLOAD_PROXY));
@@ -233,6 +256,8 @@ mod tests {
             "127.0.0.1,localhost,169.254.169.254,.svc,.cluster.local,api.example.com,10.96.0.0/12,10.244.0.0/16,10.0.0.0/8,.example.org"
         );
         assert_eq!(bypass(&list), "127.0.0.1;localhost;169.254.169.254;*.svc;*.cluster.local;api.example.com;*.example.org;<local>");
+        facts.spec.network.node_networks = vec!["192.0.2.0/24".into()];
+        assert!(no_proxy(&facts, &proxy).contains(&"192.0.2.0/24".to_owned()));
         facts.endpoint = "[fd00::1]:6443".into();
         facts.cluster_domain = String::new();
         let list = no_proxy(&facts, &proxy).join(",");

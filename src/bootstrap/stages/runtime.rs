@@ -112,6 +112,7 @@ pub(super) fn sandbox_image(all: &mut PlanBuilder, documents: &Documents<'_>) {
     let image = documents.sandbox_image.as_str();
     let kind = Kind::Command {
         argv: owned(&[paths::CRICTL, "pull", image]),
+        raw: None,
         directory: r"C:\".into(),
         // A present image is not pulled: the node may have no access to the registry.
         check: Some(Check::Succeeds(owned(&[paths::CRICTL, "inspecti", "-q", image]))),

@@ -126,11 +126,12 @@ fn command_kind(field: &str, command: &CommandStep) -> Result<Kind, RenderError>
         return Err(RenderError::invalid(format!("{field}.command.argv"), "", "the first entry is the program, e.g. C:\\k\\tool.exe"));
     }
     // The runner starts programs by a command line, which cannot contain line ends.
-    if let Some(word) = command.argv.iter().find(|word| word.chars().any(char::is_control)) {
+    if let Some(word) = command.argv.iter().chain(&command.raw_arguments).find(|word| word.chars().any(char::is_control)) {
         return Err(RenderError::invalid(format!("{field}.command.argv"), word, "remove line ends and other control characters"));
     }
     Ok(Kind::Command {
         argv: command.argv.clone(),
+        raw: command.raw_arguments.clone(),
         directory: command.directory.clone().unwrap_or_else(|| r"C:\".into()),
         check: command.check.as_ref().map(|check| wanted(&format!("{field}.command.check"), check)).transpose()?,
         exit_codes: command

@@ -74,7 +74,7 @@ fn settings_that_are_off_add_no_items() {
     });
     facts.spec = serde_json::from_value(spec).unwrap();
     let plan = plan(&facts);
-    assert_eq!(usual - plan.items.len(), 18, "{}", explain(&plan));
+    assert_eq!(usual - plan.items.len(), 20, "{}", explain(&plan));
 }
 
 #[test]

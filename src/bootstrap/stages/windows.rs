@@ -2,7 +2,7 @@
 
 use super::registry::number;
 use super::{BOOT_TASK, CLOUDBASE_DOCS, NODE_DOCS, PlanBuilder, gmsa, hardening, item, network, owned, proxy, registry, why};
-use crate::api::bootstrap_config::{PowerPlan, WindowsUpdate};
+use crate::api::bootstrap_config::{CrashDump, PowerPlan, WindowsUpdate};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
@@ -16,6 +16,7 @@ const HIGH_PERFORMANCE: &str = "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c";
 
 const POWER_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/performance-tuning/hardware/power/power-performance-tuning";
 const UPDATE_DOCS: &str = "https://learn.microsoft.com/windows/deployment/update/waas-wu-settings";
+const CRASH_DOCS: &str = "https://learn.microsoft.com/troubleshoot/windows-server/performance/memory-dump-file-options";
 const ZONE_DOCS: &str = "https://learn.microsoft.com/windows-server/administration/windows-commands/tzutil";
 const PAGE_FILE_DOCS: &str = "https://learn.microsoft.com/troubleshoot/windows-client/performance/introduction-to-the-page-file";
 const HYPER_V_DOCS: &str = "https://learn.microsoft.com/virtualization/windowscontainers/manage-containers/hyperv-container";
@@ -68,7 +69,7 @@ fn machine(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     all.add(Item { attempts: 1, ..item("identity", FailureCode::WindowsRelease, 60, kind, why(reason, NODE_DOCS, remedy)) });
     let gibibytes = facts.spec.windows.free_space_gib.unsigned_abs();
     let reason = "Windows images take gigabytes; a full disk makes the node evict its pods.";
-    let remedy = "Give the machine a larger system disk (spec.systemDisk of the WindowsMachine), or lower spec.windows.freeSpaceGiB.";
+    let remedy = "Give the machine a larger system disk (spec.systemDisk of the WindowsMachine), remove a partition behind C: from the image, or lower spec.windows.freeSpaceGiB.";
     let kind = Kind::Script(Script::FreeSpace { drive: 'C', gibibytes });
     // Later the space is in use.
     let unless = Some(Check::File(paths::KUBELET_PATCH.into()));
@@ -95,6 +96,7 @@ fn settings(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     let windows = &facts.spec.windows;
     let command = |argv: &[&str], check| Kind::Command {
         argv: owned(argv),
+        raw: None,
         directory: r"C:\Windows".into(),
         check: Some(check),
         exit_codes: Default::default(),
@@ -122,6 +124,17 @@ fn settings(all: &mut PlanBuilder, facts: &BootstrapFacts) {
             let reason = "An update restarts the node without draining it, and may change how container networks work.";
             all.add(item(id, FailureCode::WindowsSetting, 60, kind, why(reason, UPDATE_DOCS, "Set spec.windows.windowsUpdate to AsInImage.")));
         }
+    }
+    let dump = match windows.crash_dump {
+        CrashDump::AsInImage => None,
+        CrashDump::Disabled => Some(0),
+        CrashDump::Kernel => Some(2),
+        CrashDump::Small => Some(3),
+    };
+    if let Some(dump) = dump {
+        let kind = number(r"HKLM:\SYSTEM\CurrentControlSet\Control\CrashControl", "CrashDumpEnabled", dump, true);
+        let remedy = "Set spec.windows.crashDump to AsInImage.";
+        all.add(item("crash-dump", FailureCode::WindowsSetting, 60, kind, why("spec.windows.crashDump asks for it.", CRASH_DOCS, remedy)));
     }
     if let Some(zone) = &windows.time_zone {
         let check = registry(r"HKLM:\SYSTEM\CurrentControlSet\Control\TimeZoneInformation", "TimeZoneKeyName", zone);

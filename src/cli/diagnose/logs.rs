@@ -14,7 +14,7 @@ const LIMIT: u64 = 64 << 20;
 
 #[derive(Args, Debug)]
 pub(super) struct Files {
-    /// Log files; `-` is standard input. Their names say what they are (kubelet.log, containerd.log, cloudbase-init.log, bootstrap.log, report.log, kube-proxy.log, setupact.log, System.csv …); say it yourself with KIND=FILE.
+    /// Log files, or what collect.ps1 wrote on a machine; `-` is standard input. Their names say what they are (kubelet.log, containerd.log, cloudbase-init.log, bootstrap.log, report.log, kube-proxy.log, setupact.log, System.csv …); say it yourself with KIND=FILE.
     #[arg(value_name = "[KIND=]FILE", required = true)]
     files: Vec<String>,
 }
@@ -67,7 +67,18 @@ fn read(kind: Source, path: &PathBuf, symptoms: &mut Vec<Symptom>) -> Result<(),
         }
         other => String::from_utf8_lossy(other).into_owned(),
     };
-    let lines = BufReader::new(text.as_bytes()).lines().map_while(Result::ok).enumerate();
-    symptoms.extend(lines.filter_map(|(number, line)| logs::symptom(kind, &name, number + 1, &line)));
+    let mut part = (kind, name.clone());
+    for (number, line) in BufReader::new(text.as_bytes()).lines().map_while(Result::ok).enumerate() {
+        match header(&line) {
+            Some(file) => part = (logs::kind_of(file).unwrap_or(kind), format!("{name}: {file}")),
+            None => symptoms.extend(logs::symptom(part.0, &part.1, number + 1, &line)),
+        }
+    }
     Ok(())
+}
+
+/// The file whose lines follow, in a text that holds several: what collect.ps1 and `tail` put before each.
+fn header(line: &str) -> Option<&str> {
+    let path = line.trim_end().strip_prefix("==> ")?.strip_suffix(" <==")?;
+    path.rsplit(['\\', '/']).next()
 }

@@ -57,6 +57,17 @@ fn a_known_line_is_told_with_its_place_cause_and_remedy_and_without_secrets() {
 }
 
 #[test]
+fn a_text_with_several_files_is_read_as_those_files() {
+    let text = format!("==> C:\\var\\log\\kubelet\\kubelet.log <==\r\nfine\r\n\r\n==> kubeadm.log <==\r\n{TOKEN}\r\n==> System.csv <==\r\nfine\r\n");
+    let answer = logs(&[("collected.log", text.as_bytes())], &["collected.log"]).unwrap();
+    assert_eq!(answer.findings.iter().map(|f| f.id.as_str()).collect::<Vec<_>>(), ["F45"]);
+    assert!(show::text(&answer).contains("seen    collected.log: kubeadm.log:5: discovery:"), "{}", show::text(&answer));
+    // A line of the one file does not count as one of the other.
+    let elsewhere = text.replace("kubeadm.log", "System.csv");
+    assert_eq!(logs(&[("collected.log", elsewhere.as_bytes())], &["collected.log"]).unwrap().findings, []);
+}
+
+#[test]
 fn the_kind_of_a_file_can_be_said_and_utf_16_is_read() {
     let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain(TOKEN.encode_utf16().flat_map(u16::to_le_bytes)).collect();
     let files = [("join.txt", TOKEN.as_bytes()), ("wide.txt", utf16.as_slice())];

@@ -15,6 +15,7 @@ use crate::api::bootstrap_config::{
 };
 use crate::api::cluster::WindowsCluster;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
+use crate::api::name::minor;
 
 /// Something with a name, and where it was written.
 struct Named<T> {
@@ -152,6 +153,11 @@ impl Manifests {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Of the version that the Cluster gives its control plane.
+    pub(super) fn api_server_minor(&self) -> Option<u32> {
+        minor(self.topology_version.as_deref()?)
     }
 
     /// One machine per configuration, with the WindowsMachine that something ties to it, or else the only one there is.

@@ -101,6 +101,7 @@ impl Render {
             host_name: windows.map(|spec| HostName::choose(&machine.name, vm, spec.host_name)).transpose().map_err(|e| at(&e))?,
             provider_id: windows.map(|_| ProviderId { hypervisor: hypervisor.to_owned(), vm }.to_string()),
             kubernetes: KubernetesVersion::parse(version).map_err(|e| at(&e))?,
+            api_server_minor: manifests.api_server_minor(),
             endpoint: self.endpoint.clone().or_else(|| manifests.endpoint()).unwrap_or_else(|| PLACEHOLDER_ENDPOINT.into()),
             ca_hash: ca_hash(&ca_pem).map_err(|e| format!("--ca-file: {e}"))?,
             ca_pem,

@@ -12,6 +12,7 @@ use super::{Context, say, secret_values, unusable};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::Endpoint;
 use crate::api::cluster_ref::ClusterRef;
+use crate::api::name::minor;
 use crate::bootstrap::{self, RenderError};
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{join_rights, token};
@@ -52,7 +53,8 @@ pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found,
         Err(secret_values::ValueError::Api(error)) => return Err(error.into()),
     };
     let windows_machine = found.windows_machine.as_deref();
-    let sources = Sources { object, request, target, windows_machine, endpoint, workload: &workload, secrets: &secrets };
+    let api_server_minor = workload.minor_for(request.version.as_deref().and_then(minor).unwrap_or_default()).await;
+    let sources = Sources { object, request, target, windows_machine, endpoint, workload: &workload, api_server_minor, secrets: &secrets };
     let render = |token| sources.facts(token).and_then(|facts| Ok(bootstrap::render(&facts)?));
     // What cannot be rendered gets no token: a secret of the same length stands in for it.
     let placeholder = SecretString::from(format!("{}.{}", token_id(object), "0".repeat(16)));

@@ -31,6 +31,8 @@ pub struct Sources<'a> {
     pub windows_machine: Option<&'a WindowsMachine>,
     pub endpoint: &'a Endpoint,
     pub workload: &'a Workload,
+    /// `None`: it cannot be asked.
+    pub api_server_minor: Option<u32>,
     pub secrets: &'a Secrets,
 }
 
@@ -63,6 +65,7 @@ impl Sources<'_> {
             host_name: ours.map(host_name).transpose().map_err(|e| wrong(e.to_string()))?,
             provider_id: ours.and_then(future_provider_id).map(|id| id.to_string()),
             kubernetes,
+            api_server_minor: self.api_server_minor,
             endpoint: format!("{}:{}", self.endpoint.host, self.endpoint.port),
             ca_pem,
             ca_hash,

@@ -21,11 +21,12 @@ pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
     let pods = node.config.get("maxPods").and_then(Value::as_u64).unwrap_or(110);
     let networks = node.facts.pod_networks.iter().map(String::as_str).chain(node.config.get("podCIDR").and_then(Value::as_str));
     for network in networks {
-        let Some(addresses) = ipv4_addresses(network) else { continue };
+        let share = u32::try_from(node.facts.spec.network.node_cidr_mask_size).unwrap_or(24);
+        let Some(addresses) = ipv4_addresses(network, share) else { continue };
         // The network and broadcast addresses, and that of kube-proxy or the host.
         if pods > addresses.saturating_sub(3) {
             let remedy = format!(
-                "the network {network} has {addresses} addresses, 3 of which are not for pods: lower maxPods, or give the Cluster a larger network"
+                "of the network {network} a node gets {addresses} addresses (spec.network.nodeCIDRMaskSize is {share}), 3 of which are not for pods: lower maxPods, or give each node a larger network"
             );
             findings.error("L18", "spec.kubelet.maxPods", pods.to_string(), remedy);
         }
@@ -51,12 +52,12 @@ fn check_delivery(facts: &BootstrapFacts, findings: &mut Findings) {
     findings.warning("L25", "spec.channel", facts.spec.channel.name(), remedy);
 }
 
-/// Addresses of an IPv4 network such as `10.244.0.0/16`.
-fn ipv4_addresses(network: &str) -> Option<u64> {
+/// Addresses that one node gets of an IPv4 network such as `10.244.0.0/16`: a part of that length, or all of a smaller one.
+fn ipv4_addresses(network: &str, share: u32) -> Option<u64> {
     let (address, length) = network.split_once('/')?;
     address.parse::<std::net::Ipv4Addr>().ok()?;
     let length: u32 = length.parse().ok().filter(|length| *length <= 32)?;
-    Some(1 << (32 - length))
+    Some(1 << 32_u32.saturating_sub(length.max(share)))
 }
 
 const SOCKET: &str = "expected the URL of a pipe, e.g. npipe:////./pipe/containerd-containerd";

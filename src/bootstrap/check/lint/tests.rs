@@ -203,6 +203,12 @@ fn other_documents() {
     assert_eq!(said(&small), ["E:L18"]);
     small.spec.kubelet.max_pods = Some(125);
     assert!(said(&small).is_empty());
+    // A node gets a part of the Cluster's network.
+    let mut share = at(36);
+    share.spec.network.node_cidr_mask_size = 28;
+    assert_eq!(said(&share), ["E:L18"], "30 pods by default, 13 addresses");
+    share.spec.kubelet.max_pods = Some(13);
+    assert!(said(&share).is_empty());
     let mut greedy = at(36);
     greedy.spec.kubelet.system_reserved.memory = Some("256Mi".into());
     assert_eq!(said(&greedy), ["W:L7"]);

@@ -7,7 +7,7 @@ use super::world::{World, assigned, parameters, targets};
 use crate::bootstrap::runner::syntax::{Fault, Kind, Node, is_in_drive, unqualified};
 
 /// What PowerShell sets by itself. In lower case.
-const AUTOMATIC: [&str; 15] = [
+const AUTOMATIC: [&str; 16] = [
     "true",
     "false",
     "null",
@@ -18,6 +18,7 @@ const AUTOMATIC: [&str; 15] = [
     "matches",
     "myinvocation",
     "psboundparameters",
+    "pid",
     "pscommandpath",
     "psscriptroot",
     "psversiontable",

@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
@@ -27,8 +26,6 @@ pub struct Kept {
 
 /// What is around a machine: the cluster that it joins, where it is kept, and what goes wrong in it. In the simulator that is a VM.
 pub trait World {
-    fn now(&self) -> Timestamp;
-
     /// Why the step never becomes true, if something befalls it.
     fn broken(&self, item: &Item) -> Option<String>;
 
@@ -150,10 +147,6 @@ impl<W: World> Model<W> {
 impl<W: World> Machine for Model<W> {
     fn journal(&mut self) -> &mut Journal {
         &mut self.kept.journal
-    }
-
-    fn now(&self) -> Timestamp {
-        self.world.now()
     }
 
     async fn is_true(&mut self, item: &Item) -> Result<bool, String> {

@@ -4,7 +4,6 @@
 use std::io;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::time::sleep;
 
 use super::journal::Journal;
@@ -27,8 +26,6 @@ impl From<String> for Failure {
 /// The machine that the runner works on. What cannot be told of it is an error in words.
 pub trait Machine {
     fn journal(&mut self) -> &mut Journal;
-
-    fn now(&self) -> Timestamp;
 
     /// Is the item true? Changes nothing.
     async fn is_true(&mut self, item: &Item) -> Result<bool, String>;
@@ -68,14 +65,18 @@ enum Outcome {
 
 /// Carries out the plan from its first item on.
 pub async fn carry_out<M: Machine>(machine: &mut M, plan: &Plan) -> io::Result<Ended> {
-    let now = machine.now();
-    machine.journal().begin(now);
-    for item in &plan.items {
+    if let Some(ended) = machine.journal().outcome() {
+        return Ok(ended);
+    }
+    machine.journal().begin();
+    for (number, item) in plan.items.iter().enumerate() {
+        if machine.journal().leaves_out(item, number + 1 == plan.items.len()) {
+            continue;
+        }
         match make_true(machine, plan, item).await? {
             Outcome::True => {}
             Outcome::Restart => {
-                machine.journal().reboots += 1;
-                let number = machine.journal().reboots;
+                let number = machine.journal().ask_restart();
                 report(machine, &item.id, state::REBOOT, 0, &format!("restart {number} of {}", plan.limits.reboots)).await;
                 machine.keep().await?;
                 return Ok(Ended::ForRestart);
@@ -127,11 +128,11 @@ async fn make_true<M: Machine>(machine: &mut M, plan: &Plan, item: &Item) -> io:
     }
     let mut problem = String::new();
     for attempt in 1..=item.attempts {
-        let now = machine.now();
-        if let Some(why) = machine.journal().too_late(&plan.limits, now) {
+        if let Some(why) = machine.journal().too_late(&plan.limits) {
             return Ok(Outcome::Failed(why));
         }
         report(machine, &item.id, state::STARTED, 0, &format!("attempt {attempt} of {}", item.attempts)).await;
+        begin(machine, item).await?;
         problem = match machine.act(item).await {
             Ok(()) => "it is still not true after it was done".to_owned(),
             Err(failure) if failure.last => return Ok(Outcome::Failed(failure.message)),
@@ -146,15 +147,21 @@ async fn make_true<M: Machine>(machine: &mut M, plan: &Plan, item: &Item) -> io:
         if attempt < item.attempts {
             report(machine, &item.id, state::RETRY, item.code.number(), &problem).await;
             machine.keep().await?;
-            if let Kind::Command { undo, .. } = &item.kind
-                && !undo.is_empty()
-            {
-                machine.undo(item, undo).await;
-            }
             sleep(pause(attempt)).await;
         }
     }
     Ok(Outcome::Failed(problem))
+}
+
+/// Undoes what an attempt before this one has left, also one that was killed.
+async fn begin<M: Machine>(machine: &mut M, item: &Item) -> io::Result<()> {
+    let undo: &[String] = if let Kind::Command { undo, .. } = &item.kind { undo } else { &[] };
+    if machine.journal().is_begun(&item.id) && !undo.is_empty() {
+        machine.undo(item, undo).await;
+    }
+    machine.journal().begin_item(&item.id);
+    // What needs no undoing need not be known to have begun.
+    if undo.is_empty() { Ok(()) } else { machine.keep().await }
 }
 
 /// A test that cannot be made says that the item is not true.

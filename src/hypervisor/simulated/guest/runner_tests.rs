@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use tokio::time::{advance, sleep};
 
 use super::journal::Journal;
 use super::runner::{Ended, Failure, Machine, carry_out, finding};
@@ -16,7 +16,8 @@ use crate::vm::{FailureCode, GuestReport};
 #[derive(Default)]
 struct Puppet {
     journal: Journal,
-    now: Timestamp,
+    /// How long an act takes.
+    takes: Duration,
     /// Items and files that are there.
     there: BTreeSet<String>,
     /// What becomes of the next acts; after that each does what it should.
@@ -29,15 +30,12 @@ impl Machine for Puppet {
         &mut self.journal
     }
 
-    fn now(&self) -> Timestamp {
-        self.now
-    }
-
     async fn is_true(&mut self, item: &Item) -> Result<bool, String> {
         Ok(self.there.contains(&item.id))
     }
 
     async fn act(&mut self, item: &Item) -> Result<(), Failure> {
+        sleep(self.takes).await;
         match self.acts.pop_front() {
             Some(told) => told,
             None => {
@@ -90,8 +88,14 @@ fn item(id: &str) -> Item {
 
 fn command(id: &str) -> Item {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect();
-    let kind =
-        Kind::Command { argv: words("a.exe"), directory: String::new(), check: None, exit_codes: Default::default(), undo: words("a.exe --undo") };
+    let kind = Kind::Command {
+        argv: words("a.exe"),
+        raw: None,
+        directory: String::new(),
+        check: None,
+        exit_codes: Default::default(),
+        undo: words("a.exe --undo"),
+    };
     Item { kind, ..item(id) }
 }
 
@@ -118,8 +122,8 @@ async fn what_does_not_come_true() {
         [
             "a started 0 attempt 1 of 2",
             "a retry 18 no",
-            "undo a",
             "a started 0 attempt 2 of 2",
+            "undo a",
             "a done 0 attempt 2",
             "plan finished 0 1 items are true",
         ]
@@ -162,8 +166,12 @@ async fn a_second_run_says_only_what_is_new() {
     carry_out(&mut puppet, &plan).await.unwrap();
     assert_eq!(puppet.heard()[..2], ["a done 0 was true already", "b started 0 attempt 1 of 2"]);
     carry_out(&mut puppet, &plan).await.unwrap();
+    assert!(puppet.heard().is_empty(), "the plan is finished");
+    puppet.journal.end = None;
+    carry_out(&mut puppet, &plan).await.unwrap();
     assert_eq!(puppet.heard(), ["plan finished 0 2 items are true"]);
     puppet.there.remove("b");
+    puppet.journal.end = None;
     carry_out(&mut puppet, &plan).await.unwrap();
     assert_eq!(puppet.heard()[..2], ["b started 0 attempt 1 of 2", "b done 0 attempt 1"]);
 }
@@ -174,6 +182,10 @@ async fn restarts_and_minutes_are_limited() {
     let mut puppet = Puppet::default();
     assert_eq!(carry_out(&mut puppet, &plan(restart())).await.unwrap(), Ended::ForRestart);
     assert_eq!(puppet.heard(), ["settle reboot 0 restart 1 of 1"]);
+    // Another runner of the same start neither counts nor tells it again.
+    assert_eq!(carry_out(&mut puppet, &plan(restart())).await.unwrap(), Ended::ForRestart);
+    assert_eq!((puppet.heard().len(), puppet.journal.reboots), (0, 1));
+    puppet.journal.start();
     assert_eq!(
         heard(puppet, restart()).await,
         [
@@ -181,12 +193,77 @@ async fn restarts_and_minutes_are_limited() {
             "plan failed 18 settle: expected at most 1 restarts, and one more is asked for",
         ]
     );
-    let mut puppet = Puppet { there: ["a".to_owned()].into(), ..Puppet::default() };
+    let slow = Puppet { takes: minutes(47), ..Puppet::default() };
+    let words = "the plan has 45 minutes, 47 have passed";
+    assert_eq!(heard(slow, vec![item("a"), item("b")]).await[2..], [format!("b failed 18 {words}"), format!("plan failed 18 b: {words}")]);
+}
+
+fn minutes(number: u64) -> Duration {
+    Duration::from_secs(60 * number)
+}
+
+/// The item that sets a wrong clock right must not be the one at which the plan's time is over, nor may a machine that was off have used it up.
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_plan_is_that_of_its_runners() {
+    let (settle, restart) = (item("settle"), plan(vec![item("a"), Item { kind: Kind::Reboot { when: When::Pending }, ..item("settle") }, item("b")]));
+    let mut puppet = Puppet { takes: minutes(20), ..Puppet::default() };
+    assert_eq!(carry_out(&mut puppet, &restart).await.unwrap(), Ended::ForRestart);
+    advance(minutes(8 * 60)).await;
+    puppet.journal = serde_json::from_value(serde_json::to_value(&puppet.journal).unwrap()).unwrap();
+    puppet.journal.start();
+    puppet.there.insert(settle.id);
+    assert_eq!(carry_out(&mut puppet, &restart).await.unwrap(), Ended::ForGood);
+    assert_eq!(puppet.heard().last().unwrap(), "plan finished 0 3 items are true");
+    // What those before have used counts.
+    puppet.journal = serde_json::from_value(serde_json::to_value(&puppet.journal).unwrap()).unwrap();
+    (puppet.journal.end, puppet.takes) = (None, minutes(6));
+    let more = plan(vec![item("c"), item("d")]);
+    carry_out(&mut puppet, &more).await.unwrap();
+    assert_eq!(puppet.heard().last().unwrap(), "plan failed 18 d: the plan has 45 minutes, 46 have passed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_runner_of_a_start_tells_nothing() {
+    let failing = || Puppet { acts: [fails("no", true)].into(), ..Puppet::default() };
+    for (mut puppet, last) in [(failing(), "plan failed 18 a: no"), (Puppet::default(), "plan finished 0 1 items are true")] {
+        carry_out(&mut puppet, &plan(vec![item("a")])).await.unwrap();
+        assert_eq!(puppet.heard().last().unwrap(), last);
+        assert_eq!(carry_out(&mut puppet, &plan(vec![item("a")])).await.unwrap(), Ended::ForGood);
+        assert!(puppet.heard().is_empty(), "{last}");
+    }
+    // A failed plan is looked at again at the next start of Windows.
+    let mut puppet = failing();
     carry_out(&mut puppet, &plan(vec![item("a")])).await.unwrap();
-    puppet.now += Duration::from_secs(47 * 60);
-    let words = "the plan has 45 minutes, 47 have passed since its first start";
+    puppet.journal.start();
     puppet.heard();
-    assert_eq!(heard(puppet, vec![item("a"), item("b")]).await, [format!("b failed 18 {words}"), format!("plan failed 18 b: {words}")]);
+    carry_out(&mut puppet, &plan(vec![item("a")])).await.unwrap();
+    assert_eq!(puppet.heard().last().unwrap(), "plan finished 0 1 items are true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_runner_has_begun_is_undone_first() {
+    let mut puppet = Puppet::default();
+    puppet.journal.begin_item("a");
+    assert_eq!(heard(puppet, vec![command("a")]).await[..3], ["a started 0 attempt 1 of 2", "undo a", "a done 0 attempt 1"]);
+    // True when it was killed: what must be started after a change of it is.
+    let mut puppet = Puppet { there: ["a".to_owned()].into(), ..Puppet::default() };
+    puppet.journal.begin_item("a");
+    let before = puppet.journal.next_moment();
+    carry_out(&mut puppet, &plan(vec![item("a")])).await.unwrap();
+    assert!(puppet.journal.acted("a") > before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_secrets_are_being_removed_only_that_is_left_to_do() {
+    let last = || Item { kind: Kind::Absent { paths: vec![], tasks: vec![] }, ..item("no-secrets") };
+    let mut puppet = Puppet { acts: [Ok(()), fails("held", true)].into(), there: ["a".to_owned()].into(), ..Puppet::default() };
+    carry_out(&mut puppet, &plan(vec![item("a"), last()])).await.unwrap();
+    puppet.journal.start();
+    puppet.there.remove("a");
+    puppet.heard();
+    puppet.acts.clear();
+    carry_out(&mut puppet, &plan(vec![item("a"), last()])).await.unwrap();
+    assert!(puppet.heard().iter().all(|line| !line.starts_with("a ")), "its secret is gone");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,9 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::JoinError;
 use super::disk::Disk;
@@ -103,15 +101,10 @@ impl Fault {
 /// What was around the recorded machine: programs and services that fail as they are told, and a cluster that lets everyone join.
 struct Bench {
     faults: Vec<Fault>,
-    start: Instant,
     console: String,
 }
 
 impl World for Bench {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH + SignedDuration::try_from(self.start.elapsed()).unwrap()
-    }
-
     fn broken(&self, _item: &Item) -> Option<String> {
         None
     }
@@ -159,7 +152,7 @@ fn recorded(directory: &Path) -> Vec<GuestReport> {
 
 async fn modelled(directory: &Path, plan: &Plan) -> Vec<GuestReport> {
     let faults = fs::read_to_string(directory.join("faults")).unwrap_or_default();
-    let bench = Bench { faults: faults.lines().map(Fault::parse).collect(), start: Instant::now(), console: String::new() };
+    let bench = Bench { faults: faults.lines().map(Fault::parse).collect(), console: String::new() };
     let mut model = Model::of_image(&image(plan), "win-1", bench);
     model.start();
     model.carry_out(plan).await.unwrap();

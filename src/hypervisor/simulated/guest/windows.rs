@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use jiff::Timestamp;
 use secrecy::SecretString;
 use tracing::debug;
 
@@ -112,10 +111,6 @@ struct Vm<'a> {
 }
 
 impl World for Vm<'_> {
-    fn now(&self) -> Timestamp {
-        self.guest.now()
-    }
-
     fn broken(&self, item: &Item) -> Option<String> {
         failure::words(&self.guest.record.faults, item).map(str::to_owned)
     }

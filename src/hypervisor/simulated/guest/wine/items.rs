@@ -19,6 +19,7 @@ use super::{Disk, Kept};
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, ExitCodes, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Script, Variables};
 use crate::hypervisor::simulated::guest::Guest;
+use crate::hypervisor::simulated::guest::image::{self, AUTOMATIC};
 use crate::hypervisor::simulated::guest::runner::Failure;
 use crate::hypervisor::simulated::record::{remove_all, replace};
 
@@ -58,6 +59,11 @@ pub struct Windows<'a> {
 
 type Found = Result<bool, String>;
 
+/// A service that Windows has and Wine lacks: what is done with it is recorded.
+fn is_of_windows(service: &str) -> bool {
+    image::TRIGGERED.iter().any(|own| own.eq_ignore_ascii_case(service))
+}
+
 impl Windows<'_> {
     fn path(&self, windows: &str) -> Result<PathBuf, String> {
         resolve(&self.disk.prefix(), windows).map_err(|error| error.0)
@@ -94,6 +100,7 @@ impl Windows<'_> {
                 let wanted = Service::new(command_line, *start, depends_on, *reset_seconds, restart_delays);
                 Ok(self.kept.recorded.services.get(name) == Some(&wanted) && self.services.is_set(name, &wanted).await?)
             }
+            Kind::Running { name, .. } if is_of_windows(name) => Ok(self.kept.recorded.scripts.get(&item.id) == Some(&item.kind)),
             Kind::Running { name, after } => {
                 let since = self.services_started.get(name).copied().unwrap_or(self.started);
                 Ok(after.iter().all(|id| self.kept.journal.acted(id) <= since) && self.services.runs(name).await?)
@@ -199,6 +206,9 @@ impl Windows<'_> {
                 self.services.set(name, &wanted).await?;
                 self.kept.recorded.services.insert(name.clone(), wanted);
             }
+            Kind::Running { name, .. } if is_of_windows(name) => {
+                self.kept.recorded.scripts.insert(item.id.clone(), item.kind.clone());
+            }
             Kind::Running { name, .. } => {
                 self.services.start(name, &self.kept.recorded.services).await?;
                 let moment = self.kept.journal.next_moment();
@@ -210,6 +220,11 @@ impl Windows<'_> {
             // That of Wine does nothing: what it would leave is made here.
             Kind::Command { argv, check: Some(Check::RegistryKey(key)), .. } if argv.first().is_some_and(|program| program == "certutil.exe") => {
                 registry::write(self.machine, key, "Origin", &RegistryData::String(item.id.clone())).await?;
+            }
+            Kind::Command { argv, check: Some(Check::Registry { key, name, .. }), .. }
+                if argv.get(2).is_some_and(|service| is_of_windows(service)) =>
+            {
+                registry::write(self.machine, key, name, &RegistryData::Dword(AUTOMATIC)).await?;
             }
             Kind::Command { argv, directory, exit_codes, .. } => {
                 let code = self.run(&item.id, argv, directory, item.seconds, exit_codes).await?;

@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
@@ -20,10 +19,6 @@ const LOOK: Duration = Duration::from_millis(500);
 impl Machine for Windows<'_> {
     fn journal(&mut self) -> &mut Journal {
         &mut self.kept.journal
-    }
-
-    fn now(&self) -> Timestamp {
-        self.guest.now()
     }
 
     async fn is_true(&mut self, item: &Item) -> Result<bool, String> {
