@@ -31,7 +31,7 @@ DEMO_ARGS += --kubeconfig "$(KUBECONFIG)"
 else
 unexport KUBECONFIG
 endif
-KUSTOMIZATIONS := config/crd config/default config/standalone config/autoscaler config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
+KUSTOMIZATIONS := config/crd config/default config/standalone config/autoscaler config/duties config/namespaced config/tenant config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -40,6 +40,7 @@ mod scale_race;
 mod secrets;
 mod standalone;
 mod stuck;
+mod tenants;
 mod three_nodes;
 mod two_of_everything;
 mod ways_in;

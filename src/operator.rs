@@ -19,6 +19,7 @@ use crate::api::namespaces::Namespaces;
 use crate::autoscaler::{self, ServiceHandle, server::ServeError};
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
+use crate::cluster::review::{Access, Reviews};
 use crate::cluster::workload::Workloads;
 use crate::cluster::{Cluster, error::chain};
 use crate::controllers::runtime::controller::ControllerLoop;
@@ -26,6 +27,7 @@ use crate::controllers::runtime::watch::{Selection, Watching};
 use crate::controllers::runtime::written::Written;
 use crate::controllers::{self, Parts};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
+use crate::telemetry::diagnostics::{self, Authorize, Refusal};
 use crate::telemetry::requests::{Counted, Rate};
 use crate::telemetry::{Metrics, Readiness, http};
 
@@ -41,8 +43,8 @@ const START: &str = "start of the controllers";
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub roles: Roles,
-    /// Only this namespace; `None`: all.
-    pub namespace: Option<String>,
+    /// The namespaces that it works on.
+    pub namespaces: Namespaces,
     pub watch_filter: Option<String>,
     /// Namespaces whose standalone pools may join the cluster that this process runs in; `None`: that of the kubeconfig's context.
     pub own_cluster: Option<Namespaces>,
@@ -50,6 +52,8 @@ pub struct Settings {
     pub election: Option<Election>,
     pub health_address: SocketAddr,
     pub diagnostics_address: SocketAddr,
+    /// Whether metrics are served to everyone, in plain text.
+    pub insecure_diagnostics: bool,
     pub simulated_state: PathBuf,
     pub simulated_guests: bool,
     /// Folder of the programs that guests of kind Wine run.
@@ -61,6 +65,8 @@ pub struct Settings {
     pub burst: u32,
     /// Name of this process, e.g. of its pod; made unique for the election.
     pub instance: String,
+    /// Whether certificates of kubelets' own servers are approved, for machines that ask the cluster's authority for one.
+    pub approve_serving_certificates: bool,
     /// The service for cluster-autoscaler.
     pub autoscaler: Option<autoscaler::server::Settings>,
 }
@@ -105,11 +111,12 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let client = connect(config, &metrics, rate, "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
 
+    let authorize = (!settings.insecure_diagnostics).then(|| authorize(Reviews::new(client.clone())));
     let end = CancellationToken::new();
     let handle = ServiceHandle::default();
     let mut servers = vec![
         tokio::spawn(http::serve_probes(probes, readiness.clone(), end.clone())).abort_handle(),
-        tokio::spawn(http::serve_metrics(scrapes, metrics.clone(), end.clone())).abort_handle(),
+        tokio::spawn(diagnostics::serve(scrapes, metrics.clone(), authorize, end.clone())).abort_handle(),
     ];
     let serves = autoscaler.is_some();
     servers.extend(autoscaler.map(|bound| tokio::spawn(bound.serve(handle.clone(), metrics.clone(), end.clone())).abort_handle()));
@@ -189,7 +196,7 @@ async fn work(
     let connect_workload = Arc::new(move |config| connect(config, &workload_metrics, Rate::new(0, 1), "workload"));
     let controllers_loop =
         ControllerLoop { concurrency: settings.concurrency, metrics: metrics.clone(), written: Written::default(), stop: stop.clone() };
-    let selection = Selection { namespace: settings.namespace, watch_filter: settings.watch_filter, labels: None };
+    let selection = Selection { namespaces: settings.namespaces, watch_filter: settings.watch_filter, labels: None };
     let watching = Watching { client: client.clone(), selection, metrics, readiness: readiness.clone(), stop: stop.clone() };
     let parts = Parts {
         workloads: Workloads::connected(cluster.clone(), connect_workload, own_cluster),
@@ -198,6 +205,7 @@ async fn work(
         drivers: drivers.clone(),
         clock: clock(),
         new_token_secret: Arc::new(token_secret),
+        approve_serving_certificates: settings.approve_serving_certificates,
         autoscaler,
     };
     // Guests end after the controllers, as machines do when their operator stops.
@@ -227,6 +235,24 @@ async fn work(
     if timeout(RELEASE, hosting).await.is_err() {
         tracing::warn!("guests of simulated VMs did not end in time");
     }
+}
+
+/// Lets those in whom the API server lets in.
+fn authorize(reviews: Reviews) -> Authorize {
+    Arc::new(move |token, path| {
+        let reviews = reviews.clone();
+        Box::pin(async move {
+            match reviews.may_get(&token, &path).await {
+                Ok(Access::Granted) => Ok(()),
+                Ok(Access::Forbidden) => Err(Refusal::Forbidden),
+                Ok(Access::Unknown) => Err(Refusal::Unauthorized),
+                Err(error) => {
+                    tracing::warn!(%error, "whether a client may read the metrics is not known");
+                    Err(Refusal::Unavailable)
+                }
+            }
+        })
+    })
 }
 
 /// Hosts the guests of simulated VMs below a directory and does nothing else, until SIGTERM or SIGINT.

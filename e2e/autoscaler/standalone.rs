@@ -121,7 +121,7 @@ fn certificates(cp: &ControlPlane) -> PathBuf {
     let all = cp.directory().join("autoscaler");
     for (who, purpose) in [("server", ExtendedKeyUsagePurpose::ServerAuth), ("client", ExtendedKeyUsagePurpose::ClientAuth)] {
         let key = KeyPair::generate().expect("a key");
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "cluster-autoscaler".to_owned()]).expect("an address and a name");
         params.extended_key_usages = vec![purpose];
         let certificate = params.signed_by(&key, &authority).expect("a certificate");
         let dir = all.join(who);

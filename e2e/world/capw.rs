@@ -83,6 +83,7 @@ impl Capw {
             ("--health-address", format!("127.0.0.1:{health}")),
             ("--diagnostics-address", format!("127.0.0.1:{diagnostics}")),
             ("--leader-elect", "false".to_owned()),
+            ("--insecure-diagnostics", "true".to_owned()),
             // The stories keep their objects there.
             ("--own-cluster-namespaces", "default".to_owned()),
         ];

@@ -79,6 +79,10 @@ pub struct ExternalControlPlaneStatus {
     /// SHA-256 of the kubeconfig that was checked last, so that permissions are checked again only when it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_kubeconfig: Option<String>,
+    /// The cluster: the UID of its namespace `kube-system`. Another cluster behind the same kubeconfig is refused.
+    #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub cluster_uid: Option<String>,
     /// Available, Ready and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

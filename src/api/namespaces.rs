@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// Which namespaces are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Namespaces {
+    #[default]
     All,
     /// These and no others.
     Named(BTreeSet<String>),

@@ -9,6 +9,7 @@
 
 pub mod change;
 pub mod group;
+mod limit;
 pub mod server;
 pub mod service;
 pub mod template;

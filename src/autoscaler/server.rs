@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
@@ -15,8 +16,9 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
+use super::limit::{Limit, Limited};
 use super::service::{Service, ServiceHandle};
-use super::tls::{Identity, TlsError};
+use super::tls::{self, Identity, TlsError};
 use super::wire::cloud_provider_server::CloudProviderServer;
 use crate::telemetry::Metrics;
 
@@ -28,6 +30,10 @@ const RELOAD: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// A client that found a process which does not lead finds another one by its next connection.
 const CONNECTION: Duration = Duration::from_secs(60);
+/// Connections at the same time: the autoscaler has one, and a new one each minute.
+pub const CONNECTIONS: usize = 16;
+/// Clients that have not shown their certificate yet.
+const HANDSHAKES: usize = 32;
 /// The autoscaler calls one after the other.
 const CALLS_AT_ONCE: u32 = 64;
 
@@ -41,8 +47,8 @@ pub struct Settings {
 /// Who may call.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Clients with a certificate of `ca.crt`; the directory has `tls.crt` and `tls.key` too.
-    Tls(PathBuf),
+    /// Clients with a certificate of `ca.crt` in one of these names; the directory has `tls.crt` and `tls.key` too.
+    Tls { directory: PathBuf, clients: Vec<String> },
     /// Every program of this machine.
     Loopback,
 }
@@ -63,7 +69,7 @@ pub enum ServeError {
 /// A listener that is bound.
 pub struct Bound {
     listener: TcpListener,
-    identity: Option<Identity>,
+    identity: Option<(Identity, Arc<[String]>)>,
     reload: Duration,
     connection: Duration,
 }
@@ -72,7 +78,7 @@ impl Bound {
     /// Binds the address and reads the certificates.
     pub async fn new(settings: &Settings) -> Result<Self, ServeError> {
         let identity = match &settings.security {
-            Security::Tls(directory) => Some(Identity::read(directory)?),
+            Security::Tls { directory, clients } => Some((Identity::read(directory)?, clients.as_slice().into())),
             Security::Loopback if settings.address.ip().is_loopback() => None,
             Security::Loopback => return Err(ServeError::NotLoopback(settings.address)),
         };
@@ -103,9 +109,9 @@ impl Bound {
         let router = server.add_service(service);
         let done = end.clone().cancelled_owned();
         let result = match self.identity {
-            Some(identity) => {
+            Some((identity, clients)) => {
                 tokio::spawn(identity.clone().follow(self.reload, end.clone()));
-                router.serve_with_incoming_shutdown(handshakes(self.listener, identity, end), done).await
+                router.serve_with_incoming_shutdown(handshakes(self.listener, identity, clients, end), done).await
             }
             None => router.serve_with_incoming_shutdown(plain(self.listener, end), done).await,
         };
@@ -115,25 +121,49 @@ impl Bound {
     }
 }
 
-/// Connections whose client has shown its certificate. Each handshake runs for itself: a slow one holds up no other.
-fn handshakes(listener: TcpListener, identity: Identity, end: CancellationToken) -> impl Stream<Item = io::Result<TlsStream<TcpStream>>> {
+/// Connections whose client has shown a certificate in an allowed name. Each handshake runs for itself: a slow one holds up no other.
+/// Clients that have not shown who they are take no place of those that have.
+fn handshakes(
+    listener: TcpListener,
+    identity: Identity,
+    clients: Arc<[String]>,
+    end: CancellationToken,
+) -> impl Stream<Item = io::Result<Limited<TlsStream<TcpStream>>>> {
     let (sender, receiver) = mpsc::unbounded();
+    let (handshakes, connections) = (Limit::new(HANDSHAKES), Limit::new(CONNECTIONS));
     tokio::spawn(accept(listener, end, move |stream, peer| {
-        let (acceptor, sender) = (TlsAcceptor::from(identity.current()), sender.clone());
+        let Some(stream) = handshakes.admit(stream, peer) else { return };
+        let acceptor = TlsAcceptor::from(identity.current());
+        let (clients, connections, sender) = (clients.clone(), connections.clone(), sender.clone());
         tokio::spawn(async move {
-            match timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => drop(sender.unbounded_send(Ok(stream))),
-                Ok(Err(error)) => tracing::warn!(%peer, %error, "a caller of the autoscaler's service is turned away"),
-                Err(_) => tracing::warn!(%peer, "a caller of the autoscaler's service did not finish its handshake"),
+            let (stream, place) = stream.split();
+            let accepted = timeout(HANDSHAKE, acceptor.accept(stream)).await;
+            drop(place);
+            let stream = match accepted {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return tracing::warn!(%peer, %error, "a caller of the autoscaler's service is turned away"),
+                Err(_) => return tracing::warn!(%peer, "a caller of the autoscaler's service did not finish its handshake"),
+            };
+            let names = tls::names(stream.get_ref().1.peer_certificates());
+            if !names.iter().any(|name| clients.contains(name)) {
+                return tracing::warn!(%peer, ?names, allowed = ?clients, "a caller of the autoscaler's service has a certificate in another name");
+            }
+            if let Some(stream) = connections.admit(stream, peer) {
+                drop(sender.unbounded_send(Ok(stream)));
             }
         });
     }));
     receiver
 }
 
-fn plain(listener: TcpListener, end: CancellationToken) -> impl Stream<Item = io::Result<TcpStream>> {
+fn plain(listener: TcpListener, end: CancellationToken) -> impl Stream<Item = io::Result<Limited<TcpStream>>> {
     let (sender, receiver) = mpsc::unbounded();
-    tokio::spawn(accept(listener, end, move |stream, _| drop(sender.unbounded_send(Ok(stream)))));
+    let connections = Limit::new(CONNECTIONS);
+    tokio::spawn(accept(listener, end, move |stream, peer| {
+        if let Some(stream) = connections.admit(stream, peer) {
+            drop(sender.unbounded_send(Ok(stream)));
+        }
+    }));
     receiver
 }
 

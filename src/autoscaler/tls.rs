@@ -12,6 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// Names of the files, as cert-manager writes them into a Secret.
 const CERTIFICATE: &str = "tls.crt";
@@ -108,6 +109,16 @@ impl Files {
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(config)
     }
+}
+
+/// The names in the certificate of a client: its common names, and DNS names.
+pub fn names(certificates: Option<&[CertificateDer<'_>]>) -> Vec<String> {
+    let Some(certificate) = certificates.and_then(<[_]>::first) else { return Vec::new() };
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };
+    let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    let alternative = certificate.subject_alternative_name().ok().flatten().map(|names| names.value.general_names.as_slice());
+    let dns = alternative.unwrap_or_default().iter().filter_map(|name| if let GeneralName::DNSName(name) = name { Some(*name) } else { None });
+    common.chain(dns).map(str::to_owned).collect()
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {

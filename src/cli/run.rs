@@ -16,9 +16,9 @@ pub struct Run {
     /// Which controllers to run.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = ["infrastructure", "bootstrap", "control-plane"])]
     controllers: Vec<Controllers>,
-    /// Work on this namespace only.
-    #[arg(long, value_name = "NAME", value_parser = label_value)]
-    namespace: Option<String>,
+    /// Work on these namespaces only, separated by commas; `*` means all.
+    #[arg(long, alias = "namespace", value_name = "NAMES", value_delimiter = ',', default_value = "*", value_parser = namespace)]
+    namespaces: Vec<String>,
     /// Work only on objects with the label cluster.x-k8s.io/watch-filter=VALUE.
     #[arg(long, value_name = "VALUE", value_parser = label_value)]
     watch_filter: Option<String>,
@@ -34,9 +34,12 @@ pub struct Run {
     /// Where /livez and /readyz answer; a port alone means every address.
     #[arg(long, value_name = "HOST:PORT", default_value = ":9440", value_parser = address)]
     health_address: SocketAddr,
-    /// Where /metrics answers.
+    /// Where /metrics answers: over TLS, to accounts that may get the path /metrics.
     #[arg(long, value_name = "HOST:PORT", default_value = ":8443", value_parser = address)]
     diagnostics_address: SocketAddr,
+    /// Serve /metrics in plain text, and to everyone.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    insecure_diagnostics: bool,
     /// Where simulated hypervisors keep their VMs.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
     simulated_state: PathBuf,
@@ -59,12 +62,18 @@ pub struct Run {
     /// the namespace of the pod or of the kubeconfig].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = namespace)]
     own_cluster_namespaces: Option<Vec<String>>,
+    /// Approve the certificates of kubelets' servers, for machines with `servingCertificate: ClusterSigned`.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    approve_serving_certificates: bool,
     /// Where cluster-autoscaler is answered (its provider externalgrpc); a port alone means every address [default: nowhere].
     #[arg(long, value_name = "HOST:PORT", value_parser = address, requires = "security")]
     autoscaler_address: Option<SocketAddr>,
     /// Directory with tls.crt and tls.key of that service, and ca.crt with the authority of its clients.
     #[arg(long, value_name = "DIR", env = "AUTOSCALER_TLS", group = "security")]
     autoscaler_tls: Option<PathBuf>,
+    /// Names of the clients that may call it: a common name or DNS name of their certificates.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "cluster-autoscaler", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    autoscaler_clients: Vec<String>,
     /// Answer cluster-autoscaler without TLS, on a loopback address only.
     #[arg(long, group = "security")]
     autoscaler_plaintext: bool,
@@ -136,17 +145,20 @@ impl Run {
         let own_cluster = self.own_cluster_namespaces.map(Namespaces::from_iter);
         let own_cluster = own_cluster.or_else(|| self.leader_elect_namespace.as_deref().map(Namespaces::one));
         let election = self.leader_elect.then(|| Election { namespace: self.leader_elect_namespace, lease: lease(roles) });
-        let security = self.autoscaler_tls.map_or(Security::Loopback, Security::Tls);
+        let clients = self.autoscaler_clients;
+        let security = self.autoscaler_tls.map_or(Security::Loopback, |directory| Security::Tls { directory, clients });
         let autoscaler = self.autoscaler_address.map(|address| autoscaler::Settings { address, security });
         Settings {
             autoscaler,
             roles,
-            namespace: self.namespace,
+            namespaces: self.namespaces.into_iter().collect(),
             watch_filter: self.watch_filter,
+            approve_serving_certificates: self.approve_serving_certificates,
             own_cluster,
             election,
             health_address: self.health_address,
             diagnostics_address: self.diagnostics_address,
+            insecure_diagnostics: self.insecure_diagnostics,
             simulated_state: self.simulated_state,
             simulated_guests: self.simulated_guests,
             wine_programs: self.wine_programs,
@@ -240,6 +252,15 @@ mod tests {
     }
 
     #[test]
+    fn it_works_on_all_namespaces_or_those_that_are_named() {
+        assert_eq!(settings(&[]).namespaces, Namespaces::All);
+        assert_eq!(settings(&["--namespace=a"]).namespaces, Namespaces::one("a"));
+        let two = settings(&["--namespaces=a,b"]).namespaces;
+        assert!(two.contains("a") && two.contains("b") && !two.contains("c"));
+        assert!(!settings(&[]).insecure_diagnostics && settings(&["--insecure-diagnostics"]).insecure_diagnostics);
+    }
+
+    #[test]
     fn the_own_cluster_is_for_the_own_namespace_unless_others_are_named() {
         assert_eq!(settings(&["--leader-elect-namespace=x"]).own_cluster, Some(Namespaces::one("x")));
         let named = settings(&["--leader-elect-namespace=x", "--own-cluster-namespaces=a,b"]).own_cluster.unwrap();
@@ -251,7 +272,8 @@ mod tests {
     fn the_autoscaler_is_answered_only_if_it_is_said_who_may_call() {
         assert!(settings(&[]).autoscaler.is_none());
         let served = |args: &[&str]| settings(args).autoscaler.map(|a| a.security);
-        assert!(matches!(served(&["--autoscaler-address=:1", "--autoscaler-tls=/x"]), Some(Security::Tls(_))));
+        let tls = served(&["--autoscaler-address=:1", "--autoscaler-tls=/x"]);
+        assert!(matches!(tls, Some(Security::Tls { clients, .. }) if clients == ["cluster-autoscaler"]));
         assert!(matches!(served(&["--autoscaler-address=127.0.0.1:1", "--autoscaler-plaintext"]), Some(Security::Loopback)));
         for args in [&["--autoscaler-address=:1"][..], &["--autoscaler-address=:1", "--autoscaler-tls=/x", "--autoscaler-plaintext"]] {
             let error = Cli::try_parse_from(std::iter::once(&"capw").chain(args)).err().unwrap().to_string();

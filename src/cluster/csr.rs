@@ -13,20 +13,21 @@ use crate::api::bootstrap_config::JOIN_SIGNER;
 
 use super::workload::{Workload, WorkloadError};
 
-/// Reason in the condition of the requests that we approved.
+/// Reason in the condition of requests for a kubelet's server that we approved.
+pub const SERVING_REASON: &str = "CAPWApprovedServing";
+/// Reason in the condition of the requests to join that we approved.
 pub const APPROVED_REASON: &str = "CAPWApprovedJoin";
 
-/// Requests for that signer, those that exist and those to come. The stream has its own back-off and never ends; its errors
+/// Requests for that signer: those that exist, and every change of one. The stream has its own back-off and never ends; its errors
 /// are there to be counted and logged.
-pub fn requests(workload: &Workload) -> impl Stream<Item = Result<CertificateSigningRequest, WorkloadError>> + Send + use<> {
+pub fn events(
+    workload: &Workload,
+    signer: &str,
+) -> impl Stream<Item = Result<watcher::Event<CertificateSigningRequest>, WorkloadError>> + Send + use<> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
-    let of_kubelets = watcher::Config::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
+    let of_kubelets = watcher::Config::default().fields(&format!("spec.signerName={signer}"));
     let endpoint = workload.clone();
-    watcher(api, of_kubelets)
-        .default_backoff()
-        .applied_objects()
-        .map_err(move |error| endpoint.explain(failed("watch certificatesigningrequests", error)))
-        .boxed()
+    watcher(api, of_kubelets).default_backoff().map_err(move |error| endpoint.explain(failed("watch certificatesigningrequests", error))).boxed()
 }
 
 /// An error of a watch.
@@ -38,6 +39,12 @@ pub(super) fn failed(what: &str, error: watcher::Error) -> ApiError {
     }
 }
 
+/// Whether CAPW approved it.
+pub fn is_approved_here(request: &CertificateSigningRequest) -> bool {
+    let conditions = request.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "Approved" && c.reason.as_deref() == Some(APPROVED_REASON))
+}
+
 /// The requests that exist now.
 pub async fn list(workload: &Workload) -> Result<Vec<CertificateSigningRequest>, WorkloadError> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
@@ -47,13 +54,19 @@ pub async fn list(workload: &Workload) -> Result<Vec<CertificateSigningRequest>,
 
 /// Approves exactly the request that was judged: its UID and version go along, so a request that was changed or made anew
 /// in between is a conflict. `false`: it was gone.
-pub async fn approve(workload: &Workload, request: &CertificateSigningRequest, message: &str, now: Timestamp) -> Result<bool, WorkloadError> {
+pub async fn approve(
+    workload: &Workload,
+    request: &CertificateSigningRequest,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Result<bool, WorkloadError> {
     let name = request.name_any();
     let mut approved = request.clone();
     let condition = CertificateSigningRequestCondition {
         type_: "Approved".into(),
         status: "True".into(),
-        reason: Some(APPROVED_REASON.into()),
+        reason: Some(reason.into()),
         message: Some(message.into()),
         last_update_time: Some(Time(now)),
         last_transition_time: None,

@@ -13,6 +13,7 @@ pub mod lease;
 #[cfg(test)]
 pub(crate) mod mock;
 pub mod nodes;
+pub mod review;
 pub mod survey;
 pub mod token;
 pub mod workload;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -44,6 +44,11 @@ pub enum WorkloadError {
     /// An object of that name exists there that is not ours; it is left alone.
     #[error("{what}")]
     Foreign { what: String },
+    /// Another cluster than the one that machines were made for.
+    #[error(
+        "the API server {endpoint} is that of another cluster than machines were made for: its namespace kube-system has the UID {found}, not {expected}. Put the kubeconfig of their cluster back; or delete the Secret, then the machines can be removed and their Nodes stay"
+    )]
+    ClusterReplaced { endpoint: String, expected: String, found: String },
     #[error(
         "machines of namespace {namespace} may not join the cluster that CAPW runs in: start CAPW with --own-cluster-namespaces={namespace}, or name a kubeconfig in spec.cluster.kubeconfigSecretRef of the pool"
     )]
@@ -75,6 +80,7 @@ impl WorkloadError {
             Self::Unauthorized { .. } => "workload_unauthorized",
             Self::Forbidden { .. } => "workload_forbidden",
             Self::Foreign { .. } => "workload_foreign",
+            Self::ClusterReplaced { .. } => "cluster_replaced",
             Self::OwnClusterRefused { .. } => "own_cluster_refused",
             Self::Api(error) | Self::Management(error) => error.label(),
         }
@@ -184,6 +190,14 @@ impl Workload {
         let minor = minor(&self.version().await.ok()?)?;
         self.minor.store(minor, Ordering::Relaxed);
         Some(minor)
+    }
+
+    /// What tells this cluster from every other: the UID of its namespace `kube-system`, as an API server says that has a certificate of
+    /// the kubeconfig's authority.
+    pub async fn uid(&self) -> Result<String, WorkloadError> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let found = self.call("get namespaces kube-system", api.get("kube-system")).await?;
+        Ok(found.metadata.uid.unwrap_or_default())
     }
 
     /// Those of the rights that the credentials lack. One request for each.
@@ -298,7 +312,7 @@ impl Workloads {
 
     /// To be called with every error of a call with a client from here: after a refused or lost connection the Secret is read again.
     pub async fn doubt(&self, cluster: &ClusterRef, error: &WorkloadError) {
-        if matches!(error, WorkloadError::Unauthorized { .. } | WorkloadError::Unreachable { .. })
+        if matches!(error, WorkloadError::Unauthorized { .. } | WorkloadError::Unreachable { .. } | WorkloadError::ClusterReplaced { .. })
             && let Some(connection) = self.entry(cluster).await.lock().await.as_mut()
         {
             connection.doubtful = true;

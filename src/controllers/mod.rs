@@ -47,6 +47,7 @@ pub struct Parts {
     pub drivers: Arc<Drivers>,
     pub clock: Clock,
     pub new_token_secret: NewTokenSecret,
+    pub approve_serving_certificates: bool,
     /// Through which the autoscaler's service gets the caches, while this process leads.
     pub autoscaler: Option<ServiceHandle>,
 }
@@ -63,10 +64,10 @@ struct Shared {
 
 /// Runs the controllers of these roles until `controllers.stop`, then lets running passes end.
 pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watching: &Watching) {
-    let Parts { cluster, workloads, events, drivers, clock, new_token_secret, autoscaler } = parts;
+    let Parts { cluster, workloads, events, drivers, clock, new_token_secret, approve_serving_certificates, autoscaler } = parts;
     let management = Arc::new(Management { cluster, events, written: controllers.written.clone(), clock });
     let (requests, requested) = Requests::new();
-    let shared = &Shared::new(management, workloads, drivers, Caches::start(watching, roles), requests);
+    let shared = &Shared::new(management, workloads, drivers, Caches::start(watching, roles), requests, approve_serving_certificates);
     tokio::select! {
         () = shared.caches.ready() => {}
         () = controllers.stop.cancelled() => return,
@@ -134,11 +135,24 @@ async fn run_infrastructure(
 }
 
 impl Shared {
-    fn new(management: Arc<Management>, workloads: Workloads, drivers: Arc<Drivers>, caches: Caches, requests: Requests) -> Self {
+    fn new(
+        management: Arc<Management>,
+        workloads: Workloads,
+        drivers: Arc<Drivers>,
+        caches: Caches,
+        requests: Requests,
+        approve_serving_certificates: bool,
+    ) -> Self {
         let (caches, nodes) = (Arc::new(caches), Arc::new(Nodes::default()));
         let owners = Owners::new(caches.clone(), nodes.clone());
-        let context =
-            WatchContext { management: management.clone(), caches: caches.clone(), owners: owners.clone(), requests: requests.clone(), nodes };
+        let context = WatchContext {
+            management: management.clone(),
+            caches: caches.clone(),
+            owners: owners.clone(),
+            requests: requests.clone(),
+            nodes,
+            approve_serving_certificates,
+        };
         let clusters = WorkloadClusters::new(workloads, context);
         let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default() };
         Self { management, caches, owners, clusters, hypervisors, requests }

@@ -47,5 +47,5 @@ pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared
         written: Default::default(),
         clock: Arc::new(move || Timestamp::from_second(time.fetch_add(seconds, Ordering::Relaxed)).unwrap()),
     });
-    (Shared::new(management, Workloads::new(cluster), Arc::new(Drivers::new(settings)), caches, Requests::new().0), script)
+    (Shared::new(management, Workloads::new(cluster), Arc::new(Drivers::new(settings)), caches, Requests::new().0, true), script)
 }

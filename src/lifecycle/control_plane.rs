@@ -43,6 +43,8 @@ pub struct Answer {
     pub server: ControlPlaneEndpoint,
     /// SHA-256 of the kubeconfig.
     pub digest: String,
+    /// What tells the cluster from every other; `None` when that was not asked because nothing changed.
+    pub uid: Option<String>,
     /// What the credentials may not do; `None` when that was not asked because nothing changed.
     pub missing: Option<Vec<String>>,
     /// `<cluster>-kubeconfig` and `<cluster>-ca` are as they should be.
@@ -85,6 +87,16 @@ fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPl
         let message = format!("the credentials may not: {}. Give their user these rights, or use another kubeconfig", missing.join("; "));
         return unavailable(Reason::PermissionsMissing, &message).look_again(RETRY);
     }
+    let known = s.object.status.as_ref().and_then(|status| status.cluster_uid.as_deref());
+    if let (Some(known), Some(found)) = (known, answer.uid.as_deref())
+        && known != found
+    {
+        let message = format!(
+            "the API server at {} is that of another cluster: its namespace kube-system has the UID {found}, not {known}. Put the kubeconfig of the first cluster back; nodes cannot move to another one",
+            answer.server.host
+        );
+        return unavailable(Reason::ClusterReplaced, &message).look_again(RETRY);
+    }
     if !answer.secrets_current {
         return Decision::new(ControlPlaneStep::WriteSecrets);
     }
@@ -109,15 +121,49 @@ fn unavailable(why: Reason, message: &str) -> Decision<ControlPlaneStep> {
     ))
 }
 
-/// Status of an ExternalControlPlane: `answer` is version and digest of the kubeconfig once the API server has answered.
-pub fn status(object: &ExternalControlPlane, said: &[Desired], answer: Option<(&str, &str)>, now: Timestamp) -> ExternalControlPlaneStatus {
+/// Status of an ExternalControlPlane: `answer` once the API server has answered.
+pub fn status(object: &ExternalControlPlane, said: &[Desired], answer: Option<&Answer>, now: Timestamp) -> ExternalControlPlaneStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
     status.external_managed_control_plane = Some(true);
-    if let Some((version, digest)) = answer {
+    if let Some(answer) = answer {
         status.initialization = Some(ControlPlaneInitialization { control_plane_initialized: Some(true) });
-        status.version = Some(version.to_owned());
-        status.checked_kubeconfig = Some(digest.to_owned());
+        status.version = Some(answer.version.clone());
+        status.checked_kubeconfig = Some(answer.digest.clone());
+        status.cluster_uid = answer.uid.clone().or(status.cluster_uid);
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn another_cluster_behind_the_kubeconfig_is_refused_before_core_sees_it() {
+        let object: ExternalControlPlane = serde_json::from_value(json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1",
+            "kind": "ExternalControlPlane", "metadata": {"name": "c1"}, "spec": {}, "status": {"clusterUID": "a"}}))
+        .unwrap();
+        let cluster =
+            serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1"}, "spec": {}}));
+        let cluster: Cluster = cluster.unwrap();
+        let server = ControlPlaneEndpoint { host: "10.0.0.1".into(), port: 6443 };
+        let step = |uid: Option<&str>| {
+            let answer = Answer {
+                version: "v1.36.3".into(),
+                server: server.clone(),
+                digest: "d".into(),
+                uid: uid.map(Into::into),
+                missing: None,
+                secrets_current: false,
+            };
+            decide(&ObservedControlPlane { object: &object, cluster: Some(&cluster), owned: true, probe: Probe::Answered(answer) })
+        };
+        assert_eq!(step(Some("a")).step, ControlPlaneStep::WriteSecrets);
+        assert_eq!(step(None).step, ControlPlaneStep::WriteSecrets, "it was not asked again");
+        let refused = step(Some("b"));
+        assert_eq!(refused.step, ControlPlaneStep::Wait);
+        assert!(refused.conditions.iter().all(|c| c.reason == Reason::ClusterReplaced), "{refused:?}");
+    }
 }

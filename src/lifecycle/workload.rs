@@ -12,6 +12,8 @@ pub enum Fault {
     Forbidden,
     /// An object that belongs to someone else has the name of one that CAPW makes there.
     Foreign,
+    /// Another cluster than the one that machines were made for.
+    Replaced,
     /// The namespace may not use the cluster that CAPW runs in.
     OwnClusterRefused,
 }
@@ -26,6 +28,7 @@ impl Fault {
             Self::Unauthorized => Reason::CredentialsRejected,
             Self::Forbidden => Reason::WorkloadClusterForbidden,
             Self::Foreign => Reason::SecretConflict,
+            Self::Replaced => Reason::ClusterReplaced,
             Self::OwnClusterRefused => Reason::OwnClusterRefused,
         }
     }

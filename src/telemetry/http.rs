@@ -1,16 +1,15 @@
-//! `/livez`, `/readyz` on one address and `/metrics` on another. Liveness never asks for anything: a restart cures no outage.
+//! `/livez` and `/readyz`; `/metrics` is in [`super::diagnostics`]. Liveness never asks for anything: a restart cures no outage.
 
 use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Metrics, Readiness};
+use super::Readiness;
 
 /// Opens the address of a server. The error names the address.
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -29,22 +28,9 @@ fn probes(readiness: Readiness) -> Router {
     Router::new().route("/livez", get(|| async { "ok\n" })).route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(ready))
 }
 
-fn scrape(metrics: Metrics) -> Router {
-    let text = move || async move {
-        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
-    };
-    Router::new().route("/metrics", get(text))
-}
-
 /// Serves the probes until `stop`.
 pub async fn serve_probes(listener: TcpListener, readiness: Readiness, stop: CancellationToken) -> io::Result<()> {
     axum::serve(listener, probes(readiness)).with_graceful_shutdown(stop.cancelled_owned()).await
-}
-
-/// Serves the metrics until `stop`.
-pub async fn serve_metrics(listener: TcpListener, metrics: Metrics, stop: CancellationToken) -> io::Result<()> {
-    axum::serve(listener, scrape(metrics)).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 #[cfg(test)]
@@ -72,12 +58,5 @@ mod tests {
         // Said again by a watch that starts anew: it stays met.
         readiness.expect("watch of machines");
         assert_eq!(ask(probes(readiness), "/readyz").await, (200, "ok\n".into()));
-    }
-
-    #[tokio::test]
-    async fn metrics_are_served() {
-        let (code, text) = ask(scrape(Metrics::default()), "/metrics").await;
-        assert_eq!(code, 200);
-        assert!(text.ends_with("# EOF\n"), "{text}");
     }
 }

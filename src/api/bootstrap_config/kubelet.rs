@@ -110,7 +110,7 @@ pub enum ServingCertificate {
     /// The kubelet signs it itself; clients cannot verify it.
     #[default]
     SelfSigned,
-    /// The cluster's CA signs it. You need an approver for the requests (signer `kubernetes.io/kubelet-serving`): without one, logs, exec and metrics of the node fail.
+    /// The cluster's CA signs it. CAPW approves the requests (signer `kubernetes.io/kubelet-serving`) for the host name of the machine and the addresses that its hypervisor reports; for other machines, or with `--approve-serving-certificates=false`, you need an approver: without one, logs, exec and metrics of the node fail.
     ClusterSigned,
 }
 

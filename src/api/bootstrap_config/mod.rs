@@ -141,6 +141,10 @@ pub struct WindowsBootstrapConfigStatus {
     /// When that token expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_expires_at: Option<Time>,
+    /// The cluster that the machine was made for: the UID of its namespace `kube-system`. Another cluster behind the same kubeconfig is refused while the machine exists.
+    #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub cluster_uid: Option<String>,
     /// Ready, DataSecretAvailable, JoinCredentialValid and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

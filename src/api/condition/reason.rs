@@ -216,9 +216,10 @@ documented_enum! {
         TokenExpired => problem(
             Guest, JoinCredentialValid, "Find out why it did not join (see the WindowsMachine), then delete the Machine.",
         ),
-        /// A certificate request that was made with the machine's token was not approved; the message says why.
+        /// A certificate request that was made with the machine's token, in its name or by its Node was not approved by CAPW; the message says
+        /// why.
         CertificateRequestRefused => event(
-            Guest, "Find out which program in the guest made the request: the kubelet's own requests are approved.",
+            Guest, "Find out who made the request: the kubelet's own requests are approved. If a second key or another requester is told of, its token or name may be in other hands: delete the Machine. See docs/security.md.",
         ),
 
         // The workload cluster.
@@ -239,6 +240,11 @@ documented_enum! {
             WorkloadCluster, Ready, "Grant it to the user of the kubeconfig, or use the kubeconfig of an administrator.",
         ),
 
+        /// The kubeconfig leads to another cluster than the one that machines were made for. They are not taken for lost.
+        ClusterReplaced => problem(
+            WorkloadCluster, Ready,
+            "Put the kubeconfig of their cluster back into the Secret; or delete the Secret: then machines can be removed, and their Nodes stay. See docs/security.md.",
+        ),
         /// The pool, machine or configuration asks for the cluster that CAPW runs in, and CAPW was not told that its namespace may.
         OwnClusterRefused => problem(
             ManagementCluster, Ready,

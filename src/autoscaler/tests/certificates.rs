@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::world::{Authority, Running, Shared, served};
-use crate::autoscaler::server::{Bound, Security, ServeError, Settings};
+use super::world::{Authority, Running, Shared, served, tls};
+use crate::autoscaler::server::{Bound, CONNECTIONS, Security, ServeError, Settings};
 use crate::autoscaler::wire::RefreshRequest;
 
 /// Whether this client gets an answer of any kind. TLS 1.3 tells a client that it is unwanted only when it reads.
@@ -28,6 +28,43 @@ async fn only_certificates_of_the_authority_get_in() {
         Err(_) => false,
     };
     assert!(!let_in, "a client without a certificate");
+}
+
+#[tokio::test]
+async fn a_certificate_in_another_name_does_not_get_in() {
+    let shared = Shared::new(0);
+    let authority = Authority::new();
+    let running = Running::start(&authority).await;
+    super::world::successor(&running, &shared);
+    for (name, expected) in [("cluster-autoscaler", true), ("etcd-client", false), ("cluster-autoscaler.example.com", false)] {
+        let said = match running.connect_as(name, &authority, &authority).await {
+            Ok(mut client) => client.refresh(RefreshRequest {}).await.is_ok(),
+            Err(_) => false,
+        };
+        assert_eq!(said, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn connections_are_limited_and_one_that_ends_makes_room() {
+    let shared = Shared::new(0);
+    let authority = Authority::new();
+    let running = Running::start(&authority).await;
+    super::world::successor(&running, &shared);
+    let mut clients = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut client = running.connect(&authority, &authority).await.unwrap();
+        client.refresh(RefreshRequest {}).await.unwrap();
+        clients.push(client);
+    }
+    assert!(!gets_in(&running, &authority, &authority).await, "one more");
+    clients.pop();
+    let room = async {
+        while !gets_in(&running, &authority, &authority).await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), room).await.expect("there is room again");
 }
 
 #[tokio::test]
@@ -82,11 +119,11 @@ async fn what_cannot_be_served_is_said_by_flag_and_file() {
     assert!(refused(any).await.contains("--autoscaler-tls"));
     assert_eq!(refused(Settings { address: ([127, 0, 0, 1], 0).into(), security: Security::Loopback }).await, "");
     let directory = tempfile::tempdir().unwrap();
-    let tls = || Settings { address: ([127, 0, 0, 1], 0).into(), security: Security::Tls(directory.path().to_owned()) };
+    let tls = || Settings { address: ([127, 0, 0, 1], 0).into(), security: tls(directory.path()) };
     assert!(refused(tls()).await.contains("tls.crt"), "a missing file");
     let authority = Authority::new();
     authority.write(directory.path(), &authority);
-    let (_, other) = authority.sign(rcgen::ExtendedKeyUsagePurpose::ServerAuth);
+    let (_, other) = authority.sign(rcgen::ExtendedKeyUsagePurpose::ServerAuth, "service");
     std::fs::write(directory.path().join("tls.key"), &other).unwrap();
     let said = refused(tls()).await;
     assert!(said.contains("do not make a server certificate"), "{said}");

@@ -24,6 +24,8 @@ use crate::lifecycle::pool::template::Template;
 use crate::telemetry::Metrics;
 
 pub const POOL: &str = "lab/windows";
+/// The name of the autoscaler in its certificate.
+const CLIENT: &str = "cluster-autoscaler";
 
 /// How the API server fails at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,21 +182,26 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Certificate and key.
-    pub fn sign(&self, purpose: ExtendedKeyUsagePurpose) -> (String, String) {
+    /// Certificate and key of the service, or of a client of this name.
+    pub fn sign(&self, purpose: ExtendedKeyUsagePurpose, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), name.to_owned()]).unwrap();
         params.extended_key_usages = vec![purpose];
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
     /// The files of a server that takes clients of `clients`.
     pub fn write(&self, directory: &Path, clients: &Authority) {
-        let (certificate, key) = self.sign(ExtendedKeyUsagePurpose::ServerAuth);
+        let (certificate, key) = self.sign(ExtendedKeyUsagePurpose::ServerAuth, "service");
         for (name, text) in [("tls.crt", certificate), ("tls.key", key), ("ca.crt", clients.pem())] {
             std::fs::write(directory.join(name), text).unwrap();
         }
     }
+}
+
+/// Takes clients of the one name.
+pub fn tls(directory: &Path) -> Security {
+    Security::Tls { directory: directory.to_owned(), clients: vec![CLIENT.to_owned()] }
 }
 
 /// A running service. Dropped, it ends.
@@ -217,7 +224,7 @@ impl Running {
     pub async fn start(authority: &Authority) -> Self {
         let directory = tempfile::tempdir().unwrap();
         authority.write(directory.path(), authority);
-        let settings = Settings { address: ([127, 0, 0, 1], 0).into(), security: Security::Tls(directory.path().to_owned()) };
+        let settings = Settings { address: ([127, 0, 0, 1], 0).into(), security: tls(directory.path()) };
         let bound = Bound::new(&settings).await.unwrap().reload_every(Duration::from_millis(20));
         let address = bound.address().unwrap();
         let (handle, metrics, end) = (ServiceHandle::default(), Metrics::default(), CancellationToken::new());
@@ -227,7 +234,17 @@ impl Running {
 
     /// A client with a certificate of `clients` that trusts servers of `servers`.
     pub async fn connect(&self, servers: &Authority, clients: &Authority) -> Result<CloudProviderClient<Channel>, tonic::transport::Error> {
-        let (certificate, key) = clients.sign(ExtendedKeyUsagePurpose::ClientAuth);
+        self.connect_as(CLIENT, servers, clients).await
+    }
+
+    /// The same in another name.
+    pub async fn connect_as(
+        &self,
+        name: &str,
+        servers: &Authority,
+        clients: &Authority,
+    ) -> Result<CloudProviderClient<Channel>, tonic::transport::Error> {
+        let (certificate, key) = clients.sign(ExtendedKeyUsagePurpose::ClientAuth, name);
         let tls = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(servers.pem()))
             .identity(tonic::transport::Identity::from_pem(certificate, key))

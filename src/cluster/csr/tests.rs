@@ -24,20 +24,20 @@ async fn an_approval_names_the_version_that_was_judged() {
     ]);
     let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default() };
     let now = "2026-11-21T12:00:00Z".parse().unwrap();
-    assert!(approve(&workload, &request(), "join of win-1", now).await.unwrap());
+    assert!(approve(&workload, &request(), APPROVED_REASON, "join of win-1", now).await.unwrap());
     let body = &script.seen()[0].body;
     assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("u-1"), &json!("3")));
     assert_eq!(body["status"]["conditions"][0]["type"], "Approved");
     assert_eq!(body["status"]["conditions"][0]["status"], "True");
-    assert_eq!(approve(&workload, &request(), "", now).await.unwrap_err().label(), "conflict");
-    assert!(!approve(&workload, &request(), "", now).await.unwrap());
+    assert_eq!(approve(&workload, &request(), APPROVED_REASON, "", now).await.unwrap_err().label(), "conflict");
+    assert!(!approve(&workload, &request(), APPROVED_REASON, "", now).await.unwrap());
 }
 
 #[tokio::test]
 async fn the_watch_asks_for_the_join_signer_only_and_tells_errors() {
     let (client, script) = Script::new(vec![refuse(&format!("GET {PATH}"), 403, "Forbidden")]);
     let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default() };
-    let first = requests(&workload).next().await.unwrap();
-    assert!(matches!(first, Err(WorkloadError::Forbidden { .. })), "{first:?}");
+    let told: Vec<_> = events(&workload, JOIN_SIGNER).take(2).collect().await;
+    assert!(matches!(told.last(), Some(Err(WorkloadError::Forbidden { .. }))), "{told:?}");
     assert!(script.seen()[0].query.contains("fieldSelector=spec.signerName%3Dkubernetes.io%2Fkube-apiserver-client-kubelet"), "{:?}", script.seen());
 }

@@ -88,7 +88,7 @@ async fn make_in(
     let uid = object.uid().unwrap_or_default();
     let made = match ctx.unreported.take(&uid) {
         Some(made) => made,
-        None => make_token_and_secret(ctx, object, workload, render).await?,
+        None => make_token_and_secret(ctx, object, cluster, workload, render).await?,
     };
     let reported = say(ctx, object, &outcome::made(made.warnings.clone()), Some(&made.secret), Some(made.token.clone())).await;
     if reported.is_err() {
@@ -100,6 +100,7 @@ async fn make_in(
 async fn make_token_and_secret(
     ctx: &Context,
     object: &WindowsBootstrapConfig,
+    cluster: &ClusterRef,
     workload: &Workload,
     render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
 ) -> Result<Made, Failure> {
@@ -114,7 +115,8 @@ async fn make_token_and_secret(
         data_secret::Error::Api(error) => Failure::Reconcile(error.into()),
     })?;
     let warnings = bootstrap::finding::message(&data.warnings);
-    Ok(Made { secret, token: Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires) }, warnings })
+    let token = Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires), cluster_uid: ctx.clusters.uid(cluster) };
+    Ok(Made { secret, token, warnings })
 }
 
 async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &DataError) -> Result<Outcome, ReconcileError> {

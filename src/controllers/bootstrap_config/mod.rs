@@ -59,6 +59,7 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
     let decision = decide(&observed, ctx.management.now());
     if let (Some(target), BootstrapStep::Wait | BootstrapStep::ExtendToken { .. }) = (&found.cluster, &decision.step) {
         ctx.clusters.watch_certificates_for(&target.cluster, object).await;
+        ctx.clusters.watch_serving_certificates_for(&target.cluster, object).await;
     }
     match &decision.step {
         BootstrapStep::Ignore => Ok(Outcome::done()),

@@ -22,7 +22,8 @@ pub async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, found: &Foun
         return Err(ReconcileError::Workload(error));
     }
     let created = object.status.as_ref().and_then(|s| s.token_created_at.as_ref()).map_or(ctx.management.now(), |t| t.0);
-    say(ctx, object, &token_extended(), None, Some(Token { id: token_id(object), created, expires })).await
+    say(ctx, object, &token_extended(), None, Some(Token { id: token_id(object), created, expires, cluster_uid: ctx.clusters.uid(&target.cluster) }))
+        .await
 }
 
 async fn extend_in(ctx: &Context, object: &WindowsBootstrapConfig, target: &TargetCluster, expires: Timestamp) -> Result<(), WorkloadError> {

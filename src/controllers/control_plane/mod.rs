@@ -53,6 +53,7 @@ const RIGHTS: &[Right<'static>] = &[
     right("delete", "certificates.k8s.io", "certificatesigningrequests", ""),
     Right { subresource: "approval", ..right("update", "certificates.k8s.io", "certificatesigningrequests", "") },
     Right { name: "kubernetes.io/kube-apiserver-client-kubelet", ..right("approve", "certificates.k8s.io", "signers", "") },
+    Right { name: "kube-system", ..right("get", "", "namespaces", "") },
     right("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
 ];
 
@@ -79,7 +80,7 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     match &decision.step {
         ControlPlaneStep::Ignore => Ok(Outcome::done()),
         ControlPlaneStep::Wait | ControlPlaneStep::Probe => say(ctx, &object, &decision, None).await,
-        ControlPlaneStep::Report(answer) => say(ctx, &object, &decision, Some((answer.version.as_str(), answer.digest.as_str()))).await,
+        ControlPlaneStep::Report(answer) => say(ctx, &object, &decision, Some(answer)).await,
         ControlPlaneStep::WriteSecrets => {
             write(ctx, &object, &name, &kubeconfig).await?;
             Ok(Outcome::now())
@@ -105,9 +106,10 @@ async fn probe(
     let version = workload.version().await?;
     let checked = object.status.as_ref().and_then(|s| s.checked_kubeconfig.as_deref());
     let settled = checked == Some(&workload.fingerprint) && available(object);
+    let uid = if settled { None } else { Some(workload.uid().await?) };
     let missing = if settled { None } else { Some(workload.lacks(RIGHTS).await?.iter().map(ToString::to_string).collect()) };
     let secrets_current = are_current(ctx, object, cluster, kubeconfig, workload.ca_pem.as_deref()).await?;
-    Ok(Answer { version, server: workload.endpoint(), digest: workload.fingerprint.clone(), missing, secrets_current })
+    Ok(Answer { version, server: workload.endpoint(), digest: workload.fingerprint.clone(), uid, missing, secrets_current })
 }
 
 fn available(object: &ExternalControlPlane) -> bool {
@@ -122,7 +124,7 @@ fn failed(error: &WorkloadError) -> Result<Probe, ReconcileError> {
     }
 }
 
-async fn say<S>(ctx: &Context, object: &ExternalControlPlane, said: &Decision<S>, answer: Option<(&str, &str)>) -> Result<Outcome, ReconcileError> {
+async fn say<S>(ctx: &Context, object: &ExternalControlPlane, said: &Decision<S>, answer: Option<&Answer>) -> Result<Outcome, ReconcileError> {
     let next = status(object, &said.conditions, answer, ctx.management.now());
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::of(said.look_again))

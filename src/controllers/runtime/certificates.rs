@@ -8,16 +8,17 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
+use kube::runtime::watcher::Event;
 use tokio::task::AbortHandle;
 
 use super::watch_task::WatchTask;
 use super::workload_clusters::{WatchContext, WorkloadClusters};
-use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::bootstrap_config::{JOIN_SIGNER, WindowsBootstrapConfig};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::Reason;
 use crate::cluster::csr;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::lifecycle::bootstrap_config::csr::{Expected, Verdict, is_decided, judge, token_of};
+use crate::lifecycle::bootstrap_config::csr::{Expected, Key, Verdict, claimed_node, is_approved, is_decided, judge, key_of, token_of};
 use crate::lifecycle::bootstrap_config::token_id;
 use crate::lifecycle::identity::{future_provider_id, host_name};
 
@@ -36,6 +37,28 @@ struct ClusterRequests {
     requests: HashMap<String, HashSet<String>>,
     /// Requests that were refused, so that each is reported once.
     refused: HashSet<String>,
+    /// The key that was approved, by token id.
+    keys: HashMap<String, Key>,
+    /// By name, requests that another approver took: the node whose name each is for, and who made it.
+    taken: HashMap<String, (String, String)>,
+}
+
+impl ClusterRequests {
+    /// Adds what is known of the machine's token and name.
+    fn complete(&self, expected: Expected) -> Expected {
+        let taken_by = self.taken.values().find(|(node, _)| *node == expected.host_name).map(|(_, who)| who.clone());
+        Expected { approved_key: self.keys.get(&expected.token_id).cloned(), taken_by, ..expected }
+    }
+
+    /// The request is gone. What was issued for it is not.
+    fn forget(&mut self, name: &str) {
+        self.refused.remove(name);
+        self.taken.remove(name);
+        self.requests.retain(|_, names| {
+            names.remove(name);
+            !names.is_empty()
+        });
+    }
 }
 
 impl Certificates {
@@ -76,16 +99,68 @@ impl Certificates {
 
 /// Follows the requests of one workload cluster until the task is aborted.
 pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
-    let mut requests = std::pin::pin!(csr::requests(&workload));
-    while let Some(next) = requests.next().await {
-        let handled = match next {
-            Ok(request) => handle(&clusters, &cluster, &workload, &request).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = handled {
-            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "certificate requests: {error}");
-            clusters.doubt(&cluster, &error).await;
+    let mut events = std::pin::pin!(csr::events(&workload, JOIN_SIGNER));
+    let mut begun = Vec::new();
+    while let Some(next) = events.next().await {
+        match next {
+            Ok(Event::Init) => begun.clear(),
+            Ok(Event::InitApply(request)) => begun.push(request),
+            Ok(Event::InitDone) => handle_all(&clusters, &cluster, &workload, std::mem::take(&mut begun)).await,
+            Ok(Event::Apply(request)) => handle_all(&clusters, &cluster, &workload, vec![request]).await,
+            Ok(Event::Delete(request)) => clusters.certificates().note(&cluster, |known| known.forget(&request.name_any())),
+            Err(error) => failed(&clusters, &cluster, &error).await,
         }
+    }
+}
+
+/// What was approved before, for which key and for whom, is known before any of them is judged.
+async fn handle_all(clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, mut requests: Vec<CertificateSigningRequest>) {
+    requests.sort_by_key(ResourceExt::creation_timestamp);
+    for request in &requests {
+        learn(clusters, cluster, request);
+    }
+    for request in &requests {
+        if let Err(error) = handle(clusters, cluster, workload, request).await {
+            failed(clusters, cluster, &error).await;
+        }
+    }
+}
+
+async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
+    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "certificate requests: {error}");
+    clusters.doubt(cluster, error).await;
+}
+
+/// Remembers what a request says about tokens and names.
+fn learn(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &CertificateSigningRequest) {
+    let context = clusters.context();
+    let (name, now) = (request.name_any(), context.management.now());
+    let Some((token, config)) = token_of(request).and_then(|token| Some((token.clone(), config_of(context, cluster, &token)?))) else {
+        if is_approved(request)
+            && !csr::is_approved_here(request)
+            && let Some(node) = claimed_node(request)
+        {
+            let who = request.spec.username.clone().unwrap_or_default();
+            clusters.certificates().note(cluster, |known| known.taken.insert(name, (node, who)));
+        }
+        return;
+    };
+    let issued = request.status.as_ref().is_some_and(|s| s.certificate.is_some());
+    let is_news = clusters.certificates().note(cluster, |known| {
+        known.requests.entry(token.clone()).or_default().insert(name);
+        if is_approved(request)
+            && let Some(key) = key_of(request)
+        {
+            known.keys.entry(token.clone()).or_insert(key);
+        }
+        let first = issued && !known.issued.contains_key(&token);
+        if first {
+            known.issued.insert(token.clone(), now);
+        }
+        first
+    });
+    if is_news {
+        context.requests.config(&config);
     }
 }
 
@@ -96,42 +171,55 @@ async fn handle(
     request: &CertificateSigningRequest,
 ) -> Result<(), WorkloadError> {
     let context = clusters.context();
-    let Some(token) = token_of(request) else { return Ok(()) };
-    let Some(config) = config_of(context, cluster, &token) else { return Ok(()) };
-    let now = context.management.now();
-    let issued = request.status.as_ref().is_some_and(|s| s.certificate.is_some());
-    let is_news = clusters.certificates().note(cluster, |known| {
-        known.requests.entry(token.clone()).or_default().insert(request.name_any());
-        let first = issued && !known.issued.contains_key(&token);
-        if first {
-            known.issued.insert(token.clone(), now);
-        }
-        first
-    });
-    if is_news {
-        context.requests.config(&config);
-    }
-    if issued || is_decided(request) {
+    let Some((token, config)) = token_of(request).and_then(|token| Some((token.clone(), config_of(context, cluster, &token)?))) else {
+        watch_name(clusters, cluster, request).await;
+        return Ok(());
+    };
+    if is_decided(request) {
         return Ok(());
     }
-    let Some(expected) = expected(context, &config, token) else { return Ok(()) };
+    let Some(expected) = expected(context, &config, token.clone()) else { return Ok(()) };
+    let expected = clusters.certificates().note(cluster, |known| known.complete(expected));
     let node = workload.node(&expected.host_name).await?;
     match judge(request, &expected, node.as_ref()) {
         Verdict::Approve => {
             let message = format!("token, group, name and usages are those of WindowsBootstrapConfig {}/{}", cluster.namespace, config.name_any());
-            csr::approve(workload, request, &message, context.management.now()).await?;
+            if csr::approve(workload, request, csr::APPROVED_REASON, &message, context.management.now()).await?
+                && let Some(key) = key_of(request)
+            {
+                clusters.certificates().note(cluster, |known| {
+                    known.keys.entry(token).or_insert(key);
+                });
+            }
             tracing::info!(namespace = cluster.namespace, %cluster, request = request.name_any(), node = expected.host_name, "certificate request approved");
         }
         Verdict::Ignore => {}
-        Verdict::Refuse(why) => {
-            if clusters.certificates().note(cluster, |known| known.refused.insert(request.name_any())) {
-                let note = format!("certificate request {} was left alone: {why}", request.name_any());
-                tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
-                context.management.events.warning(&*config, Reason::CertificateRequestRefused, "Approve", &note).await;
-            }
-        }
+        Verdict::Refuse(why) => refuse(clusters, cluster, &config, request, &why).await,
     }
     Ok(())
+}
+
+/// Tells of a request for the name of one of our machines that was not made with its token, also if another approver took it.
+async fn watch_name(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &CertificateSigningRequest) {
+    let Some(node) = claimed_node(request).filter(|_| !csr::is_approved_here(request)) else { return };
+    let context = clusters.context();
+    let is_of_cluster = |config: &Arc<WindowsBootstrapConfig>| ClusterRef::of(&config.metadata).as_ref() == Some(cluster);
+    let mut configs = context.caches.configs.all(&cluster.namespace).into_iter().filter(is_of_cluster);
+    let is_its_name = |config: &Arc<WindowsBootstrapConfig>| expected(context, config, token_id(config)).is_some_and(|e| e.host_name == node);
+    let Some(config) = configs.find(is_its_name) else { return };
+    let who = request.spec.username.as_deref().unwrap_or_default();
+    let then = if is_approved(request) { ", and another approver took it" } else { "" };
+    refuse(clusters, cluster, &config, request, &format!("it asks for the name of this machine, {node}, as {who:?}, which is not its token{then}"))
+        .await;
+}
+
+/// Told once.
+async fn refuse(clusters: &WorkloadClusters, cluster: &ClusterRef, config: &WindowsBootstrapConfig, request: &CertificateSigningRequest, why: &str) {
+    if clusters.certificates().note(cluster, |known| known.refused.insert(request.name_any())) {
+        let note = format!("certificate request {} was left alone: {why}", request.name_any());
+        tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
+        clusters.context().management.events.warning(config, Reason::CertificateRequestRefused, "Approve", &note).await;
+    }
 }
 
 /// The configuration that the token was made for.
@@ -145,9 +233,13 @@ fn expected(context: &WatchContext, config: &WindowsBootstrapConfig, token_id: S
     let owner = context.owners.of_config(config);
     let request = owner.request()?;
     if !request.is_for_windows_machine() {
-        return Some(Expected { token_id, host_name: request.name.clone(), provider_id: None });
+        return Some(Expected { token_id, host_name: request.name.clone(), provider_id: None, approved_key: None, taken_by: None });
     }
     let machine = context.caches.windows_machines.get(&config.namespace().unwrap_or_default(), &request.infrastructure.name)?;
     let host_name = host_name(&machine).ok()?.to_string();
-    Some(Expected { token_id, host_name, provider_id: future_provider_id(&machine).map(|id| id.to_string()) })
+    let provider_id = future_provider_id(&machine).map(|id| id.to_string());
+    Some(Expected { token_id, host_name, provider_id, approved_key: None, taken_by: None })
 }
+
+#[cfg(test)]
+mod tests;

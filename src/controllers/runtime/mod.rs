@@ -4,10 +4,13 @@
 pub mod caches;
 pub mod certificates;
 pub mod controller;
+mod identities;
 pub mod management;
+mod merged;
 pub mod nodes;
 pub mod outcome;
 pub mod owners;
+mod serving_certificates;
 pub mod triggers;
 pub mod watch;
 mod watch_task;

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
@@ -16,8 +17,11 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ProviderId;
 use crate::cluster::nodes::events;
-use crate::cluster::workload::Workload;
+use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::identity::{NodeIdentity, host_name};
+
+/// A cluster that may be another one is asked again after this time.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What the watches have shown, by workload cluster.
 #[derive(Default)]
@@ -108,14 +112,29 @@ fn known(mut node: Node) -> Option<(String, Arc<Node>)> {
 
 /// Follows the Nodes of one workload cluster until the task is aborted.
 pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
+    loop {
+        if let Err(error) = follow_one_cluster(&clusters, &cluster, &workload).await {
+            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "nodes: {error}");
+            clusters.doubt(&cluster, &error).await;
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Until a listing may be that of another cluster: then what is known stays as it is.
+async fn follow_one_cluster(clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
     let context = clusters.context();
-    let mut events = std::pin::pin!(events(&workload));
+    let mut events = std::pin::pin!(events(workload));
     while let Some(next) = events.next().await {
         match next {
             Ok(event) => {
+                // Before the first one, the cluster was asked for its client.
+                if matches!(event, Event::InitDone) && context.nodes.are_known(cluster) {
+                    clusters.confirm_again(cluster, workload).await?;
+                }
                 let complete = matches!(event, Event::InitDone);
-                for node in &context.nodes.note(&cluster, event) {
-                    request_passes(&clusters, &cluster.namespace, node);
+                for node in &context.nodes.note(cluster, event) {
+                    request_passes(clusters, &cluster.namespace, node);
                 }
                 if complete {
                     context.requests.all_standalone(&context.caches, &cluster.namespace);
@@ -123,10 +142,11 @@ pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, work
             }
             Err(error) => {
                 tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "nodes: {error}");
-                clusters.doubt(&cluster, &error).await;
+                clusters.doubt(cluster, &error).await;
             }
         }
     }
+    Ok(())
 }
 
 /// Passes of the objects that a Node concerns. It has the name of its machine's object, unless that is no host name.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::channel::mpsc;
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
@@ -17,15 +18,16 @@ use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio_util::sync::CancellationToken;
 
+use super::merged::merged;
 use crate::api::capi::WATCH_FILTER_LABEL;
+use crate::api::namespaces::Namespaces;
 use crate::cluster::Kind;
 use crate::telemetry::{Metrics, Readiness};
 
 /// Which objects this process works on.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Only this namespace; `None`: all.
-    pub namespace: Option<String>,
+    pub namespaces: Namespaces,
     /// Only objects with this value of the label `cluster.x-k8s.io/watch-filter`.
     pub watch_filter: Option<String>,
     /// More labels, e.g. `cluster.x-k8s.io/cluster-name`.
@@ -62,6 +64,20 @@ pub struct Watching {
     pub stop: CancellationToken,
 }
 
+impl Watching {
+    /// What happens to the objects of a kind that are selected: one request that stays open, or one per namespace.
+    fn events<K: Kind>(&self) -> BoxStream<'static, watcher::Result<watcher::Event<Guarded<K>>>> {
+        let watch = |api: Api<Guarded<K>>| watcher(api, self.selection.config()).default_backoff().boxed();
+        match &self.selection.namespaces {
+            Namespaces::All => watch(Api::all(self.client.clone())),
+            Namespaces::Named(names) => {
+                let all = names.iter().map(|name| (name.clone(), watch(Api::namespaced(self.client.clone(), name))));
+                merged(all.collect()).boxed()
+            }
+        }
+    }
+}
+
 /// A running watch with its cache.
 pub struct Watch<K: Kind> {
     store: Store<K>,
@@ -73,20 +89,11 @@ type Subscribers<K> = Arc<Mutex<Vec<mpsc::UnboundedSender<Arc<K>>>>>;
 impl<K: Kind> Watch<K> {
     /// Starts watching; it goes on until `watching.stop`.
     pub fn start(watching: &Watching) -> Self {
-        let api: Api<Guarded<K>> = match &watching.selection.namespace {
-            Some(namespace) => Api::namespaced(watching.client.clone(), namespace),
-            None => Api::all(watching.client.clone()),
-        };
-        let events = watcher(api, watching.selection.config()).default_backoff();
-        Self::over(watching, events)
+        Self::over(watching, watching.events())
     }
 
     /// As [`Watch::start`], for a kind that may not be installed: the cache is ready and empty until the API server serves it.
     pub fn start_optional(watching: &Watching) -> Self {
-        let api: Api<Guarded<K>> = match &watching.selection.namespace {
-            Some(namespace) => Api::namespaced(watching.client.clone(), namespace),
-            None => Api::all(watching.client.clone()),
-        };
         let (first, later) = (watching.client.clone(), watching.client.clone());
         let meanwhile =
             stream::once(
@@ -98,7 +105,7 @@ impl<K: Kind> Watch<K> {
             }
             Vec::new()
         });
-        let events = meanwhile.chain(served).flat_map(stream::iter).chain(watcher(api, watching.selection.config()).default_backoff());
+        let events = meanwhile.chain(served).flat_map(stream::iter).chain(watching.events());
         Self::over(watching, events)
     }
 

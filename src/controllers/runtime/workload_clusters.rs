@@ -8,15 +8,18 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::caches::Caches;
 use super::certificates::{self, Certificates};
+use super::identities::Identities;
 use super::management::Management;
 use super::nodes::{self, Nodes};
 use super::owners::Owners;
+use super::serving_certificates::{self, ServingCertificates};
 use super::triggers::Requests;
-use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::bootstrap_config::{ServingCertificate, WindowsBootstrapConfig};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, ConditionType, Reason};
 use crate::cluster::join_rights;
 use crate::cluster::workload::{Workload, WorkloadError, Workloads};
+use crate::lifecycle::owner::data_secret;
 use crate::lifecycle::workload::Fault;
 
 /// Clones share everything.
@@ -27,7 +30,9 @@ pub struct WorkloadClusters {
 
 struct Shared {
     clients: Workloads,
+    identities: Identities,
     certificates: Certificates,
+    serving: ServingCertificates,
     context: WatchContext,
     /// By kubeconfig: whether the rights of joining nodes were looked at.
     join_rights: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
@@ -41,11 +46,21 @@ pub struct WatchContext {
     pub owners: Owners,
     pub requests: Requests,
     pub nodes: Arc<Nodes>,
+    /// Whether certificates of kubelets' own servers are approved.
+    pub approve_serving_certificates: bool,
 }
 
 impl WorkloadClusters {
     pub fn new(clients: Workloads, context: WatchContext) -> Self {
-        let shared = Shared { clients, certificates: Certificates::default(), context, join_rights: Mutex::default(), tasks: Mutex::default() };
+        let shared = Shared {
+            clients,
+            identities: Identities::default(),
+            certificates: Certificates::default(),
+            serving: ServingCertificates::default(),
+            context,
+            join_rights: Mutex::default(),
+            tasks: Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -63,8 +78,30 @@ impl WorkloadClusters {
         &self.shared.certificates
     }
 
+    /// The client of a cluster, if it is the one that machines were made for.
     pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
-        self.shared.clients.get(cluster).await
+        let workload = self.shared.clients.get(cluster).await?;
+        if let Err(error) = self.confirm(cluster, &workload).await {
+            self.doubt(cluster, &error).await;
+            return Err(error);
+        }
+        Ok(workload)
+    }
+
+    /// Asks once per kubeconfig which cluster it leads to. Machines hold on to theirs: without one, every cluster is right.
+    async fn confirm(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
+        self.shared.identities.confirm(cluster, workload, || pinned(&self.shared.context.caches, cluster)).await
+    }
+
+    /// Asks again, although the kubeconfig is the same.
+    pub(super) async fn confirm_again(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
+        self.shared.identities.doubt(cluster);
+        self.confirm(cluster, workload).await
+    }
+
+    /// What tells the cluster from every other, once it was used.
+    pub fn uid(&self, cluster: &ClusterRef) -> Option<String> {
+        self.shared.identities.uid(cluster)
     }
 
     /// A client for a kubeconfig that is not kept here.
@@ -104,6 +141,25 @@ impl WorkloadClusters {
         }
     }
 
+    pub(super) fn serving_certificates(&self) -> &ServingCertificates {
+        &self.shared.serving
+    }
+
+    /// Watches the requests for serving certificates of a cluster, if a machine of it is to have one that the cluster signs.
+    pub async fn watch_serving_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) {
+        let is_asked = config.spec.kubelet.serving_certificate == ServingCertificate::ClusterSigned && data_secret(config).is_some();
+        if !is_asked || !self.context().approve_serving_certificates || self.serving_certificates().is_watching(cluster) {
+            return;
+        }
+        match self.get(cluster).await {
+            Ok(workload) => {
+                let spawn = |workload| self.spawn(serving_certificates::follow(self.clone(), cluster.clone(), workload));
+                self.serving_certificates().watch(cluster, &workload, spawn);
+            }
+            Err(error) => tracing::debug!(namespace = cluster.namespace, %cluster, %error, "serving certificates are not watched yet"),
+        }
+    }
+
     /// The rights of joining nodes are looked at once per process and kubeconfig: of many machines that begin at the same time, all
     /// but the first wait here.
     pub async fn ensure_join_rights(&self, workload: &Workload) -> Result<(), WorkloadError> {
@@ -114,7 +170,9 @@ impl WorkloadClusters {
     /// Drops the client and the watches of a cluster that is no longer used.
     pub async fn forget(&self, cluster: &ClusterRef) {
         self.certificates().forget(cluster);
+        self.serving_certificates().forget(cluster);
         self.nodes().forget(cluster);
+        self.shared.identities.doubt(cluster);
         self.shared.clients.forget(cluster).await;
     }
 
@@ -129,6 +187,13 @@ impl WorkloadClusters {
     }
 }
 
+/// The cluster that machines were made for, as their configurations have it.
+fn pinned(caches: &Caches, cluster: &ClusterRef) -> Option<String> {
+    let configs = caches.configs.all(&cluster.namespace);
+    let mut of_cluster = configs.iter().filter(|config| ClusterRef::of(&config.metadata).as_ref() == Some(cluster));
+    of_cluster.find_map(|config| config.status.as_ref()?.cluster_uid.clone())
+}
+
 /// The class of an error; `None` when it passes by itself.
 pub fn fault(error: &WorkloadError) -> Option<Fault> {
     Some(match error {
@@ -138,6 +203,7 @@ pub fn fault(error: &WorkloadError) -> Option<Fault> {
         WorkloadError::Unauthorized { .. } => Fault::Unauthorized,
         WorkloadError::Forbidden { .. } => Fault::Forbidden,
         WorkloadError::Foreign { .. } => Fault::Foreign,
+        WorkloadError::ClusterReplaced { .. } => Fault::Replaced,
         WorkloadError::OwnClusterRefused { .. } => Fault::OwnClusterRefused,
         WorkloadError::Api(_) | WorkloadError::Management(_) => return None,
     })

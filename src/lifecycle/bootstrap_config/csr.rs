@@ -3,19 +3,19 @@
 //! The source of truth for the name is the machine, never the request: a token of one machine cannot make a node of another
 //! name. Anything that is not exactly what a kubelet of this machine would ask for is refused and left for a person.
 
+mod content;
+pub mod serving;
+
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::oid_registry::{OID_PKCS1_RSAENCRYPTION, OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
-use x509_parser::pem::Pem;
-use x509_parser::prelude::FromDer;
 
+use self::content::Content;
+pub use self::content::Key;
 use crate::api::bootstrap_config::{JOIN_GROUP, JOIN_SIGNER};
 
 const TOKEN_USER: &str = "system:bootstrap:";
 const NODE_USER: &str = "system:node:";
 const NODE_GROUP: &str = "system:nodes";
-const PEM_LABEL: &str = "CERTIFICATE REQUEST";
 
 /// What the request of one machine must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub struct Expected {
     pub host_name: String,
     /// The provider ID that the kubelet registers with; `None` when it is not known, then no Node may exist yet.
     pub provider_id: Option<String>,
+    /// The key for which a certificate was approved with this token.
+    pub approved_key: Option<Key>,
+    /// Who got a certificate for this name from another approver.
+    pub taken_by: Option<String>,
 }
 
 /// What to do with a request.
@@ -51,6 +55,26 @@ pub fn is_decided(request: &CertificateSigningRequest) -> bool {
     status.certificate.as_ref().is_some_and(|c| !c.0.is_empty()) || status.conditions.iter().flatten().any(decided)
 }
 
+/// Whether it was approved, by whomever.
+pub fn is_approved(request: &CertificateSigningRequest) -> bool {
+    let conditions = request.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "Approved")
+}
+
+/// The key that a request is for.
+pub fn key_of(request: &CertificateSigningRequest) -> Option<Key> {
+    Content::read(&request.spec.request.0).ok().map(|content| content.key)
+}
+
+/// The node whose name a request asks for, unless that node itself asks: it renews its certificate, which is the business of
+/// kube-controller-manager.
+pub fn claimed_node(request: &CertificateSigningRequest) -> Option<String> {
+    let content = Content::read(&request.spec.request.0).ok()?;
+    let user = content.common_names.into_iter().find(|name| name.starts_with(NODE_USER))?;
+    let renews = request.spec.username.as_deref() == Some(&user);
+    user.strip_prefix(NODE_USER).filter(|_| !renews).map(str::to_owned)
+}
+
 /// Judges a request. `node` is the Node with the machine's host name, read after the request.
 pub fn judge(request: &CertificateSigningRequest, expected: &Expected, node: Option<&Node>) -> Verdict {
     if request.spec.signer_name != JOIN_SIGNER || is_decided(request) {
@@ -61,41 +85,67 @@ pub fn judge(request: &CertificateSigningRequest, expected: &Expected, node: Opt
     let ours = token_of(request).as_deref() == Some(&expected.token_id);
     let content = Content::read(&request.spec.request.0);
     if !ours {
-        let claims = content.as_ref().is_ok_and(|c| c.common_names.contains(&node_user));
-        // A node that renews its own certificate is the business of kube-controller-manager.
-        return if claims && user != node_user {
+        return if claimed_node(request).as_ref() == Some(&expected.host_name) {
             Verdict::Refuse(format!("it asks for the name of this machine, {node_user}, as {user:?}, which is not the machine's token"))
         } else {
             Verdict::Ignore
         };
     }
-    match content.and_then(|content| check(request, &content, &node_user)).and_then(|()| bound(expected, node)) {
+    let checked = content.and_then(|content| check(request, &content, &node_user).and_then(|()| first(expected, &content)));
+    match checked.and_then(|()| bound(expected, node)) {
         Ok(()) => Verdict::Approve,
         Err(why) => Verdict::Refuse(why),
     }
+}
+
+/// Exactly those of a kubelet; one with an RSA key asks for key encipherment too.
+fn has_usages(request: &CertificateSigningRequest, content: &Content, purpose: &str) -> Result<(), String> {
+    let mut usages: Vec<&str> = request.spec.usages.iter().flatten().map(String::as_str).collect();
+    usages.sort_unstable();
+    let mut expected = vec!["digital signature", purpose];
+    expected.sort_unstable();
+    let with_rsa: Vec<&str> = expected.iter().copied().chain(["key encipherment"]).collect();
+    let same = |mut wanted: Vec<&str>| {
+        wanted.sort_unstable();
+        wanted == usages
+    };
+    if same(expected) || (content.rsa && same(with_rsa)) {
+        return Ok(());
+    }
+    Err(format!("its usages are {usages:?}, those of a kubelet are digital signature and {purpose}"))
 }
 
 fn check(request: &CertificateSigningRequest, content: &Content, node_user: &str) -> Result<(), String> {
     if !request.spec.groups.iter().flatten().any(|g| g == JOIN_GROUP) {
         return Err(format!("its requester is not in the group {JOIN_GROUP}"));
     }
-    let mut usages: Vec<&str> = request.spec.usages.iter().flatten().map(String::as_str).collect();
-    usages.sort_unstable();
-    // Kubelets with an RSA key ask for key encipherment too.
-    let exact = usages == ["client auth", "digital signature"] || (content.rsa && usages == ["client auth", "digital signature", "key encipherment"]);
-    if !exact {
-        return Err(format!("its usages are {usages:?}, those of a joining kubelet are digital signature and client auth"));
-    }
+    has_usages(request, content, "client auth")?;
     if content.common_names != [node_user] {
         return Err(format!("it asks for the name {:?}, this machine's is {node_user}", content.common_names));
     }
     if content.organizations != [NODE_GROUP] {
         return Err(format!("it asks for the groups {:?}, a node's is {NODE_GROUP}", content.organizations));
     }
-    if content.more {
+    if content.more || !content.names.is_empty() {
         return Err("it asks for more than a name and a group (other names, extensions or attributes)".into());
     }
     Ok(())
+}
+
+/// One machine has one key: a second one is that of a program that has read the machine's token.
+fn first(expected: &Expected, content: &Content) -> Result<(), String> {
+    let name = &expected.host_name;
+    if let Some(who) = &expected.taken_by {
+        return Err(format!(
+            "a certificate for {name} was approved for {who:?}, and not by CAPW: whoever has it can act as this machine. Find out who that is, delete the request, then the Machine"
+        ));
+    }
+    match &expected.approved_key {
+        Some(key) if *key != content.key => Err(format!(
+            "a certificate for another key was approved with this token: one of the two is not the kubelet of {name}. Delete the Machine, and look for who could read its bootstrap data"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A name that is in use may only be that of this very machine.
@@ -110,51 +160,6 @@ fn bound(expected: &Expected, node: Option<&Node>) -> Result<(), String> {
         Some(of) => format!("a Node {name} exists and belongs to {of}: delete the Node if that machine is gone"),
         None => format!("a Node {name} exists and has no provider ID: delete the Node if its machine is gone"),
     })
-}
-
-/// What a PKCS #10 request asks for.
-#[derive(Debug, PartialEq, Eq)]
-struct Content {
-    common_names: Vec<String>,
-    organizations: Vec<String>,
-    /// Anything beside those: other parts of the subject, alternative names, extensions, attributes.
-    more: bool,
-    rsa: bool,
-}
-
-impl Content {
-    /// Reads exactly one PEM block with exactly one request. The text may come from anybody.
-    fn read(bytes: &[u8]) -> Result<Self, String> {
-        let damaged = || "it is not one certificate request in PEM".to_owned();
-        let (pem, length) = Pem::read(std::io::Cursor::new(bytes)).map_err(|_| damaged())?;
-        let rest = bytes.get(length..).unwrap_or_default();
-        if pem.label != PEM_LABEL || !rest.iter().all(u8::is_ascii_whitespace) {
-            return Err(damaged());
-        }
-        let (rest, request) = X509CertificationRequest::from_der(&pem.contents).map_err(|_| damaged())?;
-        let info = &request.certification_request_info;
-        if !rest.is_empty() {
-            return Err(damaged());
-        }
-        let mut content = Self {
-            common_names: Vec::new(),
-            organizations: Vec::new(),
-            more: !info.attributes().is_empty(),
-            rsa: *info.subject_pki.algorithm.oid() == OID_PKCS1_RSAENCRYPTION,
-        };
-        for attribute in info.subject.iter_attributes() {
-            let text = attribute.as_str().map(str::to_owned).map_err(|_| damaged())?;
-            let kind = attribute.attr_type();
-            if *kind == OID_X509_COMMON_NAME {
-                content.common_names.push(text);
-            } else if *kind == OID_X509_ORGANIZATION_NAME {
-                content.organizations.push(text);
-            } else {
-                content.more = true;
-            }
-        }
-        Ok(content)
-    }
 }
 
 #[cfg(test)]

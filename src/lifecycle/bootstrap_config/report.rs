@@ -13,6 +13,8 @@ pub struct Token {
     pub id: String,
     pub created: Timestamp,
     pub expires: Timestamp,
+    /// UID of the cluster that it is good for, if that is known.
+    pub cluster_uid: Option<String>,
 }
 
 /// Status of a WindowsBootstrapConfig: `secret` once it exists, `token` when it was made or extended.
@@ -30,6 +32,7 @@ pub fn status(
         status.initialization = Some(BootstrapInitialization { data_secret_created: Some(true) });
     }
     if let Some(token) = token {
+        status.cluster_uid = token.cluster_uid.or(status.cluster_uid);
         status.token_id = Some(token.id);
         status.token_created_at = Some(Time(whole_second(token.created)));
         status.token_expires_at = Some(Time(whole_second(token.expires)));

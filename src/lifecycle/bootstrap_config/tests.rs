@@ -114,12 +114,12 @@ impl World {
                 }
                 said.push(Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenValid));
                 secret = Some("win-1".to_owned());
-                token = Some(report::Token { id: token_id(self.object.as_ref()?), created: now, expires });
+                token = Some(report::Token { id: token_id(self.object.as_ref()?), created: now, expires, cluster_uid: None });
             }
             BootstrapStep::ExtendToken { expires } => {
                 self.token = Some(*expires);
                 let created = self.object.as_ref()?.status.as_ref()?.token_created_at.as_ref()?.0;
-                token = Some(report::Token { id: token_id(self.object.as_ref()?), created, expires: *expires });
+                token = Some(report::Token { id: token_id(self.object.as_ref()?), created, expires: *expires, cluster_uid: None });
             }
             BootstrapStep::DeleteToken { expired } => {
                 self.token = None;

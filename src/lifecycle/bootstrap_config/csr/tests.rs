@@ -4,12 +4,14 @@ use k8s_openapi::api::core::v1::NodeSpec;
 use proptest::prelude::*;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, KeyUsagePurpose, SanType};
 
+use super::content::PEM_LABEL;
 use super::*;
+use x509_parser::pem::Pem;
 
 const PROVIDER_ID: &str = "windows://lab/11111111-2222-5333-8444-555555555555";
 
 fn expected() -> Expected {
-    Expected { token_id: "abcdef".into(), host_name: "win-1".into(), provider_id: Some(PROVIDER_ID.into()) }
+    Expected { token_id: "abcdef".into(), host_name: "win-1".into(), provider_id: Some(PROVIDER_ID.into()), approved_key: None, taken_by: None }
 }
 
 fn pem(parts: &[(DnType, &str)], change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
@@ -96,6 +98,32 @@ fn the_name_of_this_machine_is_not_given_to_another_token() {
 }
 
 #[test]
+fn a_machine_has_one_key() {
+    let (first, second) = (request(), request());
+    let approved = Expected { approved_key: key_of(&first), ..expected() };
+    assert_eq!(judge(&first, &approved, None), Verdict::Approve, "the kubelet asks again after a restart");
+    assert!(matches!(judge(&second, &approved, None), Verdict::Refuse(why) if why.contains("another key")));
+    assert!(matches!(judge(&second, &approved, Some(&node(Some(PROVIDER_ID)))), Verdict::Refuse(_)), "nor when the Node is there");
+}
+
+#[test]
+fn a_name_for_which_another_approver_let_a_stranger_in_is_not_given_to_the_machine() {
+    let taken = Expected { taken_by: Some("system:bootstrap:zzzzzz".into()), ..expected() };
+    assert!(matches!(judge(&request(), &taken, None), Verdict::Refuse(why) if why.contains("system:bootstrap:zzzzzz")));
+}
+
+#[test]
+fn who_asks_for_the_name_of_a_node_is_known_unless_it_is_that_node() {
+    assert_eq!(claimed_node(&request()).as_deref(), Some("win-1"));
+    let mut renewal = request();
+    renewal.spec.username = Some("system:node:win-1".into());
+    assert_eq!(claimed_node(&renewal), None);
+    let mut user = request();
+    user.spec.request = ByteString(pem(&[(DnType::CommonName, "jane")], |_| ()));
+    assert_eq!(claimed_node(&user), None);
+}
+
+#[test]
 fn every_wrong_content_is_refused() {
     let name = (DnType::CommonName, "system:node:win-1");
     let group = (DnType::OrganizationName, "system:nodes");
@@ -137,6 +165,8 @@ fn a_second_group_in_the_subject_is_refused() {
         organizations: vec!["system:nodes".into(), "system:masters".into()],
         more: false,
         rsa: false,
+        key: Key::default(),
+        names: Vec::new(),
     };
     assert!(check(&request(), &content, "system:node:win-1").unwrap_err().contains("system:masters"));
     let twice = Content { common_names: vec!["system:node:win-1".into(), "x".into()], organizations: vec![NODE_GROUP.into()], ..content };
@@ -148,7 +178,14 @@ fn key_encipherment_is_for_rsa_keys() {
     let mut request = request();
     request.spec.usages = Some(vec!["digital signature".into(), "key encipherment".into(), "client auth".into()]);
     assert!(refused(&request, None).contains("usages"));
-    let content = |rsa| Content { common_names: vec!["system:node:win-1".into()], organizations: vec![NODE_GROUP.into()], more: false, rsa };
+    let content = |rsa| Content {
+        common_names: vec!["system:node:win-1".into()],
+        organizations: vec![NODE_GROUP.into()],
+        more: false,
+        rsa,
+        key: Key::default(),
+        names: Vec::new(),
+    };
     assert_eq!(check(&request, &content(true), "system:node:win-1"), Ok(()));
     assert!(check(&request, &content(false), "system:node:win-1").is_err());
 }

@@ -1,0 +1,93 @@
+//! One machine that may join, and who asks for its certificate.
+
+use k8s_openapi::ByteString;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::bootstrap_config::JOIN_GROUP;
+use crate::cluster::mock::{Exchange, Script, refuse, step};
+use crate::controllers::runtime::caches::Caches;
+use crate::controllers::testing::{holding, read, shared};
+use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, INFRASTRUCTURE};
+
+const NODE: &str = "GET /api/v1/nodes/win-1";
+
+fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
+    let core = "cluster.x-k8s.io/v1beta2";
+    let of_core = json!({"apiVersion": core, "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
+        "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "WindowsMachine", "name": "win-1"}}});
+    let machine = json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine",
+        "metadata": {"name": "win-1", "namespace": "lab", "uid": "w", "annotations": {HYPERVISOR_ANNOTATION: "h1"}}, "spec": {"image": "w"}});
+    let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+        "metadata": {"name": "win-1", "namespace": "lab", "uid": "c", "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
+            "ownerReferences": [{"apiVersion": core, "kind": "Machine", "name": "win-1", "uid": "m", "controller": true}]},
+        "spec": {}, "status": {"tokenID": "abcdef"}});
+    let caches =
+        Caches { machines: holding(vec![of_core]), windows_machines: holding(vec![machine]), configs: holding(vec![config]), ..Caches::empty() };
+    let (shared, script) = shared(caches, 1, exchanges);
+    let workload = Workload { client: shared.management.cluster.client().clone(), ca_pem: None, server: String::new(), fingerprint: String::new() };
+    (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
+}
+
+/// A request of that user, for a key of its own.
+fn request(name: &str, user: &str, conditions: Value) -> CertificateSigningRequest {
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    parameters.distinguished_name.push(DnType::CommonName, "system:node:win-1");
+    let pem = parameters.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    let mut request: CertificateSigningRequest = read(json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+        "spec": {"request": "", "signerName": JOIN_SIGNER, "username": user, "groups": [JOIN_GROUP], "usages": ["digital signature", "client auth"]},
+        "status": {"conditions": conditions}}));
+    request.spec.request = ByteString(pem.into_bytes());
+    request
+}
+
+fn approval(name: &str) -> Exchange {
+    step(&format!("PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/{name}/approval"), json!(request(name, "x", json!([]))))
+}
+
+fn told() -> Exchange {
+    step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}))
+}
+
+fn note(script: &Script) -> String {
+    script.seen().last().unwrap().body["note"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_second_key_is_refused_and_told() {
+    let (clusters, cluster, workload, script) = stage(vec![refuse(NODE, 404, "NotFound"), approval("first"), refuse(NODE, 404, "NotFound"), told()]);
+    handle_all(&clusters, &cluster, &workload, vec![request("first", "system:bootstrap:abcdef", json!([]))]).await;
+    handle_all(&clusters, &cluster, &workload, vec![request("second", "system:bootstrap:abcdef", json!([]))]).await;
+    assert!(note(&script).contains("second") && note(&script).contains("another key"), "{}", note(&script));
+}
+
+#[tokio::test]
+async fn after_a_restart_the_key_that_was_approved_before_is_known_first() {
+    let (clusters, cluster, workload, script) = stage(vec![refuse(NODE, 404, "NotFound"), told()]);
+    let approved = json!([{"type": "Approved", "status": "True", "reason": "CAPWApprovedJoin"}]);
+    // In the order of a listing, by name.
+    let all = vec![request("a-second", "system:bootstrap:abcdef", json!([])), request("b-first", "system:bootstrap:abcdef", approved)];
+    handle_all(&clusters, &cluster, &workload, all).await;
+    assert!(note(&script).contains("a-second"), "{}", note(&script));
+}
+
+#[tokio::test]
+async fn a_name_that_another_approver_gave_away_is_told_and_not_given_again() {
+    let (clusters, cluster, workload, script) = stage(vec![told(), refuse(NODE, 404, "NotFound"), told()]);
+    let by_other = json!([{"type": "Approved", "status": "True", "reason": "AutoApproved"}]);
+    handle_all(&clusters, &cluster, &workload, vec![request("squatter", "system:bootstrap:zzzzzz", by_other)]).await;
+    assert!(note(&script).contains("system:bootstrap:zzzzzz") && note(&script).contains("another approver"), "{}", note(&script));
+    handle_all(&clusters, &cluster, &workload, vec![request("ours", "system:bootstrap:abcdef", json!([]))]).await;
+    assert!(note(&script).contains("ours"), "{}", note(&script));
+    clusters.certificates().note(&cluster, |known| known.forget("squatter"));
+    assert_eq!(clusters.certificates().note(&cluster, |known| known.taken.len()), 0, "what is gone is forgotten");
+}
+
+#[tokio::test]
+async fn a_node_that_renews_its_certificate_is_left_alone() {
+    let (clusters, cluster, workload, _script) = stage(vec![]);
+    handle_all(&clusters, &cluster, &workload, vec![request("renewal", "system:node:win-1", json!([]))]).await;
+}

@@ -1,0 +1,124 @@
+//! Approves the certificates with which kubelets of ours serve logs, exec and metrics, if machines ask the cluster's authority for
+//! them. One watch per workload cluster, from the first such machine on. The rule is
+//! [`crate::lifecycle::bootstrap_config::csr::serving`]. A request costs one read of its Node.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use kube::ResourceExt;
+use kube::runtime::watcher::Event;
+use tokio::task::AbortHandle;
+
+use super::watch_task::WatchTask;
+use super::workload_clusters::{WatchContext, WorkloadClusters};
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::condition::Reason;
+use crate::api::machine::{MachineAddressType, WindowsMachine};
+use crate::cluster::csr;
+use crate::cluster::workload::{Workload, WorkloadError};
+use crate::lifecycle::bootstrap_config::csr::serving::{ExpectedServing, SERVING_SIGNER, judge, own_addresses, requester};
+use crate::lifecycle::bootstrap_config::csr::{Verdict, is_decided};
+use crate::lifecycle::identity::NodeIdentity;
+
+/// The watches, and what was refused, so that it is told once.
+#[derive(Default)]
+pub struct ServingCertificates(Mutex<HashMap<ClusterRef, Followed>>);
+
+#[derive(Default)]
+struct Followed {
+    watch: WatchTask,
+    refused: HashSet<String>,
+}
+
+impl ServingCertificates {
+    pub(super) fn is_watching(&self, cluster: &ClusterRef) -> bool {
+        self.lock().get(cluster).is_some_and(|followed| followed.watch.is_running())
+    }
+
+    pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
+        self.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
+    }
+
+    pub(super) fn forget(&self, cluster: &ClusterRef) {
+        self.lock().remove(cluster);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows the requests of one workload cluster until the task is aborted.
+pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
+    let mut events = std::pin::pin!(csr::events(&workload, SERVING_SIGNER));
+    while let Some(next) = events.next().await {
+        let handled = match next {
+            Ok(Event::InitApply(request) | Event::Apply(request)) => handle(&clusters, &cluster, &workload, &request).await,
+            Ok(Event::Delete(request)) => {
+                if let Some(followed) = clusters.serving_certificates().lock().get_mut(&cluster) {
+                    followed.refused.remove(&request.name_any());
+                }
+                Ok(())
+            }
+            Ok(Event::Init | Event::InitDone) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = handled {
+            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "serving certificates: {error}");
+            clusters.doubt(&cluster, &error).await;
+        }
+    }
+}
+
+async fn handle(
+    clusters: &WorkloadClusters,
+    cluster: &ClusterRef,
+    workload: &Workload,
+    request: &CertificateSigningRequest,
+) -> Result<(), WorkloadError> {
+    let context = clusters.context();
+    if is_decided(request) {
+        return Ok(());
+    }
+    let Some((machine, expected)) = requester(request).and_then(|node| expected(context, cluster, node)) else { return Ok(()) };
+    let node = workload.node(expected.node.name.as_str()).await?;
+    match judge(request, &expected, node.as_ref()) {
+        Verdict::Approve => {
+            let message = format!("names and addresses are those of WindowsMachine {}/{}", cluster.namespace, machine.name_any());
+            csr::approve(workload, request, csr::SERVING_REASON, &message, context.management.now()).await?;
+            tracing::info!(namespace = cluster.namespace, %cluster, request = request.name_any(), node = %expected.node.name, "serving certificate approved");
+        }
+        Verdict::Ignore => {}
+        Verdict::Refuse(why) => {
+            let is_news = clusters.serving_certificates().lock().entry(cluster.clone()).or_default().refused.insert(request.name_any());
+            if is_news {
+                let note = format!("serving certificate request {} was left alone: {why}", request.name_any());
+                tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
+                context.management.events.warning(&*machine, Reason::CertificateRequestRefused, "Approve", &note).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The machine of that node, and what it may ask for.
+fn expected(context: &WatchContext, cluster: &ClusterRef, node: &str) -> Option<(Arc<WindowsMachine>, ExpectedServing)> {
+    let mut machines = context.caches.windows_machines.all(&cluster.namespace);
+    machines.retain(|machine| ClusterRef::of(&machine.metadata).as_ref() == Some(cluster));
+    let of_node = |machine: &WindowsMachine| NodeIdentity::of(machine).filter(|identity| identity.name.as_str() == node);
+    let (machine, identity) = machines.iter().find_map(|machine| Some((machine.clone(), of_node(machine)?)))?;
+    context.owners.of_machine(&machine).request()?;
+    let others: Vec<&str> = machines.iter().filter(|other| other.uid() != machine.uid()).flat_map(|other| addresses(other)).collect();
+    let addresses = own_addresses(addresses(&machine).into_iter(), &others);
+    Some((machine.clone(), ExpectedServing { node: identity, addresses }))
+}
+
+fn addresses(machine: &WindowsMachine) -> Vec<&str> {
+    let reported = machine.status.as_ref().map(|status| status.addresses.as_slice()).unwrap_or_default();
+    reported.iter().filter(|address| address.type_ == MachineAddressType::InternalIp).map(|address| address.address.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests;
