@@ -180,6 +180,9 @@ pub struct WindowsHypervisorStatus {
     /// Its total capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<HypervisorCapacity>,
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// Ready, Reachable and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -9,6 +9,7 @@ pub mod nodes;
 pub mod outcome;
 pub mod owners;
 pub mod triggers;
+pub mod unreadable;
 pub mod watch;
 mod watch_task;
 pub mod workload_clusters;
