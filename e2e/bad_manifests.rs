@@ -57,6 +57,8 @@ pub const MACHINE: &[Case] = &[
     (r#"{"spec": {"providerID": "vsphere://4204c9c6-0000-5000-8000-000000000000"}}"#, &["spec.providerID", "leave it out"]),
     (r#"{"spec": {"providerID": "windows://lab/one"}}"#, &["spec.providerID", "windows://<hypervisor>/<uuid in lower case>"]),
     (r#"{"spec": {"providerID": "windows://lab/B0A3C9C6-0000-5000-8000-000000000000"}}"#, &["spec.providerID", "leave it out"]),
+    (r#"{"spec": {"providerID": "windows://a..b/b0a3c9c6-0000-5000-8000-000000000000"}}"#, &["spec.providerID", "windows://<hypervisor>/<uuid in lower case>"]),
+    (r#"{"spec": {"hypervisorRef": {"name": "a..b"}}}"#, &["spec.hypervisorRef.name", "lower case letters, digits, - and ."]),
 ];
 
 #[rustfmt::skip]
@@ -86,6 +88,8 @@ pub const POOL: &[Case] = &[
     (r#"{"spec": {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}}"#, &["spec.autoscaling", "must not be more than maxReplicas"]),
     (r#"{"spec": {"health": {"notReadySeconds": 5}}}"#, &["spec.health.notReadySeconds", "greater than or equal to 60"]),
     (r#"{"spec": {"health": {"maxUnhealthy": "many"}}}"#, &["spec.health.maxUnhealthy"]),
+    (r#"{"spec": {"template": {"metadata": {"annotations": {"^$": "v"}}}}}"#, &["spec.template.metadata.annotations", "e.g. example.com/owner"]),
+    (r#"{"spec": {"template": {"bootstrap": {"kubelet": {"taints": [{"key": "a..b/c", "effect": "NoSchedule"}]}}}}}"#, &["spec.template.bootstrap.kubelet.taints[0].key", "qualified name"]),
 ];
 
 #[rustfmt::skip]
@@ -176,6 +180,20 @@ pub const BOOTSTRAP: &[Case] = &[
     (r#"{"spec": {"files": [{"path": "C:\\k\\a", "content": "<<1048577 x>>"}]}}"#, &["spec.files[0].content", "may not be more than 1048576"]),
     (r##"{"spec": {"files": [<<65 {"path": "C:\\k\\#", "content": ""}>>]}}"##, &["spec.files", "must have at most 64 items"]),
     (r##"{"spec": {"files": [<<4 {"path": "C:\\k\\#", "content": "<<900000 x>>"}>>]}}"##, &["limit is 3145728"]),
+    (r#"{"spec": {"containerd": {"metricsAddress": "127.0.0.1:99999"}}}"#, &["spec.containerd.metricsAddress", "an IP address and a port"]),
+    (r#"{"spec": {"containerd": {"metricsAddress": "1.2.3:80"}}}"#, &["spec.containerd.metricsAddress", "an IP address and a port"]),
+    (r#"{"spec": {"network": {"firewallRules": [{"name": "a", "ports": ["9-1"]}]}}}"#, &["spec.network.firewallRules[0].ports", "the lower one first"]),
+    (r#"{"spec": {"network": {"firewallRules": [{"name": "a", "ports": ["65536"]}]}}}"#, &["spec.network.firewallRules[0].ports", "from 1 to 65535"]),
+    (r#"{"spec": {"kubelet": {"imageCredentialProvider": {"directory": "C:\\k\\p", "providers": [{"name": "p", "matchImages": ["a.io"], "defaultCacheDuration": "9999999h"}]}}}}"#, &["defaultCacheDuration", "e.g. 12h or 1h30m"]),
+    (r#"{"spec": {"programs": {"baseURL": "https://]"}}}"#, &["spec.programs.baseURL", "must be an http or https address"]),
+    (r#"{"spec": {"programs": {"baseURL": "https://[::1/v2"}}}"#, &["spec.programs.baseURL", "must be an http or https address"]),
+    (r#"{"spec": {"network": {"proxy": {"http": "http://:80"}}}}"#, &["spec.network.proxy.http", "must be http://host:port"]),
+    (r#"{"spec": {"network": {"timeServers": ["1.2.3.4:99999"]}}}"#, &["spec.network.timeServers", "names or addresses"]),
+    (r#"{"spec": {"steps": {"beforeJoin": [{"name": "a", "environment": {"name": "A", "value": "a\u0000b"}}]}}}"#, &["spec.steps.beforeJoin[0].environment.value", "NUL"]),
+    (r#"{"spec": {"steps": {"beforeJoin": [{"name": "a", "registry": {"key": "HKLM:\\SOFTWARE\\A", "name": "a", "string": "a\u0000b"}}]}}}"#, &["spec.steps.beforeJoin[0].registry.string", "NUL"]),
+    (r#"{"spec": {"files": [{"path": "C:\\K\\crictl.yaml", "content": ""}]}}"#, &["spec.files[0].path", "CAPW writes this file itself"]),
+    (r#"{"spec": {"files": [{"path": "C:\\ProgramData\\capw\\x", "content": ""}]}}"#, &["spec.files[0].path", "belongs to the bootstrap itself"]),
+    (r#"{"spec": {"kubeProxy": {"networkName": "n", "networkType": "Overlay", "sourceVIP": "719"}}}"#, &["spec.kubeProxy.sourceVIP", "must be an IP address"]),
 ];
 
 #[rustfmt::skip]
@@ -190,6 +208,7 @@ pub const CLUSTER: &[Case] = &[
     (r#"{"spec": {"hypervisors": [{"name": "lab"}, {"name": "lab"}]}}"#, &["spec.hypervisors[1]", "Duplicate value"]),
     (r#"{"spec": {"hypervisors": [{"name": "Lab"}]}}"#, &["spec.hypervisors[0].name", "lower case letters"]),
     (r##"{"spec": {"hypervisors": [<<101 {"name": "lab-#"}>>]}}"##, &["spec.hypervisors", "must have at most 100 items"]),
+    (r#"{"spec": {"controlPlaneEndpoint": {"host": "a..b", "port": 6443}}}"#, &["spec.controlPlaneEndpoint.host", "e.g. k8s.example.com"]),
 ];
 
 #[rustfmt::skip]

@@ -62,7 +62,7 @@ fn of_capw(mut events: Vec<AuditEvent>) -> Vec<AuditEvent> {
 }
 
 /// Waits until CAPW has written nothing for a while.
-async fn wait_quiet(cp: &ControlPlane) {
+pub async fn wait_quiet(cp: &ControlPlane) {
     let mark: Cell<AuditMark> = Cell::new(cp.audit_mark());
     let since = Cell::new(Instant::now());
     wait_for("CAPW writes nothing for a while", Duration::from_secs(120), || async {

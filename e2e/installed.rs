@@ -232,7 +232,7 @@ async fn templates_make_clusters(cp: &ControlPlane) {
         assert!(cp.get(Kind::CLUSTER, &format!("default/{name}")).await.is_some(), "{yaml}");
     }
     let variables = cp.clusterctl(&["generate", "cluster", "plain", "--list-variables"]).await;
-    assert!(variables.contains("WINDOWS_WORKER_MACHINE_COUNT") && variables.contains("KUBERNETES_VERSION"), "{variables}");
+    assert!(variables.contains("WORKER_MACHINE_COUNT") && variables.contains("KUBERNETES_VERSION"), "{variables}");
 }
 
 async fn three_processes_make_nodes(cp: &ControlPlane) {

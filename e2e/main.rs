@@ -38,6 +38,7 @@ mod rights;
 mod rollout;
 mod scale_race;
 mod secrets;
+mod sequences;
 mod standalone;
 mod stuck;
 mod tenants;

@@ -41,6 +41,7 @@ impl Pool {
                     "clusterName": self.workers.cluster, "version": self.workers.version,
                     "bootstrap": {"configRef": name("bootstrap", "WindowsBootstrapConfig")},
                     "infrastructureRef": name("infrastructure", "WindowsNodePool"),
+                    "deletion": {"nodeDrainTimeoutSeconds": 600},
                 }},
             },
         })
@@ -162,7 +163,7 @@ async fn rule_4_1_the_fields(cp: &ControlPlane, pool: &Pool) {
         assert_eq!(object["status"][field], json!(expected), "{field}: {:#}", object["status"]);
     }
     assert_eq!(object["status"]["nodeInfo"], json!({"architecture": "amd64", "operatingSystem": "windows"}));
-    assert_eq!(object["status"]["capacity"], json!({"cpu": "4", "memory": "8Gi"}));
+    assert_eq!(object["status"]["capacity"], json!({"cpu": "4", "memory": "8Gi", "pods": "30"}));
     let core = cp.get(Kind::MACHINE_POOL, &pool.name()).await.expect("the MachinePool");
     assert_eq!((&core["spec"]["providerIDList"], &core["status"]["replicas"]), (&json!(ids), &json!(3)));
     let selected = cp.kubectl(&["-n", "pool", "get", "windowsmachines", "-o", "name", "-l", text(&object, "/status/selector")]).await;

@@ -194,9 +194,14 @@ async fn work(
     let cluster = Cluster::new(client.clone());
     let workload_metrics = metrics.clone();
     let connect_workload = Arc::new(move |config| connect(config, &workload_metrics, Rate::new(0, 1), "workload"));
-    let controllers_loop =
-        ControllerLoop { concurrency: settings.concurrency, metrics: metrics.clone(), written: Written::default(), stop: stop.clone() };
     let selection = Selection { namespaces: settings.namespaces, watch_filter: settings.watch_filter, labels: None };
+    let controllers_loop = ControllerLoop {
+        concurrency: settings.concurrency,
+        selection: selection.clone(),
+        metrics: metrics.clone(),
+        written: Written::default(),
+        stop: stop.clone(),
+    };
     let watching = Watching { client: client.clone(), selection, metrics, readiness: readiness.clone(), stop: stop.clone() };
     let parts = Parts {
         workloads: Workloads::connected(cluster.clone(), connect_workload, own_cluster),

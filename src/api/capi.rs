@@ -133,6 +133,9 @@ pub struct MachineSpec {
     pub provider_id: Option<String>,
     #[serde(default)]
     pub min_ready_seconds: Option<i64>,
+    /// Time limits of the deletion; core sets defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

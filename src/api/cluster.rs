@@ -52,7 +52,7 @@ pub struct WindowsClusterSpec {
 pub struct ControlPlaneEndpoint {
     /// Name or address, without scheme and port.
     #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("isIP(self) || (self.matches('^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?$') && !self.matches('^[0-9.]+$'))").message("must be a host name or an IP address, without scheme, port and path, e.g. k8s.example.com"))]
+    #[x_kube(validation = Rule::new("isIP(self) || (self.matches('^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*$') && !self.matches('^[0-9.]+$'))").message("must be a host name or an IP address, without scheme, port and path, e.g. k8s.example.com"))]
     pub host: String,
     /// Port, 1 to 65535.
     #[schemars(range(min = 1, max = 65535))]
@@ -71,7 +71,10 @@ pub struct WindowsClusterStatus {
     #[schemars(length(max = 100))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub failure_domains: Vec<FailureDomain>,
-    /// Ready and Paused.
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready, HypervisorsReachable and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]
@@ -92,7 +95,7 @@ pub struct ClusterInitialization {
 #[serde(rename_all = "camelCase")]
 pub struct FailureDomain {
     /// Name of the WindowsHypervisor.
-    #[schemars(length(min = 1, max = 100))]
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Always false: this provider makes workers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,8 +11,8 @@ use super::pool::WindowsNodePool;
 /// [`ClusterRef`] is written.
 pub const JOINS_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/joins";
 
-/// Annotation on a WindowsMachine whose pool was handed over to Cluster API or back: the cluster that it was made for, which is the
-/// one in the owner mark of its VM.
+/// Annotation on a WindowsMachine: the cluster that it was made for, which is the one in the owner mark of its VM, whatever becomes of
+/// its labels and of its pool.
 pub const MADE_FOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/made-for";
 
 const IN_CLUSTER: &str = "own/cluster";
@@ -42,13 +42,13 @@ impl ClusterRef {
         Self { namespace: namespace.to_owned(), source: ClusterSource::ClusterApi(name.to_owned()) }
     }
 
-    /// The cluster of one of our objects: its Cluster, or the cluster that its standalone pool joins.
+    /// The cluster of one of our objects: its Cluster, or the cluster that its standalone pool joins. An object has the label of the
+    /// one or the annotation of the other. Where both are, one was put there from outside: the label, unless a Machine owns the object.
     pub fn of(meta: &ObjectMeta) -> Option<Self> {
         let namespace = meta.namespace.as_deref().unwrap_or_default();
-        match capi::cluster_name(meta.labels.as_ref()) {
-            Some(name) => Some(Self::cluster_api(namespace, name)),
-            None => Self::parse(namespace, annotation(meta, JOINS_ANNOTATION)?),
-        }
+        let labelled = capi::cluster_name(meta.labels.as_ref()).map(|name| Self::cluster_api(namespace, name));
+        let annotated = annotation(meta, JOINS_ANNOTATION).and_then(|text| Self::parse(namespace, text));
+        if capi::machine_owner(meta.owner_references.as_ref()).is_some() { labelled.or(annotated) } else { annotated.or(labelled) }
     }
 
     /// The cluster that an object of a standalone pool joins; `None` for an object of Cluster API.
@@ -112,6 +112,7 @@ fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
     fn object(label: Option<&str>, annotation: Option<&str>) -> ObjectMeta {
         ObjectMeta {
@@ -136,10 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn the_label_of_cluster_api_wins_over_the_annotation() {
+    fn a_label_of_cluster_api_takes_no_machine_away_from_a_standalone_pool() {
         let both = object(Some("c1"), Some("own/cluster"));
-        assert_eq!(ClusterRef::of(&both), Some(ClusterRef::cluster_api("lab", "c1")));
-        assert_eq!(ClusterRef::standalone(&both), None);
-        assert_eq!(made_for(&both).as_deref(), Some("c1"));
+        assert_eq!(ClusterRef::standalone(&both).map(|cluster| cluster.source), Some(ClusterSource::InCluster));
+        assert_eq!(made_for(&both).as_deref(), Some("own/cluster"));
+        let machine = OwnerReference { api_version: "cluster.x-k8s.io/v1beta2".into(), kind: "Machine".into(), ..OwnerReference::default() };
+        let of_core = ObjectMeta { owner_references: Some(vec![machine]), ..both };
+        assert_eq!(ClusterRef::of(&of_core), Some(ClusterRef::cluster_api("lab", "c1")));
+        assert_eq!(ClusterRef::standalone(&of_core), None);
     }
 }

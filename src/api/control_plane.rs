@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::cluster::ControlPlaneEndpoint;
 use super::machine::TemplateMetadata;
 
+/// Kept on an ExternalControlPlane while its cluster has Machines: without its kubeconfig they could neither be drained nor leave.
+pub const FINALIZER: &str = "externalcontrolplane.controlplane.cluster.x-k8s.io";
+
 /// A control plane that already exists.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(
@@ -50,7 +53,7 @@ pub struct ExternalControlPlaneSpec {
 pub struct KubeconfigSecretReference {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of a Secret: lower case letters, digits, - and ."))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a Secret: lower case letters, digits, - and ."))]
     pub name: String,
     /// Key in the Secret. Default: `value`.
     #[serde(default = "default_key")]
@@ -83,7 +86,10 @@ pub struct ExternalControlPlaneStatus {
     #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub cluster_uid: Option<String>,
-    /// Available, Ready and Paused.
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Available, Ready, VersionReached, Deleting and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]

@@ -79,13 +79,13 @@ pub const FINALIZER: &str = "windowsmachine.infrastructure.cluster.x-k8s.io";
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)").message("providerID: cannot change once it is set; delete the Machine to get another VM"))]
-#[x_kube(validation = Rule::new("!has(self.firmware) || self.firmware.type != 'BIOS' || !(self.firmware.secureBoot || self.firmware.tpm)").message("firmware: Secure Boot and TPM need type UEFI"))]
+#[x_kube(validation = Rule::new("!has(self.firmware) || self.firmware.type != 'BIOS' || !((has(self.firmware.secureBoot) && self.firmware.secureBoot) || self.firmware.tpm)").message("firmware: Secure Boot and TPM need type UEFI"))]
 #[x_kube(validation = Rule::new("!has(oldSelf.providerID) || (self.image == oldSelf.image && self.cpus == oldSelf.cpus && self.memory == oldSelf.memory && self.hostName == oldSelf.hostName && self.nestedVirtualization == oldSelf.nestedVirtualization && has(self.systemDisk) == has(oldSelf.systemDisk) && (!has(self.systemDisk) || self.systemDisk == oldSelf.systemDisk) && has(self.hypervisorRef) == has(oldSelf.hypervisorRef) && (!has(self.hypervisorRef) || self.hypervisorRef == oldSelf.hypervisorRef) && has(self.firmware) == has(oldSelf.firmware) && (!has(self.firmware) || self.firmware == oldSelf.firmware) && has(self.disks) == has(oldSelf.disks) && (!has(self.disks) || self.disks == oldSelf.disks) && has(self.networks) == has(oldSelf.networks) && (!has(self.networks) || self.networks == oldSelf.networks))").message("image, cpus, memory, systemDisk, disks, networks, firmware, hypervisorRef, hostName and nestedVirtualization cannot change once the VM exists: make a new WindowsMachineTemplate and name it in the MachineDeployment"))]
 pub struct WindowsMachineSpec {
     /// `windows://<hypervisor>/<uuid>`, written by the controller once the VM exists. Leave it out of templates.
     #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^windows://[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')").message("must be windows://<hypervisor>/<uuid in lower case>; leave it out, the controller writes it"))]
+    #[schemars(length(min = 1, max = 300))]
+    #[x_kube(validation = Rule::new("self.matches('^windows://[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')").message("must be windows://<hypervisor>/<uuid in lower case>; leave it out, the controller writes it"))]
     pub provider_id: Option<String>,
     /// The WindowsHypervisor in the same namespace that the VM is created on. A failure domain on the Machine takes precedence. Without either, the namespace must have exactly one WindowsHypervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,7 +150,7 @@ fn default_join_deadline() -> i64 {
 pub struct LocalReference {
     /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of an object: lower case letters, digits, - and ."))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of an object: lower case letters, digits, - and ."))]
     pub name: String,
 }
 
@@ -186,9 +186,9 @@ pub struct Firmware {
     /// `UEFI` or `BIOS`.
     #[serde(default, rename = "type")]
     pub type_: FirmwareType,
-    /// Secure Boot (UEFI only).
-    #[serde(default)]
-    pub secure_boot: bool,
+    /// Secure Boot (UEFI only). Default: true with UEFI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure_boot: Option<bool>,
     /// A virtual TPM 2.0 (UEFI only).
     #[serde(default)]
     pub tpm: bool,
@@ -244,6 +244,9 @@ pub struct WindowsMachineStatus {
     /// Progress of the guest's bootstrap: its newest report. Absent until there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapProgress>,
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// Ready, VirtualMachineReady, NodeJoined, Deleting and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -354,10 +357,12 @@ pub struct TemplateMetadata {
     /// Labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 63}))]
-    #[x_kube(validation = Rule::new("self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))").message("must be labels: keys like example.com/pool, values of letters, digits, -, _ and ."))]
+    #[x_kube(validation = Rule::new("self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))").message("must be labels: keys like example.com/pool, values of letters, digits, -, _ and ."))]
     pub labels: BTreeMap<String, String>,
     /// Annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    #[x_kube(validation = Rule::new("self.all(k, k.size() <= 317 && k.lowerAscii().matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$'))").message("keys must be annotation keys: at most 63 letters, digits, -, _ and ., e.g. example.com/owner"))]
     pub annotations: BTreeMap<String, String>,
 }
 

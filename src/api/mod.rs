@@ -9,6 +9,7 @@ pub mod cluster_ref;
 pub mod condition;
 pub mod control_plane;
 pub(crate) mod documented;
+pub mod fit;
 pub mod hypervisor;
 pub mod machine;
 pub mod name;
@@ -17,6 +18,8 @@ pub mod pool;
 
 #[cfg(test)]
 mod explained;
+#[cfg(test)]
+mod readable;
 #[cfg(test)]
 mod samples;
 

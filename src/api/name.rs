@@ -81,7 +81,7 @@ impl ProviderId {
         let wrong = || NameError::ProviderId { value: value.into() };
         let (hypervisor, uuid) = value.strip_prefix("windows://").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
         let vm = VmUuid(Uuid::try_parse(uuid).map_err(|_| wrong())?);
-        if hypervisor.is_empty() || vm.to_string() != uuid {
+        if !is_object_name(hypervisor) || vm.to_string() != uuid {
             return Err(wrong());
         }
         Ok(Self { hypervisor: hypervisor.into(), vm })
@@ -140,6 +140,13 @@ impl fmt::Display for HostName {
     }
 }
 
+/// Whether an object can have that name: a DNS subdomain.
+pub fn is_object_name(name: &str) -> bool {
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let label = |label: &str| label.starts_with(edge) && label.ends_with(edge) && label.chars().all(|c| edge(c) || c == '-');
+    name.len() <= 253 && name.split('.').all(label)
+}
+
 /// `length` characters of 0-9a-z that depend on `bytes` only; the form of the public half of a bootstrap token.
 pub fn base36(bytes: &[u8], length: usize) -> String {
     Sha256::digest(bytes).iter().take(length).filter_map(|b| char::from_digit(u32::from(*b) % 36, 36)).collect()
@@ -184,6 +191,11 @@ mod tests {
     fn provider_ids() {
         let id = ProviderId { hypervisor: "lab".into(), vm: VmUuid::of("x") };
         assert_eq!(ProviderId::parse(&id.to_string()).unwrap(), id);
+        let uuid = id.vm.to_string();
+        for impossible in ["a..b", "-a", "a-", "a.-b", ".", &"a".repeat(254)] {
+            assert!(ProviderId::parse(&format!("windows://{impossible}/{uuid}")).is_err(), "{impossible}");
+        }
+        assert!(ProviderId::parse(&format!("windows://a-1.{}/{uuid}", "b".repeat(249))).is_ok());
         for bad in ["", "windows://", "windows://a", "windows:///x", "vsphere://a/b", "windows://lab/B0A3C9C6-0000-5000-8000-000000000000"] {
             assert!(ProviderId::parse(bad).is_err(), "{bad}");
         }

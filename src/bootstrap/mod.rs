@@ -59,6 +59,7 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
     let documents = Documents::new(facts)?;
     let warnings = check::lint::check(facts, &documents)?;
     let (plan, mut files) = stages::plan(facts, &documents)?;
+    check::validate::check_files(facts, &plan)?;
     let json = plan.json().map_err(|e| RenderError::Serialize { what: "the plan", reason: e.to_string() })?;
     files.insert("node.json".into(), json.into_bytes());
     for (name, script) in runner::SCRIPTS.into_iter().chain([(runner::LOADER_NAME, runner::LOADER.as_str())]) {

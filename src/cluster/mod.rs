@@ -21,7 +21,7 @@ pub mod workload;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -79,6 +79,14 @@ impl Cluster {
     /// The object as the API server has it now; `None` when there is none.
     pub async fn get<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<K>, ApiError> {
         request(&what::<K>("get", namespace, name), self.api::<K>(namespace).get_opt(name)).await
+    }
+
+    /// The object as the API server has it now, whatever its shape.
+    pub async fn get_raw<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
+        let what = what::<K>("get", namespace, name);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &ApiResource::erase::<K>(&()));
+        let found = request(&what, api.get_opt(name)).await?;
+        found.map(|object| serde_json::to_value(object).map_err(|e| ApiError::Other(format!("{what}: {e}")))).transpose()
     }
 
     /// All objects in a namespace that have these labels (`key=value,…`), or all of them.

@@ -1,12 +1,13 @@
 //! WindowsMachineTemplate: reports what a machine made from it has, so that cluster-autoscaler can scale from zero.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::watch::Selection;
+use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::machine::{TemplateNodeInfo, WindowsMachineTemplate, WindowsMachineTemplateStatus};
+use crate::bootstrap::render::reserves::capacity;
 
 const MANAGER: &str = "capw-windowsmachinetemplate";
 
@@ -24,7 +25,7 @@ pub async fn reconcile(object: Arc<WindowsMachineTemplate>, ctx: Context) -> Res
     }
     let machine = &object.spec.template.spec;
     let next = WindowsMachineTemplateStatus {
-        capacity: BTreeMap::from([("cpu".to_owned(), machine.cpus.to_string()), ("memory".to_owned(), machine.memory.clone())]),
+        capacity: capacity(machine, &WindowsBootstrapConfigSpec::default()),
         node_info: Some(TemplateNodeInfo { architecture: "amd64".into(), operating_system: "windows".into() }),
     };
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
@@ -46,12 +47,13 @@ mod tests {
     async fn only_templates_that_the_watch_filter_selects_are_reported_on() {
         let object = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineTemplate",
             "metadata": {"name": "t", "namespace": "lab", "uid": "t", "resourceVersion": "1", "labels": {"cluster.x-k8s.io/watch-filter": "a"}},
-            "spec": {"template": {"spec": {"image": "w", "cpus": 8}}}});
+            "spec": {"template": {"spec": {"image": "w", "cpus": 8, "systemDisk": "100Gi"}}}});
         let (shared, script) = shared(Caches::empty(), 1, vec![step(STATUS, object.clone())]);
         for filter in ["a", "b"] {
             let selection = Selection { watch_filter: Some(filter.into()), ..Selection::default() };
             reconcile(Arc::new(read(object.clone())), Context { management: shared.management.clone(), selection }).await.unwrap();
         }
-        assert_eq!(script.seen()[0].body["status"]["capacity"]["cpu"], "8");
+        let capacity = &script.seen()[0].body["status"]["capacity"];
+        assert_eq!(*capacity, json!({"cpu": "8", "memory": "8Gi", "pods": "30", "ephemeral-storage": "100Gi"}));
     }
 }

@@ -27,16 +27,17 @@ use self::runtime::management::{Clock, Management, NewTokenSecret};
 use self::runtime::nodes::Nodes;
 use self::runtime::owners::Owners;
 use self::runtime::triggers::{Receiver, Requested, Requests};
-use self::runtime::watch::{Watch, Watching};
+use self::runtime::unreadable;
+use self::runtime::watch::{Selection, Watch, Watching};
 use self::runtime::workload_clusters::{WatchContext, WorkloadClusters};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::control_plane::ExternalControlPlane;
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
 use crate::autoscaler::ServiceHandle;
-use crate::cluster::Cluster;
 use crate::cluster::events::Events;
 use crate::cluster::workload::Workloads;
+use crate::cluster::{Cluster, Kind};
 use crate::hypervisor::drivers::Drivers;
 
 /// What the composition root hands over.
@@ -87,14 +88,16 @@ pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watch
         if roles.bootstrap {
             let triggers = bootstrap_config::triggers(&shared.caches, configs);
             let reconcile = with(shared.bootstrap_config(new_token_secret), bootstrap_config::reconcile);
-            controllers.run("windowsbootstrapconfig", &shared.caches.configs.0, triggers, reconcile).await;
+            let watch = &shared.caches.configs.0;
+            tokio::join!(controllers.run("windowsbootstrapconfig", watch, triggers, reconcile), shared.unreadable(controllers, watch));
         }
     };
     let control_plane = async {
         if roles.control_plane {
             let watch: Watch<ExternalControlPlane> = Watch::start(watching);
             let triggers = control_plane::triggers(&shared.caches);
-            controllers.run("externalcontrolplane", &watch, triggers, with(shared.control_plane(), control_plane::reconcile)).await;
+            let reconcile = with(shared.control_plane(), control_plane::reconcile);
+            tokio::join!(controllers.run("externalcontrolplane", &watch, triggers, reconcile), shared.unreadable(controllers, &watch));
         }
     };
     tokio::join!(infrastructure, bootstrap, control_plane);
@@ -114,6 +117,8 @@ async fn run_infrastructure(
     let caches = &shared.caches;
     let pool = shared.pool();
     let pool_triggers = pool::triggers(caches, &pool.memories, pools);
+    let unfiltered = controllers.unfiltered();
+    let hypervisor = shared.hypervisor(&watching.selection);
     let template = machine_template::Context { management: shared.management.clone(), selection: watching.selection.clone() };
     tokio::join!(
         controllers.run(
@@ -122,7 +127,7 @@ async fn run_infrastructure(
             machine::triggers(caches, machines),
             with(shared.machine(), machine::reconcile)
         ),
-        controllers.run("windowshypervisor", &caches.hypervisors.0, hypervisor::triggers(caches), with(shared.hypervisor(), hypervisor::reconcile)),
+        unfiltered.run("windowshypervisor", &caches.hypervisors.0, hypervisor::triggers(caches), with(hypervisor, hypervisor::reconcile)),
         controllers.run(
             "windowscluster",
             &caches.windows_clusters.0,
@@ -130,7 +135,11 @@ async fn run_infrastructure(
             with(shared.windows_cluster(), windows_cluster::reconcile)
         ),
         controllers.run("windowsnodepool", &caches.pools.0, pool_triggers, with(pool, pool::reconcile)),
-        controllers.run("windowsmachinetemplate", &caches.machine_templates.0, vec![], with(template, machine_template::reconcile)),
+        unfiltered.run("windowsmachinetemplate", &caches.machine_templates.0, vec![], with(template, machine_template::reconcile)),
+        shared.unreadable(controllers, &caches.windows_machines.0),
+        shared.unreadable(controllers, &caches.hypervisors.0),
+        shared.unreadable(controllers, &caches.windows_clusters.0),
+        shared.unreadable(controllers, &caches.pools.0),
     );
 }
 
@@ -158,6 +167,10 @@ impl Shared {
         Self { management, caches, owners, clusters, hypervisors, requests }
     }
 
+    async fn unreadable<K: Kind>(&self, controllers: &ControllerLoop, watch: &Watch<K>) {
+        unreadable::report_all(&self.management, watch, &controllers.selection, controllers.stop.clone().cancelled_owned()).await;
+    }
+
     fn machine(&self) -> machine::Context {
         machine::Context {
             management: self.management.clone(),
@@ -180,8 +193,9 @@ impl Shared {
         }
     }
 
-    fn hypervisor(&self) -> hypervisor::Context {
+    fn hypervisor(&self, selection: &Selection) -> hypervisor::Context {
         hypervisor::Context {
+            selection: selection.clone(),
             management: self.management.clone(),
             caches: self.caches.clone(),
             hypervisors: self.hypervisors.clone(),

@@ -12,7 +12,7 @@ use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::triggers::{Triggers, all_of, cluster_facts, concerned, hypervisor_facts, named, namespace};
 use crate::api::capi;
 use crate::api::cluster::{ClusterInitialization, WindowsCluster, WindowsClusterStatus};
-use crate::lifecycle::conditions::conditions;
+use crate::lifecycle::conditions::{conditions, observed};
 use crate::lifecycle::windows_cluster::{ObservedWindowsCluster, decide};
 
 const MANAGER: &str = "capw-windowscluster";
@@ -42,16 +42,18 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     let Some(owner) = owner.filter(|_| !managed_elsewhere && object.metadata.deletion_timestamp.is_none()) else {
         return Ok(Outcome::done());
     };
-    let cluster = ctx.caches.clusters.get(&namespace, &owner);
+    // One that is not there may be paused.
+    let Some(cluster) = ctx.caches.clusters.get(&namespace, &owner) else { return Ok(Outcome::done()) };
     let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
     let hypervisors = ctx.caches.hypervisors.names(&namespace);
-    let decision = decide(&ObservedWindowsCluster { object, cluster: cluster.as_deref(), hypervisors, reach: &reach });
+    let decision = decide(&ObservedWindowsCluster { object, cluster: Some(&cluster), hypervisors, reach: &reach });
     let mut next: WindowsClusterStatus = object.status.clone().unwrap_or_default();
     if let Some(domains) = decision.step {
         next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
         next.failure_domains = domains;
     }
     next.conditions = conditions(&next.conditions, &decision.conditions, object.metadata.generation, ctx.management.now());
+    next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::done())
 }
@@ -74,7 +76,9 @@ mod tests {
             "spec": {}});
         let hypervisor = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
             "metadata": {"name": "h1", "namespace": "lab"}, "spec": {}});
-        let caches = Caches { hypervisors: holding(vec![hypervisor]), ..Caches::empty() };
+        let cluster =
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {}});
+        let caches = Caches { hypervisors: holding(vec![hypervisor]), clusters: holding(vec![cluster]), ..Caches::empty() };
         let (shared, script) = shared(caches, 1, vec![step(STATUS, object.clone())]);
         reconcile(Arc::new(read(object)), shared.windows_cluster()).await.unwrap();
         let status = &script.seen()[0].body["status"];

@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::paused_condition;
 use crate::api::condition::{self, ConditionType, Desired};
 
-/// `said` on top of `current`. If anything is said, Paused is said too.
+/// `said` on top of `current`. If anything is said, Paused is said too. What is not said holds for the present generation as well: the
+/// decision has seen it.
 pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
     if let [only] = said
         && still_paused(current, only)
@@ -19,7 +20,14 @@ pub fn conditions(current: &[Condition], said: &[Desired], generation: Option<i6
     if (stale_pause || !said.is_empty()) && !said.iter().any(|d| d.type_ == ConditionType::Paused) {
         said.push(paused_condition(None));
     }
-    condition::apply(current, &said, generation, now)
+    let mut next = condition::apply(current, &said, generation, now);
+    next.iter_mut().for_each(|condition| condition.observed_generation = generation);
+    next
+}
+
+/// The generation that a status with these conditions is about. Nothing is said about what is paused, nor before there is anything to say.
+pub fn observed(conditions: &[Condition], generation: Option<i64>, before: Option<i64>) -> Option<i64> {
+    if conditions.is_empty() || condition::is_true(conditions, ConditionType::Paused) { before } else { generation }
 }
 
 /// Whether `said` is that the object is paused, as is already known.
@@ -52,5 +60,19 @@ mod tests {
         let after = conditions(&said, &ready, Some(2), at(4));
         assert!(!condition::is_true(&after, ConditionType::Paused));
         assert_eq!(condition::find(&after, ConditionType::Ready).unwrap().observed_generation, Some(2));
+    }
+
+    #[test]
+    fn every_condition_is_about_the_generation_that_was_seen() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let both = [Desired::yes(ConditionType::Ready, Reason::Provisioned), Desired::yes(ConditionType::NodeJoined, Reason::Joined)];
+        let before = conditions(&[], &both, Some(1), at(1));
+        for said in [&both[..1], &[]] {
+            let after = conditions(&before, said, Some(2), at(2));
+            assert!(after.iter().all(|c| c.observed_generation == Some(2) && c.last_transition_time.0 == at(1)), "{after:?}");
+            assert_eq!(observed(&after, Some(2), Some(1)), Some(2));
+        }
+        let paused = conditions(&before, &[paused_condition(Some("x".into()))], Some(2), at(2));
+        assert_eq!((observed(&paused, Some(2), Some(1)), observed(&[], Some(1), None)), (Some(1), None));
     }
 }

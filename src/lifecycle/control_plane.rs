@@ -4,22 +4,26 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::conditions::conditions;
+use super::conditions::{conditions, observed};
 use super::{Decision, paused, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::api::control_plane::{ControlPlaneInitialization, ExternalControlPlane, ExternalControlPlaneStatus};
+use crate::api::control_plane::{ControlPlaneInitialization, ExternalControlPlane, ExternalControlPlaneStatus, FINALIZER};
 
 /// How often the API server is asked when all is well, and when it is not.
 const PROBE: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(10);
+/// Between two looks whether Machines are left.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// What was found.
 pub struct ObservedControlPlane<'a> {
     pub object: &'a ExternalControlPlane,
     pub cluster: Option<&'a Cluster>,
     pub owned: bool,
+    /// Machines of its cluster.
+    pub machines: usize,
     pub probe: Probe,
 }
 
@@ -56,6 +60,10 @@ pub struct Answer {
 pub enum ControlPlaneStep {
     Ignore,
     Wait,
+    /// Store the finalizer.
+    Adopt,
+    /// Nothing needs it any more.
+    Release,
     /// Look at the kubeconfig and the API server.
     Probe,
     /// Write the two Secrets that core and others read.
@@ -68,18 +76,38 @@ pub enum ControlPlaneStep {
 
 pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
     let meta = &s.object.metadata;
-    if meta.deletion_timestamp.is_some() || !s.owned {
-        // The Secrets carry an owner reference: they go with the object.
+    let deleting = meta.deletion_timestamp.is_some();
+    let ours = meta.finalizers.iter().flatten().any(|f| f == FINALIZER);
+    if (deleting && !ours) || (!deleting && !s.owned) {
         return Decision::new(ControlPlaneStep::Ignore);
     }
     if let Some(why) = paused(meta, s.cluster.and_then(Cluster::paused_name)) {
         return Decision::new(ControlPlaneStep::Wait).say(paused_condition(Some(why)));
+    }
+    if deleting {
+        return leaving(s.machines);
+    }
+    if s.cluster.is_none() {
+        // It may be paused.
+        return Decision::new(ControlPlaneStep::Wait).look_again(LEAVING);
+    }
+    if !ours {
+        return Decision::new(ControlPlaneStep::Adopt);
     }
     match &s.probe {
         Probe::None => Decision::new(ControlPlaneStep::Probe),
         Probe::Failed { reason, message } => unavailable(*reason, message).look_again(RETRY),
         Probe::Answered(answer) => answered(s, answer),
     }
+}
+
+/// The Secrets carry an owner reference: they go with the object.
+fn leaving(machines: usize) -> Decision<ControlPlaneStep> {
+    if machines == 0 {
+        return Decision::new(ControlPlaneStep::Release);
+    }
+    let message = format!("{machines} Machines of the cluster need it to be drained and to leave: delete them, or the Cluster");
+    Decision::new(ControlPlaneStep::Wait).say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message)).look_again(LEAVING)
 }
 
 fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPlaneStep> {
@@ -103,14 +131,34 @@ fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPl
     if s.object.spec.control_plane_endpoint.is_none() {
         return Decision::new(ControlPlaneStep::SetEndpoint(answer.server.clone()));
     }
-    let wanted = s.object.spec.version.as_deref();
-    let behind = wanted.filter(|w| *w != answer.version);
-    let note =
-        behind.map(|w| format!("spec.version is {w}, the API server reports {}; CAPW does not upgrade it", answer.version)).unwrap_or_default();
     Decision::new(ControlPlaneStep::Report(answer.clone()))
-        .say(Desired::yes(ConditionType::Available, Reason::Reachable).with_message(note.clone()))
-        .say(Desired::yes(ConditionType::Ready, Reason::Reachable).with_message(note))
+        .say(Desired::yes(ConditionType::Available, Reason::Reachable))
+        .say(Desired::yes(ConditionType::Ready, Reason::Reachable))
+        .say(version_reached(s.object.spec.version.as_deref(), &answer.version))
         .look_again(PROBE)
+}
+
+/// The Cluster repeats the messages of Available and Ready, so the version has a condition of its own.
+fn version_reached(wanted: Option<&str>, answered: &str) -> Desired {
+    match wanted.filter(|wanted| *wanted != comparable(answered, Some(wanted))) {
+        None => Desired::yes(ConditionType::VersionReached, Reason::Reachable),
+        Some(wanted) => {
+            let message = format!(
+                "spec.version is {wanted}, the API server reports {answered}: CAPW does not upgrade it, and Cluster API makes no Machines until they agree"
+            );
+            Desired::no(ConditionType::VersionReached, Reason::VersionDiffers, message)
+        }
+    }
+}
+
+/// The version as Cluster API compares it with `spec.version` and with the version of Machines: for it, `v1.35.2-eks-1a2b3c` comes before
+/// `v1.35.2`, and a control plane before the version that it should have is being upgraded, for ever.
+fn comparable(answered: &str, wanted: Option<&str>) -> String {
+    let release = answered.split(['-', '+']).next().unwrap_or(answered);
+    match wanted {
+        Some(wanted) if wanted == answered || wanted.split(['-', '+']).next() == Some(release) => wanted.to_owned(),
+        _ => release.to_owned(),
+    }
 }
 
 fn unavailable(why: Reason, message: &str) -> Decision<ControlPlaneStep> {
@@ -125,10 +173,11 @@ fn unavailable(why: Reason, message: &str) -> Decision<ControlPlaneStep> {
 pub fn status(object: &ExternalControlPlane, said: &[Desired], answer: Option<&Answer>, now: Timestamp) -> ExternalControlPlaneStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
+    status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
     status.external_managed_control_plane = Some(true);
     if let Some(answer) = answer {
         status.initialization = Some(ControlPlaneInitialization { control_plane_initialized: Some(true) });
-        status.version = Some(answer.version.clone());
+        status.version = Some(comparable(&answer.version, object.spec.version.as_deref()));
         status.checked_kubeconfig = Some(answer.digest.clone());
         status.cluster_uid = answer.uid.clone().or(status.cluster_uid);
     }
@@ -138,7 +187,7 @@ pub fn status(object: &ExternalControlPlane, said: &[Desired], answer: Option<&A
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn another_cluster_behind_the_kubeconfig_is_refused_before_core_sees_it() {
@@ -158,12 +207,55 @@ mod tests {
                 missing: None,
                 secrets_current: false,
             };
-            decide(&ObservedControlPlane { object: &object, cluster: Some(&cluster), owned: true, probe: Probe::Answered(answer) })
+            decide(&ObservedControlPlane { object: &object, cluster: Some(&cluster), owned: true, machines: 0, probe: Probe::Answered(answer) })
         };
         assert_eq!(step(Some("a")).step, ControlPlaneStep::WriteSecrets);
         assert_eq!(step(None).step, ControlPlaneStep::WriteSecrets, "it was not asked again");
         let refused = step(Some("b"));
         assert_eq!(refused.step, ControlPlaneStep::Wait);
         assert!(refused.conditions.iter().all(|c| c.reason == Reason::ClusterReplaced), "{refused:?}");
+    }
+
+    #[test]
+    fn it_stays_while_machines_need_it() {
+        let step = |metadata: Value, owned: bool, machines: usize| {
+            let object: ExternalControlPlane = serde_json::from_value(json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1",
+                "kind": "ExternalControlPlane", "metadata": metadata, "spec": {}}))
+            .unwrap();
+            let cluster: Cluster =
+                serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1"}, "spec": {}}))
+                    .unwrap();
+            decide(&ObservedControlPlane { object: &object, cluster: Some(&cluster), owned, machines, probe: Probe::None })
+        };
+        let (ours, gone) = (json!({"finalizers": [FINALIZER]}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
+        let leaving = json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        for (metadata, owned, machines, expected) in [
+            (json!({}), false, 0, ControlPlaneStep::Ignore),
+            (json!({}), true, 0, ControlPlaneStep::Adopt),
+            (ours, true, 0, ControlPlaneStep::Probe),
+            (gone, true, 1, ControlPlaneStep::Ignore),
+            (leaving.clone(), true, 1, ControlPlaneStep::Wait),
+            (leaving.clone(), false, 0, ControlPlaneStep::Release),
+        ] {
+            assert_eq!(step(metadata.clone(), owned, machines).step, expected, "{metadata}");
+        }
+        let said = step(leaving, true, 2).conditions;
+        assert!(said[0].type_ == ConditionType::Deleting && said[0].message.contains("2 Machines"), "{said:?}");
+    }
+
+    #[test]
+    fn a_version_is_reported_as_cluster_api_can_compare_it() {
+        for (wanted, answered, reported, reached) in [
+            (None, "v1.35.2", "v1.35.2", true),
+            (None, "v1.35.2-eks-1a2b3c", "v1.35.2", true),
+            (Some("v1.35.2"), "v1.35.2-gke.1000", "v1.35.2", true),
+            (Some("v1.35.2-gke.1000"), "v1.35.2-gke.1000", "v1.35.2-gke.1000", true),
+            (Some("v1.35.2+k3s1"), "v1.35.2+k3s1", "v1.35.2+k3s1", true),
+            (Some("v1.36.0"), "v1.35.2-eks-1a2b3c", "v1.35.2", false),
+        ] {
+            assert_eq!(comparable(answered, wanted), reported, "{wanted:?} {answered}");
+            let said = version_reached(wanted, answered);
+            assert_eq!((said.status, said.message.is_empty()), (Some(reached), reached), "{said:?}");
+        }
     }
 }

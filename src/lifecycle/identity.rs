@@ -102,4 +102,22 @@ mod tests {
         let unplaced = WindowsMachine { spec: Default::default(), ..object };
         assert_eq!(NodeIdentity::of(&unplaced), None, "no hypervisor, no Node");
     }
+
+    /// The owner mark names the cluster: if it changed, the machine's own VM would be taken for that of another.
+    #[test]
+    fn a_label_that_comes_later_does_not_change_which_vm_belongs_to_a_machine() {
+        let machine = |metadata: serde_json::Value| -> WindowsMachine {
+            let mut all = json!({"name": "m", "namespace": "lab", "uid": "u"});
+            json_patch::merge(&mut all, &metadata);
+            serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+                "metadata": all, "spec": {"image": "w"}}))
+            .unwrap()
+        };
+        let joins = "infrastructure.cluster.x-k8s.io/joins";
+        let before = key(&machine(json!({"annotations": {joins: "own/cluster"}})));
+        let label = json!({"cluster.x-k8s.io/cluster-name": "c1"});
+        assert_eq!(key(&machine(json!({"annotations": {joins: "own/cluster"}, "labels": label}))), before);
+        let adopted = json!({"annotations": {"infrastructure.cluster.x-k8s.io/made-for": "own/cluster"}, "labels": label});
+        assert_eq!(key(&machine(adopted)), before);
+    }
 }

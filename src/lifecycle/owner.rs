@@ -8,7 +8,7 @@ use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{
     self, CidrBlocks, Cluster, ClusterNetwork, DELETE_ANNOTATION, Endpoint, GROUP, Machine, MachinePool, NODE_DELETED, NODE_READY, Reference,
 };
-use crate::api::cluster::ControlPlaneEndpoint;
+use crate::api::cluster::{ControlPlaneEndpoint, WindowsCluster};
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::condition::{self, ConditionType};
 use crate::api::machine::WindowsMachine;
@@ -208,10 +208,13 @@ pub struct TargetCluster {
     /// Where nodes reach the API server, once that is known.
     pub endpoint: Option<Endpoint>,
     pub network: ClusterNetwork,
+    /// The WindowsHypervisors that its machines may use; empty: every one.
+    pub hypervisors: Vec<String>,
 }
 
 impl TargetCluster {
-    pub fn of_cluster(cluster: &Cluster) -> Self {
+    /// `infrastructure`: what the Cluster names in `spec.infrastructureRef`, if that is a WindowsCluster.
+    pub fn of_cluster(cluster: &Cluster, infrastructure: Option<&WindowsCluster>) -> Self {
         let meta = &cluster.metadata;
         Self {
             cluster: ClusterRef::cluster_api(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default()),
@@ -221,7 +224,13 @@ impl TargetCluster {
             control_plane_initialized: cluster.control_plane_initialized(),
             endpoint: cluster.endpoint().cloned(),
             network: cluster.spec.cluster_network.clone().unwrap_or_default(),
+            hypervisors: infrastructure.iter().flat_map(|i| &i.spec.hypervisors).map(|h| h.name.clone()).collect(),
         }
+    }
+
+    /// Whether its machines may be on that WindowsHypervisor.
+    pub fn may_use(&self, hypervisor: &str) -> bool {
+        self.hypervisors.is_empty() || self.hypervisors.iter().any(|name| name == hypervisor)
     }
 
     /// What a standalone pool joins. `server` is the address in its kubeconfig; without it, and without one in `spec`, the endpoint
@@ -240,6 +249,7 @@ impl TargetCluster {
                 services: blocks(spec.map(|s| &s.service_networks)),
                 pods: blocks(spec.map(|s| &s.pod_networks)),
             },
+            hypervisors: Vec::new(),
         }
     }
 }

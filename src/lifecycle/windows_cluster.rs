@@ -27,23 +27,27 @@ pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<Option<Vec<FailureDoma
     names.sort();
     let domain = |name: &String| FailureDomain { name: name.clone(), control_plane: Some(false), attributes: BTreeMap::new() };
     let domains = names.iter().map(domain).collect();
-    // A missing hypervisor does not make the cluster unready: its nodes work without us.
-    Decision::new(Some(domains)).say(Desired::yes(ConditionType::Ready, Reason::Provisioned).with_message(message(s, &names)))
+    // A missing hypervisor does not make the cluster unready: its nodes work without us. A message would be repeated by the Cluster, whose
+    // Available has nothing to say while all is well.
+    Decision::new(Some(domains)).say(Desired::yes(ConditionType::Ready, Reason::Provisioned)).say(hypervisors(s, &names))
 }
 
-fn message(s: &ObservedWindowsCluster<'_>, names: &[String]) -> String {
-    let problems: Vec<String> = names
+fn hypervisors(s: &ObservedWindowsCluster<'_>, names: &[String]) -> Desired {
+    let no = |why, message| Desired::no(ConditionType::HypervisorsReachable, why, message);
+    if names.is_empty() {
+        return no(Reason::HypervisorMissing, "there is no WindowsHypervisor in this namespace yet: machines will wait for one".to_owned());
+    }
+    let missing = names
         .iter()
-        .filter_map(|name| match (s.reach)(name) {
-            Reach::Missing => Some(format!("WindowsHypervisor {name} does not exist in this namespace")),
-            Reach::Unreachable(_) => Some(format!("WindowsHypervisor {name} is unreachable")),
-            Reach::Unchecked | Reach::Reachable => None,
-        })
-        .collect();
-    match (names.is_empty(), problems.is_empty()) {
-        (true, _) => "there is no WindowsHypervisor in this namespace yet: machines will wait for one".to_owned(),
-        (false, true) => format!("machines may use: {}", names.join(", ")),
-        (false, false) => problems.join("; "),
+        .filter(|name| (s.reach)(name) == Reach::Missing)
+        .map(|name| format!("WindowsHypervisor {name} does not exist in this namespace"));
+    let unreachable =
+        names.iter().filter(|name| matches!((s.reach)(name), Reach::Unreachable(_))).map(|name| format!("WindowsHypervisor {name} is unreachable"));
+    let (missing, unreachable): (Vec<String>, Vec<String>) = (missing.collect(), unreachable.collect());
+    let why = if missing.is_empty() { Reason::HypervisorUnreachable } else { Reason::HypervisorMissing };
+    match [missing, unreachable].concat() {
+        problems if problems.is_empty() => Desired::yes(ConditionType::HypervisorsReachable, Reason::Reachable),
+        problems => no(why, problems.join("; ")),
     }
 }
 
@@ -62,7 +66,10 @@ mod tests {
         let known = |_: &str| reach.clone();
         let hypervisors = hypervisors.iter().map(|&name| name.to_owned()).collect();
         let decision = decide(&ObservedWindowsCluster { object: &object(spec), cluster: None, hypervisors, reach: &known });
-        (decision.step.unwrap().into_iter().map(|d| d.name).collect(), decision.conditions[0].message.clone())
+        let [ready, hypervisors] = &decision.conditions[..] else { panic!("{decision:?}") };
+        assert_eq!((ready.status, ready.message.as_str()), (Some(true), ""), "the Cluster would repeat a message");
+        assert_eq!(hypervisors.status == Some(true), hypervisors.message.is_empty());
+        (decision.step.unwrap().into_iter().map(|d| d.name).collect(), hypervisors.message.clone())
     }
 
     #[test]
@@ -70,8 +77,8 @@ mod tests {
         let named = json!({"hypervisors": [{"name": "b"}, {"name": "a"}]});
         for (spec, there, reach, names, message) in [
             (json!({}), vec![], Reach::Reachable, vec![], "there is no WindowsHypervisor in this namespace yet"),
-            (json!({}), vec!["x"], Reach::Unchecked, vec!["x"], "machines may use: x"),
-            (named.clone(), vec!["x"], Reach::Reachable, vec!["a", "b"], "machines may use: a, b"),
+            (json!({}), vec!["x"], Reach::Unchecked, vec!["x"], ""),
+            (named.clone(), vec!["x"], Reach::Reachable, vec!["a", "b"], ""),
             (named.clone(), vec![], Reach::Missing, vec!["a", "b"], "WindowsHypervisor a does not exist in this namespace"),
             (
                 named,

@@ -42,7 +42,7 @@ pub struct Containerd {
     /// `address:port` where containerd serves Prometheus metrics, e.g. `127.0.0.1:1338`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9.]+|\\\\[[0-9a-fA-F:]+\\\\]):[1-9][0-9]{0,4}$')").message("must be an IP address and a port, IPv6 in brackets, e.g. 127.0.0.1:1338"))]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9.]+|\\\\[[0-9a-fA-F:]+\\\\]):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$') && isIP(self.substring(0, self.lastIndexOf(':')).replace('[', '').replace(']', ''))").message("must be an IP address and a port, IPv6 in brackets, e.g. 127.0.0.1:1338"))]
     pub metrics_address: Option<String>,
 }
 

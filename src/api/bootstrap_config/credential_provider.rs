@@ -34,7 +34,7 @@ pub struct CredentialProvider {
     /// How long an answer is cached unless the program says so itself, e.g. `12h`. Default: `10m`.
     #[serde(default = "ten_minutes")]
     #[schemars(length(min = 2, max = 16))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]+(s|m|h))+$')").message("must be a length of time, e.g. 12h or 1h30m"))]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$')").message("must be a length of time in hours, minutes and seconds, in this order and of at most six digits each, e.g. 12h or 1h30m"))]
     pub default_cache_duration: String,
     /// Arguments of the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -65,6 +65,7 @@ pub struct ProviderVariable {
     pub name: String,
     /// Its value.
     #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub value: String,
 }
 

@@ -6,6 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use super::ValueSource;
 
+/// Files that CAPW writes itself, in lower case. More depend on other fields.
+pub const RENDERED: [&str; 9] = [
+    r"c:\etc\ca-bundle.pem",
+    r"c:\etc\kubernetes\credential-providers.yaml",
+    r"c:\etc\kubernetes\kube-proxy.yaml",
+    r"c:\etc\kubernetes\kubelet.conf.d\50-user.conf",
+    r"c:\etc\kubernetes\patches\kubeletconfiguration+strategic.yaml",
+    r"c:\k\crictl.yaml",
+    r"c:\program files\containerd\config.toml",
+    r"c:\run\cluster-api\bootstrap-success.complete",
+    r"c:\var\lib\kubelet\config.yaml",
+];
+
+fn is_not_rendered() -> String {
+    let paths: Vec<String> = RENDERED.iter().map(|path| format!("r'{path}'")).collect();
+    format!("!(self.lowerAscii() in [{}])", paths.join(", "))
+}
+
 /// A file on the node, readable by administrators only.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -16,6 +34,8 @@ pub struct File {
     #[schemars(length(min = 4, max = 240))]
     #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]*[^<>:"/|?*\\\\[:cntrl:]. ])+$')"#).message("must be an absolute Windows path of a file, without .. and without names that end in a dot or blank, e.g. C:\\k\\audit.json"))]
     #[x_kube(validation = Rule::new(r#"!self.matches('(?i)\\\\(con|prn|aux|nul|com[0-9]|lpt[0-9])([.][^\\\\]*)?(\\\\|$)')"#).message("CON, PRN, AUX, NUL, COM0-9 and LPT0-9 are devices to Windows, not files: use another name"))]
+    #[x_kube(validation = Rule::new(r#"!self.lowerAscii().matches('^c:\\\\programdata\\\\capw(\\\\|$)')"#).message("C:\\ProgramData\\capw belongs to the bootstrap itself: choose another directory"))]
+    #[x_kube(validation = Rule::new(is_not_rendered()).message("CAPW writes this file itself: use the fields of kubelet, containerd, kubeProxy and network, or another path"))]
     pub path: String,
     /// The text; written as UTF-8 without a byte order mark, line ends as given. Not for secrets: users who may read this object can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

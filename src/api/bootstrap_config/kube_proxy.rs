@@ -20,7 +20,7 @@ pub struct KubeProxy {
     /// and for one machine: with a template, run kube-proxy as a HostProcess DaemonSet, which finds the address on the node.
     #[serde(default, rename = "sourceVIP", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 39))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9.]+|[0-9a-fA-F:]+)$')").message("must be an IP address, e.g. 10.244.3.2"))]
+    #[x_kube(validation = Rule::new("isIP(self)").message("must be an IP address, e.g. 10.244.3.2"))]
     pub source_vip: Option<String>,
     /// Whether responses go directly to the client (direct server return). Without it kube-proxy takes 64 ports of the node for each Service. Default: true.
     #[serde(default = "yes")]

@@ -15,7 +15,7 @@ pub struct Kubelet {
     /// Labels that the Node registers with. The API server does not let a kubelet set most labels below `kubernetes.io` and `k8s.io`: put those on the Machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[x_kube(validation = Rule::new("self.all(k, !k.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') || k.matches('^([^/]*[.])?(node|kubelet)[.]kubernetes[.]io/') || k in ['kubernetes.io/hostname', 'kubernetes.io/arch', 'kubernetes.io/os', 'topology.kubernetes.io/zone', 'topology.kubernetes.io/region'])").message("NodeRestriction forbids a kubelet labels below kubernetes.io and k8s.io; set them on the Machine's template instead"))]
-    #[x_kube(validation = Rule::new("self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))").message("keys must be label keys of at most 63 characters, e.g. example.com/pool"))]
+    #[x_kube(validation = Rule::new("self.all(k, k.size() <= 317 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))").message("keys must be label keys of at most 63 characters, e.g. example.com/pool"))]
     #[x_kube(validation = Rule::new("self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))").message("values must be label values: letters, digits, -, _ and ., beginning and ending with a letter or digit"))]
     #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 63}))]
     pub node_labels: BTreeMap<String, String>,
@@ -171,7 +171,7 @@ pub struct EvictionHard {
 pub struct Taint {
     /// Key, a qualified name.
     #[schemars(length(min = 1, max = 317))]
-    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')").message("must be a qualified name of at most 63 characters, e.g. example.com/windows"))]
+    #[x_kube(validation = Rule::new("self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && (!self.contains('/') || self.indexOf('/') <= 253)").message("must be a qualified name of at most 63 characters, e.g. example.com/windows"))]
     pub key: String,
     /// Value.
     #[serde(default, skip_serializing_if = "Option::is_none")]

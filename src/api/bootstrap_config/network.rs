@@ -15,7 +15,7 @@ pub struct Network {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
-    #[x_kube(validation = Rule::new("self.all(s, s.matches('^[A-Za-z0-9][-A-Za-z0-9.:]*$'))").message("must be names or addresses, e.g. ntp.example.com"))]
+    #[x_kube(validation = Rule::new("self.all(s, isIP(s) || (s.matches('^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*$') && !s.matches('^[0-9.]+$')))").message("must be names or addresses, e.g. ntp.example.com"))]
     pub time_servers: Vec<String>,
     /// Seconds by which the clock may differ from that of the API server before the join, 1 to 3600; 0 disables the check. Default: 30.
     #[serde(default = "default_clock_tolerance")]
@@ -25,7 +25,7 @@ pub struct Network {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 6), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
-    #[x_kube(validation = Rule::new("self.all(s, s.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$'))").message("must be DNS names in lower case, e.g. example.com"))]
+    #[x_kube(validation = Rule::new("self.all(s, s.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))").message("must be DNS names in lower case, e.g. example.com"))]
     pub dns_suffixes: Vec<String>,
     /// CA certificates that Windows trusts, PEM, e.g. of proxies, registries and mirrors. At most 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,12 +118,12 @@ pub struct Proxy {
     /// For `http://`, e.g. `http://proxy.example.com:3128`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://[A-Za-z0-9.:_-]+(:[0-9]{1,5})?/?$') || self.matches('^https?://\\\\[[0-9a-fA-F:]+\\\\](:[0-9]{1,5})?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.][A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
     pub http: Option<String>,
     /// For `https://`: the address of a proxy, which is usually itself reached over `http://`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://[A-Za-z0-9.:_-]+(:[0-9]{1,5})?/?$') || self.matches('^https?://\\\\[[0-9a-fA-F:]+\\\\](:[0-9]{1,5})?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.][A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
     pub https: Option<String>,
     /// The address of the proxy for both, with user and password, from a Secret. Only containerd, the kubelet and the downloads of `spec.programs` get it; Windows itself and other programs of the node do not use the proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,7 +178,7 @@ pub struct FirewallRule {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 11)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
-    #[x_kube(validation = Rule::new("self.all(p, p.matches('^[0-9]{1,5}(-[0-9]{1,5})?$'))").message("must be ports or ranges of ports, e.g. 8080 or 8000-8100"))]
+    #[x_kube(validation = Rule::new("self.all(p, p.matches('^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])(-([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$') && (!p.contains('-') || int(p.split('-')[0]) <= int(p.split('-')[1])))").message("must be ports from 1 to 65535 or ranges of them, the lower one first, e.g. 8080 or 8000-8100"))]
     pub ports: Vec<String>,
     /// Addresses or networks at the other end. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

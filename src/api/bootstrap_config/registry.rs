@@ -13,7 +13,7 @@ use super::ValueSource;
 pub struct Registry {
     /// The registry in image names, with its port if they have one, e.g. `docker.io`, `registry.example.com:5000`; `*` for every registry that is not listed.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self == '*' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[1-9][0-9]{0,4})?$')").message("must be the host of a registry in lower case, with its port if images name it, without scheme and path, e.g. registry.example.com:5000; or *"))]
+    #[x_kube(validation = Rule::new("self == '*' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$')").message("must be the host of a registry in lower case, with its port if images name it, without scheme and path, e.g. registry.example.com:5000; or *"))]
     pub host: String,
     /// Mirrors, tried in this order before the registry itself. A registry that needs its own CA is listed here with its own URL. At most 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,7 +42,7 @@ pub enum Fallback {
 pub struct Mirror {
     /// Address, e.g. `https://mirror.example.com` or `https://mirror.example.com/v2/docker-hub`.
     #[schemars(length(min = 9, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://[a-zA-Z0-9.\\\\[\\\\]:-]+(/[-A-Za-z0-9._~/]*)?$')").message("must be an http or https address without user, query and blanks, e.g. https://mirror.example.com/v2/docker-hub"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[-A-Za-z0-9._~/]*)?$')").message("must be an http or https address without user, query and blanks, e.g. https://mirror.example.com/v2/docker-hub"))]
     pub url: String,
     /// What the mirror is used for. Default: both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

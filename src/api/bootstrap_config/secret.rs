@@ -12,7 +12,7 @@ use super::WindowsBootstrapConfigSpec;
 pub struct SecretKeyRef {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of a Secret: lower case letters, digits, - and ."))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a Secret: lower case letters, digits, - and ."))]
     pub name: String,
     /// Key below its `data`.
     #[schemars(length(min = 1, max = 253))]
@@ -26,7 +26,7 @@ pub struct SecretKeyRef {
 pub struct ConfigMapKeyRef {
     /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')").message("must be the name of a ConfigMap: lower case letters, digits, - and ."))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a ConfigMap: lower case letters, digits, - and ."))]
     pub name: String,
     /// Key below its `data` or `binaryData`.
     #[schemars(length(min = 1, max = 253))]

@@ -82,6 +82,7 @@ pub struct CommandStep {
     /// The program and its arguments, one entry each; no shell is involved.
     #[schemars(length(min = 1, max = 64), inner(length(max = 2048)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(validation = Rule::new("self.all(t, !t.contains('\\u0000'))").message("must not contain the character NUL, which ends a text in Windows"))]
     #[x_kube(validation = Rule::new("self[0].size() > 0").message("the first entry is the program, e.g. C:\\k\\tool.exe"))]
     pub argv: Vec<String>,
     /// More arguments as one text, which the program gets as it is: for those that read quotes in a way of their own, such as msiexec with `NAME="a ""b"" c"`.
@@ -135,9 +136,11 @@ pub struct RegistryCheck {
     pub key: String,
     /// The value; empty is the key's default value.
     #[schemars(length(max = 255))]
+    #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub name: String,
     /// The expected text or number; case is ignored.
     #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub equals: String,
 }
 
@@ -170,14 +173,17 @@ pub struct RegistryStep {
     pub key: String,
     /// The value; empty is the key's default value.
     #[schemars(length(max = 255))]
+    #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub name: String,
     /// Text (REG_SZ).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
+    #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub string: Option<String>,
     /// Text with variables (REG_EXPAND_SZ).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
+    #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub expand_string: Option<String>,
     /// A number from 0 to 4294967295 (REG_DWORD).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,6 +192,7 @@ pub struct RegistryStep {
     /// Several texts (REG_MULTI_SZ), at least one, none of them empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 1024)))]
+    #[x_kube(validation = Rule::new("self.all(t, !t.contains('\\u0000'))").message("must not contain the character NUL, which ends a text in Windows"))]
     pub multi_string: Option<Vec<String>>,
     /// Windows restarts after the value has changed. Default: false.
     #[serde(default)]
@@ -223,5 +230,6 @@ pub struct EnvironmentStep {
     pub name: String,
     /// Its value. Running services see it after the next restart.
     #[schemars(length(min = 1, max = 4096))]
+    #[x_kube(validation = Rule::new("!self.contains('\\u0000')").message("must not contain the character NUL, which ends a text in Windows"))]
     pub value: String,
 }

@@ -13,7 +13,7 @@ documented_enum! {
         /// `cluster.x-k8s.io/paused`.
         Paused => "all",
         /// The object is being deleted, and not every VM is known to be gone yet.
-        Deleting => "WindowsMachine, WindowsNodePool",
+        Deleting => "WindowsMachine, WindowsNodePool, ExternalControlPlane",
         /// The VM exists, has its configuration drive and runs.
         VirtualMachineReady => "WindowsMachine",
         /// The Node of this machine has appeared in the workload cluster.
@@ -28,6 +28,10 @@ documented_enum! {
         Available => "ExternalControlPlane",
         /// Every machine was made from the current template.
         MachinesUpToDate => "WindowsNodePool",
+        /// The API server runs `spec.version`, or that is not given. While it is `False`, Cluster API makes no Machines.
+        VersionReached => "ExternalControlPlane",
+        /// The hypervisors that machines may use exist and answer.
+        HypervisorsReachable => "WindowsCluster",
         /// The endpoint answers and accepts the credentials.
         Reachable => "WindowsHypervisor",
         /// Nothing there carries CAPW's mark or name without belonging to a VM.

@@ -9,6 +9,9 @@ pub use reason::{Blame, Reason, Severity};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+/// Characters of a message.
+const LONGEST_MESSAGE: usize = 4_000;
+
 /// A condition as a decision states it; [`apply`] gives it its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Desired {
@@ -50,7 +53,7 @@ pub fn apply(current: &[Condition], desired: &[Desired], generation: Option<i64>
             type_: want.type_.to_string(),
             status: status.into(),
             reason: want.reason.to_string(),
-            message: want.message.clone(),
+            message: cut(&want.message),
             observed_generation: generation,
             last_transition_time: since
                 .map_or_else(|| Time(Timestamp::from_second(now.as_second()).unwrap_or(now)), |had| had.last_transition_time.clone()),
@@ -62,6 +65,14 @@ pub fn apply(current: &[Condition], desired: &[Desired], generation: Option<i64>
     }
     next.sort_by(|a, b| a.type_.cmp(&b.type_));
     next
+}
+
+/// A message that Cluster API can copy: it takes no longer ones.
+fn cut(message: &str) -> String {
+    match message.char_indices().nth(LONGEST_MESSAGE) {
+        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or_default()),
+        None => message.to_owned(),
+    }
 }
 
 /// The condition of that type, if there is one.

@@ -233,6 +233,11 @@ documented_enum! {
         CredentialsRejected => problem(WorkloadCluster, Available, "Renew the kubeconfig in the Secret."),
         /// The credentials lack permissions; the message lists them.
         PermissionsMissing => problem(WorkloadCluster, Available, "Grant them to the user of the kubeconfig."),
+        /// The API server reports another version than `spec.version`. CAPW upgrades no control plane.
+        VersionDiffers => problem(
+            WorkloadCluster, VersionReached,
+            "Upgrade the control plane, or correct `spec.version`; with a ClusterClass, the version in the topology of the Cluster.",
+        ),
         /// The API server of the workload cluster does not answer.
         WorkloadClusterUnreachable => problem(WorkloadCluster, Ready, "Look at the ExternalControlPlane and the network to it."),
         /// The kubeconfig lacks a permission in the workload cluster; the message says which.
@@ -282,6 +287,8 @@ documented_enum! {
         /// The API server refuses more machines of the pool: a ResourceQuota, an admission policy or a missing permission; the message
         /// says which. CAPW tries again every 30 seconds.
         MachinesRefused => problem(ManagementCluster, Ready, "Raise the quota or make room in it; change the policy; grant the permission."),
+        /// The workload cluster refuses labels or taints of the template on Nodes that are there; the message says which.
+        NodesRefused => problem(Spec, MachinesUpToDate, "Correct `kubelet.nodeLabels` or `kubelet.taints` in the template."),
         /// A template that the pool names does not exist; the message names it.
         TemplateMissing => problem(Spec, Ready, "Create it, or correct the reference."),
         /// The Node of a standalone machine is being drained before its VM is removed. The message names what the drain waits for: a pod

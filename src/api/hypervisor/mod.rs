@@ -255,6 +255,9 @@ pub struct WindowsHypervisorStatus {
     /// What the VMs that carry CAPW's mark take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<HypervisorUse>,
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// Ready, Reachable, NoStrays and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

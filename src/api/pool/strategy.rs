@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A number of machines, e.g. `2`, or a share of the desired ones, e.g. `25%`.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "neither a number of machines, e.g. 2, nor a share of them, e.g. \"25%\"")]
 pub enum Amount {
     Count(i32),
     Share(String),
@@ -42,7 +42,8 @@ impl JsonSchema for Amount {
         true
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "x-kubernetes-int-or-string": true, "minimum": 0, "maximum": 10000, "maxLength": 4, "pattern": "^(100|[1-9]?[0-9])%$" })
+        // Without `nullable`, kube would make it true where the field has a default.
+        json_schema!({ "x-kubernetes-int-or-string": true, "nullable": false, "minimum": 0, "maximum": 10000, "maxLength": 4, "pattern": "^(100|[1-9]?[0-9])%$" })
     }
 }
 

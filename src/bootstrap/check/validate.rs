@@ -5,11 +5,13 @@ use std::net::IpAddr;
 
 use secrecy::ExposeSecret;
 
+use crate::api::bootstrap_config::RENDERED;
 use crate::api::name::ProviderId;
 use crate::bootstrap::digest::ca_hash;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
+use crate::bootstrap::plan::{Item, Kind, Plan};
 use crate::compat;
 
 /// Returns the first invalid fact.
@@ -195,9 +197,20 @@ fn kubelet(facts: &BootstrapFacts) -> Result<(), RenderError> {
     Ok(())
 }
 
+/// Which files are rendered depends on the whole spec.
+pub fn check_files(facts: &BootstrapFacts, plan: &Plan) -> Result<(), RenderError> {
+    let own = |item: &&Item| !item.id.starts_with("file-");
+    let writes = |item: &Item, path: &str| matches!(&item.kind, Kind::File { path: target, .. } if target.eq_ignore_ascii_case(path));
+    for (index, file) in facts.spec.files.iter().enumerate() {
+        if let Some(item) = plan.items.iter().filter(own).find(|item| writes(item, &file.path)) {
+            let remedy = format!("the step {} of the plan writes this file: use the fields of the spec, or another path", item.id);
+            return Err(RenderError::invalid(format!("spec.files[{index}].path"), &file.path, remedy));
+        }
+    }
+    Ok(())
+}
+
 fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
-    const OURS: [&str; 6] =
-        [paths::JOIN_CONFIG, paths::KUBELET_PATCH, paths::KUBELET_DROP_IN, paths::KUBE_PROXY_CONFIG, paths::CONTAINERD_CONFIG, paths::SENTINEL];
     let mut seen = BTreeSet::new();
     for (index, file) in facts.spec.files.iter().enumerate() {
         let wrong = |remedy: &str| Err(RenderError::invalid(format!("spec.files[{index}].path"), &file.path, remedy));
@@ -214,7 +227,7 @@ fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
         if lower == paths::ROOT.to_lowercase() || lower.starts_with(&format!("{}\\", paths::ROOT.to_lowercase())) {
             return wrong("this directory belongs to the bootstrap itself: choose another one");
         }
-        if OURS.iter().any(|path| path.to_lowercase() == lower) {
+        if RENDERED.contains(&lower.as_str()) {
             return wrong("this file is rendered: use the fields of spec.kubelet and spec.containerd, or another path");
         }
         if !seen.insert(lower) {

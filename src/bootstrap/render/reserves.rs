@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::api::bootstrap_config::{Reserve, ReserveProfile, WindowsBootstrapConfigSpec};
+use crate::api::machine::WindowsMachineSpec;
 use crate::api::name::mebibytes;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -324,6 +325,20 @@ pub fn explain(facts: &BootstrapFacts, reserves: &Reserves) -> String {
         let _ = writeln!(text, "    warning: {warning}");
     }
     text
+}
+
+/// What a machine has, as quantities, for cluster-autoscaler. Without the size of its disk, that of the image is not known.
+pub fn capacity(machine: &WindowsMachineSpec, bootstrap: &WindowsBootstrapConfigSpec) -> BTreeMap<String, String> {
+    let disk = machine.system_disk.clone();
+    let size = Machine {
+        spec: bootstrap,
+        cpus: u32::try_from(machine.cpus).ok(),
+        memory_mib: mebibytes(&machine.memory).ok(),
+        system_disk_gib: disk.as_deref().and_then(|disk| mebibytes(disk).ok()).map(|mib| mib >> 10),
+    };
+    let pods = reserves_of(size).ok().map(|reserves| reserves.max_pods.to_string());
+    let all = [("cpu", Some(machine.cpus.to_string())), ("memory", Some(machine.memory.clone())), ("pods", pods), ("ephemeral-storage", disk)];
+    all.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use kube::ResourceExt;
 use secrecy::SecretString;
 
-use crate::api::bootstrap_config::WindowsBootstrapConfig;
+use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
 use crate::api::capi::{CidrBlocks, Endpoint};
 use crate::api::machine::WindowsMachine;
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
@@ -12,6 +12,9 @@ use crate::cluster::workload::Workload;
 use crate::lifecycle::identity::{future_provider_id, host_name};
 use crate::lifecycle::machine::vm_spec;
 use crate::lifecycle::owner::{NodeRequest, TargetCluster};
+
+/// The well-known label of the zone that a Node is in.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// Why facts or bytes cannot be had from the objects as they are.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +81,17 @@ impl Sources<'_> {
             pod_networks: blocks(network.pods),
             service_networks: blocks(network.services),
             secrets: self.secrets.clone(),
-            spec: self.object.spec.clone(),
+            spec: self.spec(),
         })
+    }
+
+    /// The spec, with the Node's zone: the failure domain that was chosen for its Machine, unless the user or a cloud says otherwise.
+    fn spec(&self) -> WindowsBootstrapConfigSpec {
+        let mut spec = self.object.spec.clone();
+        let zone = self.request.failure_domain.clone().filter(|zone| zone.len() <= 63 && spec.kubelet.cloud_provider.is_none());
+        if let Some(zone) = zone {
+            spec.kubelet.node_labels.entry(ZONE_LABEL.to_owned()).or_insert(zone);
+        }
+        spec
     }
 }

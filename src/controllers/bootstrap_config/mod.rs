@@ -32,6 +32,7 @@ use crate::lifecycle::Decision;
 use crate::lifecycle::bootstrap_config::outcome::{self, DataProblem};
 use crate::lifecycle::bootstrap_config::report::{self, Token};
 use crate::lifecycle::bootstrap_config::{BootstrapStep, decide};
+use crate::lifecycle::owner::TargetCluster;
 
 const MANAGER: &str = "capw-windowsbootstrapconfig";
 
@@ -52,6 +53,9 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
         return machine_pool::reconcile(ctx, object, owner).await;
     }
     let mut found = observe::observe(ctx, object);
+    if let Some(cluster) = ctx.owners.missing_cluster(&ctx.management, &object.metadata).await? {
+        found.cluster = Some(TargetCluster::of_cluster(&cluster, None));
+    }
     if let Err(error) = observe::ask_for_endpoint(ctx, object, &mut found).await {
         return unusable(ctx, object, &error).await;
     }
@@ -100,6 +104,9 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::
     {
         if let Some(cluster) = ClusterRef::of(&object.metadata) {
             ctx.clusters.doubt(&cluster, &error).await;
+        }
+        if let Some(fault) = fault(&error) {
+            say(ctx, object, &outcome::held(object, fault, &error.to_string()), None, None).await?;
         }
         return Err(ReconcileError::Workload(error));
     }

@@ -56,11 +56,13 @@ async fn the_finalizer_is_stored_before_anything_is_made() {
 #[tokio::test]
 async fn a_kubeconfig_that_is_missing_is_reported_and_looked_at_again() {
     let adopted = config(json!({"finalizers": [FINALIZER]}), "Machine");
-    let (ctx, script) = stage(vec![refuse(KUBECONFIG, 404, "NotFound"), step(STATUS, adopted.clone())]);
+    let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let (ctx, script) = stage(vec![refuse(KUBECONFIG, 404, "NotFound"), step(STATUS, adopted.clone()), event]);
     let outcome = pass(&ctx, adopted).await;
     assert_eq!(outcome, Outcome::look_again(std::time::Duration::from_secs(10)));
     let conditions = &script.seen()[1].body["status"]["conditions"];
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "KubeconfigMissing"), "{conditions}");
+    assert_eq!(script.seen()[2].body["reason"], "KubeconfigMissing", "no other condition of a configuration says it");
 }
 
 /// Whoever may write these kinds can write the annotation that a standalone pool writes.

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 pub use self::clients::Clients;
-use self::secrets::{Source, are_current, source, write};
+use self::secrets::{Source, are_current, check_given, source, write};
 use super::runtime::caches::Caches;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
@@ -17,7 +17,7 @@ use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::capi;
 use crate::api::condition::{self, ConditionType};
-use crate::api::control_plane::ExternalControlPlane;
+use crate::api::control_plane::{ExternalControlPlane, FINALIZER};
 use crate::cluster::workload::{self, Right, WorkloadError};
 use crate::lifecycle::Decision;
 use crate::lifecycle::control_plane::{Answer, ControlPlaneStep, ObservedControlPlane, Probe, decide, status};
@@ -66,7 +66,9 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     let namespace = object.namespace().unwrap_or_default();
     let owner = object.owner_references().iter().find(|o| o.kind == "Cluster" && o.api_version.starts_with(capi::GROUP)).map(|o| o.name.clone());
     let cluster = owner.as_deref().and_then(|name| ctx.caches.clusters.get(&namespace, name));
-    let mut observed = ObservedControlPlane { object: &object, cluster: cluster.as_deref(), owned: owner.is_some(), probe: Probe::None };
+    let machines = ctx.caches.machines.all(&namespace);
+    let machines = machines.iter().filter(|machine| owner.as_deref() == Some(&machine.spec.cluster_name)).count();
+    let mut observed = ObservedControlPlane { object: &object, cluster: cluster.as_deref(), owned: owner.is_some(), machines, probe: Probe::None };
     let mut decision = decide(&observed);
     let name = owner.unwrap_or_default();
     let mut kubeconfig = Vec::new();
@@ -79,6 +81,14 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     }
     match &decision.step {
         ControlPlaneStep::Ignore => Ok(Outcome::done()),
+        ControlPlaneStep::Adopt => {
+            ctx.management.add_finalizer(&*object, FINALIZER).await?;
+            Ok(Outcome::done())
+        }
+        ControlPlaneStep::Release => {
+            ctx.management.remove_finalizer(&*object, FINALIZER).await?;
+            Ok(Outcome::done())
+        }
         ControlPlaneStep::Wait | ControlPlaneStep::Probe => say(ctx, &object, &decision, None).await,
         ControlPlaneStep::Report(answer) => say(ctx, &object, &decision, Some(answer)).await,
         ControlPlaneStep::WriteSecrets => {
@@ -101,6 +111,7 @@ async fn probe(
     kubeconfig: &mut Vec<u8>,
 ) -> Result<Answer, WorkloadError> {
     let Source { secret, key } = source(object, cluster);
+    check_given(ctx, object, cluster).await?;
     *kubeconfig = workload::read(&ctx.management.cluster, namespace, &secret, &key).await?;
     let workload = ctx.clients.get(&ctx.clusters, &format!("Secret {namespace}/{secret}, key {key}"), kubeconfig).await?;
     let version = workload.version().await?;

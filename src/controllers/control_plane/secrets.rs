@@ -67,6 +67,35 @@ pub async fn are_current(
     Ok(true)
 }
 
+/// Core takes the kubeconfig from `<cluster>-kubeconfig`. Where the user gives that Secret itself, it must have the form that core reads.
+pub async fn check_given(ctx: &Context, object: &ExternalControlPlane, cluster: &str) -> Result<(), WorkloadError> {
+    let (namespace, Source { secret, key }) = (object.namespace().unwrap_or_default(), source(object, cluster));
+    if secret != format!("{cluster}-kubeconfig") {
+        return Ok(());
+    }
+    let found: Option<Secret> = ctx.management.cluster.get(&namespace, &secret).await.map_err(WorkloadError::Management)?;
+    match found.and_then(|found| unfit(&found, &key, cluster)) {
+        Some(why) => Err(WorkloadError::KubeconfigInvalid { source_name: format!("Secret {namespace}/{secret}"), why }),
+        None => Ok(()),
+    }
+}
+
+/// Why Cluster API cannot use the Secret.
+fn unfit(found: &Secret, key: &str, cluster: &str) -> Option<String> {
+    if key != "value" {
+        return Some(format!("spec.kubeconfigSecretRef.key is {key:?}, Cluster API reads the key \"value\": use that, or a Secret of another name"));
+    }
+    if found.type_.as_deref() != Some(SECRET_TYPE) {
+        return Some(format!("its type is not {SECRET_TYPE}, which Cluster API needs: make it anew, or use a Secret of another name"));
+    }
+    if found.labels().get(CLUSTER_NAME_LABEL).map(String::as_str) != Some(cluster) {
+        return Some(format!(
+            "it lacks the label {CLUSTER_NAME_LABEL}={cluster}, by which Cluster API finds it: set it, or use a Secret of another name"
+        ));
+    }
+    None
+}
+
 fn is_owned(found: &Secret, object: &ExternalControlPlane) -> bool {
     found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref())
 }
@@ -83,4 +112,24 @@ pub async fn write(ctx: &Context, object: &ExternalControlPlane, cluster: &str, 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubeconfig_that_the_user_gives_to_cluster_api_has_the_form_that_it_reads() {
+        let labels = BTreeMap::from([(CLUSTER_NAME_LABEL.to_owned(), "c1".to_owned())]);
+        let good =
+            Secret { metadata: ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }, type_: Some(SECRET_TYPE.into()), ..Secret::default() };
+        assert_eq!(unfit(&good, "value", "c1"), None);
+        for (secret, key, cluster, said) in [
+            (good.clone(), "admin.conf", "c1", "spec.kubeconfigSecretRef.key"),
+            (Secret { type_: Some("Opaque".into()), ..good.clone() }, "value", "c1", "its type"),
+            (good, "value", "c2", "cluster.x-k8s.io/cluster-name=c2"),
+        ] {
+            assert!(unfit(&secret, key, cluster).unwrap().contains(said), "{said}");
+        }
+    }
 }

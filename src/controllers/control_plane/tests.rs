@@ -8,7 +8,7 @@ const STATUS: &str = "PATCH /apis/controlplane.cluster.x-k8s.io/v1alpha1/namespa
 
 fn object(owners: Value) -> Value {
     json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1", "kind": "ExternalControlPlane",
-        "metadata": {"name": "c1", "namespace": "lab", "uid": "e", "resourceVersion": "1", "ownerReferences": owners}, "spec": {}})
+        "metadata": {"name": "c1", "namespace": "lab", "uid": "e", "resourceVersion": "1", "finalizers": [FINALIZER], "ownerReferences": owners}, "spec": {}})
 }
 
 #[tokio::test]

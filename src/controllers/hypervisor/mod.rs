@@ -14,12 +14,13 @@ use super::runtime::caches::Caches;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::triggers::{Requests, Triggers, namespace};
+use super::runtime::watch::Selection;
 use crate::api::hypervisor::{HypervisorCapacity, HypervisorUse, WindowsHypervisor, WindowsHypervisorStatus};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
 use crate::hypervisor::drivers::Drivers;
 use crate::hypervisor::{Driver, DriverError, Endpoint, Row, Wanted};
-use crate::lifecycle::conditions::conditions;
+use crate::lifecycle::conditions::{conditions, observed};
 use crate::lifecycle::hypervisor::{answered, distrust, failed, is_used_by, must_describe};
 use crate::lifecycle::identity::{chosen, vm_uuid};
 use crate::lifecycle::machine::{Reach, vm};
@@ -35,6 +36,8 @@ pub struct Context {
     pub caches: Arc<Caches>,
     pub hypervisors: Hypervisors,
     pub requests: Requests,
+    /// The cache has the hypervisors of all processes, since machines may refer to any.
+    pub selection: Selection,
 }
 
 /// The hypervisors as machines use them: their drivers, and what they showed last.
@@ -79,6 +82,9 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
         return report(ctx, object, &Decision::new(()).say(paused_condition(Some(why))), None).await;
     }
     let machines = ctx.caches.windows_machines.all(&object.namespace().unwrap_or_default());
+    if !ctx.selection.selects(&object.metadata) {
+        return Ok(only_look(ctx, object, &machines).await);
+    }
     if object.metadata.deletion_timestamp.is_some() && !machines.iter().any(|machine| is_used_by(object, machine)) {
         return release(ctx, object).await;
     }
@@ -95,6 +101,15 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
             report(ctx, object, &failed(&error, failures), None).await
         }
     }
+}
+
+/// Another process reports about it; machines of this one may be on it.
+async fn only_look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Outcome {
+    let decision = match look(ctx, object, machines).await {
+        Ok(seen) => answered(object, &seen.strays, seen.tick),
+        Err(error) => failed(&error, ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string())),
+    };
+    Outcome::of(decision.look_again)
 }
 
 /// What a look at an endpoint gave.
@@ -156,6 +171,7 @@ async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, R
 async fn report(ctx: &Context, object: &WindowsHypervisor, decision: &Decision<()>, seen: Option<Seen>) -> Result<Outcome, ReconcileError> {
     let mut next: WindowsHypervisorStatus = object.status.clone().unwrap_or_default();
     next.conditions = conditions(&next.conditions, &decision.conditions, object.metadata.generation, ctx.management.now());
+    next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
     next.driver = object.spec.driver().map(str::to_owned);
     let (endpoint, used) = seen.map(|seen| (seen.endpoint, seen.used)).unzip();
     next.used = used.or(next.used);

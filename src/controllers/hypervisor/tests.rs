@@ -22,7 +22,7 @@ fn stage(machines: Vec<Value>, request: &str) -> (Context, Script) {
     let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
     let exchanges = std::iter::once(step(request, hypervisor(&[], false))).chain(std::iter::repeat_with(event).take(events));
     let (shared, script) = shared(caches, 1, exchanges.collect());
-    (shared.hypervisor(), script)
+    (shared.hypervisor(&Selection::default()), script)
 }
 
 async fn pass(ctx: &Context, object: Value) -> Outcome {
@@ -56,4 +56,15 @@ async fn it_stays_while_a_machine_uses_it() {
     let (ctx, script) = stage(vec![], OBJECT);
     pass(&ctx, hypervisor(&[FINALIZER], true)).await;
     assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]));
+}
+
+/// Another process reports about it; machines that this one looks after may be there.
+#[tokio::test]
+async fn one_that_the_watch_filter_does_not_select_is_looked_at_and_never_written() {
+    let (shared, _script) = shared(Caches::empty(), 1, vec![]);
+    let ctx = shared.hypervisor(&Selection { watch_filter: Some("a".into()), ..Selection::default() });
+    for deleted in [false, true] {
+        assert_ne!(pass(&ctx, hypervisor(&[], deleted)).await, Outcome::done(), "it is looked at again");
+    }
+    assert!(matches!(ctx.hypervisors.inventories.reach(&ObjectKey::new("lab", "h1")), Reach::Unreachable(_)));
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::node_teardown::delete_late_node;
 use super::{Context, MANAGER, say, seed};
-use crate::api::cluster_ref::ClusterRef;
+use crate::api::cluster_ref::{ClusterRef, MADE_FOR_ANNOTATION, made_for};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::api::name::ObjectKey;
@@ -177,13 +177,13 @@ pub async fn driver_failed(ctx: &Context, object: &WindowsMachine, target: &Targ
     }
 }
 
-/// Stores finalizer and choice of hypervisor, in one write.
+/// Stores finalizer, choice of hypervisor and the cluster that the owner mark will name, in one write.
 pub async fn adopt(ctx: &Context, object: &WindowsMachine, hypervisor: &str) -> Result<Outcome, ReconcileError> {
     let finalizers: Vec<&str> = object.finalizers().iter().map(String::as_str).chain([FINALIZER]).collect();
     let patch = json!({ "metadata": {
         "resourceVersion": object.resource_version(),
         "finalizers": finalizers,
-        "annotations": { HYPERVISOR_ANNOTATION: hypervisor },
+        "annotations": { HYPERVISOR_ANNOTATION: hypervisor, MADE_FOR_ANNOTATION: made_for(&object.metadata) },
     }});
     ctx.management.merge(object, patch).await?;
     Ok(Outcome::done())

@@ -28,7 +28,7 @@ use crate::api::name::ObjectKey;
 use crate::lifecycle::Decision;
 use crate::lifecycle::machine::vm::{self, ObservedVm};
 use crate::lifecycle::machine::{self, MachineStep, ObservedMachine, Target, report};
-use crate::lifecycle::owner::Owner;
+use crate::lifecycle::owner::{Owner, TargetCluster};
 use crate::vm::Present;
 
 const MANAGER: &str = "capw-windowsmachine";
@@ -47,7 +47,10 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
     let (ctx, object) = (&ctx, &*object);
     let namespace = object.namespace().unwrap_or_default();
     let owner = ctx.owners.of_machine(object);
-    let cluster = ctx.owners.cluster_of(&object.metadata, None);
+    let cluster = match ctx.owners.missing_cluster(&ctx.management, &object.metadata).await? {
+        Some(cluster) => Some(TargetCluster::of_cluster(&cluster, None)),
+        None => ctx.owners.cluster_of(&object.metadata, None),
+    };
     let hypervisors = ctx.caches.hypervisors.names(&namespace);
     let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
     let observed = ObservedMachine { object, owner: &owner, cluster: cluster.as_ref(), hypervisors: &hypervisors, reach: &reach };

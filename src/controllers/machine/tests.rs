@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::cluster_ref::JOINS_ANNOTATION;
+use crate::api::cluster_ref::{JOINS_ANNOTATION, MADE_FOR_ANNOTATION};
 use crate::api::machine::FINALIZER;
 use crate::api::name::ObjectKey;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
@@ -53,12 +53,13 @@ async fn nothing_is_written_before_there_is_an_owner() {
 }
 
 #[tokio::test]
-async fn finalizer_and_hypervisor_are_stored_in_one_write() {
+async fn finalizer_hypervisor_and_cluster_are_stored_in_one_write() {
     let (ctx, script) = stage(vec![step(OBJECT, owned(json!({})))]);
     assert_eq!(pass(&ctx, owned(json!({}))).await, Outcome::done());
     let metadata = &script.seen()[0].body["metadata"];
     assert_eq!((&metadata["finalizers"], &metadata["annotations"][HYPERVISOR_ANNOTATION]), (&json!([FINALIZER]), &json!("h1")));
     assert_eq!((&metadata["uid"], &metadata["resourceVersion"]), (&json!("w"), &json!("1")));
+    assert_eq!(metadata["annotations"][MADE_FOR_ANNOTATION], "c1");
 }
 
 #[tokio::test]

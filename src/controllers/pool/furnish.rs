@@ -1,20 +1,28 @@
 //! Gives each machine its bootstrap configuration, and writes what changes in place.
 
 use kube::ResourceExt;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::observe::PoolMachine;
 use super::{Context, all};
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
+use crate::api::capi::Machine;
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
 use crate::cluster::Creation;
 use crate::controllers::runtime::outcome::ReconcileError;
 use crate::lifecycle::pool::build;
+use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::template::Template;
 
-/// A bootstrap configuration for each machine that has none, and what changes in place; `true` when something was done.
-pub async fn furnish(ctx: &Context, object: &WindowsNodePool, template: &Template, found: &[PoolMachine]) -> Result<bool, ReconcileError> {
+/// A bootstrap configuration for each machine that has none, what changes in place, and the time limits of its Machine; `true` when something was done.
+pub async fn furnish(
+    ctx: &Context,
+    object: &WindowsNodePool,
+    request: &PoolRequest,
+    template: &Template,
+    found: &[PoolMachine],
+) -> Result<bool, ReconcileError> {
     let shown = found.iter().filter(|machine| machine.config.is_some()).filter_map(|machine| machine.object.uid());
     let unseen = ctx.memories.unseen_configs(&object.uid().unwrap_or_default(), shown, ctx.management.now());
     let mut calls = Vec::new();
@@ -22,8 +30,10 @@ pub async fn furnish(ctx: &Context, object: &WindowsNodePool, template: &Templat
         let lacks = machine.config.is_none() && machine.object.uid().is_none_or(|uid| !unseen.contains(&uid));
         let spec = template.bootstrap.as_ref().filter(|_| lacks && machine.member.up_to_date);
         let patch = build::change(object, template, &machine.object, machine.member.up_to_date);
-        if spec.is_some() || patch.is_some() {
-            calls.push(furnish_one(ctx, object, machine, spec, patch));
+        let of_core = machine.machine.as_deref().filter(|of_core| of_core.metadata.deletion_timestamp.is_none());
+        let deletion = of_core.map(|of_core| (of_core, request.deletion_of(of_core))).filter(|(_, deletion)| !deletion.is_empty());
+        if spec.is_some() || patch.is_some() || deletion.is_some() {
+            calls.push(furnish_one(ctx, object, machine, spec, patch, deletion));
         }
     }
     Ok(!all(calls).await?.is_empty())
@@ -35,12 +45,17 @@ async fn furnish_one(
     machine: &PoolMachine,
     spec: Option<&WindowsBootstrapConfigSpec>,
     patch: Option<Value>,
+    deletion: Option<(&Machine, Map<String, Value>)>,
 ) -> Result<(), ReconcileError> {
     if let Some(spec) = spec {
         configure(ctx, object, &machine.object, spec).await?;
     }
     if let Some(patch) = patch {
-        ctx.management.merge(&*machine.object, patch).await?;
+        let answer = ctx.management.merge(&*machine.object, patch).await;
+        ctx.memories.remember_refusal(&object.uid().unwrap_or_default(), &machine.member.name, answer, ctx.management.now())?;
+    }
+    if let Some((of_core, deletion)) = deletion {
+        ctx.management.cluster.merge_spec(of_core, json!({ "deletion": deletion })).await?;
     }
     Ok(())
 }

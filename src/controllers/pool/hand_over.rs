@@ -1,6 +1,7 @@
 //! Hands a pool over from standalone to a MachinePool of Cluster API, or back: its machines learn which cluster they belong to now, and
 //! no VM is made again.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use super::observe::PoolMachine;
@@ -18,10 +19,7 @@ pub async fn hand_over(ctx: &Context, object: &WindowsNodePool, request: &PoolRe
     let mut calls = Vec::new();
     for machine in found {
         let meta = &machine.object.metadata;
-        // A Machine of core that is still there has the say.
-        let stays =
-            ClusterRef::standalone(meta).is_some() == standalone || (standalone && capi::machine_owner(meta.owner_references.as_ref()).is_some());
-        if !stays && meta.deletion_timestamp.is_none() {
+        if !stays(meta, standalone) && meta.deletion_timestamp.is_none() {
             calls.push(hand_over_one(ctx, object, request, machine));
         }
     }
@@ -42,4 +40,37 @@ async fn hand_over_one(ctx: &Context, object: &WindowsNodePool, request: &PoolRe
     ctx.management.merge(&*machine.object, json!({ "metadata": metadata })).await?;
     tracing::info!(machine = machine.member.name, joins, "handed over");
     Ok(())
+}
+
+/// Whether a machine is already where its pool is.
+fn stays(meta: &ObjectMeta, standalone: bool) -> bool {
+    if !standalone {
+        return ClusterRef::standalone(meta).is_none();
+    }
+    // A Machine of core that is still there has the say.
+    let is_of_core = capi::machine_owner(meta.owner_references.as_ref()).is_some();
+    is_of_core || (ClusterRef::standalone(meta).is_some() && capi::cluster_name(meta.labels.as_ref()).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_moves_when_its_pool_does_and_sheds_a_label_of_others() {
+        let machine = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "m", "uid": "u"}]);
+        for (label, joins, owners, standalone, there) in [
+            (Some("c1"), None, json!([]), false, true),
+            (Some("c1"), None, json!([]), true, false),
+            (None, Some("own/cluster"), json!([]), true, true),
+            (None, Some("own/cluster"), json!([]), false, false),
+            (Some("c1"), None, machine, true, true),
+            (Some("stray"), Some("own/cluster"), json!([]), true, false),
+        ] {
+            let labels: Map<String, Value> = label.map(|name| (capi::CLUSTER_NAME_LABEL.to_owned(), json!(name))).into_iter().collect();
+            let annotations: Map<String, Value> = joins.map(|text| (JOINS_ANNOTATION.to_owned(), json!(text))).into_iter().collect();
+            let meta = json!({"namespace": "lab", "labels": labels, "annotations": annotations, "ownerReferences": owners});
+            assert_eq!(stays(&serde_json::from_value(meta).unwrap(), standalone), there, "{label:?} {joins:?} {standalone}");
+        }
+    }
 }

@@ -35,8 +35,9 @@ use crate::api::capi::{Cluster, MachinePool};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::pool::{FINALIZER, MOST_MACHINES, WindowsNodePool};
+use crate::bootstrap::render::reserves::capacity;
 use crate::lifecycle::pool::request::PoolRequest;
-use crate::lifecycle::pool::{Goal, Member, ObservedPool, PoolStep, decide, refused, report};
+use crate::lifecycle::pool::{Goal, Member, ObservedPool, PoolStep, decide, nodes_refused, refused, report};
 use crate::lifecycle::{paused, paused_condition, waiting};
 
 const MANAGER: &str = "capw-windowsnodepool";
@@ -71,7 +72,13 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     if let PoolOwner::Standalone(cluster) = &owner {
         watch_nodes(ctx, cluster).await;
     }
-    let cluster = observe::cluster(ctx, object);
+    let mut cluster = observe::cluster(ctx, object);
+    let is_missing = cluster.is_none() && observe::names_cluster(object);
+    if is_missing && deleting {
+        cluster = ctx.owners.missing_cluster(&ctx.management, &object.metadata).await?.map(Arc::new);
+    } else if is_missing {
+        return wait(ctx, object, "its Cluster is not there (yet)").await;
+    }
     let why = paused(&object.metadata, cluster.as_deref().and_then(Cluster::paused_name));
     if let Some(why) = why.or_else(|| object.spec.paused.then(|| "spec.paused is true".to_owned())) {
         return say(ctx, object, &[paused_condition(Some(why))]).await;
@@ -124,7 +131,7 @@ async fn serve(
     let uid = object.uid().unwrap_or_default();
     let refusal = || ctx.memories.refusal(&uid, ctx.management.now());
     if refusal().is_none() {
-        match furnish::furnish(ctx, object, &template, &found).await {
+        match furnish::furnish(ctx, object, request, &template, &found).await {
             // Reported below.
             Err(error) if error.is_refusal() && refusal().is_some() => {}
             done => {
@@ -159,10 +166,20 @@ async fn serve(
     }
     let listed = if request.is_standalone() { None } else { list_providers(ctx, object, &found).await? };
     let object = listed.as_ref().unwrap_or(object);
-    let served = report::Served { goal: &goal, members: &members, template: &template, failures, step: &decision.step };
-    let next = report::status(object, &decision.conditions, Some(&served), now);
+    let capacity = capacity(&template.machine, &template.bootstrap.clone().unwrap_or_default());
+    let served = report::Served { goal: &goal, members: &members, template: &template, capacity, failures, step: &decision.step };
+    let followed = node_labels::follow(ctx, &template, &found).await;
+    let mut conditions = decision.conditions;
+    let followed = match followed {
+        Err(error) if error.is_refusal() => {
+            conditions = nodes_refused(conditions, &error.to_string());
+            Ok(false)
+        }
+        other => other,
+    };
+    let next = report::status(object, &conditions, Some(&served), now);
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
-    let followed = node_labels::follow(ctx, &template, &found).await?;
+    let followed = followed?;
     Ok(if acted || followed { Outcome::now() } else { Outcome::of(decision.look_again) })
 }
 

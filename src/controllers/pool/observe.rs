@@ -34,9 +34,18 @@ pub fn owner(ctx: &Context, object: &WindowsNodePool) -> PoolOwner {
     found.filter(|p| p.metadata.uid.as_deref() == Some(&reference.uid)).map_or(PoolOwner::Unseen, PoolOwner::MachinePool)
 }
 
+fn cluster_name(object: &WindowsNodePool) -> Option<&str> {
+    capi::cluster_name(object.metadata.labels.as_ref()).filter(|_| ClusterRef::of_pool(object).is_none())
+}
+
+/// Whether it belongs to a Cluster, which may be paused.
+pub fn names_cluster(object: &WindowsNodePool) -> bool {
+    cluster_name(object).is_some()
+}
+
 /// The Cluster of a pool; a standalone pool has none.
 pub fn cluster(ctx: &Context, object: &WindowsNodePool) -> Option<Arc<Cluster>> {
-    let name = capi::cluster_name(object.metadata.labels.as_ref()).filter(|_| ClusterRef::of_pool(object).is_none())?;
+    let name = cluster_name(object)?;
     ctx.caches.clusters.get(&object.namespace().unwrap_or_default(), name)
 }
 

@@ -147,3 +147,27 @@ async fn nothing_is_removed_while_the_annotation_of_the_autoscaler_is_not_seen_y
     let (ctx, _script) = stage_of(stores(marked), 1, steps);
     pass(&ctx).await.expect("the one that is named goes");
 }
+
+/// The API server refuses what the template wants of a machine that is there, and would in every pass.
+#[tokio::test]
+async fn a_change_in_place_that_is_refused_is_said_and_not_tried_at_once() {
+    let template = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) };
+    let mut own = machine("a", "pool-uid");
+    own["metadata"]["labels"] = json!({TEMPLATE_LABEL: template.hash()});
+    own["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "a", "uid": "m"}));
+    let mut wanted = pool();
+    wanted["spec"]["template"]["metadata"] = json!({"annotations": {"^$": "v"}});
+    let caches = Caches { windows_machines: holding(vec![own]), ..Caches::empty() };
+    let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let (ctx, script) =
+        stage_of(caches, 1, vec![refuse(&format!("PATCH {MACHINES}/a"), 422, "Invalid"), step(STATUS, pool()), event, step(STATUS, pool())]);
+    for _ in 0..2 {
+        reconcile(Arc::new(read(wanted.clone())), ctx.clone()).await.expect("it is reported");
+    }
+    let conditions = script.seen()[1].body["status"]["conditions"].clone();
+    let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
+    assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("MachinesRefused")), "{ready}");
+}

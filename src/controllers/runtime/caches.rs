@@ -31,10 +31,10 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Starts the watches that these roles need: no others, as a process has no right to them. Objects of
-    /// Cluster API and templates are watched whatever the watch filter selects: objects that it selects refer to them.
+    /// Starts the watches that these roles need: no others, as a process has no right to them. The watch filter says which objects get a
+    /// pass, not which are known: those that it selects refer to others, and a hypervisor serves machines of any.
     pub fn start(watching: &Watching, roles: Roles) -> Self {
-        let all = Watching { selection: watching.selection.unfiltered(), ..watching.clone() };
+        let watching = &Watching { selection: watching.selection.unfiltered(), ..watching.clone() };
         let windows_machines = match (roles.infrastructure, roles.bootstrap) {
             (true, _) => Watch::start(watching),
             // The bootstrap provider alone works under the infrastructure of others.
@@ -42,16 +42,16 @@ impl Caches {
             (false, false) => Watch::unused(),
         };
         Self {
-            clusters: Cache(Watch::start_optional(&all)),
-            machines: optional(roles.infrastructure || roles.bootstrap, &all),
-            machine_pools: optional(roles.infrastructure || roles.bootstrap, &all),
+            clusters: Cache(Watch::start_optional(watching)),
+            machines: optional(true, watching),
+            machine_pools: optional(roles.infrastructure || roles.bootstrap, watching),
             windows_machines: Cache(windows_machines),
             configs: if roles.bootstrap { cache(true, watching) } else { optional(roles.infrastructure, watching) },
             hypervisors: cache(roles.infrastructure, watching),
             windows_clusters: cache(roles.infrastructure, watching),
             pools: cache(roles.infrastructure, watching),
-            machine_templates: cache(roles.infrastructure, &all),
-            config_templates: optional(roles.infrastructure, &all),
+            machine_templates: cache(roles.infrastructure, watching),
+            config_templates: optional(roles.infrastructure, watching),
         }
     }
 

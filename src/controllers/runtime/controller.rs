@@ -14,7 +14,8 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use super::outcome::{Outcome, ReconcileError, delay};
-use super::watch::Watch;
+use super::unreadable::Unreadable;
+use super::watch::{Selection, Watch};
 use super::written::Written;
 use crate::api::name::ObjectKey;
 use crate::cluster::{Kind, Retry};
@@ -25,6 +26,8 @@ use crate::telemetry::Metrics;
 pub struct ControllerLoop {
     /// Passes at the same time.
     pub concurrency: u16,
+    /// Objects that the watch filter does not select get no pass.
+    pub selection: Selection,
     pub metrics: Metrics,
     pub written: Written,
     pub stop: CancellationToken,
@@ -41,12 +44,18 @@ struct Trouble {
 struct Controller {
     name: &'static str,
     settings: ControllerLoop,
+    unreadable: Unreadable,
     trouble: Mutex<HashMap<ObjectKey, Trouble>>,
     /// Since when.
     waiting: Mutex<HashMap<ObjectKey, Instant>>,
 }
 
 impl ControllerLoop {
+    /// For a kind whose controller looks at the watch filter itself.
+    pub fn unfiltered(&self) -> Self {
+        Self { selection: self.selection.unfiltered(), ..self.clone() }
+    }
+
     /// Runs a controller until `stop`, then lets the passes that run finish. An object gets a pass when `watch` or one of
     /// `triggers` names it; never two passes at a time for one object.
     pub async fn run<K, F, R>(&self, name: &'static str, watch: &Watch<K>, triggers: Vec<BoxStream<'static, ObjectRef<K>>>, reconcile: F)
@@ -55,7 +64,13 @@ impl ControllerLoop {
         F: Fn(Arc<K>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Outcome, ReconcileError>> + Send + 'static,
     {
-        let controller = Arc::new(Controller { name, settings: self.clone(), trouble: Mutex::default(), waiting: Mutex::default() });
+        let controller = Arc::new(Controller {
+            name,
+            settings: self.clone(),
+            unreadable: watch.unreadable(),
+            trouble: Mutex::default(),
+            waiting: Mutex::default(),
+        });
         let changes = watch.subscribe().map(|object| ObjectRef::from_obj(&*object)).boxed();
         let counted = controller.clone();
         let queue = select_all(triggers.into_iter().chain([changes]))
@@ -109,6 +124,13 @@ impl Controller {
     {
         let key = ObjectKey::of(object.meta());
         self.taken(&key);
+        if !self.settings.selection.selects(object.meta()) {
+            return Ok(Action::await_change());
+        }
+        if self.unreadable.contains(&key) {
+            // Its correction triggers a pass.
+            return Ok(Action::await_change());
+        }
         if self.settings.written.is_stale(&*object) {
             // The watch brings the write within milliseconds and triggers a pass; this is for a watch that is down.
             return Ok(Action::requeue(Duration::from_secs(1)));

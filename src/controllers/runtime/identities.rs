@@ -90,8 +90,13 @@ mod tests {
 
     fn stage(exchanges: Vec<Exchange>) -> (Identities, ClusterRef, impl Fn(&str) -> Workload, Script) {
         let (client, script) = Script::new(exchanges);
-        let workload =
-            move |fingerprint: &str| Workload { client: client.clone(), ca_pem: None, server: "https://a".into(), fingerprint: fingerprint.into() };
+        let workload = move |fingerprint: &str| Workload {
+            client: client.clone(),
+            ca_pem: None,
+            server: "https://a".into(),
+            fingerprint: fingerprint.into(),
+            minor: Default::default(),
+        };
         (Identities::default(), ClusterRef::cluster_api("lab", "c1"), workload, script)
     }
 

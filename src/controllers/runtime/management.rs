@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use secrecy::SecretString;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::written::Written;
 use crate::api::condition::{self, ConditionType, Reason};
+use crate::api::fit::fitted;
 use crate::cluster::events::Events;
 use crate::cluster::{ApiError, Cluster, Kind};
 
@@ -29,7 +31,7 @@ pub struct Management {
 }
 
 /// A status with conditions.
-pub trait Conditioned: Serialize + PartialEq + Default + Sync {
+pub trait Conditioned: Serialize + DeserializeOwned + PartialEq + Default + Sync {
     fn conditions(&self) -> &[Condition];
 }
 
@@ -95,12 +97,17 @@ impl Management {
         if is_stored(current, next) {
             return Ok(());
         }
+        let fitted = fitted(&K::kind(&()), next);
+        let next = fitted.as_ref().unwrap_or(next);
+        if fitted.is_some() && is_stored(current, next) {
+            return Ok(());
+        }
         let written = self.cluster.apply_status(object, manager, next).await?;
         self.written.note(&written);
         let changed = changes(current.map(Conditioned::conditions).unwrap_or_default(), next.conditions());
         log(&changed);
         for (problem, reason) in changed.into_iter().filter_map(|c| Some((c, condition::problem(c)?))) {
-            if problem.type_ != ConditionType::Ready || !is_said_elsewhere(reason) {
+            if problem.type_ != ConditionType::Ready || !is_said_elsewhere(reason, next.conditions()) {
                 self.events.warning(object, reason, &problem.type_, &problem.message).await;
             }
         }
@@ -136,7 +143,38 @@ fn log(changed: &[&Condition]) {
     }
 }
 
-/// Ready repeats what a more exact condition says: one event is enough.
-fn is_said_elsewhere(reason: Reason) -> bool {
-    reason.condition().is_some_and(|exact| exact != ConditionType::Ready)
+/// Ready repeats what a more exact condition of the same object says: one event is enough.
+fn is_said_elsewhere(reason: Reason, conditions: &[Condition]) -> bool {
+    let exact = reason.condition().filter(|exact| *exact != ConditionType::Ready);
+    exact.and_then(|exact| condition::find(conditions, exact)).is_some_and(|exact| exact.reason == reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::condition::Desired;
+    use crate::cluster::mock::step;
+    use crate::controllers::runtime::caches::Caches;
+    use crate::controllers::testing::{read, shared};
+    use serde_json::json;
+
+    /// A configuration has no condition that is about the kubeconfig alone.
+    #[tokio::test]
+    async fn what_only_ready_says_gets_an_event_and_what_another_condition_says_too_gets_one() {
+        use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigStatus};
+        let object = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+            "metadata": {"name": "m", "namespace": "lab", "uid": "u", "resourceVersion": "1"}, "spec": {}});
+        let status = || step("PATCH *", object.clone());
+        let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+        for (said, requests) in
+            [(vec![ConditionType::Ready], vec![status(), event()]), (vec![ConditionType::Ready, ConditionType::Available], vec![status(), event()])]
+        {
+            let (all, script) = shared(Caches::empty(), 1, requests);
+            let said: Vec<Desired> = said.into_iter().map(|type_| Desired::no(type_, Reason::KubeconfigMissing, "no Secret")).collect();
+            let conditions = condition::apply(&[], &said, Some(1), all.management.now());
+            let next = WindowsBootstrapConfigStatus { conditions, ..WindowsBootstrapConfigStatus::default() };
+            all.management.report(&read::<WindowsBootstrapConfig>(object.clone()), "test", None, &next).await.unwrap();
+            assert_eq!(script.seen()[1].body["reason"], "KubeconfigMissing");
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub mod outcome;
 pub mod owners;
 mod serving_certificates;
 pub mod triggers;
+pub mod unreadable;
 pub mod watch;
 mod watch_task;
 pub mod workload_clusters;

@@ -68,7 +68,7 @@ impl ReconcileError {
 
     /// As [`ApiError::is_refusal`].
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Api(error) if error.is_refusal())
+        matches!(self, Self::Api(error) | Self::Workload(WorkloadError::Api(error)) if error.is_refusal())
     }
 
     pub fn retry(&self) -> Retry {

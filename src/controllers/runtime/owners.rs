@@ -6,12 +6,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::caches::Caches;
+use super::management::Management;
 use super::nodes::Nodes;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
-use crate::api::capi;
+use crate::api::capi::{self, Cluster};
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
+use crate::cluster::ApiError;
 use crate::lifecycle::identity::{INFRASTRUCTURE, NodeIdentity, is_provisioned};
 use crate::lifecycle::owner::{NodeRequest, Owner, TargetCluster, machine_pool_of, may_join};
 
@@ -73,11 +75,26 @@ impl Owners {
         Owner::of(owners, found.as_deref())
     }
 
+    /// The Cluster of an object that is being deleted, asked for where the cache does not have it: nothing is removed while it is paused, and
+    /// a watch that is behind must not hide that.
+    pub async fn missing_cluster(&self, management: &Management, meta: &ObjectMeta) -> Result<Option<Cluster>, ApiError> {
+        let Some(ClusterRef { namespace, source: ClusterSource::ClusterApi(name) }) = ClusterRef::of(meta) else { return Ok(None) };
+        if meta.deletion_timestamp.is_none() || self.caches.clusters.get(&namespace, &name).is_some() {
+            return Ok(None);
+        }
+        management.cluster.get(&namespace, &name).await
+    }
+
     /// The cluster of an object: its Cluster, or what its standalone pool joins; the latter without an endpoint, unless the pool names one.
     pub fn cluster_of(&self, meta: &ObjectMeta, pool: Option<&WindowsNodePool>) -> Option<TargetCluster> {
         let cluster = ClusterRef::of(meta)?;
         match &cluster.source {
-            ClusterSource::ClusterApi(name) => self.caches.clusters.get(&cluster.namespace, name).map(|found| TargetCluster::of_cluster(&found)),
+            ClusterSource::ClusterApi(name) => {
+                let found = self.caches.clusters.get(&cluster.namespace, name)?;
+                let reference = found.spec.infrastructure_ref.as_ref().filter(|reference| reference.kind == "WindowsCluster");
+                let infrastructure = reference.and_then(|reference| self.caches.windows_clusters.get(&cluster.namespace, &reference.name));
+                Some(TargetCluster::of_cluster(&found, infrastructure.as_deref()))
+            }
             _ => Some(TargetCluster::standalone(cluster, pool.and_then(|p| p.spec.cluster.as_ref()), None)),
         }
     }

@@ -1,8 +1,8 @@
 //! One watch and one cache per kind, shared by all controllers.
 //!
 //! Each watch has its own back-off and its errors end here, counted and logged: merged into a controller, the error of one
-//! watch would pause all of them (`docs/design/faults.md#watches`). An object that does not have the shape of its kind is
-//! skipped and logged; it does not stop the watch.
+//! watch would pause all of them (`docs/design/faults.md#watches`). An object that does not have the shape of its kind does not stop
+//! the watch: it is [`Unreadable`], and the cache keeps what could be read of it last.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,9 @@ use kube::runtime::{WatchStreamExt, watcher};
 use tokio_util::sync::CancellationToken;
 
 use super::merged::merged;
+use super::unreadable::Unreadable;
 use crate::api::capi::WATCH_FILTER_LABEL;
+use crate::api::name::ObjectKey;
 use crate::api::namespaces::Namespaces;
 use crate::cluster::Kind;
 use crate::telemetry::{Metrics, Readiness};
@@ -82,6 +84,7 @@ impl Watching {
 pub struct Watch<K: Kind> {
     store: Store<K>,
     subscribers: Subscribers<K>,
+    unreadable: Unreadable,
 }
 
 type Subscribers<K> = Arc<Mutex<Vec<mpsc::UnboundedSender<Arc<K>>>>>;
@@ -122,7 +125,7 @@ impl<K: Kind> Watch<K> {
             writer.apply_watcher_event(&watcher::Event::InitApply(object));
         }
         writer.apply_watcher_event(&watcher::Event::InitDone);
-        Self { store, subscribers: Subscribers::default() }
+        Self { store, subscribers: Subscribers::default(), unreadable: Unreadable::default() }
     }
 
     pub(in crate::controllers) fn over(
@@ -130,10 +133,17 @@ impl<K: Kind> Watch<K> {
         events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
     ) -> Self {
         let (store, writer) = reflector::store::<K>();
-        let watch = Self { store, subscribers: Subscribers::default() };
+        let watch = Self { store, subscribers: Subscribers::default(), unreadable: Unreadable::default() };
         let name = format!("watch of {}", K::plural(&()));
         watching.readiness.expect(&name);
-        let sink = Sink { writer, subscribers: watch.subscribers.clone(), store: watch.store.clone(), watching: watching.clone(), name };
+        let sink = Sink {
+            writer,
+            subscribers: watch.subscribers.clone(),
+            store: watch.store.clone(),
+            unreadable: watch.unreadable.clone(),
+            watching: watching.clone(),
+            name,
+        };
         tokio::spawn(sink.run(events));
         watch
     }
@@ -141,6 +151,11 @@ impl<K: Kind> Watch<K> {
     /// The cache. Empty until [`Watch::ready`].
     pub fn store(&self) -> Store<K> {
         self.store.clone()
+    }
+
+    /// The objects that are not what their kind says.
+    pub fn unreadable(&self) -> Unreadable {
+        self.unreadable.clone()
     }
 
     /// Returns when the cache holds everything that existed at the start.
@@ -194,6 +209,7 @@ struct Sink<K: Kind> {
     writer: Writer<K>,
     subscribers: Subscribers<K>,
     store: Store<K>,
+    unreadable: Unreadable,
     watching: Watching,
     name: String,
 }
@@ -225,8 +241,11 @@ impl<K: Kind> Sink<K> {
         let event = match event {
             Apply(object) => self.read(object).map(Apply),
             InitApply(object) => self.read(object).map(InitApply),
-            Delete(object) => self.read(object).map(Delete),
-            Init => Some(Init),
+            Delete(object) => self.last(object).map(Delete),
+            Init => {
+                self.unreadable.clear();
+                Some(Init)
+            }
             InitDone => Some(InitDone),
         };
         let Some(event) = event else { return };
@@ -254,14 +273,33 @@ impl<K: Kind> Sink<K> {
         match object.0 {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
+                self.unreadable.settled(&ObjectKey::of(object.meta()));
                 Some(object)
             }
             Err(invalid) => {
                 self.watching.metrics.malformed(&K::plural(&()));
-                let name = invalid.metadata.name.unwrap_or_default();
-                let namespace = invalid.metadata.namespace.unwrap_or_default();
-                tracing::warn!(watch = self.name, namespace, name, error = invalid.error, "an object that is not what its kind says is skipped");
+                let key = ObjectKey::of(&invalid.metadata);
+                tracing::warn!(
+                    watch = self.name,
+                    namespace = key.namespace,
+                    name = key.name,
+                    error = invalid.error,
+                    "an object is not what its kind says: nothing is done for it"
+                );
+                self.unreadable.found(key);
                 None
+            }
+        }
+    }
+
+    /// A deleted object as it was when it could be read last.
+    fn last(&self, object: Guarded<K>) -> Option<K> {
+        match object.0 {
+            Ok(_) => self.read(object),
+            Err(invalid) => {
+                let key = ObjectKey::of(&invalid.metadata);
+                self.unreadable.settled(&key);
+                self.store.get(&ObjectRef::new(&key.name).within(&key.namespace)).map(|object| (*object).clone())
             }
         }
     }

@@ -91,18 +91,21 @@ fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<B
         return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine, or the pool that owns it, is not there (yet)", s, now);
     };
     match data_secret(s.object) {
+        // A Cluster that is not there may be paused.
+        Some(_) if s.cluster.is_none() => Decision::new(BootstrapStep::Wait),
         Some(_) => keep_token(s, owner, now),
         None => make_data(s, owner, ours, now),
     }
 }
 
 fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Timestamp) -> Decision<BootstrapStep> {
-    if let Some(secret) = owner.data_secret.clone() {
-        return Decision::new(BootstrapStep::Restore { secret });
-    }
+    // It may be paused.
     let Some(cluster) = s.cluster else {
         return waiting(Reason::WaitingForClusterInfrastructureReady, "its Cluster is not there (yet)", s, now);
     };
+    if let Some(secret) = owner.data_secret.clone() {
+        return Decision::new(BootstrapStep::Restore { secret });
+    }
     if owner.is_control_plane {
         return Decision::new(BootstrapStep::Wait).say(Desired::no(
             ConditionType::Ready,

@@ -80,6 +80,14 @@ pub fn token_expired(object: &WindowsBootstrapConfig) -> Decision<()> {
     Decision::new(()).say(no(ConditionType::JoinCredentialValid)).say(no(ConditionType::Ready))
 }
 
+/// It is being deleted, and its token would outlive it.
+pub fn held(object: &WindowsBootstrapConfig, fault: Fault, cause: &str) -> Decision<()> {
+    let expires =
+        object.status.as_ref().and_then(|s| s.token_expires_at.as_ref()).map(|at| format!(", at the latest at {}", at.0)).unwrap_or_default();
+    let message = format!("it goes when its bootstrap token can be deleted or has expired{expires}: {cause}");
+    Decision::new(()).say(Desired::no(ConditionType::Ready, fault.reason(), message))
+}
+
 /// Whether a configuration may go although its token may still be there: the cluster cannot be used, and the token has expired.
 pub fn may_leave_token(object: &WindowsBootstrapConfig, fault: Option<Fault>, now: Timestamp) -> bool {
     let expires = object.status.as_ref().and_then(|s| s.token_expires_at.as_ref());

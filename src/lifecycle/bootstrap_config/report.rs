@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::bootstrap_config::{BootstrapInitialization, WindowsBootstrapConfig, WindowsBootstrapConfigStatus};
 use crate::api::condition::Desired;
-use crate::lifecycle::conditions::{conditions, whole_second};
+use crate::lifecycle::conditions::{conditions, observed, whole_second};
 
 /// A bootstrap token as it is reported: its public half, creation and expiry.
 #[derive(Clone, Debug)]
@@ -27,6 +27,7 @@ pub fn status(
 ) -> WindowsBootstrapConfigStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
+    status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
     if let Some(secret) = secret {
         status.data_secret_name = Some(secret.to_owned());
         status.initialization = Some(BootstrapInitialization { data_secret_created: Some(true) });

@@ -82,7 +82,7 @@ impl World {
     fn decide(&self) -> Option<Decision<BootstrapStep>> {
         let object = self.object.as_ref()?;
         let owner = Owner::of(object.metadata.owner_references.as_ref(), Some(&self.owner));
-        let cluster = TargetCluster::of_cluster(&self.cluster);
+        let cluster = TargetCluster::of_cluster(&self.cluster, None);
         let infrastructure = Infrastructure::Ours(&self.machine);
         Some(decide(
             &ObservedConfig { object, owner: &owner, cluster: Some(&cluster), infrastructure, certificate_issued: self.issued },

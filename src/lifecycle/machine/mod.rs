@@ -47,7 +47,7 @@ pub enum MachineStep {
     Ignore,
     /// Nothing but the report.
     Wait,
-    /// Store the finalizer and the choice of hypervisor, in one write.
+    /// Store the finalizer, the choice of hypervisor and the cluster of the owner mark, in one write.
     Adopt { hypervisor: String },
     /// Ask the hypervisor for the running VM, then decide with [`vm`].
     Run(Target),
@@ -93,9 +93,9 @@ fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<
     if owner.is_control_plane {
         return stuck(Reason::ControlPlaneMachineRefused, "Windows cannot run a control plane: use WindowsMachineTemplate for workers only");
     }
-    let hypervisor = match choose_hypervisor(s) {
+    let hypervisor = match choose_hypervisor(s, cluster) {
         Ok(name) => name,
-        Err(message) => return stuck(Reason::HypervisorMissing, message).look_again(Duration::from_secs(60)),
+        Err((why, message)) => return stuck(why, message).look_again(Duration::from_secs(60)),
     };
     let spec = match vm_spec(s.object) {
         Ok(spec) => spec,
@@ -155,32 +155,45 @@ fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
     }
 }
 
-/// The hypervisor of a machine: what was chosen before, else the Machine's failure domain, else the spec, else the only one.
-fn choose_hypervisor(s: &ObservedMachine<'_>) -> Result<String, String> {
+/// The hypervisor of a machine: what was chosen before, else the Machine's failure domain, else the spec, else the only one. A new
+/// machine goes to none that its cluster may not use.
+fn choose_hypervisor(s: &ObservedMachine<'_>, cluster: &TargetCluster) -> Result<String, (Reason, String)> {
     if let Some(name) = chosen(s.object) {
         return Ok(name);
     }
-    let exists = |name: &str| s.hypervisors.iter().any(|h| h == name);
-    if let Some(domain) = s.owner.request().and_then(|owner| owner.failure_domain.clone()) {
-        return if exists(&domain) {
-            Ok(domain)
-        } else {
-            Err(format!("Machine spec.failureDomain: there is no WindowsHypervisor {domain:?} in this namespace ({})", listed(s.hypervisors)))
-        };
-    }
-    match (&s.object.spec.hypervisor_ref, s.hypervisors) {
-        (Some(reference), _) if exists(&reference.name) => Ok(reference.name.clone()),
-        (Some(reference), _) => {
-            Err(format!("spec.hypervisorRef.name: there is no WindowsHypervisor {:?} in this namespace ({})", reference.name, listed(s.hypervisors)))
+    let named = |field: &str, name: &str| {
+        let is_missing = !s.hypervisors.iter().any(|h| h == name);
+        if is_missing {
+            let message = format!("{field}: there is no WindowsHypervisor {name:?} in this namespace ({})", listed(s.hypervisors.iter()));
+            return Err((Reason::HypervisorMissing, message));
         }
-        (None, [only]) => Ok(only.clone()),
-        (None, _) => {
-            Err(format!("spec.hypervisorRef: name one, as this namespace has not exactly one WindowsHypervisor ({})", listed(s.hypervisors)))
+        if !cluster.may_use(name) {
+            let message = format!("{field}: spec.hypervisors of the WindowsCluster does not have {name:?} ({})", listed(cluster.hypervisors.iter()));
+            return Err((Reason::InvalidSpec, message));
+        }
+        Ok(name.to_owned())
+    };
+    if let Some(domain) = s.owner.request().and_then(|owner| owner.failure_domain.as_deref()) {
+        return named("Machine spec.failureDomain", domain);
+    }
+    if let Some(reference) = &s.object.spec.hypervisor_ref {
+        return named("spec.hypervisorRef.name", &reference.name);
+    }
+    let usable: Vec<&String> = s.hypervisors.iter().filter(|name| cluster.may_use(name)).collect();
+    match usable[..] {
+        [only] => Ok(only.clone()),
+        _ => {
+            let message = format!(
+                "spec.hypervisorRef: name one, as this namespace has not exactly one WindowsHypervisor for the cluster ({})",
+                listed(usable.into_iter())
+            );
+            Err((Reason::HypervisorMissing, message))
         }
     }
 }
 
-fn listed(names: &[String]) -> String {
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
     if names.is_empty() { "there is none".into() } else { format!("there are: {}", names.join(", ")) }
 }
 
@@ -197,7 +210,7 @@ pub fn vm_spec(object: &WindowsMachine) -> Result<VmSpec, NameError> {
         disks: spec.disks.iter().map(|d| Ok(VmDisk { name: d.name.clone(), gib: gib(&d.size)? })).collect::<Result<_, NameError>>()?,
         nics: nics(object),
         uefi: firmware.is_none_or(|f| f.type_ == FirmwareType::Uefi),
-        secure_boot: firmware.is_none_or(|f| f.secure_boot),
+        secure_boot: firmware.is_none_or(|f| f.secure_boot.unwrap_or(f.type_ == FirmwareType::Uefi)),
         tpm: firmware.is_some_and(|f| f.tpm),
         nested_virtualization: spec.nested_virtualization,
         host_name: host_name(object)?,

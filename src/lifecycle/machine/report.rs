@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::guest;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{MachineAddress, MachineAddressType, MachineInitialization, WindowsMachine, WindowsMachineStatus};
-use crate::lifecycle::conditions::{conditions, whole_second};
+use crate::lifecycle::conditions::{conditions, observed, whole_second};
 use crate::lifecycle::identity::{chosen, host_name};
 use crate::vm::{Journal, Present};
 
@@ -20,6 +20,7 @@ pub fn status(
 ) -> WindowsMachineStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
+    status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
     if let Some(journal) = journal {
         status.journal = journal;
     }

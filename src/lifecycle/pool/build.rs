@@ -11,7 +11,7 @@ use super::in_place;
 use super::request::PoolRequest;
 use super::template::Template;
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
-use crate::api::capi::{self, CLUSTER_NAME_LABEL};
+use crate::api::capi::{self, CLUSTER_NAME_LABEL, WATCH_FILTER_LABEL};
 use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION};
 use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
 use crate::api::name::base36;
@@ -45,7 +45,13 @@ pub fn machine(object: &WindowsNodePool, request: &PoolRequest, template: &Templ
 /// The labels by which Cluster API and the pool find a machine.
 fn labels(object: &WindowsNodePool, request: &PoolRequest, template: &Template) -> BTreeMap<String, String> {
     let of_pool = [(POOL_LABEL, Some(capi::label_value(&object.name_any()))), (TEMPLATE_LABEL, Some(template.hash()))];
-    of_pool.into_iter().chain(request.core_labels.clone()).filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    let of_pool = of_pool.into_iter().chain(request.core_labels.clone()).filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    of_pool.chain(filter(object)).collect()
+}
+
+/// What a pool that one process looks after makes, the same process must look after.
+fn filter(object: &WindowsNodePool) -> Option<(String, String)> {
+    object.labels().get(WATCH_FILTER_LABEL).map(|value| (WATCH_FILTER_LABEL.to_owned(), value.clone()))
 }
 
 /// The pool is the controller of the machine, unless that is its Machine (`docs/design/cluster-api.md#pool-machines`).
@@ -75,7 +81,7 @@ pub fn config(object: &WindowsNodePool, machine: &WindowsMachine, spec: &Windows
         metadata: ObjectMeta {
             name: Some(machine.name_any()),
             namespace: machine.namespace(),
-            labels: Some(cluster.into_iter().chain([pool]).collect()),
+            labels: Some(cluster.into_iter().chain([pool]).chain(filter(object)).collect()),
             annotations: joins,
             owner_references: machine.owner_ref(&()).map(|owner| vec![owner]),
             ..ObjectMeta::default()
@@ -128,5 +134,16 @@ mod tests {
         assert_eq!(made.labels().keys().collect::<Vec<_>>(), [TEMPLATE_LABEL, POOL_LABEL]);
         assert_eq!(made.spec.hypervisor_ref.map(|h| h.name).as_deref(), Some("h1"));
         assert_eq!(made.metadata.owner_references.unwrap()[0].controller, Some(true));
+    }
+
+    #[test]
+    fn what_a_pool_makes_is_selected_by_the_watch_filter_that_selects_the_pool() {
+        let mut pool = WindowsNodePool::new("win", Default::default());
+        pool.metadata.labels = Some([(WATCH_FILTER_LABEL.to_owned(), "a".to_owned())].into());
+        let template = Template { machine: WindowsMachineSpec::default(), bootstrap: None, version: None };
+        let request = PoolRequest::standalone(&pool, ClusterRef { namespace: "lab".into(), source: ClusterSource::InCluster });
+        let made = machine(&pool, &request, &template, "win-x", None);
+        let config = config(&pool, &made, &WindowsBootstrapConfigSpec::default());
+        assert_eq!((made.labels().get(WATCH_FILTER_LABEL), config.labels().get(WATCH_FILTER_LABEL)), (Some(&"a".to_owned()), Some(&"a".to_owned())));
     }
 }

@@ -137,6 +137,13 @@ pub fn refused(mut decision: Decision<PoolStep>, why: String, left: Duration) ->
     decision.say(Desired::no(ConditionType::Ready, Reason::MachinesRefused, why)).look_again(left)
 }
 
+/// Labels or taints of the template cannot be had on Nodes that are there.
+pub fn nodes_refused(mut conditions: Vec<Desired>, why: &str) -> Vec<Desired> {
+    conditions.retain(|condition| condition.type_ != ConditionType::MachinesUpToDate);
+    conditions.push(Desired::no(ConditionType::MachinesUpToDate, Reason::NodesRefused, why));
+    conditions
+}
+
 /// Until the next machine becomes available, or is given up, without any event.
 fn next_look(view: &View<'_>) -> Option<Duration> {
     let available = view.live().filter_map(|m| m.until_available(view.s.goal.min_ready, view.now).flatten());

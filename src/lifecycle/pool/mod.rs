@@ -21,6 +21,6 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{PoolStep, Why, decide, refused};
+pub use decide::{PoolStep, Why, decide, nodes_refused, refused};
 pub use member::{Known, member};
 pub use situation::{Failure, Failures, Goal, Member, ObservedPool, Replace, State};

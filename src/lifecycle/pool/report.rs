@@ -11,7 +11,7 @@ use super::{Failures, Goal, Member};
 use crate::api::condition::Desired;
 use crate::api::machine::{MachineInitialization, TemplateNodeInfo};
 use crate::api::pool::{POOL_LABEL, WindowsNodePool, WindowsNodePoolStatus};
-use crate::lifecycle::conditions::conditions;
+use crate::lifecycle::conditions::{conditions, observed};
 
 /// The kind that Cluster API makes a Machine for.
 const MACHINE_KIND: &str = "WindowsMachine";
@@ -32,6 +32,8 @@ pub struct Served<'a> {
     pub goal: &'a Goal,
     pub members: &'a [Member],
     pub template: &'a Template,
+    /// Of a machine, as quantities.
+    pub capacity: BTreeMap<String, String>,
     pub failures: Failures,
     /// What was done.
     pub step: &'a PoolStep,
@@ -41,6 +43,7 @@ pub struct Served<'a> {
 pub fn status(object: &WindowsNodePool, said: &[Desired], served: Option<&Served<'_>>, now: Timestamp) -> WindowsNodePoolStatus {
     let mut status = object.status.clone().unwrap_or_default();
     status.conditions = conditions(&status.conditions, said, object.metadata.generation, now);
+    status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
     let Some(served) = served else { return status };
     let live = || served.members.iter().filter(|m| !m.is_leaving());
     let count = |n: usize| Some(i32::try_from(n).unwrap_or(i32::MAX));
@@ -59,10 +62,8 @@ pub fn status(object: &WindowsNodePool, said: &[Desired], served: Option<&Served
     status.failures = (failures.count > 0).then(|| i32::try_from(failures.count).unwrap_or(i32::MAX));
     status.last_failure_at = failures.last.map(Time);
     status.version = served.template.version.clone();
-    let machine = &served.template.machine;
-    status.capacity = BTreeMap::from([("cpu".to_owned(), machine.cpus.to_string()), ("memory".to_owned(), machine.memory.clone())]);
+    status.capacity = served.capacity.clone();
     status.node_info = Some(TemplateNodeInfo { architecture: "amd64".into(), operating_system: "windows".into() });
-    status.observed_generation = object.metadata.generation;
     status
 }
 

@@ -1,6 +1,8 @@
 //! What is asked of a pool: by the MachinePool that owns it, or by the pool itself.
 
-use crate::api::capi::{self, CLUSTER_NAME_LABEL, MachinePool, POOL_NAME_LABEL, Reference};
+use serde_json::{Map, Value};
+
+use crate::api::capi::{self, CLUSTER_NAME_LABEL, Machine, MachinePool, POOL_NAME_LABEL, Reference};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::pool::WindowsNodePool;
 
@@ -16,6 +18,8 @@ pub struct PoolRequest {
     pub min_ready_seconds: i64,
     /// WindowsHypervisors to spread the machines over; empty: the template says.
     pub failure_domains: Vec<String>,
+    /// Time limits for the deletion of the Machines, which core does not hand on.
+    pub deletion: Map<String, Value>,
     /// The configuration that the MachinePool names.
     pub bootstrap_config: Option<Reference>,
     /// The cluster that a standalone pool joins.
@@ -36,6 +40,7 @@ impl PoolRequest {
             version: template.version.clone().filter(|version| !version.is_empty()).or_else(|| object.spec.version.clone()),
             min_ready_seconds: template.min_ready_seconds.unwrap_or(object.spec.min_ready_seconds),
             failure_domains: first_of(&object.spec.failure_domains, &owner.spec.failure_domains),
+            deletion: template.deletion.clone().unwrap_or_default(),
             bootstrap_config: template.bootstrap.config_ref.clone(),
             standalone: None,
             core_labels: [(CLUSTER_NAME_LABEL, Some(owner.spec.cluster_name.clone())), (POOL_NAME_LABEL, Some(capi::label_value(&name)))],
@@ -52,10 +57,17 @@ impl PoolRequest {
             version: object.spec.version.clone(),
             min_ready_seconds: object.spec.min_ready_seconds,
             failure_domains: object.spec.failure_domains.clone(),
+            deletion: Map::new(),
             bootstrap_config: None,
             standalone: Some(cluster),
             core_labels: [(CLUSTER_NAME_LABEL, None), (POOL_NAME_LABEL, None)],
         }
+    }
+
+    /// What a Machine lacks of the time limits.
+    pub fn deletion_of(&self, machine: &Machine) -> Map<String, Value> {
+        let has = machine.spec.deletion.clone().unwrap_or_default();
+        self.deletion.iter().filter(|(key, value)| has.get(*key) != Some(*value)).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     pub fn is_standalone(&self) -> bool {
@@ -70,7 +82,7 @@ fn first_of(preferred: &[String], other: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn pool(spec: Value) -> WindowsNodePool {
         let mut all = json!({"template": {"machine": {"image": "w"}}, "replicas": 3, "version": "v1.35.0", "failureDomains": ["own"]});
@@ -93,6 +105,16 @@ mod tests {
         assert_eq!((request.replicas, request.version.as_deref(), &*request.failure_domains[0]), (7, Some("v1.36.3"), "own"));
         let request = PoolRequest::of_machine_pool(&pool(json!({"failureDomains": null})), &owner(json!({}), json!({"clusterName": "c1"})));
         assert_eq!((request.replicas, request.version.as_deref(), request.failure_domains.len()), (1, Some("v1.35.0"), 0));
+        let timed = owner(json!({}), json!({"template": {"spec": {"deletion": {"nodeDrainTimeoutSeconds": 60}}}}));
+        let request = PoolRequest::of_machine_pool(&pool(json!({})), &timed);
+        let machine = |deletion: Value| -> Machine {
+            serde_json::from_value(
+                json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m"}, "spec": {"deletion": deletion}}),
+            )
+            .unwrap()
+        };
+        assert_eq!(json!(request.deletion_of(&machine(json!({"nodeDeletionTimeoutSeconds": 10})))), json!({"nodeDrainTimeoutSeconds": 60}));
+        assert!(request.deletion_of(&machine(json!({"nodeDeletionTimeoutSeconds": 10, "nodeDrainTimeoutSeconds": 60}))).is_empty());
         let follows = owner(json!({"cluster.x-k8s.io/replicas-managed-by": "external-autoscaler"}), spec);
         assert_eq!(PoolRequest::of_machine_pool(&pool(json!({})), &follows).replicas, 3);
     }

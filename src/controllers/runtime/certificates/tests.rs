@@ -26,7 +26,13 @@ fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, S
     let caches =
         Caches { machines: holding(vec![of_core]), windows_machines: holding(vec![machine]), configs: holding(vec![config]), ..Caches::empty() };
     let (shared, script) = shared(caches, 1, exchanges);
-    let workload = Workload { client: shared.management.cluster.client().clone(), ca_pem: None, server: String::new(), fingerprint: String::new() };
+    let workload = Workload {
+        client: shared.management.cluster.client().clone(),
+        ca_pem: None,
+        server: String::new(),
+        fingerprint: String::new(),
+        minor: Default::default(),
+    };
     (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
 }
 

@@ -5,6 +5,7 @@ use futures::channel::mpsc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::core::DeserializeGuard;
+use kube::core::error_boundary::InvalidObject;
 use kube::runtime::watcher;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -54,7 +55,8 @@ impl Stage {
         };
         let (events, stream) = mpsc::unbounded();
         let watch = Arc::new(Watch::over(&watching, stream));
-        let controller = ControllerLoop { concurrency: 4, metrics: watching.metrics.clone(), written: Written::default(), stop };
+        let controller =
+            ControllerLoop { concurrency: 4, selection: Selection::default(), metrics: watching.metrics.clone(), written: Written::default(), stop };
         let stage = Self { events, watching, watch, controller };
         stage.tell(Ok(watcher::Event::Init));
         for name in names {
@@ -274,4 +276,47 @@ fn who_takes_the_last_finalizer_away_is_not_asked_again() {
     anew.metadata.uid = Some("another".into());
     assert!(!written.is_stale(&anew), "made anew");
     assert!(!written.is_stale(&cached), "nothing is remembered of what is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_gets_no_pass_until_it_can_and_goes_when_it_is_deleted() {
+    let stage = Stage::new(&["a"]);
+    let passes = Arc::new(AtomicUsize::new(0));
+    let count = passes.clone();
+    let _task = stage.run(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Outcome::look_again(Duration::from_secs(1))) }
+    });
+    reaches(&passes, 2).await;
+    let broken = || DeserializeGuard(Err(InvalidObject { error: "no".into(), metadata: object("a", 2).metadata }));
+    stage.tell(Ok(watcher::Event::Apply(broken())));
+    sleep(Duration::from_millis(1)).await;
+    let before = passes.load(Ordering::SeqCst);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(passes.load(Ordering::SeqCst), before, "what the cache knows of it is old");
+    stage.change("a", 3);
+    reaches(&passes, before + 2).await;
+    stage.tell(Ok(watcher::Event::Apply(broken())));
+    stage.tell(Ok(watcher::Event::Delete(broken())));
+    sleep(Duration::from_secs(1)).await;
+    assert!(stage.watch.store().state().is_empty(), "a deleted object stays in the cache");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_objects_that_the_watch_filter_selects_get_a_pass_and_all_are_known() {
+    let mut stage = Stage::new(&["a"]);
+    stage.controller.selection.watch_filter = Some("mine".into());
+    let passes = Arc::new(AtomicUsize::new(0));
+    let count = passes.clone();
+    let _task = stage.run(move |object| {
+        assert_eq!(object.name_any(), "b");
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Outcome::done()) }
+    });
+    let mut mine = object("b", 2);
+    mine.metadata.labels = Some([(crate::api::capi::WATCH_FILTER_LABEL.to_owned(), "mine".to_owned())].into());
+    stage.tell(Ok(watcher::Event::Apply(DeserializeGuard(Ok(mine)))));
+    reaches(&passes, 1).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((passes.load(Ordering::SeqCst), stage.watch.store().state().len()), (1, 2));
 }

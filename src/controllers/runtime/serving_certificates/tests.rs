@@ -24,7 +24,13 @@ fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, S
     let machines = vec![machine("win-1", &["10.0.0.5", "10.0.0.7"]), machine("win-2", &["10.0.0.7"])];
     let caches = Caches { machines: holding(vec![of_core]), windows_machines: holding(machines), ..Caches::empty() };
     let (shared, script) = shared(caches, 1, exchanges);
-    let workload = Workload { client: shared.management.cluster.client().clone(), ca_pem: None, server: String::new(), fingerprint: String::new() };
+    let workload = Workload {
+        client: shared.management.cluster.client().clone(),
+        ca_pem: None,
+        server: String::new(),
+        fingerprint: String::new(),
+        minor: Default::default(),
+    };
     (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
 }
 

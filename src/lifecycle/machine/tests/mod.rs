@@ -11,6 +11,7 @@ use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 use crate::vm::{GuestReport, Observed, Power, Present, Seeded};
 
 mod histories;
+mod places;
 mod stops;
 mod troubles;
 
@@ -60,6 +61,8 @@ struct World {
     cluster: Cluster,
     vm: Option<Present>,
     hypervisors: Vec<String>,
+    /// By the WindowsCluster; empty: all.
+    usable: Vec<String>,
     reach: Reach,
     now: i64,
     made: u32,
@@ -76,6 +79,7 @@ impl World {
             cluster: cluster(false),
             vm: None,
             hypervisors: vec!["lab".into()],
+            usable: vec![],
             reach: Reach::Reachable,
             now: 10,
             made: 0,
@@ -88,7 +92,8 @@ impl World {
     fn pass(&mut self) -> Option<(MachineStep, Vec<Desired>)> {
         let object = self.object.clone()?;
         let owner = Owner::of(object.metadata.owner_references.as_ref(), Some(&self.owner));
-        let cluster = TargetCluster::of_cluster(&self.cluster);
+        let mut cluster = TargetCluster::of_cluster(&self.cluster, None);
+        cluster.hypervisors = self.usable.clone();
         let known = self.reach.clone();
         let reach = move |_: &str| known.clone();
         let s = ObservedMachine { object: &object, owner: &owner, cluster: Some(&cluster), hypervisors: &self.hypervisors, reach: &reach };
@@ -224,6 +229,7 @@ fn what_people_are_told() {
     let table: &[(&str, Change, Reason)] = &[
         ("no bootstrap data", |w| w.owner = machine_of_core(false, None), Reason::WaitingForBootstrapData),
         ("no hypervisor", |w| w.hypervisors.clear(), Reason::HypervisorMissing),
+        ("none that the cluster may use", |w| w.usable.push("other".into()), Reason::HypervisorMissing),
         ("two hypervisors, none named", |w| w.hypervisors.push("other".into()), Reason::HypervisorMissing),
         ("unknown failure domain", |w| w.owner.spec.failure_domain = Some("mars".into()), Reason::HypervisorMissing),
         ("unreachable", |w| w.reach = Reach::Unreachable("refused".into()), Reason::HypervisorUnreachable),

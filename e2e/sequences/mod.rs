@@ -1,0 +1,253 @@
+//! Story *sequences*: every field of every kind is set, changed, unset and put back, with values from the schema, right ones and
+//! wrong ones, under a running CAPW. It never panics, it keeps up with every change, it comes to rest, each refusal names the field, and
+//! everything can be deleted afterwards. A run takes some fields of each kind at random; `CAPW_SEQUENCES=all` takes all of them.
+
+mod values;
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::api::{DynamicObject, PostParams};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use self::values::{Field, fields, patch, values};
+use crate::idle::wait_quiet;
+use crate::workers::{self, Workers};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
+
+const NAMESPACE: &str = "sequences";
+const LIMIT: Duration = Duration::from_secs(120);
+/// Fields of each kind in a short run.
+const FEW: usize = 12;
+/// Processor time of CAPW in [`REST`] when nothing changes.
+const IDLE: f64 = 1.0;
+const REST: Duration = Duration::from_secs(10);
+
+/// An object whose fields are changed.
+struct Subject {
+    kind: Kind,
+    name: String,
+    /// A controller says in its status which generation it has seen.
+    followed: bool,
+}
+
+/// What came of the changes of one object.
+#[derive(Default)]
+struct Count {
+    accepted: usize,
+    refused: usize,
+    wrong: Vec<String>,
+}
+
+#[test]
+fn sequences_of_updates() {
+    world::run(async {
+        let seed = std::env::var("CAPW_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("CAPW_SEED is a number"));
+        step(format!("CAPW_SEED={seed} chooses the same fields again"));
+        let all = std::env::var("CAPW_SEQUENCES").is_ok_and(|which| which == "all");
+        let cp = ControlPlane::start(Options::default().named("sequences")).await;
+        let capw = Capw::start(&cp, &[]).await;
+        let process = capw.process().id();
+        let subjects = subjects(&cp).await;
+        step(format!("{} objects are there", subjects.len()));
+
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut runs = Vec::new();
+        for subject in &subjects {
+            let root = schema(&cp, subject.kind).await;
+            let mut chosen = fields(&json!({"properties": {"spec": root["properties"]["spec"]}}), &[]);
+            if !all {
+                let some: Vec<usize> = (0..chosen.len()).collect::<Vec<_>>().choose_multiple(&mut random, FEW).copied().collect();
+                let mut index = 0;
+                chosen.retain(|_| {
+                    index += 1;
+                    some.contains(&(index - 1))
+                });
+            }
+            runs.push(run(&cp, subject, root, chosen));
+        }
+        let counts = join_all(runs).await;
+        let (accepted, refused) = counts.iter().fold((0, 0), |(a, r), count| (a + count.accepted, r + count.refused));
+        step(format!("{accepted} changes were accepted, {refused} refused"));
+        let wrong: Vec<&String> = counts.iter().flat_map(|count| &count.wrong).collect();
+        assert!(accepted > 50 && refused > 50, "{accepted} accepted, {refused} refused: the values are no good");
+
+        wait_quiet(&cp).await;
+        let before = capw.process().processor_seconds().expect("CAPW runs");
+        tokio::time::sleep(REST).await;
+        let used = capw.process().processor_seconds().expect("CAPW runs") - before;
+        assert!(used < IDLE, "CAPW used {used} s of processor time while nothing changed");
+        assert_eq!(capw.process().id(), process, "the process ended and was started again");
+        assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
+        step(format!("it has come to rest: {used:.2} s of processor time in {} s", REST.as_secs()));
+
+        delete_all(&cp, &capw).await;
+        assert!(wrong.is_empty(), "{} answers are wrong:\n{}", wrong.len(), wrong.iter().map(|w| w.as_str()).collect::<Vec<_>>().join("\n"));
+    });
+}
+
+/// One object of each kind, at work where it has a controller.
+async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
+    let workers = Workers { replicas: 1, ..Workers::new(NAMESPACE, cp).await };
+    workers.apply(cp).await;
+    let object = |api: &str, kind: &str, name: &str, spec: Value| json!({"apiVersion": format!("{api}.cluster.x-k8s.io/v1alpha1"), "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
+    let machine = json!({"image": "windows-server-2022"});
+    let cluster = json!({"kubeconfigSecretRef": {"name": "c1-external-kubeconfig"}});
+    let template = json!({"machine": {"image": "windows-server-2022", "hypervisorRef": {"name": "lab"}}, "bootstrap": {}});
+    let pool = json!({"replicas": 1, "version": workers.version, "cluster": cluster, "template": template});
+    workers::apply(
+        cp,
+        &[
+            object("infrastructure", "WindowsHypervisor", "spare", json!({"simulated": {}})),
+            object("infrastructure", "WindowsNodePool", "pool", pool),
+            object("infrastructure", "WindowsMachine", "unowned", machine.clone()),
+            object("bootstrap", "WindowsBootstrapConfig", "unowned", json!({})),
+            object("infrastructure", "WindowsMachineTemplate", "t", json!({"template": {"spec": machine}})),
+            object("bootstrap", "WindowsBootstrapConfigTemplate", "t", json!({"template": {}})),
+            object("infrastructure", "WindowsClusterTemplate", "t", json!({"template": {}})),
+            object("controlplane", "ExternalControlPlaneTemplate", "t", json!({"template": {}})),
+        ],
+    )
+    .await;
+    workers.wait_settled(cp, cp, LIMIT).await.clear();
+    cp.wait_condition(Kind::WINDOWS_NODE_POOL, &workers.name("pool"), "Ready", "True", LIMIT).await;
+    let of_core = cp.list(Kind::MACHINE, Some(NAMESPACE)).await;
+    let live = text(of_core.first().expect("a Machine"), "/metadata/name").to_owned();
+    let at_work = [
+        (Kind::WINDOWS_HYPERVISOR, "spare"),
+        (Kind::WINDOWS_CLUSTER, "c1"),
+        (Kind::EXTERNAL_CONTROL_PLANE, "c1"),
+        (Kind::WINDOWS_NODE_POOL, "pool"),
+        (Kind::WINDOWS_MACHINE, &live),
+        (Kind::WINDOWS_BOOTSTRAP_CONFIG, &live),
+    ];
+    let stored = [
+        (Kind::WINDOWS_MACHINE, "unowned"),
+        (Kind::WINDOWS_BOOTSTRAP_CONFIG, "unowned"),
+        (Kind::WINDOWS_MACHINE_TEMPLATE, "t"),
+        (Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE, "t"),
+        (Kind::WINDOWS_CLUSTER_TEMPLATE, "t"),
+        (Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE, "t"),
+    ];
+    let subject = |followed| move |(kind, name): &(Kind, &str)| Subject { kind: *kind, name: workers_name(name), followed };
+    at_work.iter().map(subject(true)).chain(stored.iter().map(subject(false))).collect()
+}
+
+fn workers_name(name: &str) -> String {
+    format!("{NAMESPACE}/{name}")
+}
+
+/// The schema of a kind as the API server has it.
+async fn schema(cp: &ControlPlane, kind: Kind) -> Value {
+    let group = kind.api_version.split('/').next().unwrap_or_default();
+    let name = format!("{}.{group}", kind.plural);
+    let definition = cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, &name).await.expect("a definition");
+    definition.pointer("/spec/versions/0/schema/openAPIV3Schema").expect("a schema").clone()
+}
+
+/// Every value of every field, one after the other, and back.
+async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Field>) -> Count {
+    let mut count = Count::default();
+    let original = cp.get(subject.kind, &subject.name).await.expect("the object")["spec"].clone();
+    for field in chosen {
+        for value in values(&field.schema) {
+            let object = cp.get(subject.kind, &subject.name).await.expect("the object");
+            let shown: String = value.to_string().chars().take(60).collect();
+            let what = format!("{} {} = {shown}", subject.kind.plural, field.name());
+            match cp.patch(subject.kind, &subject.name, &patch(&field, &root, &object, &value)).await {
+                Ok(changed) => {
+                    count.accepted += 1;
+                    follow(cp, subject, &changed, &what).await;
+                }
+                Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+                    count.refused += 1;
+                    if !names(&field, &status.message) {
+                        count.wrong.push(format!("{what}\n    {}", status.message));
+                    }
+                }
+                Err(error) => count.wrong.push(format!("{what}\n    failed: {error}")),
+            }
+        }
+        put_back(cp, subject, &original, &mut count).await;
+    }
+    count
+}
+
+/// Whether a refusal names the field, or, if it may not change, the field of the spec that it is in.
+fn names(field: &Field, message: &str) -> bool {
+    let outer = field.path.iter().filter_map(|step| if let values::Step::Key(key) = step { Some(key.as_str()) } else { None }).nth(1);
+    message.contains(field.leaf()) || (message.contains("cannot change") && outer.is_some_and(|outer| message.contains(outer)))
+}
+
+/// Waits until the controller has seen the change.
+async fn follow(cp: &ControlPlane, subject: &Subject, changed: &Value, what: &str) {
+    if !subject.followed {
+        return;
+    }
+    let generation = changed.pointer("/metadata/generation").and_then(Value::as_i64).expect("a generation");
+    cp.wait_object(subject.kind, &subject.name, &format!("{what}: generation {generation} is followed"), LIMIT, |object| {
+        let seen = object.pointer("/status/observedGeneration").and_then(Value::as_i64).unwrap_or_default();
+        let paused = condition(object, "Paused").is_some_and(|paused| paused["status"] == "True");
+        (seen >= generation || paused).then_some(())
+    })
+    .await;
+}
+
+/// The spec as it was.
+async fn put_back(cp: &ControlPlane, subject: &Subject, original: &Value, count: &mut Count) {
+    let short = subject.name.rsplit('/').next().expect("a name");
+    let back = wait_for(&format!("{} is put back", subject.name), LIMIT, || async {
+        let mut object = cp.get(subject.kind, &subject.name).await.ok_or("it is gone")?;
+        if object["spec"] == *original {
+            return Ok(Ok(object));
+        }
+        // What the controller writes stays.
+        let ids = object.pointer("/spec/providerIDList").cloned();
+        object["spec"] = original.clone();
+        if let Some(ids) = ids {
+            object["spec"]["providerIDList"] = ids;
+        }
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        match cp.api(subject.kind, Some(NAMESPACE)).replace(short, &PostParams::default(), &object).await {
+            Ok(written) => Ok(Ok(serde_json::to_value(written).expect("JSON"))),
+            Err(kube::Error::Api(status)) if status.code == 409 => Err(status.message.clone()),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    })
+    .await;
+    match back {
+        Ok(object) => follow(cp, subject, &object, "put back").await,
+        // What may not be taken back stays as it is.
+        Err(refused) if refused.contains("cannot change") => {}
+        Err(refused) => count.wrong.push(format!("{} {} cannot be put back: {refused}", subject.kind.plural, subject.name)),
+    }
+}
+
+async fn delete_all(cp: &ControlPlane, capw: &Capw) {
+    let name = workers_name;
+    for (kind, own) in [(Kind::WINDOWS_NODE_POOL, "pool"), (Kind::CLUSTER, "c1")] {
+        cp.delete(kind, &name(own)).await;
+    }
+    for (kind, own) in [(Kind::WINDOWS_NODE_POOL, "pool"), (Kind::CLUSTER, "c1")] {
+        cp.wait_gone(kind, &name(own), LIMIT).await;
+    }
+    let left = [
+        (Kind::WINDOWS_MACHINE, "unowned"),
+        (Kind::WINDOWS_BOOTSTRAP_CONFIG, "unowned"),
+        (Kind::WINDOWS_HYPERVISOR, "spare"),
+        (Kind::WINDOWS_HYPERVISOR, "lab"),
+        (Kind::WINDOWS_MACHINE_TEMPLATE, "t"),
+        (Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE, "t"),
+        (Kind::WINDOWS_CLUSTER_TEMPLATE, "t"),
+        (Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE, "t"),
+    ];
+    for (kind, own) in left {
+        cp.delete(kind, &name(own)).await;
+        cp.wait_gone(kind, &name(own), LIMIT).await;
+    }
+    workers::wait_nothing_left(cp, capw, LIMIT).await;
+    step("everything was deleted");
+}

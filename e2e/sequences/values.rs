@@ -1,0 +1,157 @@
+//! Values for the fields of a kind, from its schema alone: what it admits, as far as the schema says, and what it must refuse.
+
+use serde_json::{Map, Value, json};
+
+/// A field: its schema, and the way to it from the root of the object.
+pub struct Field {
+    pub path: Vec<Step>,
+    pub schema: Value,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Key(String),
+    /// The first item of a list.
+    Item,
+}
+
+impl Field {
+    /// As refusals name it.
+    pub fn name(&self) -> String {
+        let parts = self.path.iter().map(|step| match step {
+            Step::Key(key) => format!(".{key}"),
+            Step::Item => "[0]".to_owned(),
+        });
+        parts.collect::<String>().trim_start_matches('.').to_owned()
+    }
+
+    /// Its own name.
+    pub fn leaf(&self) -> &str {
+        self.path.iter().rev().find_map(|step| if let Step::Key(key) = step { Some(key.as_str()) } else { None }).unwrap_or_default()
+    }
+}
+
+/// Every field below a schema.
+pub fn fields(schema: &Value, path: &[Step]) -> Vec<Field> {
+    let mut all = Vec::new();
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = [path, &[Step::Key(name.clone())]].concat();
+        all.extend(fields(field, &path));
+        if field["items"].is_object() {
+            all.extend(fields(&field["items"], &[&path[..], &[Step::Item]].concat()));
+        }
+        all.push(Field { path, schema: field.clone() });
+    }
+    all
+}
+
+/// What a field is set to, one after another: what the schema seems to admit first.
+pub fn values(schema: &Value) -> Vec<Value> {
+    let mut values = good(schema);
+    values.extend(wrong(schema));
+    values
+}
+
+/// The examples in what the schema says to people are meant to be right.
+fn examples(schema: &Value) -> Vec<String> {
+    let description = schema["description"].as_str().unwrap_or_default().replace('`', "\u{1}");
+    let quoted = description.split('\u{1}').skip(1).step_by(2).map(str::to_owned);
+    let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten().filter_map(|rule| rule["message"].as_str());
+    let said = rules.filter_map(|message| message.split_once("e.g. ")).map(|(_, example)| example.split(" or ").next().unwrap_or(example).to_owned());
+    said.chain(quoted).filter(|text| !text.is_empty()).collect()
+}
+
+fn good(schema: &Value) -> Vec<Value> {
+    if let Some(all) = schema["enum"].as_array() {
+        return all.iter().take(3).cloned().collect();
+    }
+    if schema["x-kubernetes-int-or-string"] == json!(true) {
+        return vec![json!(1), json!("50%")];
+    }
+    match schema["type"].as_str() {
+        Some("boolean") => vec![json!(true), json!(false)],
+        Some("integer") => {
+            let least = schema["minimum"].as_f64().unwrap_or(1.0) as i64;
+            // A thousand machines would say nothing about the field.
+            let most = (schema["maximum"].as_f64().unwrap_or(2.0) as i64).min(least + 2);
+            vec![json!(least), json!(most)]
+        }
+        Some("array") => vec![json!([sample(&schema["items"])]), json!([])],
+        Some("object") if schema["additionalProperties"].is_object() => {
+            vec![json!({"example.com/a": sample(&schema["additionalProperties"])}), json!({})]
+        }
+        Some("object") => vec![sample(schema), json!({})],
+        _ => {
+            let mut texts = examples(schema);
+            texts.truncate(3);
+            texts.extend(["a", "10.0.0.1"].map(str::to_owned));
+            texts.into_iter().map(Value::from).collect()
+        }
+    }
+}
+
+fn wrong(schema: &Value) -> Vec<Value> {
+    let mut wrong = vec![Value::Null];
+    match schema["type"].as_str() {
+        Some("string") => {
+            wrong.extend(["", "^$", "a\u{0}b", " ", "a..b", "x\ny", "ünïcödé"].map(|text| json!(text)));
+            wrong.extend(schema["maxLength"].as_u64().filter(|most| *most < 10_000).map(|most| json!("x".repeat(most as usize + 1))));
+            wrong.push(json!(7));
+        }
+        Some("integer") => {
+            wrong.extend(
+                [schema["minimum"].as_f64().map(|n| n - 1.0), schema["maximum"].as_f64().map(|n| n + 1.0)]
+                    .into_iter()
+                    .flatten()
+                    .map(|n| json!(n as i64)),
+            );
+            wrong.extend([json!("seven"), json!(1.5), json!(i64::MAX)]);
+        }
+        Some("array") => {
+            wrong
+                .extend(schema["maxItems"].as_u64().filter(|most| *most <= 100).map(|most| json!(vec![sample(&schema["items"]); most as usize + 1])));
+            wrong.extend([json!([null]), json!("x"), json!({"a": 1})]);
+        }
+        Some("object") => wrong.extend([json!([]), json!("x"), json!({"^$": "v"})]),
+        Some("boolean") => wrong.push(json!("yes")),
+        _ => wrong.extend([json!(-1), json!("101%"), json!("many"), json!({})]),
+    }
+    wrong
+}
+
+/// A value with the fields that are required.
+pub fn sample(schema: &Value) -> Value {
+    match schema["type"].as_str() {
+        Some("object") if schema["properties"].is_object() => {
+            let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let fields: Map<String, Value> = required.map(|name| (name.to_owned(), sample(&schema["properties"][name]))).collect();
+            fields.into()
+        }
+        Some("array") if schema["minItems"].as_u64().unwrap_or_default() > 0 => json!([sample(&schema["items"])]),
+        Some("array") => json!([]),
+        Some("object") => json!({}),
+        _ => good(schema).into_iter().next().unwrap_or(Value::Null),
+    }
+}
+
+/// The merge patch that sets the field in `object`, with what is required on the way and missing there.
+pub fn patch(field: &Field, root: &Value, object: &Value, value: &Value) -> Value {
+    below(&field.path, root, Some(object), value)
+}
+
+fn below(path: &[Step], schema: &Value, has: Option<&Value>, value: &Value) -> Value {
+    match path {
+        [] => value.clone(),
+        [Step::Item, rest @ ..] => json!([below(rest, &schema["items"], None, value)]),
+        [Step::Key(key), rest @ ..] => {
+            let mut all = match has {
+                Some(Value::Object(_)) => json!({}),
+                _ => sample(schema),
+            };
+            let inner = has.and_then(|has| has.get(key));
+            all[key] = below(rest, &schema["properties"][key], inner, value);
+            all
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Objects that do not have the shape of their kind: the schema let them in, or another version of it did. Such an object says so
+//! itself, and gets no pass until it can be read again, since what the cache knows of it is old.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::channel::mpsc::{UnboundedSender, unbounded};
+use futures::{Stream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
+use serde_json::{Value, json};
+
+use super::management::Management;
+use super::watch::{Selection, Watch};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
+use crate::api::name::ObjectKey;
+use crate::cluster::{ApiError, Kind};
+
+/// Of its own, so that the fields of the controller's status stay.
+const MANAGER: &str = "capw-unreadable";
+/// After an answer that failed.
+const TRY_AGAIN: Duration = Duration::from_secs(30);
+/// Reports at the same time.
+const AT_ONCE: usize = 8;
+
+/// The objects of one kind that cannot be read. Clones share it.
+#[derive(Clone, Default)]
+pub struct Unreadable(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    objects: HashSet<ObjectKey>,
+    followers: Vec<UnboundedSender<ObjectKey>>,
+}
+
+impl Unreadable {
+    pub(super) fn found(&self, object: ObjectKey) {
+        let mut known = self.lock();
+        known.followers.retain(|follower| follower.unbounded_send(object.clone()).is_ok());
+        known.objects.insert(object);
+    }
+
+    /// It can be read, or is gone.
+    pub(super) fn settled(&self, object: &ObjectKey) {
+        self.lock().objects.remove(object);
+    }
+
+    /// All are listed anew.
+    pub(super) fn clear(&self) {
+        self.lock().objects.clear();
+    }
+
+    pub(super) fn contains(&self, object: &ObjectKey) -> bool {
+        self.lock().objects.contains(object)
+    }
+
+    /// Those that are known now, then each that is found or changed.
+    fn follow(&self) -> impl Stream<Item = ObjectKey> + use<> {
+        let (sender, receiver) = unbounded();
+        let mut known = self.lock();
+        for object in &known.objects {
+            let _ = sender.unbounded_send(object.clone());
+        }
+        known.followers.push(sender);
+        receiver
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets every object of a kind with conditions that cannot be read say so, until `stop`.
+pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, selection: &Selection, stop: impl Future<Output = ()>) {
+    let unreadable = watch.unreadable();
+    let told = unreadable.follow().take_until(stop).for_each_concurrent(AT_ONCE, |object| {
+        let unreadable = unreadable.clone();
+        async move {
+            while let Err(error) = report::<K>(management, &object, selection).await {
+                tracing::warn!(kind = %K::kind(&()), namespace = object.namespace, name = object.name, %error, "that the object cannot be read could not be reported");
+                tokio::time::sleep(TRY_AGAIN).await;
+                if !unreadable.contains(&object) {
+                    break;
+                }
+            }
+        }
+    });
+    told.await;
+}
+
+async fn report<K: Kind>(management: &Management, key: &ObjectKey, selection: &Selection) -> Result<(), ApiError> {
+    let Some(raw) = management.cluster.get_raw::<K>(&key.namespace, &key.name).await? else { return Ok(()) };
+    let Some(why) = fault::<K>(&raw) else { return Ok(()) };
+    let current: Vec<Condition> = serde_json::from_value(raw.pointer("/status/conditions").cloned().unwrap_or_default()).unwrap_or_default();
+    let metadata: ObjectMeta = serde_json::from_value(raw.get("metadata").cloned().unwrap_or_default()).unwrap_or_default();
+    let said = said(&current, &why);
+    let next = condition::apply(&current, &said, metadata.generation, management.now());
+    if next == current || !selection.selects(&metadata) {
+        return Ok(());
+    }
+    let ours: Vec<&Condition> = next.iter().filter(|c| said.iter().any(|d| c.type_ == d.type_)).collect();
+    let object: PartialObjectMeta<K> = metadata.into_request_partial();
+    management.cluster.apply_status(&object, MANAGER, &json!({ "conditions": ours })).await?;
+    management.events.warning(&object, Reason::InvalidSpec, ConditionType::Ready.as_ref(), &why).await;
+    Ok(())
+}
+
+/// What is wrong with the object, with the path of the field; `None`: it can be read by now.
+fn fault<K: Kind>(raw: &Value) -> Option<String> {
+    let error = serde_path_to_error::deserialize::<_, K>(raw).err()?;
+    Some(format!(
+        "{}: {}. CAPW cannot read this object and does nothing for it, not even its deletion, until the field is corrected",
+        error.path(),
+        error.inner()
+    ))
+}
+
+/// Ready, and Available where the kind has that condition.
+fn said(current: &[Condition], why: &str) -> Vec<Desired> {
+    let available = condition::find(current, ConditionType::Available).map(|_| ConditionType::Available);
+    [ConditionType::Ready].into_iter().chain(available).map(|type_| Desired::no(type_, Reason::InvalidSpec, why)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::pool::WindowsNodePool;
+    use crate::cluster::mock::step;
+    use crate::controllers::runtime::caches::Caches;
+    use crate::controllers::testing::shared;
+
+    const POOL: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsnodepools/win";
+
+    fn pool(most: Value) -> Value {
+        json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool",
+            "metadata": {"name": "win", "namespace": "lab", "uid": "u", "resourceVersion": "7", "generation": 3},
+            "spec": {"template": {"machine": {"image": "w"}}, "health": {"maxUnhealthy": most}},
+            "status": {"replicas": 2, "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "2 of 2",
+                "lastTransitionTime": "2025-01-01T00:00:00Z"}]}})
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_says_so_itself_once_and_names_the_field() {
+        let mut told = pool(Value::Null);
+        let requests = vec![
+            step(&format!("GET {POOL}"), pool(Value::Null)),
+            step(&format!("PATCH {POOL}/status"), pool(Value::Null)),
+            step("POST *", json!({})),
+        ];
+        let (all, script) = shared(Caches::empty(), 0, requests);
+        let key = ObjectKey::new("lab", "win");
+        report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.unwrap();
+        let written = script.seen()[1].clone();
+        let ready = &written.body["status"]["conditions"][0];
+        assert_eq!((&ready["type"], &ready["status"], &ready["reason"]), (&json!("Ready"), &json!("False"), &json!("InvalidSpec")));
+        let message = ready["message"].as_str().unwrap();
+        assert!(message.starts_with("spec.health.maxUnhealthy: ") && message.contains("25%"), "{message}");
+        assert_eq!(written.body["status"].as_object().unwrap().len(), 1, "what the controller reported stays: {}", written.body);
+        assert!(written.query.contains(MANAGER), "{}", written.query);
+
+        told["status"]["conditions"] = written.body["status"]["conditions"].clone();
+        let (all, script) = shared(Caches::empty(), 0, vec![step(&format!("GET {POOL}"), told), step(&format!("GET {POOL}"), pool(json!(1)))]);
+        report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it is said already");
+        report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it was mended meanwhile");
+        assert_eq!(script.seen().len(), 2);
+    }
+}
