@@ -2,18 +2,19 @@
 #
 #   powershell.exe -NoProfile -ExecutionPolicy RemoteSigned -File prove.ps1 -From DIRECTORY
 #
-# DIRECTORY holds what `capw render --output` wrote for a machine. The runner is killed at every item as soon as it has begun, and started
-# again; restarts are real, and this script goes on after them by itself. In the end the plan is carried out once more without its state: every
-# item must be true already. The table is printed and written to DIRECTORY\proof.txt.
+# DIRECTORY, by default that of this script, holds what `capw render --output` wrote for a machine. The runner is killed at every item as soon
+# as it has begun, and started again; restarts are real, and this script goes on after them by itself. In the end the plan is carried out once
+# more without its state: every item must be true already. The table is printed and written to DIRECTORY\proof.txt.
 # Until: the first item that is left out, with all after it: the join needs more than this machine. '': none. Skip: other items, by wildcard.
 param(
-    [string] $From = $PSScriptRoot, [string] $Until = 'join', [string[]] $Skip = @('clock', 'host-name'),
+    [string] $From = '', [string] $Until = 'join', [string[]] $Skip = @('clock', 'host-name'),
     [string] $Root = 'C:\ProgramData\capw', [string] $Shell = (Get-Process -Id $PID).Path, [switch] $Resume
 )
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
 $task = 'capw-proof'
+if ($From -eq '') { $From = $PSScriptRoot }
 $From = [System.IO.Path]::GetFullPath($From)
 $proofFile = [System.IO.Path]::Combine($From, 'proof.json')
 $payload = [System.IO.Path]::Combine($Root, 'payload')
