@@ -11,7 +11,7 @@ use capw::bootstrap::read::Payload;
 use serde_json::Value;
 
 use super::CA;
-use crate::faults::faultless;
+use crate::program_logs::faultless;
 use crate::real_windows_node::CNI;
 use crate::world::wine;
 
