@@ -66,7 +66,10 @@ impl Operator {
 
     fn driver(&self) -> Arc<dyn capw::hypervisor::Driver> {
         let delays = SimulatedDelays { boot_milliseconds: 200, ..SimulatedDelays::default() };
-        let mut object = WindowsHypervisor::new("lab", WindowsHypervisorSpec { simulated: Some(Simulated { delays, ..Simulated::default() }) });
+        let mut object = WindowsHypervisor::new(
+            "lab",
+            WindowsHypervisorSpec { simulated: Some(Simulated { delays, ..Simulated::default() }), ..Default::default() },
+        );
         object.metadata.namespace = Some("default".to_owned());
         self.drivers.get(&object).expect("a driver")
     }

@@ -39,6 +39,23 @@ pub struct WindowsHypervisorSpec {
     /// A hypervisor of memory and files inside the operator, for demos, tests and dry runs. Its guests read the config drive that a real guest would read and join the cluster with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Simulated>,
+    /// What happens to VMs with CAPW's mark of this namespace that no WindowsMachine asks for, e.g. because finalizers were removed by hand: `Report` names them in the condition `NoOrphans`, `Remove` also stops and removes them after an hour. Do not choose `Remove` while another management cluster uses the same hypervisor from a namespace of the same name: its VMs would be taken for orphans.
+    #[serde(default, skip_serializing_if = "Orphans::is_default")]
+    pub orphans: Orphans,
+}
+
+/// What happens to VMs of ours that no WindowsMachine asks for.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Orphans {
+    #[default]
+    Report,
+    Remove,
+}
+
+impl Orphans {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A simulated data centre.

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 
-use super::ApiError;
+use super::{ApiError, watches};
 use crate::api::bootstrap_config::JOIN_SIGNER;
 
 use super::workload::{Workload, WorkloadError};
@@ -20,7 +20,7 @@ pub const APPROVED_REASON: &str = "CAPWApprovedJoin";
 /// are there to be counted and logged.
 pub fn requests(workload: &Workload) -> impl Stream<Item = Result<CertificateSigningRequest, WorkloadError>> + Send + use<> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
-    let of_kubelets = watcher::Config::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
+    let of_kubelets = watches::settings().fields(&format!("spec.signerName={JOIN_SIGNER}"));
     let endpoint = workload.clone();
     watcher(api, of_kubelets)
         .default_backoff()

@@ -14,7 +14,13 @@ const SOURCE: &str = "ConfigMap kube-public/cluster-info";
 
 /// With the client of this process, and address and CA of `cluster-info`.
 pub async fn workload(client: &Client) -> Result<Workload, WorkloadError> {
-    let unread = Workload { client: client.clone(), ca_pem: None, server: "the cluster that CAPW runs in".into(), fingerprint: String::new() };
+    let unread = Workload {
+        client: client.clone(),
+        ca_pem: None,
+        server: "the cluster that CAPW runs in".into(),
+        fingerprint: String::new(),
+        gate: Default::default(),
+    };
     let found = unread.config_map("kube-public", "cluster-info").await?;
     let text = found.and_then(|map| map.data?.remove("kubeconfig")).unwrap_or_default();
     let (server, ca_pem) = read(&text).map_err(|why| WorkloadError::KubeconfigInvalid { source_name: SOURCE.into(), why: why.into() })?;

@@ -17,12 +17,15 @@ use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::gate::Gate;
 use super::{ApiError, Cluster, Retry, in_cluster, request};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 
 /// The Secret is looked at again after that time, or when a call with its client fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// The same when it does not answer.
+const LOOK_AGAIN_IN_DOUBT: Duration = Duration::from_secs(10);
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a workload cluster cannot be used. Texts are for conditions: what is wrong, where, and what to do.
@@ -91,6 +94,8 @@ pub struct Workload {
     pub server: String,
     /// SHA-256 of the kubeconfig, hexadecimal.
     pub fingerprint: String,
+    /// Of all requests to it, but watches.
+    pub gate: Gate,
 }
 
 /// One right to ask for. Empty texts mean core group, no subresource, cluster scope, any name.
@@ -135,7 +140,7 @@ impl Workload {
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
         let client = connect(config).map_err(|e| invalid(super::error::chain(&e)))?;
-        Ok(Self { client, ca_pem, server, fingerprint: HEXLOWER.encode(&Sha256::digest(bytes)) })
+        Ok(Self { client, ca_pem, server, fingerprint: HEXLOWER.encode(&Sha256::digest(bytes)), gate: Gate::default() })
     }
 
     /// Host and port of the API server.
@@ -156,7 +161,14 @@ impl Workload {
     }
 
     pub(crate) async fn call<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, WorkloadError> {
-        request(what, call).await.map_err(|e| self.explain(e))
+        let answer = self.gate.pass(async {
+            request(what, call).await.map_err(|error| match error {
+                // The same words for every request: they stand in the conditions of all objects that use this cluster.
+                ApiError::Unreachable(text) => ApiError::Unreachable(text.strip_prefix(&format!("{what}: ")).unwrap_or(&text).to_owned()),
+                other => other,
+            })
+        });
+        answer.await.map_err(|e| self.explain(e))
     }
 
     /// The version that the API server reports, e.g. `v1.36.3`.
@@ -271,10 +283,14 @@ impl Workloads {
 
     /// To be called with every error of a call with a client from here: after a refused or lost connection the Secret is read again.
     pub async fn doubt(&self, cluster: &ClusterRef, error: &WorkloadError) {
-        if matches!(error, WorkloadError::Unauthorized { .. } | WorkloadError::Unreachable { .. })
-            && let Some(connection) = self.entry(cluster).await.lock().await.as_mut()
-        {
-            connection.doubtful = true;
+        let least = match error {
+            WorkloadError::Unauthorized { .. } => Duration::ZERO,
+            // Every object of a cluster that does not answer says so.
+            WorkloadError::Unreachable { .. } => LOOK_AGAIN_IN_DOUBT,
+            _ => return,
+        };
+        if let Some(connection) = self.entry(cluster).await.lock().await.as_mut() {
+            connection.doubtful |= connection.looked.elapsed() >= least;
         }
     }
 

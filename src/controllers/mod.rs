@@ -188,6 +188,7 @@ impl Shared {
             new_token_secret,
             unreported: Arc::default(),
             known_tokens: Arc::default(),
+            disowned: Arc::default(),
         }
     }
 

@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn hypervisor(name: &str, simulated: Option<Simulated>) -> WindowsHypervisor {
-        let mut object = WindowsHypervisor::new(name, WindowsHypervisorSpec { simulated });
+        let mut object = WindowsHypervisor::new(name, WindowsHypervisorSpec { simulated, ..Default::default() });
         object.metadata.namespace = Some("lab".into());
         object
     }

@@ -1,11 +1,12 @@
-//! A wrapper for any driver: a deadline, a tracing span and a callback for each call, and a limit on concurrent changes.
+//! A wrapper for any driver: a deadline, a tracing span and a callback for each call, and limits on concurrent calls, so that an endpoint
+//! that hangs does not hold up the machines of others.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug_span};
 
@@ -30,6 +31,13 @@ pub type CallHook = Arc<dyn Fn(Call<'_>) + Send + Sync>;
 
 /// Concurrent changes at one endpoint.
 pub const CONCURRENT_CHANGES: usize = 4;
+/// Concurrent reads: fewer than a controller has passes.
+const CONCURRENT_READS: usize = 16;
+/// So long a call waits for its turn. Reads are quick where the endpoint answers; a change may take seconds.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
+const CHANGE_PATIENCE: Duration = Duration::from_secs(10);
+/// When it is tried again then.
+const AFTER: Duration = Duration::from_secs(2);
 
 /// A driver with deadlines, spans, a callback and a limit.
 pub struct ObservedDriver {
@@ -38,23 +46,23 @@ pub struct ObservedDriver {
     deadline: Duration,
     hook: CallHook,
     changes: Semaphore,
+    reads: Semaphore,
 }
 
 impl ObservedDriver {
     /// `endpoint` is `<namespace>/<name>` of the WindowsHypervisor; `deadline` applies to each call.
     pub fn new(inner: Arc<dyn Driver>, endpoint: String, deadline: Duration, hook: CallHook) -> Self {
-        Self { inner, endpoint, deadline, hook, changes: Semaphore::new(CONCURRENT_CHANGES) }
+        Self { inner, endpoint, deadline, hook, changes: Semaphore::new(CONCURRENT_CHANGES), reads: Semaphore::new(CONCURRENT_READS) }
     }
 
     async fn read<T>(&self, call: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+        let _turn = turn(&self.reads, READ_PATIENCE).await?;
         self.timed(call, work, DriverError::Unreachable).await
     }
 
     /// A change whose reply is late may have happened: the caller must observe, not repeat it.
     async fn change(&self, call: &'static str, work: impl Future<Output = Result<DriverStep, DriverError>>) -> Result<DriverStep, DriverError> {
-        let Ok(_permit) = self.changes.acquire().await else {
-            return Err(DriverError::Transient(format!("hypervisor {} is being disconnected; the call is retried", self.endpoint)));
-        };
+        let _turn = turn(&self.changes, CHANGE_PATIENCE).await?;
         self.timed(call, work, DriverError::Unknown).await
     }
 
@@ -81,6 +89,11 @@ impl ObservedDriver {
     }
 }
 
+async fn turn(turns: &Semaphore, patience: Duration) -> Result<SemaphorePermit<'_>, DriverError> {
+    // Nothing closes it.
+    timeout(patience, turns.acquire()).await.ok().and_then(Result::ok).ok_or(DriverError::Busy { after: AFTER })
+}
+
 #[async_trait]
 impl Driver for ObservedDriver {
     fn name(&self) -> &'static str {
@@ -88,7 +101,7 @@ impl Driver for ObservedDriver {
     }
 
     async fn describe(&self) -> Result<Endpoint, DriverError> {
-        self.read("describe", self.inner.describe()).await
+        self.timed("describe", self.inner.describe(), DriverError::Unreachable).await
     }
 
     async fn check(&self, spec: &VmSpec) -> Result<(), DriverError> {
@@ -116,7 +129,8 @@ impl Driver for ObservedDriver {
     }
 
     async fn owned(&self) -> Result<Vec<OwnedVm>, DriverError> {
-        self.read("owned", self.inner.owned()).await
+        // One at a time, for the endpoint itself: it tells whether the endpoint answers.
+        self.timed("owned", self.inner.owned(), DriverError::Unreachable).await
     }
 }
 
@@ -148,6 +162,7 @@ mod tests {
             Err(DriverError::NotFound("image".into()))
         }
         async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
+            tokio::time::sleep(self.takes).await;
             Ok(Observed::Absent)
         }
         async fn plan(&self, _: &MachineKey, _: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
@@ -195,10 +210,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_changes_are_limited_and_waiting_does_not_count_as_late() {
-        let (slow, driver, calls) = observed(Duration::from_secs(20));
+        let (slow, driver, calls) = observed(Duration::from_secs(4));
         let results = futures::future::join_all((0..12).map(|_| retire(&driver))).await;
         assert!(results.iter().all(|result| *result == Ok(DriverStep::Changed)), "{results:?}");
         assert_eq!(slow.most.load(Ordering::SeqCst), CONCURRENT_CHANGES);
         assert_eq!(calls.lock().unwrap().len(), 12);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_that_hangs_holds_no_more_than_its_turns() {
+        let (_, driver, _) = observed(Duration::from_secs(60));
+        let key = MachineKey { vm: VmUuid::of("x"), cluster: "lab/one".into(), name: "x".into() };
+        let start = Instant::now();
+        let reads =
+            futures::future::join_all((0..32).map(|_| async { (driver.observe(&key, &Journal::new()).await.map(drop), start.elapsed()) })).await;
+        let busy =
+            |(result, took): &&(Result<(), DriverError>, Duration)| *result == Err(DriverError::Busy { after: AFTER }) && *took == READ_PATIENCE;
+        assert_eq!(reads.iter().filter(busy).count(), 32 - CONCURRENT_READS);
+        let start = Instant::now();
+        let changes = futures::future::join_all((0..32).map(|_| async { (retire(&driver).await.map(drop), start.elapsed()) })).await;
+        let busy =
+            |(result, took): &&(Result<(), DriverError>, Duration)| *result == Err(DriverError::Busy { after: AFTER }) && *took == CHANGE_PATIENCE;
+        assert_eq!(changes.iter().filter(busy).count(), 32 - CONCURRENT_CHANGES);
     }
 }

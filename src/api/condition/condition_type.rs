@@ -30,6 +30,8 @@ documented_enum! {
         MachinesUpToDate => "WindowsNodePool",
         /// The endpoint answers and accepts the credentials.
         Reachable => "WindowsHypervisor",
+        /// No VM with CAPW's mark is without a WindowsMachine. Absent until one was found.
+        NoOrphans => "WindowsHypervisor",
     }
 }
 

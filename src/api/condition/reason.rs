@@ -105,6 +105,12 @@ documented_enum! {
         HypervisorUnreachable => problem(
             Hypervisor, Ready, "Look at the WindowsHypervisor: its message has the cause. CAPW keeps trying.",
         ),
+        /// VMs that CAPW made for machines of this namespace, and that no WindowsMachine asks for; the message names them.
+        OrphansFound => problem(
+            Hypervisor, NoOrphans, "Remove the VMs by hand, or set `spec.orphans: Remove`. If the WindowsMachines were lost, restore them: they find their VMs.",
+        ),
+        /// The VMs that no WindowsMachine asked for are gone.
+        OrphansGone => stage(NoOrphans, "Nothing."),
         /// The hypervisor does not accept the credentials.
         Unauthorized => problem(Hypervisor, Ready, "Renew the credentials."),
         /// The object is being provisioned; the message says which step.

@@ -22,7 +22,7 @@ fn kept() -> Vec<(String, Value)> {
 
 fn workload(steps: Vec<Exchange>) -> (Workload, Script) {
     let (client, script) = Script::new(steps);
-    (Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new() }, script)
+    (Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), gate: Default::default() }, script)
 }
 
 #[tokio::test]

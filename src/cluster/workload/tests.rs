@@ -98,7 +98,7 @@ async fn rights_that_are_lacking_are_listed() {
     let path = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let answer = |allowed: bool| step(path, json!({ "metadata": {}, "spec": {}, "status": { "allowed": allowed } }));
     let (client, script) = Script::new(vec![answer(true), answer(false)]);
-    let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new() };
+    let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), gate: Default::default() };
     let list = Right { verb: "list", resource: "nodes", ..Default::default() };
     let approve =
         Right { verb: "update", group: "certificates.k8s.io", resource: "certificatesigningrequests", subresource: "approval", ..Default::default() };

@@ -1,5 +1,6 @@
 //! What a machine that goes has left in its workload cluster: token, certificate requests and, when the Cluster goes with it, its Node.
 
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 
 use super::Context;
@@ -13,7 +14,7 @@ use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{csr, token};
 use crate::lifecycle::bootstrap_config::csr::token_of;
 use crate::lifecycle::bootstrap_config::{is_token_gone, node_to_delete, token_id};
-use crate::lifecycle::identity::INFRASTRUCTURE;
+use crate::lifecycle::identity::{INFRASTRUCTURE, vm_uuid};
 
 /// Removes all of it; each part finds what an earlier pass left.
 pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found) -> Result<(), WorkloadError> {
@@ -22,9 +23,10 @@ pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Fo
     let workload = ctx.clusters.get(&cluster).await?;
     let token = token_id(object);
     if !is_token_gone(object) {
-        token::delete(&workload, &token, &owner_of(object).id).await?;
+        delete_tokens(object, &cluster, &workload, &token).await?;
     }
     csr::delete_of(&workload, &requests(ctx, &workload, &cluster, &token).await?).await?;
+    ctx.clusters.certificates().forget_token(&cluster, &token);
     if !found.cluster.as_ref().is_some_and(|target| target.is_deleting) {
         return Ok(());
     }
@@ -34,9 +36,40 @@ pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Fo
             None => Ok(()),
         },
         // A machine of a pool may be gone before its configuration: its VM is known by its identity alone.
-        (None, Some(vm)) => workload.delete_node_of(|id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await,
+        (None, Some(vm)) => delete_node_of_pool(ctx, object, &workload, vm).await,
         (None, None) => Ok(()),
     }
+}
+
+/// The token that was reported, or any that was made before a report. The rights in a standalone pool's cluster name no list.
+async fn delete_tokens(object: &WindowsBootstrapConfig, cluster: &ClusterRef, workload: &Workload, token: &str) -> Result<(), WorkloadError> {
+    let owner = owner_of(object).id;
+    let is_reported = object.status.as_ref().is_some_and(|status| status.token_id.is_some());
+    if !is_reported && !cluster.is_standalone() {
+        match token::delete_all_of(workload, &owner).await {
+            Err(WorkloadError::Forbidden { .. }) => {}
+            done => return done.map(drop),
+        }
+    }
+    token::delete(workload, token, &owner).await.map(drop)
+}
+
+/// The Node of a machine whose object is gone.
+async fn delete_node_of_pool(ctx: &Context, object: &WindowsBootstrapConfig, workload: &Workload, vm: VmUuid) -> Result<(), WorkloadError> {
+    let machines = ctx.caches.windows_machines.all(&object.namespace().unwrap_or_default());
+    let living: Vec<VmUuid> = machines.iter().map(|machine| vm_uuid(machine)).collect();
+    let nodes = workload.nodes_with(|id| ProviderId::parse(id).is_ok()).await?;
+    match node_of(nodes, &object.name_any(), vm, &living) {
+        Some((name, id)) => workload.delete_node(&name, &id).await,
+        None => Ok(()),
+    }
+}
+
+/// Name and provider ID of the Node of that VM. After a move the machine had another UID than its VM was made for: then the Node has
+/// the machine's name, and a VM that no machine has.
+fn node_of(nodes: Vec<Node>, machine: &str, vm: VmUuid, living: &[VmUuid]) -> Option<(String, String)> {
+    let mut known = nodes.into_iter().filter_map(|node| Some((node.metadata.name?, node.spec?.provider_id?)));
+    known.find(|(name, id)| ProviderId::parse(id).is_ok_and(|id| id.vm == vm || (name == machine && !living.contains(&id.vm))))
 }
 
 /// The VM that the configuration of a machine of a pool was made for.
@@ -53,4 +86,27 @@ async fn requests(ctx: &Context, workload: &Workload, cluster: &ClusterRef, toke
     }
     let all = csr::list(workload).await?;
     Ok(all.iter().filter(|request| token_of(request).as_deref() == Some(token)).map(ResourceExt::name_any).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_node_of_a_machine_that_was_moved_is_found_by_its_name() {
+        let vm = VmUuid::of;
+        let node = |name: &str, vm: VmUuid| -> Node {
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"providerID": format!("windows://h/{vm}")}})).unwrap()
+        };
+        for (nodes, living, found) in [
+            (vec![node("other", vm("a")), node("win-1", vm("now"))], vec![], Some("win-1")),
+            (vec![node("other", vm("a")), node("win-1", vm("before the move"))], vec![], Some("win-1")),
+            (vec![node("win-1", vm("another machine"))], vec![vm("another machine")], None),
+            (vec![node("other", vm("before the move"))], vec![], None),
+        ] {
+            let left = node_of(nodes, "win-1", vm("now"), &living);
+            assert_eq!(left.as_ref().map(|(name, _)| name.as_str()), found, "{left:?}");
+        }
+    }
 }

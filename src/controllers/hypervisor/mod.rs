@@ -2,6 +2,7 @@
 //! gets a pass. The decisions are in [`crate::lifecycle::hypervisor`].
 
 pub mod inventory;
+mod orphans;
 
 use std::sync::Arc;
 
@@ -19,10 +20,11 @@ use crate::api::name::ObjectKey;
 use crate::hypervisor::drivers::Drivers;
 use crate::hypervisor::{Driver, DriverError, Endpoint};
 use crate::lifecycle::conditions::conditions;
-use crate::lifecycle::hypervisor::{answered, failed, is_used_by, must_describe};
+use crate::lifecycle::hypervisor::{Orphan, answered, failed, is_orphan, is_used_by, must_describe};
 use crate::lifecycle::identity::{chosen, vm_uuid};
 use crate::lifecycle::machine::Reach;
 use crate::lifecycle::{Decision, paused, paused_condition};
+use crate::vm::MachineKey;
 
 /// A driver, or why there is none.
 type DriverResult = Result<Arc<dyn Driver>, DriverError>;
@@ -87,7 +89,11 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
         return Ok(Outcome::done());
     }
     match look(ctx, object, &machines).await {
-        Ok(endpoint) => report(ctx, object, &answered(), endpoint).await,
+        Ok((endpoint, orphans)) => {
+            let said = orphans::look_after(ctx, object, orphans).await?;
+            let decision = said.into_iter().fold(answered(), Decision::say);
+            report(ctx, object, &decision, endpoint).await
+        }
         Err(error) => {
             let failures = ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string());
             report(ctx, object, &failed(&error, failures), None).await
@@ -95,12 +101,15 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
     }
 }
 
-/// One listing, and a description if the endpoint was not known to answer.
-async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<Option<Endpoint>, DriverError> {
+/// One listing, and a description if the endpoint was not known to answer; with the VMs that no machine asks for.
+async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<(Option<Endpoint>, Vec<Orphan>), DriverError> {
     let (key, inventories) = (ObjectKey::of(&object.metadata), &ctx.hypervisors.inventories);
     let driver = ctx.hypervisors.drivers.get(object)?;
     let endpoint = if must_describe(object) { Some(driver.describe().await?) } else { None };
     let rows = driver.owned().await?;
+    let without: Vec<MachineKey> =
+        rows.iter().filter(|row| is_orphan(&row.key, &key.namespace, machines.iter().map(|m| &**m))).map(|row| row.key.clone()).collect();
+    let orphans = inventories.orphans(&key, without, ctx.management.now());
     // Machines may wait for the first answer of the endpoint.
     let is_first = inventories.reach(&key) != Reach::Reachable;
     let changed = inventories.listed(&key, rows);
@@ -109,7 +118,7 @@ async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<Windows
             ctx.requests.machine(machine);
         }
     }
-    Ok(endpoint)
+    Ok((endpoint, orphans))
 }
 
 async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, ReconcileError> {

@@ -8,11 +8,10 @@ use super::{Context, all};
 use crate::api::capi::{self, Machine, MachinePool};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
-use crate::api::name::ProviderId;
 use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
 use crate::cluster::{ApiError, Creation};
 use crate::controllers::runtime::outcome::ReconcileError;
-use crate::lifecycle::identity::{host_name, vm_uuid};
+use crate::lifecycle::identity::host_name;
 use crate::lifecycle::pool::removal::{self, Removal};
 use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::template::Template;
@@ -131,8 +130,8 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
         }
         (Removal::WindowsMachine, _) => {
             let (name, uid) = (machine.object.name_any(), machine.object.uid().unwrap_or_default());
-            if why == Why::Failed && machine.member.failed_to_start() {
-                refuse_if_it_has_joined(ctx, &machine.object).await?;
+            if why == Why::Failed && machine.member.failed_by_its_node() {
+                refuse_if_its_node_serves(ctx, machine).await?;
             }
             ctx.management.cluster.delete_exact::<WindowsMachine>(&namespace, &name, &uid, None).await?;
             (name, uid)
@@ -144,13 +143,13 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
     Ok(true)
 }
 
-/// That a machine has not joined may be old news, if the watch of the Nodes is behind.
-async fn refuse_if_it_has_joined(ctx: &Context, machine: &WindowsMachine) -> Result<(), ReconcileError> {
-    let (Some(cluster), Ok(host_name)) = (ClusterRef::standalone(&machine.metadata), host_name(machine)) else { return Ok(()) };
-    let node = ctx.clusters.get_with_nodes(&cluster).await?.node(host_name.as_str()).await?;
-    let id = node.and_then(|n| n.spec?.provider_id).and_then(|id| ProviderId::parse(&id).ok());
-    if id.is_some_and(|id| id.vm == vm_uuid(machine)) {
-        return Err(ApiError::Conflict(format!("Node {host_name} is there by now")).into());
+/// That a machine has not joined, or its Node is not Ready or gone, may be old news, if the watch of the Nodes is behind.
+async fn refuse_if_its_node_serves(ctx: &Context, machine: &PoolMachine) -> Result<(), ReconcileError> {
+    let object = &machine.object;
+    let (Some(cluster), Ok(host_name)) = (ClusterRef::standalone(&object.metadata), host_name(object)) else { return Ok(()) };
+    let Some(node) = ctx.clusters.get_with_nodes(&cluster).await?.node(host_name.as_str()).await? else { return Ok(()) };
+    if removal::is_refuted(&machine.member, object, &node) {
+        return Err(ApiError::Conflict(format!("Node {host_name} is there by now, or Ready")).into());
     }
     Ok(())
 }

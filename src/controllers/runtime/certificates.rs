@@ -3,12 +3,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
-use tokio::task::AbortHandle;
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
 
 use super::watch_task::WatchTask;
 use super::workload_clusters::{WatchContext, WorkloadClusters};
@@ -20,6 +23,11 @@ use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap_config::csr::{Expected, Verdict, is_decided, judge, token_of};
 use crate::lifecycle::bootstrap_config::token_id;
 use crate::lifecycle::identity::{future_provider_id, host_name};
+
+/// Requests of one workload cluster that are handled at the same time.
+const AT_ONCE: usize = 8;
+/// Between two tries to handle a request.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// What was seen in each workload cluster.
 #[derive(Default)]
@@ -52,6 +60,16 @@ impl Certificates {
         requests.into_iter().flatten().cloned().collect()
     }
 
+    /// Forgets everything about a token whose machine is gone.
+    pub fn forget_token(&self, cluster: &ClusterRef, token: &str) {
+        if let Some(known) = self.lock().get_mut(cluster) {
+            known.issued.remove(token);
+            for request in known.requests.remove(token).into_iter().flatten() {
+                known.refused.remove(&request);
+            }
+        }
+    }
+
     pub(super) fn is_watching(&self, cluster: &ClusterRef) -> bool {
         self.lock().get(cluster).is_some_and(|known| known.watch.is_running())
     }
@@ -77,16 +95,49 @@ impl Certificates {
 /// Follows the requests of one workload cluster until the task is aborted.
 pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
     let mut requests = std::pin::pin!(csr::requests(&workload));
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    // They end with this task.
+    let mut handled = JoinSet::new();
     while let Some(next) = requests.next().await {
-        let handled = match next {
-            Ok(request) => handle(&clusters, &cluster, &workload, &request).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = handled {
-            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "certificate requests: {error}");
-            clusters.doubt(&cluster, &error).await;
+        while handled.try_join_next().is_some() {}
+        match next {
+            Ok(request) => {
+                handled.spawn(handle_until_done(clusters.clone(), cluster.clone(), workload.clone(), request, turns.clone()));
+            }
+            Err(error) => failed(&clusters, &cluster, &error).await,
         }
     }
+}
+
+/// Handles a request, again after a failure: the watch does not show it a second time.
+async fn handle_until_done(
+    clusters: WorkloadClusters,
+    cluster: ClusterRef,
+    workload: Workload,
+    mut request: CertificateSigningRequest,
+    turns: Arc<Semaphore>,
+) {
+    let mut wait = Duration::from_secs(1);
+    loop {
+        let turn = turns.acquire().await;
+        let done = handle(&clusters, &cluster, &workload, &request).await;
+        drop(turn);
+        let Err(error) = done else { return };
+        failed(&clusters, &cluster, &error).await;
+        sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+        // Without an answer it is tried as it was: if it has changed, that is a conflict.
+        let Ok(all) = csr::list(&workload).await else { continue };
+        match all.into_iter().find(|now| now.metadata.uid == request.metadata.uid) {
+            Some(now) => request = now,
+            None => return,
+        }
+    }
+}
+
+async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
+    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "certificate requests: {error}");
+    clusters.doubt(cluster, error).await;
 }
 
 async fn handle(
@@ -151,3 +202,6 @@ fn expected(context: &WatchContext, config: &WindowsBootstrapConfig, token_id: S
     let host_name = host_name(&machine).ok()?.to_string();
     Some(Expected { token_id, host_name, provider_id: future_provider_id(&machine).map(|id| id.to_string()) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
@@ -18,6 +19,7 @@ use crate::api::name::{ProviderId, VmUuid};
 use crate::cluster::nodes::events;
 use crate::cluster::workload::Workload;
 use crate::lifecycle::identity::vm_uuid;
+use crate::lifecycle::owner::is_ready;
 
 /// What the watches have shown, by workload cluster.
 #[derive(Default)]
@@ -29,6 +31,8 @@ struct Followed {
     /// Whether all Nodes were listed once.
     known: bool,
     by_vm: HashMap<VmUuid, Arc<Node>>,
+    /// Since when each of them is seen not Ready, by our own clock.
+    unready: HashMap<VmUuid, Timestamp>,
     /// A new listing that is not complete yet.
     begun: Option<HashMap<VmUuid, Arc<Node>>>,
 }
@@ -44,6 +48,11 @@ impl Nodes {
         self.lock().get(cluster)?.by_vm.get(&vm).cloned()
     }
 
+    /// Since when the Node of a VM is seen not Ready, by the clock of this process.
+    pub fn unready_since(&self, cluster: &ClusterRef, vm: VmUuid) -> Option<Timestamp> {
+        self.lock().get(cluster)?.unready.get(&vm).copied()
+    }
+
     /// Watches a cluster unless it is watched with this kubeconfig.
     pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
         // With another kubeconfig the Nodes stay known until those behind it are.
@@ -55,9 +64,25 @@ impl Nodes {
     }
 
     /// Takes in an event of the watch; returns the Nodes that have changed.
-    fn note(&self, cluster: &ClusterRef, event: Event<Node>) -> Vec<(VmUuid, String)> {
+    fn note(&self, cluster: &ClusterRef, event: Event<Node>, now: Timestamp) -> Vec<(VmUuid, String)> {
         let mut all = self.lock();
         let Some(followed) = all.get_mut(cluster) else { return Vec::new() };
+        let changed = followed.note(event);
+        followed.unready.retain(|vm, _| followed.by_vm.get(vm).is_some_and(|node| !is_ready(node)));
+        for vm in followed.by_vm.iter().filter(|(_, node)| !is_ready(node)).map(|(vm, _)| *vm) {
+            followed.unready.entry(vm).or_insert(now);
+        }
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Followed {
+    fn note(&mut self, event: Event<Node>) -> Vec<(VmUuid, String)> {
+        let followed = self;
         match event {
             Event::Init => followed.begun = Some(HashMap::new()),
             Event::InitApply(node) => {
@@ -91,10 +116,6 @@ impl Nodes {
         }
         Vec::new()
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A Node of ours, without what changes all the time and is not read.
@@ -119,7 +140,7 @@ pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, work
         match next {
             Ok(event) => {
                 let complete = matches!(event, Event::InitDone);
-                for (vm, node) in &context.nodes.note(&cluster, event) {
+                for (vm, node) in &context.nodes.note(&cluster, event, context.management.now()) {
                     request_passes(&clusters, &cluster.namespace, *vm, node);
                 }
                 if complete {

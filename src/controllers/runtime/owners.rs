@@ -45,7 +45,8 @@ impl Owners {
             return Owner::Unseen;
         }
         let node = self.nodes.of(&cluster, vm_uuid(object));
-        NodeRequest::standalone(object, &cluster, self.caches.config_of(object).as_deref(), node.as_deref()).into()
+        let request = NodeRequest::standalone(object, &cluster, self.caches.config_of(object).as_deref(), node.as_deref());
+        request.seen_unready(self.nodes.unready_since(&cluster, vm_uuid(object))).into()
     }
 
     /// Who asks for the node of a WindowsBootstrapConfig: its Machine, or the owner of the WindowsMachine of a pool.

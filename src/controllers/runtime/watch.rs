@@ -18,7 +18,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::capi::WATCH_FILTER_LABEL;
-use crate::cluster::Kind;
+use crate::cluster::{Kind, watches};
 use crate::telemetry::{Metrics, Readiness};
 
 /// Which objects this process works on.
@@ -47,7 +47,7 @@ impl Selection {
     fn config(&self) -> watcher::Config {
         let filter = self.watch_filter.as_ref().map(|value| format!("{WATCH_FILTER_LABEL}={value}"));
         let labels: Vec<String> = filter.into_iter().chain(self.labels.clone()).collect();
-        let config = watcher::Config::default();
+        let config = watches::settings();
         if labels.is_empty() { config } else { config.labels(&labels.join(",")) }
     }
 }

@@ -209,7 +209,7 @@ async fn deletion_ends_a_creation_at_each_step<B: TestEndpoint>(endpoint: &impl 
 async fn a_foreign_vm_is_left_alone(endpoint: &dyn TestEndpoint) {
     let (driver, key) = (endpoint.driver(), key("foreign"));
     endpoint.occupy(&key).await;
-    assert!(matches!(see(&*driver, &key).await, Observed::Foreign { .. }));
+    assert!(matches!(see(&*driver, &key).await, Observed::Foreign { is_marked: false, .. }));
     for result in [advance(&*driver, &key).await, retire(&*driver, &key, StopMode::Hard).await] {
         let error = result.unwrap_err();
         assert!(matches!(&error, DriverError::Conflict(text) if text.contains("left alone")), "{error}");
@@ -223,7 +223,7 @@ async fn a_vm_of_another_cluster_is_foreign(endpoint: &dyn TestEndpoint) {
     let (driver, ours) = (endpoint.driver(), key("shared"));
     assert!(create(&*driver, &ours, MANY).await);
     let theirs = MachineKey { cluster: "lab/two".into(), ..ours.clone() };
-    assert!(matches!(see(&*driver, &theirs).await, Observed::Foreign { .. }));
+    assert!(matches!(see(&*driver, &theirs).await, Observed::Foreign { is_marked: true, .. }));
     assert!(matches!(retire(&*driver, &theirs, StopMode::Hard).await, Err(DriverError::Conflict(_))));
     assert_eq!(present(&*driver, &ours).await.power, Power::On);
 }

@@ -91,6 +91,8 @@ fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<B
         return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine is not there (yet)", s, now);
     };
     match data_secret(s.object) {
+        // Something took the finalizer away: without it, a token may outlive its machine.
+        Some(_) if !ours => Decision::new(BootstrapStep::Adopt),
         Some(_) => keep_token(s, owner, now),
         None => make_data(s, owner, ours, now),
     }

@@ -1,6 +1,13 @@
 //! How one machine of a pool is removed.
 
+use k8s_openapi::api::core::v1::Node;
+
+use super::Member;
 use crate::api::capi::{MACHINE_FINALIZER, Machine};
+use crate::api::machine::WindowsMachine;
+use crate::api::name::ProviderId;
+use crate::lifecycle::identity::vm_uuid;
+use crate::lifecycle::owner::is_ready;
 
 /// Which object is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +42,55 @@ pub fn with_pool(standalone: bool, machine: Option<&Machine>, is_leaving: bool, 
     }
 }
 
+/// Whether a machine that is to be removed because of its Node is well: `node` is the one of its name, as it is now.
+pub fn is_refuted(member: &Member, object: &WindowsMachine, node: &Node) -> bool {
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).and_then(|id| ProviderId::parse(id).ok());
+    let is_its_own = id.is_some_and(|id| id.vm == vm_uuid(object));
+    is_its_own && (member.had_no_node() || is_ready(node))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::name::VmUuid;
+    use crate::lifecycle::pool::{Failure, Replace, State};
     use serde_json::json;
+
+    #[test]
+    fn a_node_that_is_there_by_now_or_ready_again_keeps_its_machine() {
+        let object: WindowsMachine = serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
+            "kind": "WindowsMachine", "metadata": {"name": "m", "uid": "u"}, "spec": {"image": "w"}}))
+        .unwrap();
+        let failed = |state, why: &str| Member {
+            name: "m".into(),
+            created: jiff::Timestamp::UNIX_EPOCH,
+            domain: None,
+            up_to_date: true,
+            state,
+            failed: Some(Failure { why: why.into(), replace: Replace::InBudget }),
+            given_up_at: None,
+            delete_first: false,
+            named: false,
+            build: None,
+        };
+        let node = |vm: VmUuid, ready: &str| -> Node {
+            serde_json::from_value(
+                json!({"spec": {"providerID": format!("windows://h/{vm}")}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}),
+            )
+            .unwrap()
+        };
+        let (own, other) = (VmUuid::of("u"), VmUuid::of("other"));
+        for (member, node, refuted) in [
+            (failed(State::NotReady, "NodeStatusUnknown"), node(own, "True"), true),
+            (failed(State::NotReady, "NodeStatusUnknown"), node(own, "Unknown"), false),
+            (failed(State::NotReady, "NodeStatusUnknown"), node(other, "True"), false),
+            (failed(State::NotReady, "NodeDeleted"), node(own, "Unknown"), true),
+            (failed(State::Starting, "NodeNeverJoined"), node(own, "False"), true),
+            (failed(State::Starting, "NodeNeverJoined"), node(other, "True"), false),
+        ] {
+            assert_eq!(is_refuted(&member, &object, &node), refuted, "{member:?}");
+        }
+    }
 
     fn machine(finalizers: &[&str]) -> Machine {
         serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
