@@ -224,4 +224,6 @@ async fn forget_clusters(caches: Arc<Caches>, clusters: WorkloadClusters) {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod testing;
