@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix sequences test-powershell story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
+.PHONY: help build test unit e2e e2e-matrix sequences test-powershell faults story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
@@ -11,6 +11,8 @@ PROFILE ?= bench
 SIZES ?= 10 100 1000
 # What the benchmark creates: pool or deployment.
 OF ?= pool
+# Of `make faults`.
+SEEDS ?= 10
 # Stories that run at the same time. They spend much of their time waiting.
 STORIES ?= $(shell echo $$((2 * $$(nproc) + 1)))
 CONTAINER ?= $(shell command -v podman || command -v docker)
@@ -63,6 +65,10 @@ test-powershell: ## Run the scripts with a real PowerShell, which CAPW_PWSH name
 	$(if $(ALL),CAPW_POWERSHELL=all) CAPW_TRACES="$(abspath $(OUT))/traces" cargo test --test e2e powershell:: -- --test-threads 2 --nocapture
 	@if [ -n "$$(ls $(OUT)/traces)" ]; then CAPW_TRACES="$(abspath $(OUT))/traces" cargo test --lib trace_tests; \
 	else echo "SKIPPED: NO POWERSHELL: the model was not compared with the runner"; fi
+
+faults: ## Run SEEDS lives of pools and deployments behind faulty ways to their API servers (about 50 s each)
+	bash e2e/tools/build.sh
+	CAPW_SEEDS=$(SEEDS) cargo test --test e2e faults:: -- --nocapture
 
 story: ## Run the stories whose path contains NAME, for example NAME=drain
 	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }

@@ -1,82 +1,341 @@
-//! What the Windows programs of Kubernetes say when something is wrong. All of it is a fault of what they were given, but for the
-//! few lines below.
+//! Story *faults*: a whole life of a MachineDeployment, a MachinePool and a standalone pool while the ways to both API servers lose
+//! requests and replies, refuse, hang, and cut or silence watches; `capw` is killed and paused, machines are deleted, VMs taken away.
+//! At no time two VMs for a machine, nor a VM of a living machine destroyed; it ends as asked soon after the last fault; and nothing
+//! is left when all of it was deleted.
 
-use std::sync::LazyLock;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use regex::RegexSet;
+use capw::api::name::VmUuid;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
-/// Words that are a fault in a line of any level.
-const FAULTS: [&str; 6] = [
-    "Using lenient decoding as strict decoding failed",
-    "unknown flag",
-    "has been deprecated",
-    "not supported on Windows",
-    "Flag --",
-    "unknown field",
-];
+use crate::pools::{Pool, names};
+use crate::workers::{self, Workers, is_ready};
+use crate::world::{self, Capw, ControlPlane, FaultyWay, Kind, Options, Process, simulated_vms, step, text, wait_for};
 
-/// Warnings and errors that no configuration of ours keeps away: a pattern, and why.
-const KNOWN: [(&str, &str); 18] = [
-    (r#""command failed" err="failed to run Kubelet: unable to load bootstrap kubeconfig: "#, "the matrix has no cluster to join"),
-    (r"hnsCall|HNS endpoints", "Wine has no Host Network Service"),
-    (r"Windows kernel is not compatible for Kernel mode", "Wine has no Host Network Service for kube-proxy either"),
-    (r"Could not access config of service kubelet: Invalid level", "Wine's service manager knows no time before a shutdown"),
-    (r"SetRLimit unsupported|Watching source file is unsupported", "the kubelet says so on every Windows"),
-    (r"checkpoint is not found", "a kubelet that starts for the first time has none"),
-    (r#"container runtime status check may not have completed yet"|PLEG is not healthy: pleg has yet to be successful"#, "its first seconds"),
-    (r#"nodes? \\?"[^"\\]+\\?" not found"#, "the Node is not there before the kubelet has registered it"),
-    (r#"User \\"system:anonymous\\""#, "it asks before it has its certificate"),
-    (r"use of closed network connection", "it closes its connections when it has its certificate"),
-    (
-        r"(https://127\.0\.0\.1:\d+/.*|Error updating node status, will retry.*)(?i:timeout|deadline)|Timeout: request did not complete within",
-        "this host is busy: the API server's answer comes late",
-    ),
-    (r"Housekeeping took longer than expected", "this host is busy: the kubelet's own work takes more than a second"),
-    (r"Image garbage collection failed once", "how full this host's disk is"),
-    (r"\[WARNING SystemVerification\]: kernel release  is unsupported", "Wine does not tell kubeadm its release"),
-    (r"\[WARNING Service-kubelet\]: kubelet service is not enabled", "the plan lets it start with Windows only when it has joined"),
-    (r#"configmaps "kube-proxy" not found"#, "the clusters of the stories have no kube-proxy of kubeadm"),
-    (r"the provided value is: /etc/kubernetes/pki/ca.crt", "kubeadm makes paths of Windows out of the cluster's by itself"),
-    (r"nodePortAddresses is unset; NodePort connections", "kube-proxy does not read the field on Windows: node ports are served on all addresses"),
-];
-
-/// Fails when a program said that something of its configuration is wrong.
-pub fn faultless(log: &str) {
-    let faults = faults(log);
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
-}
-
-fn faults(log: &str) -> Vec<&str> {
-    static KNOWN_LINES: LazyLock<RegexSet> = LazyLock::new(|| RegexSet::new(KNOWN.map(|(pattern, _)| pattern)).expect("patterns"));
-    let wrong = |line: &&str| FAULTS.iter().any(|words| line.contains(words)) || (is_loud(line) && !KNOWN_LINES.is_match(line));
-    log.lines().filter(wrong).collect()
-}
-
-/// Whether a line is a warning, an error or the last word of a program: in the form of klog, a letter, month and day, or in kubeadm's.
-fn is_loud(line: &str) -> bool {
-    if ["[WARNING ", "[ERROR "].iter().any(|mark| line.trim_start().starts_with(mark)) {
-        return true;
-    }
-    let digits = line.get(1..5).is_some_and(|date| date.bytes().all(|byte| byte.is_ascii_digit()));
-    digits && line.starts_with(['W', 'E', 'F'])
-}
+/// After the last fault.
+const SETTLED: Duration = Duration::from_secs(120);
+/// Of a thousand requests, between these.
+const SHARE: [u32; 2] = [50, 350];
+const ALONE: &str = "alone";
+const DEPLOYMENT: usize = 0;
+const POOL: usize = 1;
+const STANDALONE: usize = 2;
 
 #[test]
-fn every_warning_is_a_fault_but_those_that_are_known() {
-    let known = r#"I1121 15:14:20.104511    3412 server.go:533] "Kubelet version" kubeletVersion="v1.36.3"
-E1121 15:36:02.113300     256 kubelet.go:3516] "Unable to register mirror pod because node is not registered yet" err="node \"win-4zqqb\" not found" node="win-4zqqb"
-E1121 15:36:02.113300     256 server.go:1281] "Failed to set rlimit on max file handles" err="SetRLimit unsupported in this platform"
-E1122 01:49:19.457372     836 csi_plugin.go:399] Failed to initialize CSINode: error updating CSINode annotation: timed out waiting for the condition; caused by: nodes "win-q4gfq" not found
-[kubelet-start] Starting the kubelet"#;
-    assert_eq!(faults(known), [""; 0]);
-    for fault in [
-        r#"E1121 15:36:02.113300     256 file.go:97] "Unable to read config path" err="path does not exist, ignoring" path="C:\\etc\\kubernetes\\manifests""#,
-        r"W1121 15:36:02.113300     256 probe.go:275] Flexvolume plugin directory at /usr/libexec/x/ does not exist. Recreating.",
-        "F1121 15:36:02.113300     256 server.go:1] what nobody has said yet",
-        "Flag --pod-infra-container-image has been deprecated, will be removed in a future release",
-        "I1121 15:36:02.113300     256 server.go:1] Using lenient decoding as strict decoding failed",
-        "\t[WARNING Hostname]: hostname could not be reached",
-    ] {
-        assert_eq!(faults(&format!("{known}\n{fault}")), [fault]);
+fn nothing_is_lost_whatever_fails() {
+    world::run(async {
+        let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is a number")));
+        let first = number("CAPW_SEED").unwrap_or_else(|| rand::rng().random_range(0..1 << 32));
+        let cp = ControlPlane::start(Options::default().named("faults")).await;
+        Capw::install(&cp).await;
+        for seed in (first..).take(number("CAPW_SEEDS").unwrap_or(1) as usize) {
+            step(format!("CAPW_SEED={seed} draws the same faults again"));
+            Story::new(&cp, seed).await.run().await;
+        }
+    });
+}
+
+struct Story<'a> {
+    cp: &'a ControlPlane,
+    /// One, or two of which one leads.
+    capw: Vec<Capw>,
+    management: FaultyWay,
+    workload: FaultyWay,
+    pool: Pool,
+    share: u32,
+    random: RefCell<StdRng>,
+    /// Machines asked for.
+    replicas: RefCell<[usize; 3]>,
+    /// VMs that the story removed by itself.
+    taken: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Story<'a> {
+    async fn new(cp: &'a ControlPlane, seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (management, workload) = (FaultyWay::to(cp, random.random()).await, FaultyWay::to(cp, random.random()).await);
+        let namespace = format!("faults-{seed}");
+        let state = format!("--simulated-state={}", cp.directory().join(&namespace).display());
+        let two = random.random_bool(0.25);
+        let (only, elect) = (format!("--namespace={namespace}"), format!("--leader-elect={two}"));
+        let mut capw = Vec::new();
+        for _ in 0..1 + usize::from(two) {
+            capw.push(Capw::prepare(cp, &[&state, &only, &elect, "--leader-elect-namespace=capw-system"]).await.by(cp, &management).await);
+        }
+        let mut pool = Pool::new(&namespace, 2, cp).await;
+        pool.workers.kubeconfig = workload.kubeconfig(&pool.workers.kubeconfig);
+        pool.workers.machine["joinDeadlineSeconds"] = json!(120);
+        pool.workers.simulated = json!({"faults": [{"names": "*", "fault": "CreateFails", "count": 2}]});
+        let share = random.random_range(SHARE[0]..SHARE[1]);
+        let replicas = RefCell::new([2, 2, 2]);
+        Self { cp, capw, management, workload, pool, share, random: RefCell::new(random), replicas, taken: RefCell::default() }
+    }
+
+    async fn run(self) {
+        tokio::select! {
+            () = self.life() => {}
+            () = self.watch_vms() => {}
+        }
+        for capw in &self.capw {
+            capw.kill();
+            assert!(!capw.log().contains("panicked at"), "a panic in {}", capw.process().name());
+        }
+    }
+
+    async fn life(&self) {
+        workers::apply(self.cp, &self.objects()).await;
+        self.set(self.share);
+        self.capw.iter().for_each(|capw| capw.process().start());
+        let rounds = self.random.borrow_mut().random_range(4..8);
+        for _ in 0..rounds {
+            self.pause(4.0).await;
+            self.disturb().await;
+        }
+        self.set(0);
+        self.capw.iter().for_each(|capw| capw.process().start());
+        self.all_as_asked().await;
+
+        self.set(self.share);
+        self.cp.delete(Kind::CLUSTER, &self.workers().name(&self.workers().cluster)).await;
+        self.cp.delete(Kind::WINDOWS_NODE_POOL, &self.workers().name(ALONE)).await;
+        self.pause(6.0).await;
+        self.restart();
+        self.pause(6.0).await;
+        self.set(0);
+        self.capw.iter().for_each(|capw| capw.process().start());
+        self.nothing_left().await;
+        for (name, way) in [("management", &self.management), ("workload", &self.workload)] {
+            let (requests, done) = way.told();
+            step(format!("{name}: {requests} requests, of which {done:?}"));
+        }
+    }
+
+    fn workers(&self) -> &Workers {
+        &self.pool.workers
+    }
+
+    /// The guests and the story itself have direct ways.
+    fn objects(&self) -> Vec<Value> {
+        let port: u16 = self.cp.server().rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).expect("a port");
+        let endpoint = json!({"host": "127.0.0.1", "port": port});
+        let mut objects = self.workers().objects();
+        for object in &mut objects {
+            match text(object, "/kind") {
+                "ExternalControlPlane" => object["spec"]["controlPlaneEndpoint"] = endpoint.clone(),
+                "MachineDeployment" => object["spec"]["replicas"] = json!(self.replicas.borrow()[DEPLOYMENT]),
+                _ => {}
+            }
+        }
+        objects.extend(self.pool.objects());
+        let own = json!({"name": ALONE, "namespace": self.workers().namespace});
+        objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own, "stringData": {"value": self.workers().kubeconfig}}));
+        objects.push(json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool", "metadata": own,
+            "spec": {
+                "cluster": {"kubeconfigSecretRef": {"name": ALONE}, "endpoint": endpoint}, "replicas": self.replicas.borrow()[STANDALONE],
+                "version": self.workers().version, "template": {"machine": self.workers().machine, "bootstrap": self.workers().bootstrap},
+            },
+        }));
+        objects
+    }
+
+    fn set(&self, share: u32) {
+        self.management.set(share);
+        self.workload.set(share);
+        step(format!("{share} of 1000 requests fail"));
+    }
+
+    /// Up to so many seconds.
+    async fn pause(&self, most: f64) {
+        let seconds = self.random.borrow_mut().random_range(0.2..most);
+        tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    }
+
+    fn state(&self) -> &Path {
+        self.capw[0].state()
+    }
+
+    fn one(&self) -> &Process {
+        let nth = self.random.borrow_mut().random_range(0..self.capw.len());
+        self.capw[nth].process()
+    }
+
+    fn restart(&self) {
+        let capw = self.one();
+        capw.kill();
+        // One that lost the lease has ended by itself.
+        self.capw.iter().for_each(|capw| capw.process().start());
+        step(format!("{} was killed", capw.name()));
+    }
+
+    /// Longer than a lease lasts, if there is another one that takes it.
+    async fn freeze(&self) {
+        let capw = self.one();
+        capw.freeze();
+        if self.capw.len() > 1 {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        self.pause(6.0).await;
+        capw.thaw();
+        step(format!("{} was paused", capw.name()));
+    }
+
+    async fn cut_the_hypervisor_off(&self) {
+        for unreachable in [true, false] {
+            let change = json!({"spec": {"simulated": {"unreachable": unreachable}}});
+            self.cp.patch(Kind::WINDOWS_HYPERVISOR, &self.workers().name(&self.workers().hypervisor), &change).await.expect("the hypervisor");
+            step(format!("the hypervisor answers: {}", !unreachable));
+            if unreachable {
+                self.pause(6.0).await;
+            }
+        }
+    }
+
+    async fn disturb(&self) {
+        let turn = self.random.borrow_mut().random_range(0..10);
+        match turn {
+            0..4 => self.scale().await,
+            4..6 => self.restart(),
+            6 => self.freeze().await,
+            7 => self.cut_the_hypervisor_off().await,
+            8 => self.delete_machine().await,
+            _ => self.take_vm_away().await,
+        }
+    }
+
+    async fn scale(&self) {
+        let which = self.random.borrow_mut().random_range(0..3);
+        let replicas = self.random.borrow_mut().random_range(0..4);
+        self.replicas.borrow_mut()[which] = replicas;
+        let (kind, name) = match which {
+            DEPLOYMENT => (Kind::MACHINE_DEPLOYMENT, self.workers().cluster.as_str()),
+            POOL => (Kind::MACHINE_POOL, "pool"),
+            _ => (Kind::WINDOWS_NODE_POOL, ALONE),
+        };
+        self.cp.patch(kind, &self.workers().name(name), &json!({"spec": {"replicas": replicas}})).await.expect("another number");
+        step(format!("{} {name}: {replicas}", kind.plural));
+    }
+
+    async fn delete_machine(&self) {
+        let machines = self.cp.list(Kind::MACHINE, Some(&self.workers().namespace)).await;
+        let chosen = machines.choose(&mut *self.random.borrow_mut());
+        let Some(machine) = chosen.map(|machine| text(machine, "/metadata/name")) else { return };
+        self.cp.delete(Kind::MACHINE, &self.workers().name(&machine)).await;
+        step(format!("Machine {machine} was deleted"));
+    }
+
+    /// Only a standalone pool replaces its machine by itself; of another one, the Machine is deleted then.
+    async fn take_vm_away(&self) {
+        let vms: Vec<_> = simulated_vms(self.state()).into_iter().filter(|vm| vm.is_whole()).collect();
+        let chosen = vms.choose(&mut *self.random.borrow_mut());
+        let Some(vm) = chosen else { return };
+        self.taken.borrow_mut().insert(vm.directory.clone());
+        // It may be on its way out by itself.
+        let _ = std::fs::remove_dir_all(self.state().join(&vm.datacenter).join(&vm.directory));
+        step(format!("the VM of {} was taken away", vm.name));
+        let machines = self.cp.list(Kind::MACHINE, Some(&self.workers().namespace)).await;
+        if let Some(machine) = machines.iter().find(|machine| text(machine, "/spec/infrastructureRef/name") == vm.name) {
+            self.cp.delete(Kind::MACHINE, &self.workers().name(text(machine, "/metadata/name"))).await;
+        }
+    }
+
+    /// As many machines, VMs and Ready Nodes as asked, and no token left that nobody needs.
+    async fn all_as_asked(&self) {
+        let since = Instant::now();
+        wait_for("everything is as asked", SETTLED, || async {
+            let namespace = Some(self.workers().namespace.as_str());
+            let mut machines = self.cp.list(Kind::WINDOWS_MACHINE, namespace).await;
+            machines.retain(|machine| text(machine, "/metadata/deletionTimestamp").is_empty());
+            let pool_of = |machine: &Value| {
+                let owners = machine["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+                owners.iter().find(|owner| owner["kind"] == "WindowsNodePool").map(|owner| text(owner, "/name").to_owned())
+            };
+            let of = |pool: Option<&str>| machines.iter().filter(|machine| pool_of(machine).as_deref() == pool).count();
+            let there = [of(None), of(Some("pool")), of(Some(ALONE))];
+            let ready: BTreeSet<String> = self
+                .cp
+                .list(Kind::NODE, None)
+                .await
+                .iter()
+                .filter(|node| is_ready(node))
+                .map(|node| text(node, "/metadata/name").to_owned())
+                .collect();
+            let vms: BTreeSet<String> = simulated_vms(self.state()).into_iter().map(|vm| vm.name).collect();
+            let tokens = workers::tokens(self.cp).await;
+            let all = names(&machines);
+            if there == *self.replicas.borrow() && all == vms && all == ready && tokens.is_empty() {
+                return Ok(());
+            }
+            Err(format!("{there:?} instead of {:?}; machines {all:?}, VMs {vms:?}, Ready {ready:?}, tokens {tokens:?}", self.replicas.borrow()))
+        })
+        .await;
+        step(format!("as asked {:.1} s after the last fault", since.elapsed().as_secs_f32()));
+    }
+
+    async fn nothing_left(&self) {
+        let since = Instant::now();
+        wait_for("nothing is left", SETTLED, || async {
+            let namespace = Some(self.workers().namespace.as_str());
+            let mut left = workers::left_in_workload(self.cp).await;
+            left.extend(simulated_vms(self.state()).iter().map(|vm| format!("{vm:?}")));
+            for kind in [
+                Kind::CLUSTER,
+                Kind::MACHINE,
+                Kind::MACHINE_POOL,
+                Kind::WINDOWS_MACHINE,
+                Kind::WINDOWS_BOOTSTRAP_CONFIG,
+                Kind::WINDOWS_NODE_POOL,
+                Kind::WINDOWS_CLUSTER,
+                Kind::EXTERNAL_CONTROL_PLANE,
+                Kind::SECRET,
+            ] {
+                let given = ["c1-external-kubeconfig", ALONE];
+                let objects = names(&self.cp.list(kind, namespace).await);
+                left.extend(
+                    objects
+                        .iter()
+                        .filter(|name| kind.plural != "secrets" || !given.contains(&name.as_str()))
+                        .map(|name| format!("{} {name}", kind.plural)),
+                );
+            }
+            if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
+        })
+        .await;
+        step(format!("nothing left {:.1} s after the last fault", since.elapsed().as_secs_f32()));
+    }
+
+    /// Looks the whole time and fails; it does not end.
+    async fn watch_vms(&self) {
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
+        loop {
+            let vms = simulated_vms(self.state());
+            let gone: Vec<String> = known.keys().filter(|id| !vms.iter().any(|vm| vm.directory == **id)).cloned().collect();
+            let machines = self.cp.list(Kind::WINDOWS_MACHINE, Some(&self.workers().namespace)).await;
+            let of = |id: &str| machines.iter().find(|machine| VmUuid::of(text(machine, "/metadata/uid")).to_string() == id);
+            for id in gone {
+                let is_alive = of(&id).is_some_and(|machine| text(machine, "/metadata/deletionTimestamp").is_empty());
+                let was_taken = self.taken.borrow().contains(&id);
+                assert!(!is_alive || was_taken, "the VM {id} of {}, which lives, was destroyed", known[&id]);
+                known.remove(&id);
+            }
+            let mut by_name: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+            for vm in vms.iter().filter(|vm| !vm.name.is_empty()) {
+                by_name.entry(&vm.name).or_default().insert(vm.directory.split('.').next().unwrap_or_default());
+            }
+            assert!(by_name.values().all(|ids| ids.len() == 1), "two VMs for a machine: {by_name:?}");
+            let later = simulated_vms(self.state());
+            for vm in later.iter().filter(|vm| vms.contains(vm)) {
+                let id = vm.directory.split('.').next().unwrap_or_default();
+                assert!(of(id).is_some(), "a VM without its WindowsMachine: {vm:?}");
+            }
+            known.extend(vms.into_iter().filter(|vm| vm.is_whole()).map(|vm| (vm.directory, vm.name)));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 }

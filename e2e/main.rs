@@ -32,6 +32,7 @@ mod parts;
 mod pool_rules;
 mod pools;
 mod powershell;
+mod program_logs;
 mod real_windows_node;
 mod restart;
 mod rights;

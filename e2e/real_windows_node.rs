@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use capw::api::name::VmUuid;
 use serde_json::{Value, json};
 
-use crate::faults::faultless;
+use crate::program_logs::faultless;
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, SimulatedVm, condition, simulated_vms, step, text, wait_for, wine};
 

@@ -19,6 +19,7 @@ use crate::api::namespaces::Namespaces;
 use crate::autoscaler::{self, ServiceHandle, server::ServeError};
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
+use crate::cluster::limits::Limits;
 use crate::cluster::review::{Access, Reviews};
 use crate::cluster::workload::Workloads;
 use crate::cluster::{Cluster, error::chain};
@@ -29,7 +30,7 @@ use crate::controllers::{self, Parts};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::telemetry::diagnostics::{self, Authorize, Refusal};
 use crate::telemetry::requests::{Counted, Rate};
-use crate::telemetry::{Metrics, Readiness, http};
+use crate::telemetry::{Metrics, Passes, Readiness, http};
 
 pub use crate::controllers::runtime::Roles;
 
@@ -97,7 +98,7 @@ pub enum OperatorError {
 /// Runs until SIGTERM or SIGINT: then takes no new work, lets passes finish and gives the lease back.
 pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let stop = stop_on_signals()?;
-    let (metrics, readiness) = (Metrics::default(), Readiness::default());
+    let (metrics, readiness, passes) = (Metrics::default(), Readiness::default(), Passes::default());
     readiness.expect(START);
     let probes = http::listen(settings.health_address).await.map_err(OperatorError::Listen)?;
     let scrapes = http::listen(settings.diagnostics_address).await.map_err(OperatorError::Listen)?;
@@ -108,6 +109,8 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let config = Config::infer().await.map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     let namespace = config.default_namespace.clone();
     let rate = Rate::new(settings.qps, settings.burst);
+    // A renewal must not wait for its turn behind our own requests, nor on their connections.
+    let own = connect(config.clone(), &metrics, Rate::new(0, 1), "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     let client = connect(config, &metrics, rate, "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
 
@@ -115,7 +118,7 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let end = CancellationToken::new();
     let handle = ServiceHandle::default();
     let mut servers = vec![
-        tokio::spawn(http::serve_probes(probes, readiness.clone(), end.clone())).abort_handle(),
+        tokio::spawn(http::serve_probes(probes, readiness.clone(), passes.clone(), end.clone())).abort_handle(),
         tokio::spawn(diagnostics::serve(scrapes, metrics.clone(), authorize, end.clone())).abort_handle(),
     ];
     let serves = autoscaler.is_some();
@@ -123,10 +126,11 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let lease = settings.election.as_ref().map(|election| {
         let namespace = election.namespace.as_deref().unwrap_or(&namespace);
         let identity = format!("{}_{}", settings.instance, uuid::Uuid::new_v4());
-        Lease::new(client.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
+        Lease::new(own.clone(), lease::Settings::new(namespace, &election.lease, &identity), clock())
     });
     let own_cluster = settings.own_cluster.clone().unwrap_or_else(|| Namespaces::one(&namespace));
-    let work = work(settings, own_cluster, client, metrics.clone(), readiness.clone(), stop.clone(), serves.then(|| handle.clone()));
+    let probed = (readiness.clone(), passes);
+    let work = work(settings, own_cluster, client, metrics.clone(), probed, stop.clone(), serves.then(|| handle.clone()));
     let result = match lease {
         Some(lease) => lead(lease, work, &metrics, &readiness, &stop).await,
         None => {
@@ -179,7 +183,7 @@ async fn work(
     own_cluster: Namespaces,
     client: Client,
     metrics: Metrics,
-    readiness: Readiness,
+    (readiness, passes): (Readiness, Passes),
     stop: CancellationToken,
     autoscaler: Option<ServiceHandle>,
 ) {
@@ -200,6 +204,7 @@ async fn work(
         selection: selection.clone(),
         metrics: metrics.clone(),
         written: Written::default(),
+        passes,
         stop: stop.clone(),
     };
     let watching = Watching { client: client.clone(), selection, metrics, readiness: readiness.clone(), stop: stop.clone() };
@@ -291,7 +296,7 @@ fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static 
     config.default_retry = false;
     // Proxies are not built in; a variable that is meant for others must not stop us.
     config.proxy_url = None;
-    Ok(ClientBuilder::try_from(config)?.with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
+    Ok(ClientBuilder::try_from(config)?.with_layer(&Limits).with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
 }
 
 fn stop_on_signals() -> Result<CancellationToken, OperatorError> {
@@ -335,6 +340,14 @@ mod tests {
     use super::*;
     use secrecy::ExposeSecret;
     use std::collections::HashSet;
+
+    /// What Kubernetes gives a pod that is to end, before it is killed.
+    #[test]
+    fn a_stop_takes_less_time_than_it_is_given() {
+        let manifest = include_str!("../config/manager/deployment.yaml");
+        let given = manifest.lines().find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: ")?.parse().ok());
+        assert!(DRAIN + RELEASE + RELEASE < Duration::from_secs(given.unwrap()), "passes, guests, lease");
+    }
 
     #[test]
     fn token_secrets_have_the_form_that_kubernetes_asks_for_and_differ() {

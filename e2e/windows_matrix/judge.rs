@@ -10,7 +10,7 @@ use capw::bootstrap::plan::Kind;
 use capw::bootstrap::read::Payload;
 use serde_json::Value;
 
-use crate::faults::faultless;
+use crate::program_logs::faultless;
 use crate::real_windows_node::CNI;
 use crate::world::facts::CA;
 use crate::world::wine;

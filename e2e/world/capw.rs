@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::client::output;
 use super::control_plane::{ControlPlane, Ready};
+use super::faulty_way::FaultyWay;
 use super::manifests;
 use super::ports::free_port;
 use super::process::Process;
@@ -98,6 +99,14 @@ impl Capw {
             state,
             _scratch: Arc::clone(cp.scratch()),
         }
+    }
+
+    /// The same, by a faulty way to the management cluster. Say so before it is started.
+    pub async fn by(self, cp: &ControlPlane, way: &FaultyWay) -> Self {
+        let direct = cp.kubeconfig_for(NAMESPACE, SERVICE_ACCOUNT).await;
+        let direct = std::fs::read_to_string(&direct).unwrap_or_else(|e| panic!("{}: {e}", direct.display()));
+        let kubeconfig = cp.scratch().write(&format!("kube/{}.faulty.conf", self.process.name()), way.kubeconfig(&direct));
+        Self { process: self.process.env("KUBECONFIG", kubeconfig), ..self }
     }
 
     /// A process for the guests of its simulated VMs, for when it was told `--simulated-guests=false`. Not started yet.

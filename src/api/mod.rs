@@ -61,4 +61,25 @@ fn label(crd: &mut CustomResourceDefinition) {
         // No Cluster owns a hypervisor: `clusterctl move` takes it, and what it owns, because of this label.
         labels.insert("clusterctl.cluster.x-k8s.io/move-hierarchy".into(), String::new());
     }
+    if ["WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"].contains(&crd.spec.names.kind.as_str()) {
+        // Nothing owns those that a WindowsNodePool names.
+        labels.insert("clusterctl.cluster.x-k8s.io/move".into(), String::new());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `clusterctl move` takes what owner references of the Cluster lead to, and the kinds with a label.
+    #[test]
+    fn what_nothing_owns_is_moved_by_its_label() {
+        let labelled = |label: &str| -> Vec<String> {
+            let crds = custom_resource_definitions().into_iter();
+            let with = crds.filter(|crd| crd.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label)));
+            with.map(|crd| crd.spec.names.kind).collect()
+        };
+        assert_eq!(labelled("clusterctl.cluster.x-k8s.io/move"), ["WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"]);
+        assert_eq!(labelled("clusterctl.cluster.x-k8s.io/move-hierarchy"), ["WindowsHypervisor"]);
+    }
 }

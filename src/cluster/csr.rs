@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 
-use super::ApiError;
+use super::{ApiError, watches};
 use crate::api::bootstrap_config::JOIN_SIGNER;
 
 use super::workload::{Workload, WorkloadError};
@@ -25,7 +25,7 @@ pub fn events(
     signer: &str,
 ) -> impl Stream<Item = Result<watcher::Event<CertificateSigningRequest>, WorkloadError>> + Send + use<> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
-    let of_kubelets = watcher::Config::default().fields(&format!("spec.signerName={signer}"));
+    let of_kubelets = watches::settings().fields(&format!("spec.signerName={signer}"));
     let endpoint = workload.clone();
     watcher(api, of_kubelets).default_backoff().map_err(move |error| endpoint.explain(failed("watch certificatesigningrequests", error))).boxed()
 }

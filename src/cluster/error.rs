@@ -7,6 +7,9 @@ use std::time::Duration;
 use kube::core::Status;
 use thiserror::Error;
 
+/// Characters of a server's message that are kept.
+const TEXT: usize = 1000;
+
 /// When to try again after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
@@ -71,7 +74,7 @@ impl ApiError {
 
     /// From an error status of the API server.
     pub(crate) fn answered(what: &str, status: &Status) -> Self {
-        let text = format!("{what}: {}", status.message);
+        let text = format!("{what}: {}", short(&status.message));
         let uid_differs = || {
             let causes = status.details.as_ref().map(|d| d.causes.as_slice()).unwrap_or_default();
             causes.iter().any(|c| c.field == "metadata.uid")
@@ -136,6 +139,14 @@ impl ApiError {
     }
 }
 
+/// What stands in front of a server may answer with a whole page: its beginning is enough for a condition.
+fn short(message: &str) -> String {
+    match message.char_indices().nth(TEXT) {
+        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or_default()),
+        None => message.to_owned(),
+    }
+}
+
 /// An error and its causes in one line, without the repetitions that many errors make.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -178,6 +189,13 @@ mod tests {
         ] {
             assert_eq!(class(code, reason), label, "{code} {reason}");
         }
+    }
+
+    #[test]
+    fn a_page_in_the_servers_place_is_cut() {
+        let page = Status::failure(&"ä".repeat(100_000), "").with_code(502);
+        let text = ApiError::answered("get x", &page).to_string();
+        assert!(text.starts_with("get x: ä") && text.ends_with("ä…") && text.chars().count() == 7 + TEXT + 1, "{}", text.chars().count());
     }
 
     #[test]

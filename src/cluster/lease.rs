@@ -94,7 +94,8 @@ impl Lease {
         loop {
             sleep(self.settings.retry).await;
             let left = self.settings.renew_deadline.saturating_sub(self.renewed.elapsed());
-            match timeout(left, self.attempt()).await {
+            // A request that hangs leaves time for others.
+            match timeout(left.min(self.settings.renew_deadline / 3), self.attempt()).await {
                 Ok(Ok(Attempt::Held)) => continue,
                 Ok(Ok(Attempt::HeldByOther(holder))) => return format!("{holder} took it"),
                 Ok(Err(error)) => tracing::warn!(lease = %self.name(), %error, "lease not renewed"),

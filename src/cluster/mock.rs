@@ -42,6 +42,11 @@ pub(crate) fn refuse_with(request: &str, code: u16, message: &str, details: Valu
     Exchange { request: request.into(), code, answer }
 }
 
+/// Expects `METHOD path` and never answers.
+pub(crate) fn hang(request: &str) -> Exchange {
+    Exchange { request: request.into(), code: 0, answer: Value::Null }
+}
+
 /// A request that came.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
@@ -79,16 +84,23 @@ async fn answer(state: &Mutex<State>, request: Request<Body>) -> Response<Body> 
     let (parts, body) = request.into_parts();
     let bytes = body.collect_bytes().await.unwrap();
     let got = format!("{} {}", parts.method, parts.uri.path());
+    let (code, answer) = next(state, &got, parts.uri.query(), &bytes);
+    if code == 0 {
+        std::future::pending::<()>().await;
+    }
+    Response::builder().status(code).body(Body::from(serde_json::to_vec(&answer).unwrap())).unwrap()
+}
+
+fn next(state: &Mutex<State>, got: &str, query: Option<&str>, body: &[u8]) -> (u16, Value) {
     let mut state = state.lock().unwrap();
-    state.seen.push(Recorded { query: parts.uri.query().unwrap_or_default().into(), body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) });
-    let (code, answer) = match state.steps.pop_front() {
-        Some(step) if step.expects(&got) => (step.code, step.answer),
+    state.seen.push(Recorded { query: query.unwrap_or_default().into(), body: serde_json::from_slice(body).unwrap_or(Value::Null) });
+    match state.steps.pop_front() {
+        Some(step) if step.expects(got) => (step.code, step.answer),
         other => {
             state.wrong.push(format!("expected {:?}, got {got}", other.map(|s| s.request)));
             (500, json!({ "message": "not in the script", "code": 500 }))
         }
-    };
-    Response::builder().status(code).body(Body::from(serde_json::to_vec(&answer).unwrap())).unwrap()
+    }
 }
 
 impl Drop for Script {

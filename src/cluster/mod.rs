@@ -7,15 +7,18 @@ pub mod csr;
 pub mod drain;
 pub mod error;
 pub mod events;
+mod gate;
 mod in_cluster;
 pub mod join_rights;
 pub mod lease;
+pub mod limits;
 #[cfg(test)]
 pub(crate) mod mock;
 pub mod nodes;
 pub mod review;
 pub mod survey;
 pub mod token;
+pub mod watches;
 pub mod workload;
 
 use std::fmt::Debug;

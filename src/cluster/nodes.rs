@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::csr::failed;
 use super::workload::{Workload, WorkloadError};
-use super::{ApiError, FIELD_MANAGER, set};
+use super::{ApiError, FIELD_MANAGER, set, watches};
 
 impl Workload {
     /// The Node of that name.
@@ -57,7 +57,7 @@ impl Workload {
 /// Windows Nodes: those that exist, and every change of one. The stream has its own back-off and never ends; its errors are there to
 /// be counted and logged.
 pub fn events(workload: &Workload) -> impl Stream<Item = Result<watcher::Event<Node>, WorkloadError>> + Send + use<> {
-    let windows = watcher::Config::default().labels("kubernetes.io/os=windows");
+    let windows = watches::settings().labels("kubernetes.io/os=windows");
     let endpoint = workload.clone();
     let api: Api<Node> = Api::all(workload.client.clone());
     watcher(api, windows).default_backoff().map_err(move |error| endpoint.explain(failed("watch nodes", error))).boxed()

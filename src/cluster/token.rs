@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
@@ -149,6 +149,19 @@ pub async fn delete(workload: &Workload, id: &str, owner: &str) -> Result<bool, 
         return Ok(false);
     };
     delete_if(workload, id, Preconditions { uid: Some(token.uid), resource_version: Some(token.version) }).await
+}
+
+/// Deletes every token of that owner, whatever its id: an object that was restored has another UID, and no longer computes the id that
+/// it had. How many there were.
+pub async fn delete_all_of(workload: &Workload, owner: &str) -> Result<usize, WorkloadError> {
+    let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
+    let found = workload.call(&format!("list secrets {NAMESPACE}"), api(workload).list(&ours)).await?;
+    let mut deleted = 0;
+    for token in found.items.into_iter().filter_map(Token::read).filter(|token| token.owner.as_deref() == Some(owner)) {
+        let preconditions = Preconditions { uid: Some(token.uid), resource_version: Some(token.version) };
+        deleted += usize::from(delete_if(workload, &token.id, preconditions).await?);
+    }
+    Ok(deleted)
 }
 
 /// Deletes the token that this process made as the Secret with that UID, without reading it first. `false`: it was gone. Another

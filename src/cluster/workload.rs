@@ -2,6 +2,8 @@
 //!
 //! A kubeconfig is input from outside: one that would make us run a program or read a local file is refused.
 
+mod kubeconfig;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,13 +13,15 @@ use data_encoding::HEXLOWER;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{Api, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use self::kubeconfig::{pem, safe};
+use super::gate::Gate;
 use super::{ApiError, Cluster, Retry, in_cluster, request};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
@@ -26,6 +30,8 @@ use crate::api::namespaces::Namespaces;
 
 /// The Secret is looked at again after that time, or when a call with its client fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// The same when it does not answer.
+const LOOK_AGAIN_IN_DOUBT: Duration = Duration::from_secs(10);
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a workload cluster cannot be used. Texts are for conditions: what is wrong, where, and what to do.
@@ -107,6 +113,8 @@ pub struct Workload {
     pub fingerprint: String,
     /// Minor of the version that the API server reported last; 0: not asked yet.
     pub minor: Arc<AtomicU32>,
+    /// Of all requests to it, but watches.
+    pub gate: Gate,
 }
 
 /// One right to ask for. Empty texts mean core group, no subresource, cluster scope, any name.
@@ -151,7 +159,8 @@ impl Workload {
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
         let client = connect(config).map_err(|e| invalid(super::error::chain(&e)))?;
-        Ok(Self { client, ca_pem, server, fingerprint: HEXLOWER.encode(&Sha256::digest(bytes)), minor: Arc::default() })
+        let fingerprint = HEXLOWER.encode(&Sha256::digest(bytes));
+        Ok(Self { client, ca_pem, server, fingerprint, minor: Arc::default(), gate: Gate::default() })
     }
 
     /// Host and port of the API server.
@@ -172,7 +181,14 @@ impl Workload {
     }
 
     pub(crate) async fn call<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, WorkloadError> {
-        request(what, call).await.map_err(|e| self.explain(e))
+        let answer = self.gate.pass(async {
+            request(what, call).await.map_err(|error| match error {
+                // The same words for every request: they stand in the conditions of all objects that use this cluster.
+                ApiError::Unreachable(text) => ApiError::Unreachable(text.strip_prefix(&format!("{what}: ")).unwrap_or(&text).to_owned()),
+                other => other,
+            })
+        });
+        answer.await.map_err(|e| self.explain(e))
     }
 
     /// The version that the API server reports, e.g. `v1.36.3`.
@@ -312,10 +328,14 @@ impl Workloads {
 
     /// To be called with every error of a call with a client from here: after a refused or lost connection the Secret is read again.
     pub async fn doubt(&self, cluster: &ClusterRef, error: &WorkloadError) {
-        if matches!(error, WorkloadError::Unauthorized { .. } | WorkloadError::Unreachable { .. } | WorkloadError::ClusterReplaced { .. })
-            && let Some(connection) = self.entry(cluster).await.lock().await.as_mut()
-        {
-            connection.doubtful = true;
+        let least = match error {
+            WorkloadError::Unauthorized { .. } | WorkloadError::ClusterReplaced { .. } => Duration::ZERO,
+            // Every object of a cluster that does not answer says so.
+            WorkloadError::Unreachable { .. } => LOOK_AGAIN_IN_DOUBT,
+            _ => return,
+        };
+        if let Some(connection) = self.entry(cluster).await.lock().await.as_mut() {
+            connection.doubtful |= connection.looked.elapsed() >= least;
         }
     }
 
@@ -336,57 +356,6 @@ pub async fn read(cluster: &Cluster, namespace: &str, secret: &str, key: &str) -
     let found: Secret = cluster.get(namespace, secret).await.map_err(WorkloadError::Management)?.ok_or_else(missing)?;
     let data = found.data.unwrap_or_default().remove(key).ok_or_else(missing)?;
     if data.0.is_empty() { Err(missing()) } else { Ok(data.0) }
-}
-
-/// Parses a kubeconfig and refuses what would make us execute, read or trust something local.
-fn safe(bytes: &[u8]) -> Result<Kubeconfig, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
-    // The parser's error may quote the text, and the text holds credentials.
-    let config = Kubeconfig::from_yaml(text).map_err(|_| "it is not a kubeconfig in YAML".to_owned())?;
-    let name = config.current_context.as_deref().filter(|n| !n.is_empty()).ok_or("it has no current-context")?;
-    let context = config.contexts.iter().find(|c| c.name == name).and_then(|c| c.context.as_ref());
-    let context = context.ok_or_else(|| format!("its current-context {name:?} is not among its contexts"))?;
-    let cluster = config.clusters.iter().find(|c| c.name == context.cluster).and_then(|c| c.cluster.as_ref());
-    let cluster = cluster.ok_or_else(|| format!("its cluster {:?} is not among its clusters", context.cluster))?;
-    let user_name = context.user.as_deref().unwrap_or_default();
-    let user = config.auth_infos.iter().find(|u| u.name == user_name).and_then(|u| u.auth_info.as_ref());
-    let user = user.ok_or_else(|| format!("its user {user_name:?} is not among its users"))?;
-
-    let server = cluster.server.as_deref().unwrap_or_default();
-    if !server.starts_with("https://") {
-        return Err(format!("server {server:?} must begin with https://"));
-    }
-    let embed = "embed the data instead (kubectl config view --raw --flatten)";
-    let refused = [
-        (user.exec.is_some(), "exec", "a program would have to be run; use a client certificate or a token"),
-        (user.auth_provider.is_some(), "auth-provider", "a plugin would have to be run; use a client certificate or a token"),
-        (user.token_file.is_some(), "tokenFile", embed),
-        (user.client_certificate.is_some(), "client-certificate", embed),
-        (user.client_key.is_some(), "client-key", embed),
-        (cluster.certificate_authority.is_some(), "certificate-authority", embed),
-        (cluster.proxy_url.is_some(), "proxy-url", "proxies are not supported"),
-        (cluster.insecure_skip_tls_verify == Some(true), "insecure-skip-tls-verify", "join tokens are sent there; give certificate-authority-data"),
-    ];
-    match refused.iter().find(|(present, ..)| *present) {
-        Some((_, field, why)) => Err(format!("{field} is not accepted: {why}")),
-        None => Ok(config),
-    }
-}
-
-/// PEM of certificates in DER.
-fn pem(ders: &[Vec<u8>]) -> String {
-    use base64::Engine as _;
-    let mut text = String::new();
-    for der in ders {
-        text.push_str("-----BEGIN CERTIFICATE-----\n");
-        let body = base64::engine::general_purpose::STANDARD.encode(der);
-        for line in body.as_bytes().chunks(64) {
-            text.push_str(&String::from_utf8_lossy(line));
-            text.push('\n');
-        }
-        text.push_str("-----END CERTIFICATE-----\n");
-    }
-    text
 }
 
 #[cfg(test)]

@@ -216,6 +216,7 @@ impl Shared {
             new_token_secret,
             unreported: Arc::default(),
             known_tokens: Arc::default(),
+            disowned: Arc::default(),
         }
     }
 
@@ -250,5 +251,7 @@ async fn forget_clusters(caches: Arc<Caches>, clusters: WorkloadClusters) {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod testing;

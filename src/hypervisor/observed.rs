@@ -188,6 +188,7 @@ mod tests {
             Ok(Listing::default())
         }
         async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
+            tokio::time::sleep(self.takes).await;
             Ok(Observed::Absent)
         }
         async fn plan(&self, _: &MachineKey, _: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
@@ -276,5 +277,19 @@ mod tests {
         driver.check(&spec, SeedKind::Drive).await.unwrap_err();
         let asked = &slow.asked.lock().unwrap()[0];
         assert_eq!((asked.image.as_str(), &asked.nics), ("[gold] ws2022", &vec![nic(Some("vlan-114")), nic(Some("other")), nic(None)]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_that_hangs_holds_no_more_than_its_turns() {
+        let (_, driver, _) = observed(Duration::from_secs(60), passes(32));
+        let key = MachineKey { vm: VmUuid::of("x"), cluster: "lab/one".into(), name: "x".into() };
+        let start = Instant::now();
+        let busy = |result: Result<(), DriverError>| matches!(result, Err(DriverError::Busy { .. })) && start.elapsed().is_zero();
+        let reads = futures::future::join_all((0..32).map(|_| async { busy(driver.observe(&key, &Journal::new()).await.map(drop)) })).await;
+        assert_eq!(reads.into_iter().filter(|busy| *busy).count(), 32 - 8);
+        let start = Instant::now();
+        let busy = |result: Result<(), DriverError>| matches!(result, Err(DriverError::Busy { .. })) && start.elapsed().is_zero();
+        let changes = futures::future::join_all((0..32).map(|_| async { busy(retire(&driver).await.map(drop)) })).await;
+        assert_eq!(changes.into_iter().filter(|busy| *busy).count(), 32 - 4);
     }
 }

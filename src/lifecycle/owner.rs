@@ -1,5 +1,6 @@
 //! Who asks for a node, and the cluster that it joins: from Cluster API or from a standalone pool, in one shape for all decisions.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 
@@ -160,6 +161,14 @@ impl NodeRequest {
         Self { node: host_name(object).ok().map(|name| name.to_string()), conditions: vec![deleted], ..self }
     }
 
+    /// Its Node counts as not Ready since it was seen so: the time in the Node is that of another clock.
+    pub fn seen_unready(mut self, since: Option<Timestamp>) -> Self {
+        for ready in self.conditions.iter_mut().filter(|c| c.type_ == NODE_READY && c.status != "True" && c.reason != NODE_DELETED) {
+            ready.last_transition_time.0 = since.unwrap_or(ready.last_transition_time.0);
+        }
+        self
+    }
+
     /// Whether the VM is made by this provider.
     pub fn is_for_windows_machine(&self) -> bool {
         self.infrastructure.kind == "WindowsMachine"
@@ -180,6 +189,12 @@ pub fn machine_pool_of(machine: &Machine) -> Option<&str> {
 /// Name of the bootstrap Secret of a configuration, once reported.
 pub fn data_secret(config: &WindowsBootstrapConfig) -> Option<&str> {
     config.status.as_ref()?.data_secret_name.as_deref()
+}
+
+/// Whether a Node is Ready.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|s| s.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
 }
 
 fn version(object: &WindowsMachine) -> Option<String> {

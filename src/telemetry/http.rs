@@ -1,4 +1,4 @@
-//! `/livez` and `/readyz`; `/metrics` is in [`super::diagnostics`]. Liveness never asks for anything: a restart cures no outage.
+//! `/livez` and `/readyz`; `/metrics` is in [`super::diagnostics`]. Liveness asks nothing of others: a restart cures no outage.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,14 +9,20 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::Readiness;
+use super::{Passes, Readiness};
 
 /// Opens the address of a server. The error names the address.
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|e| io::Error::new(e.kind(), format!("cannot listen on {address}: {e}")))
 }
 
-fn probes(readiness: Readiness) -> Router {
+fn probes(readiness: Readiness, passes: Passes) -> Router {
+    let live = move || async move {
+        match passes.hung() {
+            None => (StatusCode::OK, "ok\n".to_owned()),
+            Some(what) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{what}\n")),
+        }
+    };
     let ready = move || async move {
         let missing = readiness.missing();
         if missing.is_empty() {
@@ -25,12 +31,12 @@ fn probes(readiness: Readiness) -> Router {
             (StatusCode::SERVICE_UNAVAILABLE, missing.iter().map(|m| format!("missing: {m}\n")).collect())
         }
     };
-    Router::new().route("/livez", get(|| async { "ok\n" })).route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(ready))
+    Router::new().route("/livez", get(live.clone())).route("/healthz", get(live)).route("/readyz", get(ready))
 }
 
 /// Serves the probes until `stop`.
-pub async fn serve_probes(listener: TcpListener, readiness: Readiness, stop: CancellationToken) -> io::Result<()> {
-    axum::serve(listener, probes(readiness)).with_graceful_shutdown(stop.cancelled_owned()).await
+pub async fn serve_probes(listener: TcpListener, readiness: Readiness, passes: Passes, stop: CancellationToken) -> io::Result<()> {
+    axum::serve(listener, probes(readiness, passes)).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 #[cfg(test)]
@@ -52,11 +58,22 @@ mod tests {
         readiness.expect("watch of machines");
         readiness.expect("watch of clusters");
         readiness.met("watch of clusters");
-        assert_eq!(ask(probes(readiness.clone()), "/readyz").await, (503, "missing: watch of machines\n".into()));
-        assert_eq!(ask(probes(readiness.clone()), "/livez").await.0, 200);
+        assert_eq!(ask(probes(readiness.clone(), Passes::default()), "/readyz").await, (503, "missing: watch of machines\n".into()));
+        assert_eq!(ask(probes(readiness.clone(), Passes::default()), "/livez").await.0, 200);
         readiness.met("watch of machines");
         // Said again by a watch that starts anew: it stays met.
         readiness.expect("watch of machines");
-        assert_eq!(ask(probes(readiness), "/readyz").await, (200, "ok\n".into()));
+        assert_eq!(ask(probes(readiness, Passes::default()), "/readyz").await, (200, "ok\n".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn liveness_ends_with_a_pass_that_hangs() {
+        let passes = Passes::default();
+        let pass = passes.begin("windowsmachine");
+        tokio::time::advance(std::time::Duration::from_secs(3600)).await;
+        let (code, text) = ask(probes(Readiness::default(), passes.clone()), "/livez").await;
+        assert_eq!((code, text.as_str()), (500, "a pass of windowsmachine has run for 60 minutes\n"));
+        drop(pass);
+        assert_eq!(ask(probes(Readiness::default(), passes), "/livez").await.0, 200);
     }
 }

@@ -16,18 +16,60 @@ pub enum Format {
 
 /// Starts logging. `filter` is a level or a list like `info,capw=debug,kube=warn`. The error names what is wrong with it.
 pub fn start(format: Format, filter: &str) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter).map_err(|e| format!("log level {filter:?}: {e}; expected e.g. info or info,capw=debug"))?;
-    // A simulated guest that has only a token reads the discovery document before it can know the server's certificate, as kubeadm
-    // does; kube warns of each such client. Ours for clusters refuse to be made without verification.
-    // And each call that fails is logged by kube as an error of its own, however often it is repeated: we say it once, in a condition.
-    let mut filter = filter;
-    for quiet in ["kube_client::client::tls=error", "kube_client::client::builder=off"] {
-        filter = filter.add_directive(quiet.parse().map_err(|e| format!("logging: {e}"))?);
-    }
+    let filter = directives(filter)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     let started = match format {
         Format::Text => builder.with_ansi(std::io::stderr().is_terminal()).finish().try_init(),
         Format::Json => builder.json().flatten_event(true).with_current_span(true).with_span_list(false).finish().try_init(),
     };
     started.map_err(|e| format!("logging: {e}"))
+}
+
+/// The user's list, and what is never logged.
+fn directives(filter: &str) -> Result<EnvFilter, String> {
+    let mut filter = EnvFilter::try_new(filter).map_err(|e| format!("log level {filter:?}: {e}; expected e.g. info or info,capw=debug"))?;
+    // A simulated guest that has only a token reads the discovery document before it can know the server's certificate, as kubeadm
+    // does; kube warns of each such client. Ours for clusters refuse to be made without verification.
+    // And each call that fails is logged by kube as an error of its own, however often it is repeated: we say it once, in a condition.
+    // What it cannot read it logs whole, and that may be a Secret.
+    for quiet in ["kube_client::client::tls=error", "kube_client::client::builder=off", "kube_client::client=off"] {
+        filter = filter.add_directive(quiet.parse().map_err(|e| format!("logging: {e}"))?);
+    }
+    Ok(filter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn bodies_of_answers_that_kube_cannot_read_are_not_logged() {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt().with_env_filter(directives("debug").unwrap()).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(target: "kube_client::client", "the body of a Secret");
+            tracing::error!(target: "kube_client::client::builder", "failed with status 500");
+            tracing::error!(target: "kube_client::client::tls", "the CA cannot be read");
+            tracing::debug!(target: "capw::cluster", "one of ours");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert!(!text.contains("Secret") && !text.contains("500"), "{text}");
+        assert!(text.contains("the CA cannot be read") && text.contains("one of ours"), "{text}");
+    }
 }

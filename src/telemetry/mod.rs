@@ -4,9 +4,11 @@ pub mod diagnostics;
 pub mod http;
 pub mod logs;
 pub mod metrics;
+pub mod passes;
 pub mod process;
 pub mod readiness;
 pub mod requests;
 
 pub use metrics::Metrics;
+pub use passes::{Pass, Passes};
 pub use readiness::Readiness;

@@ -30,7 +30,16 @@ pub struct MachineKey {
 impl MachineKey {
     /// The mark that a driver puts on everything it creates, and checks before it destroys anything.
     pub fn owner_mark(&self) -> String {
-        format!("capw-machine={};capw-cluster={}", self.vm, self.cluster)
+        format!("{}{}", self.machine_mark(), self.cluster)
+    }
+
+    /// Whether a mark names this machine, whatever cluster it names.
+    pub fn is_named_by(&self, mark: &str) -> bool {
+        mark.starts_with(&self.machine_mark())
+    }
+
+    fn machine_mark(&self) -> String {
+        format!("capw-machine={};capw-cluster=", self.vm)
     }
 
     /// Name of the VM on a hypervisor whose names may have `limit` characters: that of the WindowsMachine, cut, and eight digits of the
@@ -139,6 +148,8 @@ pub enum Observed {
     /// Something with this name or identity exists without our owner mark. It is never touched.
     Foreign {
         what: String,
+        /// Its mark names this machine, in another cluster: whether it is ours is in doubt.
+        is_marked: bool,
     },
     Present(Present),
 }

@@ -36,6 +36,8 @@ documented_enum! {
         Reachable => "WindowsHypervisor",
         /// Nothing there carries CAPW's mark or name without belonging to a VM.
         NoStrays => "WindowsHypervisor",
+        /// No VM with CAPW's mark is without a WindowsMachine. Absent until one was found.
+        NoOrphans => "WindowsHypervisor",
     }
 }
 

@@ -123,6 +123,12 @@ documented_enum! {
         StraysFound => problem(Hypervisor, NoStrays, "Look at what the message names, and remove it when nobody needs it."),
         /// Everything on the hypervisor with CAPW's mark belongs to a VM.
         Clean => stage(NoStrays, "Nothing."),
+        /// VMs that CAPW made for machines of this namespace, and that no WindowsMachine asks for; the message names them.
+        OrphansFound => problem(
+            Hypervisor, NoOrphans, "Remove the VMs by hand, or set `spec.orphans: Remove`. If the WindowsMachines were lost, restore them: they find their VMs.",
+        ),
+        /// The VMs that no WindowsMachine asked for are gone.
+        OrphansGone => stage(NoOrphans, "Nothing."),
         /// The hypervisor does not accept the credentials.
         Unauthorized => problem(Hypervisor, Ready, "Renew the credentials."),
         /// The object is being provisioned; the message says which step.

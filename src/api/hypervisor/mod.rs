@@ -56,6 +56,9 @@ pub struct WindowsHypervisorSpec {
     #[serde(default = "default_stop")]
     #[schemars(range(min = 0, max = 3600))]
     pub stop_seconds: i64,
+    /// What happens to VMs with CAPW's mark of this namespace that no WindowsMachine asks for, e.g. because finalizers were removed by hand: `Report` names them in the condition `NoOrphans`, `Remove` also stops and removes them after an hour. Do not choose `Remove` while another management cluster uses the same hypervisor from a namespace of the same name: its VMs would be taken for orphans.
+    #[serde(default, skip_serializing_if = "Orphans::is_default")]
+    pub orphans: Orphans,
 }
 
 fn default_stop() -> i64 {
@@ -71,7 +74,21 @@ impl WindowsHypervisorSpec {
 
 impl Default for WindowsHypervisorSpec {
     fn default() -> Self {
-        Self { simulated: None, images: Vec::new(), networks: Vec::new(), limits: None, stop_seconds: default_stop() }
+        Self { simulated: None, images: Vec::new(), networks: Vec::new(), limits: None, stop_seconds: default_stop(), orphans: Orphans::default() }
+    }
+}
+
+/// What happens to VMs of ours that no WindowsMachine asks for.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Orphans {
+    #[default]
+    Report,
+    Remove,
+}
+
+impl Orphans {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

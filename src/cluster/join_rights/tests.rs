@@ -22,7 +22,9 @@ fn kept() -> Vec<(String, Value)> {
 
 fn workload(steps: Vec<Exchange>) -> (Workload, Script) {
     let (client, script) = Script::new(steps);
-    (Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default() }, script)
+    let workload =
+        Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
+    (workload, script)
 }
 
 #[tokio::test]

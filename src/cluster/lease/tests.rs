@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::mock::{Exchange, Script, refuse, step};
+use super::super::mock::{Exchange, Script, hang, refuse, step};
 use super::*;
 
 const ITEM: &str = "/apis/coordination.k8s.io/v1/namespaces/capw-system/leases/capw";
@@ -79,4 +79,13 @@ async fn a_graceful_stop_gives_it_back_and_touches_no_other_holder() {
     lease.release().await.unwrap();
     assert_eq!(script.seen()[1].body["spec"]["holderIdentity"], "");
     lease.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_hangs_once_does_not_lose_the_lease() {
+    let write = || step(&format!("PUT {ITEM}"), record("me", T1, "10"));
+    let (mut lease, script) = lease(vec![get("", T1), write(), hang(&format!("GET {ITEM}")), get("me", T1), write(), get("other", T2)]);
+    lease.acquire().await;
+    assert_eq!(lease.hold().await, "other took it");
+    assert_eq!(script.seen().len(), 6);
 }

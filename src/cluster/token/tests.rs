@@ -7,7 +7,14 @@ use super::*;
 const PATH: &str = "/api/v1/namespaces/kube-system/secrets";
 
 pub(crate) fn workload(client: Client) -> Workload {
-    Workload { client, ca_pem: None, server: "https://10.0.0.1:6443".into(), fingerprint: String::new(), minor: Default::default() }
+    Workload {
+        client,
+        ca_pem: None,
+        server: "https://10.0.0.1:6443".into(),
+        fingerprint: String::new(),
+        minor: Default::default(),
+        gate: Default::default(),
+    }
 }
 
 fn owner() -> Owner {
@@ -67,6 +74,15 @@ async fn only_the_owner_deletes_and_exactly_what_was_read() {
     assert!(delete(&workload, "abcdef", &owner().id).await.unwrap());
     assert_eq!(script.seen()[2].body["preconditions"], json!({ "uid": "u-1", "resourceVersion": "5" }));
     assert!(!delete(&workload, "abcdef", &owner().id).await.unwrap());
+}
+
+#[tokio::test]
+async fn tokens_of_an_owner_are_found_by_label_and_those_of_others_stay() {
+    let list = json!({"kind": "SecretList", "apiVersion": "v1", "metadata": {}, "items": [secret("another"), secret(&owner().id)]});
+    let (client, script) = Script::new(vec![step(&format!("GET {PATH}"), list), step(&format!("DELETE {PATH}/bootstrap-token-abcdef"), json!({}))]);
+    assert_eq!(delete_all_of(&workload(client), &owner().id).await.unwrap(), 1);
+    assert!(script.seen()[0].query.contains("labelSelector=app.kubernetes.io%2Fmanaged-by%3Dcapw"), "{}", script.seen()[0].query);
+    assert_eq!(script.seen()[1].body["preconditions"], json!({ "uid": "u-1", "resourceVersion": "5" }));
 }
 
 #[tokio::test]

@@ -110,7 +110,8 @@ async fn rights_that_are_lacking_are_listed() {
     let path = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let answer = |allowed: bool| step(path, json!({ "metadata": {}, "spec": {}, "status": { "allowed": allowed } }));
     let (client, script) = Script::new(vec![answer(true), answer(false)]);
-    let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default() };
+    let workload =
+        Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
     let list = Right { verb: "list", resource: "nodes", ..Default::default() };
     let approve =
         Right { verb: "update", group: "certificates.k8s.io", resource: "certificatesigningrequests", subresource: "approval", ..Default::default() };
@@ -124,7 +125,8 @@ async fn the_version_is_asked_again_only_for_a_newer_kubelet() {
     let version = |git: &str| json!({"major": "1", "minor": "", "gitVersion": git, "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
     let answers = ["v1.35.4", "v1.36.0"].map(|git| step("GET /version", version(git)));
     let (client, script) = Script::new(answers.into_iter().chain([refuse("GET /version", 403, "Forbidden")]).collect());
-    let workload = Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default() };
+    let workload =
+        Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
     assert_eq!(workload.minor_for(34).await, Some(35));
     assert_eq!(workload.minor_for(35).await, Some(35));
     assert_eq!(script.seen().len(), 1);

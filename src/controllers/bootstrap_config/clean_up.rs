@@ -14,7 +14,7 @@ use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{csr, token};
 use crate::lifecycle::bootstrap_config::csr::token_of;
 use crate::lifecycle::bootstrap_config::{is_token_gone, node_to_delete, token_id};
-use crate::lifecycle::identity::INFRASTRUCTURE;
+use crate::lifecycle::identity::{INFRASTRUCTURE, vm_uuid};
 
 /// Removes all of it; each part finds what an earlier pass left.
 pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found) -> Result<(), WorkloadError> {
@@ -23,9 +23,10 @@ pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Fo
     let workload = ctx.clusters.get(&cluster).await?;
     let token = token_id(object);
     if !is_token_gone(object) {
-        token::delete(&workload, &token, &owner_of(object).id).await?;
+        delete_tokens(object, &cluster, &workload, &token).await?;
     }
     csr::delete_of(&workload, &requests(ctx, &workload, &cluster, &token).await?).await?;
+    ctx.clusters.certificates().forget_token(&cluster, &token);
     if !found.cluster.as_ref().is_some_and(|target| target.is_deleting) {
         return Ok(());
     }
@@ -35,9 +36,32 @@ pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Fo
             None => Ok(()),
         },
         // A machine of a pool may be gone before its configuration, and with it the name of its hypervisor.
-        (None, Some((name, vm))) => workload.delete_node_if(name.as_str(), |id| ProviderId::parse(id).is_ok_and(|id| id.vm == vm)).await,
+        (None, Some((name, vm))) => {
+            let machines = ctx.caches.windows_machines.all(&object.namespace().unwrap_or_default());
+            let living: Vec<VmUuid> = machines.iter().map(|machine| vm_uuid(machine)).collect();
+            workload.delete_node_if(name.as_str(), |id| is_left(id, vm, &living)).await
+        }
         (None, None) => Ok(()),
     }
+}
+
+/// The token that was reported, or any that was made before a report. The rights in a standalone pool's cluster name no list.
+async fn delete_tokens(object: &WindowsBootstrapConfig, cluster: &ClusterRef, workload: &Workload, token: &str) -> Result<(), WorkloadError> {
+    let owner = owner_of(object).id;
+    let is_reported = object.status.as_ref().is_some_and(|status| status.token_id.is_some());
+    if !is_reported && !cluster.is_standalone() {
+        match token::delete_all_of(workload, &owner).await {
+            Err(WorkloadError::Forbidden { .. }) => {}
+            done => return done.map(drop),
+        }
+    }
+    token::delete(workload, token, &owner).await.map(drop)
+}
+
+/// Whether the Node of a machine whose object is gone has this provider ID. After a move the machine had another UID than its VM was made
+/// for: then it names a VM that no machine has.
+fn is_left(provider_id: &str, vm: VmUuid, living: &[VmUuid]) -> bool {
+    ProviderId::parse(provider_id).is_ok_and(|id| id.vm == vm || !living.contains(&id.vm))
 }
 
 /// Host name and VM that the configuration of a machine of a pool was made for.
@@ -55,4 +79,23 @@ async fn requests(ctx: &Context, workload: &Workload, cluster: &ClusterRef, toke
     }
     let all = csr::list(workload).await?;
     Ok(all.iter().filter(|request| token_of(request).as_deref() == Some(token)).map(ResourceExt::name_any).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_of_a_machine_that_was_moved_is_found_by_its_name() {
+        let vm = VmUuid::of;
+        let id = |vm: VmUuid| format!("windows://h/{vm}");
+        for (provider_id, living, expected) in [
+            (id(vm("now")), vec![], true),
+            (id(vm("before the move")), vec![vm("another machine")], true),
+            (id(vm("another machine")), vec![vm("another machine")], false),
+            ("vsphere://x".to_owned(), vec![], false),
+        ] {
+            assert_eq!(is_left(&provider_id, vm("now"), &living), expected, "{provider_id} {living:?}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use secrecy::{ExposeSecret, SecretString};
@@ -44,6 +45,10 @@ pub type Unreported = ByUid<Made>;
 /// UIDs of the Secrets of the tokens that this process made, by UID of the configuration: such a token need not be read before it
 /// is deleted.
 pub type KnownTokens = ByUid<String>;
+
+/// Objects that were seen without owner although their Secret is there: whatever took their owner reference away may have done the
+/// same to the Secret, which nothing watches.
+pub type Disowned = ByUid<()>;
 
 /// A memory of this process about objects, by their UID.
 pub struct ByUid<T>(Mutex<HashMap<String, T>>);
@@ -98,7 +103,13 @@ pub async fn ensure_holding(
     };
     match ctx.management.cluster.create_if_absent(&secret).await.map_err(Error::Api)? {
         Creation::Made(_) => Ok(name),
-        Creation::Existing(found) if found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref()) => Ok(name),
+        Creation::Existing(found) if is_owned(&found, object) => Ok(name),
+        // The token in it is that of the object as it was before: no machine has it yet, else the data would not be made again.
+        Creation::Existing(found) if is_lost(&found, object) => {
+            let metadata = ObjectMeta { owner_references: secret.metadata.owner_references.clone(), ..found.metadata };
+            ctx.management.cluster.replace(&Secret { metadata, ..secret }).await.map_err(Error::Api)?;
+            Ok(name)
+        }
         Creation::Existing(_) => Err(Error::Taken(foreign(object))),
     }
 }
@@ -106,8 +117,29 @@ pub async fn ensure_holding(
 /// Looks, without writing, whether a Secret of another owner has the name; the text is for the condition.
 pub async fn taken(ctx: &Context, object: &WindowsBootstrapConfig) -> Result<Option<String>, ApiError> {
     let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), &object.name_any()).await?;
-    let ours = |secret: &Secret| secret.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref());
-    Ok(found.filter(|secret| !ours(secret)).map(|_| foreign(object)))
+    Ok(found.filter(|secret| !is_owned(secret, object) && !is_lost(secret, object)).map(|_| foreign(object)))
+}
+
+fn is_owned(found: &Secret, object: &WindowsBootstrapConfig) -> bool {
+    found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref())
+}
+
+/// Whether a Secret that we made names no owner any more, or this object as it was before a restore, with another UID. Ours hold the
+/// channel, which no other provider and no user writes.
+fn is_lost(found: &Secret, object: &WindowsBootstrapConfig) -> bool {
+    let kind = WindowsBootstrapConfig::kind(&());
+    let is_marked = found.type_.as_deref() == Some(SECRET_TYPE) && found.data.as_ref().is_some_and(|data| data.contains_key(CHANNEL_KEY));
+    let is_this = |o: &OwnerReference| o.kind == kind && o.name == object.name_any() && Some(&o.uid) != object.uid().as_ref();
+    is_marked && found.owner_references().iter().all(is_this)
+}
+
+/// Puts the owner reference of the Secret back, without which it would outlive the object.
+pub async fn own(ctx: &Context, object: &WindowsBootstrapConfig, name: &str) -> Result<(), ApiError> {
+    let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), name).await?;
+    let Some(found) = found.filter(|found| is_lost(found, object)) else { return Ok(()) };
+    let owners: Vec<OwnerReference> = object.controller_owner_ref(&()).into_iter().collect();
+    let metadata = ObjectMeta { owner_references: Some(owners), ..found.metadata };
+    ctx.management.cluster.replace(&Secret { metadata, ..found }).await.map(drop)
 }
 
 fn foreign(object: &WindowsBootstrapConfig) -> String {

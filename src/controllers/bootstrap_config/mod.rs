@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-pub use self::data_secret::{KnownTokens, Unreported};
+pub use self::data_secret::{Disowned, KnownTokens, Unreported};
 pub use self::triggers::triggers;
 use super::runtime::caches::Caches;
 use super::runtime::management::{Management, NewTokenSecret};
@@ -32,7 +32,7 @@ use crate::lifecycle::Decision;
 use crate::lifecycle::bootstrap_config::outcome::{self, DataProblem};
 use crate::lifecycle::bootstrap_config::report::{self, Token};
 use crate::lifecycle::bootstrap_config::{BootstrapStep, decide};
-use crate::lifecycle::owner::TargetCluster;
+use crate::lifecycle::owner::{TargetCluster, data_secret};
 
 const MANAGER: &str = "capw-windowsbootstrapconfig";
 
@@ -45,6 +45,7 @@ pub struct Context {
     pub new_token_secret: NewTokenSecret,
     pub unreported: Arc<Unreported>,
     pub known_tokens: Arc<KnownTokens>,
+    pub disowned: Arc<Disowned>,
 }
 
 pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Result<Outcome, ReconcileError> {
@@ -56,6 +57,7 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
     if let Some(cluster) = ctx.owners.missing_cluster(&ctx.management, &object.metadata).await? {
         found.cluster = Some(TargetCluster::of_cluster(&cluster, None));
     }
+    own_secret(ctx, object, &found).await?;
     if let Err(error) = observe::ask_for_endpoint(ctx, object, &mut found).await {
         return unusable(ctx, object, &error).await;
     }
@@ -80,6 +82,20 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
     }
 }
 
+/// When the object has an owner again, so has its Secret.
+async fn own_secret(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<(), ReconcileError> {
+    let (Some(secret), uid) = (data_secret(object), object.uid().unwrap_or_default()) else { return Ok(()) };
+    if found.owner.is_none() {
+        ctx.disowned.keep(uid, ());
+    } else if ctx.disowned.take(&uid).is_some()
+        && let Err(error) = data_secret::own(ctx, object, secret).await
+    {
+        ctx.disowned.keep(uid, ());
+        return Err(error.into());
+    }
+    Ok(())
+}
+
 /// The Machine has its data from before a move or a restore. Which token is in it is reported too, so that what was made with that
 /// token is found when the configuration goes.
 async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, secret: &str) -> Result<Outcome, ReconcileError> {
@@ -99,6 +115,7 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::
     let uid = object.uid().unwrap_or_default();
     ctx.unreported.take(&uid);
     ctx.known_tokens.take(&uid);
+    ctx.disowned.take(&uid);
     if let Err(error) = clean_up::clean_up(ctx, object, found).await
         && !outcome::may_leave_token(object, fault(&error), ctx.management.now())
     {

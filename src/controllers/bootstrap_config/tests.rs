@@ -113,3 +113,27 @@ async fn the_configuration_of_a_machine_pool_gets_a_secret_that_joins_no_machine
     assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), ["format", "value"], "no token");
     assert_eq!(script.seen()[1].body["status"]["dataSecretName"], "win-1");
 }
+
+#[tokio::test]
+async fn the_secret_gets_its_owner_back_when_the_object_does() {
+    let secret = |owners: Value| {
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+            "metadata": {"name": "win-1", "namespace": "lab", "uid": "s", "resourceVersion": "8", "ownerReferences": owners},
+            "data": {"value": "", crate::api::bootstrap_config::CHANNEL_KEY: ""}})
+    };
+    let made = |owned: bool| {
+        let mut object = config(json!({"finalizers": [FINALIZER]}), "Machine");
+        object["status"] = json!({"dataSecretName": "win-1", "conditions": []});
+        if !owned {
+            object["metadata"]["ownerReferences"] = json!([]);
+        }
+        object
+    };
+    const SECRET: &str = "/api/v1/namespaces/lab/secrets/win-1";
+    let (ctx, script) = stage(vec![step(&format!("GET {SECRET}"), secret(json!([]))), step(&format!("PUT {SECRET}"), secret(json!([])))]);
+    for owned in [false, true, true] {
+        pass(&ctx, made(owned)).await;
+    }
+    let metadata = &script.seen()[1].body["metadata"];
+    assert_eq!((&metadata["ownerReferences"][0]["uid"], &metadata["uid"]), (&json!("c"), &json!("s")));
+}

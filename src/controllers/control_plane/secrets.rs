@@ -56,6 +56,9 @@ pub async fn are_current(
     for wanted in wanted(object, cluster, kubeconfig, ca) {
         let found: Option<Secret> = ctx.management.cluster.get(&namespace, &wanted.name_any()).await.map_err(WorkloadError::Management)?;
         let Some(found) = found else { return Ok(false) };
+        if is_lost(&found, &wanted, object) {
+            return Ok(false);
+        }
         if !is_owned(&found, object) {
             let what = format!("Secret {namespace}/{} exists and does not belong to this ExternalControlPlane: remove it", found.name_any());
             return Err(WorkloadError::Foreign { what });
@@ -100,15 +103,24 @@ fn is_owned(found: &Secret, object: &ExternalControlPlane) -> bool {
     found.owner_references().iter().any(|o| Some(&o.uid) == object.uid().as_ref())
 }
 
+/// Whether a Secret of ours names no owner any more, or this object as it was before a restore, with another UID. One without owner and
+/// with other content may be the user's.
+fn is_lost(found: &Secret, wanted: &Secret, object: &ExternalControlPlane) -> bool {
+    let kind = ExternalControlPlane::kind(&());
+    match found.owner_references() {
+        [] => found.type_ == wanted.type_ && found.data == wanted.data,
+        owners => owners.iter().all(|owner| owner.kind == kind && owner.name == object.name_any() && Some(&owner.uid) != object.uid().as_ref()),
+    }
+}
+
 /// Makes the Secrets, or corrects them.
 pub async fn write(ctx: &Context, object: &ExternalControlPlane, cluster: &str, kubeconfig: &[u8]) -> Result<(), ReconcileError> {
     let workload = ctx.clients.get(&ctx.clusters, "the kubeconfig", kubeconfig).await?;
     for wanted in wanted(object, cluster, kubeconfig, workload.ca_pem.as_deref()) {
-        if let Creation::Existing(found) = ctx.management.cluster.create_if_absent(&wanted).await?
-            && is_owned(&found, object)
-            && found.data != wanted.data
-        {
-            ctx.management.cluster.replace(&Secret { metadata: found.metadata.clone(), ..wanted }).await?;
+        let Creation::Existing(found) = ctx.management.cluster.create_if_absent(&wanted).await? else { continue };
+        if is_lost(&found, &wanted, object) || (is_owned(&found, object) && found.data != wanted.data) {
+            let metadata = ObjectMeta { owner_references: wanted.metadata.owner_references.clone(), ..found.metadata };
+            ctx.management.cluster.replace(&Secret { metadata, ..wanted }).await?;
         }
     }
     Ok(())
@@ -117,6 +129,7 @@ pub async fn write(ctx: &Context, object: &ExternalControlPlane, cluster: &str, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_kubeconfig_that_the_user_gives_to_cluster_api_has_the_form_that_it_reads() {
@@ -130,6 +143,31 @@ mod tests {
             (good, "value", "c2", "cluster.x-k8s.io/cluster-name=c2"),
         ] {
             assert!(unfit(&secret, key, cluster).unwrap().contains(said), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_secret_of_ours_is_taken_back_and_one_of_the_user_is_not() {
+        let object: ExternalControlPlane = serde_json::from_value(json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1",
+            "kind": "ExternalControlPlane", "metadata": {"name": "c1", "namespace": "lab", "uid": "now"}, "spec": {}}))
+        .unwrap();
+        let wanted = wanted(&object, "c1", b"kubeconfig", None).remove(0);
+        let owner = |kind: &str, name: &str, uid: &str| json!([{"apiVersion": "x/v1", "kind": kind, "name": name, "uid": uid}]);
+        let secret = |owners: Value, data: &str| -> Secret {
+            let mut secret = serde_json::to_value(&wanted).unwrap();
+            secret["metadata"]["ownerReferences"] = owners;
+            secret["data"]["value"] = json!(ByteString(data.as_bytes().to_vec()));
+            serde_json::from_value(secret).unwrap()
+        };
+        for (found, lost) in [
+            (secret(json!([]), "kubeconfig"), true),
+            (secret(json!([]), "the user's"), false),
+            (secret(owner("ExternalControlPlane", "c1", "before"), "from a backup"), true),
+            (secret(owner("ExternalControlPlane", "c1", "now"), "kubeconfig"), false),
+            (secret(owner("ExternalControlPlane", "c2", "before"), "kubeconfig"), false),
+            (secret(owner("KubeadmControlPlane", "c1", "x"), "kubeconfig"), false),
+        ] {
+            assert_eq!(is_lost(&found, &wanted, &object), lost, "{:?}", found.metadata.owner_references);
         }
     }
 }

@@ -4,10 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
+
 use crate::api::name::{ObjectKey, VmUuid};
 use crate::hypervisor::Row;
+use crate::lifecycle::hypervisor::Orphan;
 use crate::lifecycle::machine::Reach;
-use crate::vm::{Power, Present};
+use crate::vm::{MachineKey, Power, Present};
 
 /// The last listings, by hypervisor.
 #[derive(Default)]
@@ -19,6 +22,8 @@ pub struct Inventories {
 struct Inventory {
     reach: Option<Reach>,
     vms: HashMap<VmUuid, Present>,
+    /// VMs that no machine asks for, and since when that is seen.
+    orphans: HashMap<VmUuid, Timestamp>,
     /// Listings that failed in a row; decides the back-off of the endpoint.
     failures: u32,
 }
@@ -63,6 +68,21 @@ impl Inventories {
         inventory.reach = Some(Reach::Reachable);
         inventory.failures = 0;
         touched
+    }
+
+    /// Remembers which VMs no machine asks for now, and says since when that is so.
+    pub fn orphans(&self, key: &ObjectKey, now_without: Vec<MachineKey>, now: Timestamp) -> Vec<Orphan> {
+        let mut all = self.lock();
+        let known = &mut all.entry(key.clone()).or_default().orphans;
+        known.retain(|vm, _| now_without.iter().any(|key| key.vm == *vm));
+        now_without.into_iter().map(|key| Orphan { since: *known.entry(key.vm).or_insert(now), key }).collect()
+    }
+
+    /// A machine that the cache does not hold asks for the VM: its time as an orphan begins anew.
+    pub fn is_claimed(&self, key: &ObjectKey, vm: VmUuid, now: Timestamp) {
+        if let Some(since) = self.lock().get_mut(key).and_then(|inventory| inventory.orphans.get_mut(&vm)) {
+            *since = now;
+        }
     }
 
     /// Remembers that the endpoint did not answer. Returns how many times in a row.

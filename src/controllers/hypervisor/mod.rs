@@ -2,6 +2,7 @@
 //! gets a pass. The decisions are in [`crate::lifecycle::hypervisor`].
 
 pub mod inventory;
+mod orphans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +22,11 @@ use crate::api::name::ObjectKey;
 use crate::hypervisor::drivers::Drivers;
 use crate::hypervisor::{Driver, DriverError, Endpoint, Row, Wanted};
 use crate::lifecycle::conditions::{conditions, observed};
-use crate::lifecycle::hypervisor::{answered, distrust, failed, is_used_by, must_describe};
+use crate::lifecycle::hypervisor::{Orphan, answered, distrust, failed, is_orphan, is_used_by, must_describe};
 use crate::lifecycle::identity::{chosen, vm_uuid};
 use crate::lifecycle::machine::{Reach, vm};
 use crate::lifecycle::{Decision, paused, paused_condition};
+use crate::vm::MachineKey;
 
 const MANAGER: &str = "capw-windowshypervisor";
 /// Blocks the deletion of a hypervisor that machines still use: without it their VMs could never be removed.
@@ -92,7 +94,11 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
         return Ok(Outcome::done());
     }
     match look(ctx, object, &machines).await {
-        Ok(seen) => report(ctx, object, &answered(object, &seen.strays, seen.tick), Some(seen)).await,
+        Ok(seen) => {
+            let said = orphans::look_after(ctx, object, &seen.orphans).await?;
+            let decision = said.into_iter().fold(answered(object, &seen.strays, seen.tick), Decision::say);
+            report(ctx, object, &decision, Some(seen)).await
+        }
         Err(error) => {
             if matches!(error, DriverError::Auth(_) | DriverError::Denied(_) | DriverError::Certificate(_) | DriverError::EndpointChanged(_)) {
                 ctx.hypervisors.drivers.admit(&ObjectKey::of(&object.metadata), None);
@@ -117,6 +123,8 @@ struct Seen {
     endpoint: Option<Endpoint>,
     used: HypervisorUse,
     strays: Vec<String>,
+    /// VMs that no machine asks for.
+    orphans: Vec<Orphan>,
     tick: Duration,
 }
 
@@ -136,6 +144,9 @@ async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<Windows
     let wanted = Wanted { words_of: machines.iter().filter(talks).map(|machine| vm_uuid(machine)).collect() };
     let listing = driver.list(&wanted).await?;
     let used = used(&listing.rows);
+    let is_without = |row: &&Row| is_orphan(&row.key, &key.namespace, machines.iter().map(|machine| &**machine));
+    let without: Vec<MachineKey> = listing.rows.iter().filter(is_without).map(|row| row.key.clone()).collect();
+    let orphans = inventories.orphans(&key, without, ctx.management.now());
     // Machines may wait for the first answer of the endpoint.
     let is_first = inventories.reach(&key) != Reach::Reachable;
     let changed = inventories.listed(&key, listing.rows);
@@ -145,7 +156,7 @@ async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<Windows
         }
     }
     let strays = listing.strays.into_iter().map(|stray| stray.what).collect();
-    Ok(Seen { endpoint, used, strays, tick: driver.caps().tick })
+    Ok(Seen { endpoint, used, strays, orphans, tick: driver.caps().tick })
 }
 
 fn used(rows: &[Row]) -> HypervisorUse {

@@ -68,3 +68,40 @@ async fn one_that_the_watch_filter_does_not_select_is_looked_at_and_never_writte
     }
     assert!(matches!(ctx.hypervisors.inventories.reach(&ObjectKey::new("lab", "h1")), Reach::Unreachable(_)));
 }
+
+const MACHINES: &str = "GET /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
+
+/// A VM that was seen without a machine an hour and more ago, and a tick later: what is said each time.
+async fn after_an_hour(machines: Vec<Value>, lists: usize) -> Vec<Option<crate::api::condition::Desired>> {
+    let list = || json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineList", "metadata": {}, "items": machines});
+    let exchanges = std::iter::repeat_with(|| step(MACHINES, list())).take(lists).collect();
+    let (shared, _script) = shared(Caches::empty(), 1, exchanges);
+    let ctx = shared.hypervisor(&Selection::default());
+    let key = MachineKey { vm: crate::api::name::VmUuid::of("w"), cluster: "lab/c1".into(), name: "m".into() };
+    let (place, hour) = (ObjectKey::new("lab", "h1"), jiff::SignedDuration::from_hours(1));
+    ctx.hypervisors.inventories.orphans(&place, vec![key.clone()], ctx.management.now() - hour);
+    let mut object: WindowsHypervisor = read(hypervisor(&[FINALIZER], false));
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        let found = ctx.hypervisors.inventories.orphans(&place, vec![key.clone()], ctx.management.now());
+        let says = super::orphans::look_after(&ctx, &object, &found).await.unwrap();
+        let status = object.status.get_or_insert_default();
+        let conditions: Vec<_> = says.iter().cloned().collect();
+        status.conditions = crate::lifecycle::conditions::conditions(&status.conditions, &conditions, None, ctx.management.now());
+        said.push(says);
+    }
+    said
+}
+
+#[tokio::test]
+async fn a_vm_that_no_machine_asks_for_is_reported_after_one_more_look() {
+    let said = after_an_hour(vec![], 1).await;
+    assert!(said.iter().all(|said| said.as_ref().is_some_and(|said| said.status == Some(false) && said.message.contains("m ("))), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_machine_that_the_cache_does_not_hold_keeps_its_vm() {
+    let machine = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+        "metadata": {"name": "m", "namespace": "lab", "uid": "w"}, "spec": {"image": "w"}});
+    assert_eq!(after_an_hour(vec![machine], 1).await, [None, None], "asked once, not at every tick");
+}

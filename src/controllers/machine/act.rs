@@ -54,7 +54,12 @@ pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Res
     let listed = (settled && !vm::is_given_up(object, ctx.management.now())).then(|| inventories.running(vm.place, vm.target.key.vm)).flatten();
     let observed = match listed {
         Some(row) => Observed::Present(row),
-        None => vm.driver.observe(&vm.target.key, &vm.journal).await?,
+        None => vm.driver.observe(&vm.target.key, &vm.journal).await.inspect_err(|error| {
+            // The other machines need not find out by themselves: the next listing that succeeds says that it answers again.
+            if let DriverError::Unreachable(cause) = error {
+                inventories.failed(vm.place, cause.clone());
+            }
+        })?,
     };
     let present = if let Observed::Present(present) = &observed { Some(present.clone()) } else { None };
     inventories.note(vm.place, vm.target.key.vm, present);

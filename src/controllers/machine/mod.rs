@@ -53,7 +53,9 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
     };
     let hypervisors = ctx.caches.hypervisors.names(&namespace);
     let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
-    let observed = ObservedMachine { object, owner: &owner, cluster: cluster.as_ref(), hypervisors: &hypervisors, reach: &reach };
+    let twin = ctx.caches.first_with_the_vm_of(object);
+    let observed =
+        ObservedMachine { object, owner: &owner, cluster: cluster.as_ref(), hypervisors: &hypervisors, reach: &reach, twin: twin.as_deref() };
     let decision = machine::decide(&observed, ctx.management.now());
     match &decision.step {
         MachineStep::Ignore => Ok(Outcome::done()),

@@ -11,6 +11,7 @@ use crate::controllers::testing::{holding, read, shared};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-1";
+const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-1/status";
 
 fn machine(metadata: Value) -> Value {
     let mut all = json!({"name": "win-1", "namespace": "lab", "uid": "w", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
@@ -102,4 +103,27 @@ async fn the_node_of_a_standalone_pool_goes_before_its_vm() {
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/other/value"}}));
     let error = reconcile(Arc::new(read(leaving)), ctx.clone()).await.unwrap_err();
     assert_eq!(error.label(), "forbidden", "the management cluster refuses the kubeconfig: the hypervisor is not asked");
+}
+
+/// An object that was exported and created again under another name.
+#[tokio::test]
+async fn a_copy_of_a_machine_does_not_take_the_vm_of_the_original_with_it() {
+    let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("original"));
+    let mut original = owned(json!({"name": "win-0", "uid": "original"}));
+    original["spec"]["providerID"] = json!(id);
+    let (shared, script) = shared(
+        Caches { windows_machines: holding(vec![original]), ..caches() },
+        1,
+        vec![step(STATUS, owned(json!({}))), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({})), step(OBJECT, owned(json!({})))],
+    );
+    let ctx = shared.machine();
+    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
+    let mut copy = owned(json!({"finalizers": [FINALIZER]}));
+    copy["spec"]["providerID"] = json!(id);
+    pass(&ctx, copy.clone()).await;
+    let conditions = &script.seen()[0].body["status"]["conditions"];
+    assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "ForeignVirtualMachine"), "{conditions}");
+    copy["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    pass(&ctx, copy).await;
+    assert_eq!(script.seen()[2].body["metadata"]["finalizers"], json!([]), "the hypervisor is not asked");
 }

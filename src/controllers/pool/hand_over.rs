@@ -1,10 +1,11 @@
 //! Hands a pool over from standalone to a MachinePool of Cluster API, or back: its machines learn which cluster they belong to now, and
 //! no VM is made again.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use futures::FutureExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Map, Value, json};
 
-use super::observe::PoolMachine;
+use super::observe::{PoolMachine, is_lost};
 use super::{Context, all};
 use crate::api::capi;
 use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION, MADE_FOR_ANNOTATION, made_for};
@@ -19,11 +20,27 @@ pub async fn hand_over(ctx: &Context, object: &WindowsNodePool, request: &PoolRe
     let mut calls = Vec::new();
     for machine in found {
         let meta = &machine.object.metadata;
-        if !stays(meta, standalone) && meta.deletion_timestamp.is_none() {
-            calls.push(hand_over_one(ctx, object, request, machine));
+        if meta.deletion_timestamp.is_some() {
+            continue;
+        }
+        if !stays(meta, standalone) {
+            calls.push(hand_over_one(ctx, object, request, machine).boxed());
+        } else if is_lost(&machine.object, object) {
+            calls.push(adopt(ctx, object, request, machine).boxed());
         }
     }
     Ok(!all(calls).await?.is_empty())
+}
+
+/// Puts the owner reference back.
+async fn adopt(ctx: &Context, object: &WindowsNodePool, request: &PoolRequest, machine: &PoolMachine) -> Result<(), ReconcileError> {
+    let meta = &machine.object.metadata;
+    let others = meta.owner_references.iter().flatten().filter(|owner| owner.kind != "WindowsNodePool").cloned();
+    let owners: Vec<OwnerReference> = others.chain([owner_reference(object, request.is_standalone())]).collect();
+    let patch = json!({ "metadata": { "ownerReferences": owners, "resourceVersion": meta.resource_version } });
+    ctx.management.merge(&*machine.object, patch).await?;
+    tracing::info!(machine = machine.member.name, "its owner reference was put back");
+    Ok(())
 }
 
 async fn hand_over_one(ctx: &Context, object: &WindowsNodePool, request: &PoolRequest, machine: &PoolMachine) -> Result<(), ReconcileError> {

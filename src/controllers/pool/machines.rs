@@ -130,8 +130,8 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
         }
         (Removal::WindowsMachine, _) => {
             let (name, uid) = (machine.object.name_any(), machine.object.uid().unwrap_or_default());
-            if why == Why::Failed && machine.member.failed_to_start() {
-                refuse_if_it_has_joined(ctx, &machine.object).await?;
+            if why == Why::Failed && machine.member.failed_by_its_node() {
+                refuse_if_its_node_serves(ctx, machine).await?;
             }
             ctx.management.cluster.delete_exact::<WindowsMachine>(&namespace, &name, &uid, None).await?;
             (name, uid)
@@ -143,12 +143,13 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
     Ok(true)
 }
 
-/// That a machine has not joined may be old news, if the watch of the Nodes is behind.
-async fn refuse_if_it_has_joined(ctx: &Context, machine: &WindowsMachine) -> Result<(), ReconcileError> {
-    let (Some(cluster), Some(machine)) = (ClusterRef::standalone(&machine.metadata), NodeIdentity::of(machine)) else { return Ok(()) };
-    let node = ctx.clusters.get_with_nodes(&cluster).await?.node(machine.name.as_str()).await?;
-    if node.is_some_and(|node| machine.is_of(&node)) {
-        return Err(ApiError::Conflict(format!("Node {} is there by now", machine.name)).into());
+/// That a machine has not joined, or its Node is not Ready or gone, may be old news, if the watch of the Nodes is behind.
+async fn refuse_if_its_node_serves(ctx: &Context, machine: &PoolMachine) -> Result<(), ReconcileError> {
+    let object = &machine.object;
+    let (Some(cluster), Some(identity)) = (ClusterRef::standalone(&object.metadata), NodeIdentity::of(object)) else { return Ok(()) };
+    let Some(node) = ctx.clusters.get_with_nodes(&cluster).await?.node(identity.name.as_str()).await? else { return Ok(()) };
+    if removal::is_refuted(&machine.member, &identity, &node) {
+        return Err(ApiError::Conflict(format!("Node {} is there by now, or Ready", identity.name)).into());
     }
     Ok(())
 }

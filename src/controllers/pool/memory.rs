@@ -60,7 +60,7 @@ impl Memories {
     pub fn unseen(&self, pool: &str, cached: &[std::sync::Arc<WindowsMachine>], now: Timestamp) -> Vec<WindowsMachine> {
         let mut all = self.lock();
         let Some(memory) = all.get_mut(pool) else { return Vec::new() };
-        memory.removed.retain(|_, at| now.duration_since(*at) < REMEMBERED);
+        keep_recent(&mut memory.removed, now);
         for uid in cached.iter().filter_map(|m| m.uid()) {
             memory.made.remove(&uid);
         }
@@ -82,7 +82,7 @@ impl Memories {
     pub fn unseen_configs(&self, pool: &str, shown: impl IntoIterator<Item = String>, now: Timestamp) -> HashSet<String> {
         let mut all = self.lock();
         let Some(memory) = all.get_mut(pool) else { return HashSet::new() };
-        memory.configured.retain(|_, at| now.duration_since(*at) < REMEMBERED);
+        keep_recent(&mut memory.configured, now);
         for machine in shown {
             memory.configured.remove(&machine);
         }
@@ -104,7 +104,7 @@ impl Memories {
     pub fn rests(&self, pool: &str, rest: SignedDuration, now: Timestamp) -> Option<SignedDuration> {
         let mut all = self.lock();
         let memory = all.entry(pool.to_owned()).or_default();
-        let left = memory.looked.map(|looked| rest - now.duration_since(looked)).filter(|left| left.is_positive());
+        let left = memory.looked.and_then(|looked| left_of(rest, looked, now));
         if left.is_none() {
             memory.looked = Some(now);
         }
@@ -128,7 +128,7 @@ impl Memories {
     pub fn refusal(&self, pool: &str, now: Timestamp) -> Option<(String, SignedDuration)> {
         let all = self.lock();
         let (why, at) = all.get(pool)?.refused.as_ref()?;
-        Some((why.clone(), REFUSED - now.duration_since(*at))).filter(|(_, left)| left.is_positive())
+        Some((why.clone(), left_of(REFUSED, *at, now)?))
     }
 
     pub fn forget(&self, pool: &str) {
@@ -138,6 +138,18 @@ impl Memories {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Memory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is left of a time that began at `since`. A clock that was set back ends it: else it would last as much longer.
+fn left_of(whole: SignedDuration, since: Timestamp, now: Timestamp) -> Option<SignedDuration> {
+    let left = whole - now.duration_since(since);
+    (left.is_positive() && left <= whole).then_some(left)
+}
+
+/// Forgets what is older than [`REMEMBERED`]. When the clock was set back, that time begins anew.
+fn keep_recent(at: &mut HashMap<String, Timestamp>, now: Timestamp) {
+    at.values_mut().for_each(|at| *at = (*at).min(now));
+    at.retain(|_, at| now.duration_since(*at) < REMEMBERED);
 }
 
 #[cfg(test)]
@@ -166,6 +178,24 @@ mod tests {
         assert_eq!(memories.unseen("pool", &[], at(600)).len(), 1);
         memories.seen("uid-m");
         assert_eq!((memories.overdue("pool", at(600)).len(), memories.unseen("pool", &[], at(600)).len()), (0, 0));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_stops_nothing() {
+        let memories = Memories::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let rest = SignedDuration::from_millis(300);
+        assert_eq!(memories.rests("pool", rest, at(3600)), None);
+        assert_eq!(memories.rests("pool", rest, at(3600)), Some(rest));
+        assert_eq!(memories.rests("pool", rest, at(0)), None, "an hour back");
+        memories.refused("pool", "no".into(), at(3600));
+        assert_eq!(memories.refusal("pool", at(0)), None);
+        memories.configured("pool", "a", at(3600));
+        memories.removed("pool", "b", at(3600));
+        memories.unseen("pool", &[], at(0));
+        assert_eq!((memories.unseen_configs("pool", [], at(0)).len(), memories.is_removed("pool", "b")), (1, true));
+        memories.unseen("pool", &[], at(60));
+        assert_eq!((memories.unseen_configs("pool", [], at(60)).len(), memories.is_removed("pool", "b")), (0, false));
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct PoolMachine {
 pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<PoolMachine> {
     let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
     let mut all = ctx.caches.windows_machines.all(&namespace);
-    all.retain(|m| is_of(m, &uid));
+    all.retain(|m| is_of(m, &uid) || is_lost(m, object));
     let unseen = ctx.memories.unseen(&uid, &all, ctx.management.now());
     all.extend(unseen.into_iter().map(Arc::new));
     all.sort_by_key(|m| m.name_any());
@@ -81,6 +81,13 @@ pub fn configs_left(ctx: &Context, object: &WindowsNodePool) -> usize {
 /// Whether a pool with that UID owns the machine.
 pub fn is_of(object: &WindowsMachine, pool: &str) -> bool {
     capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|o| o.uid == pool)
+}
+
+/// Whether a machine of this pool has lost its owner reference, or names the pool as it was before a restore, with another UID.
+pub fn is_lost(object: &WindowsMachine, pool: &WindowsNodePool) -> bool {
+    let is_marked = object.labels().get(POOL_LABEL) == Some(&capi::label_value(&pool.name_any()));
+    let owner = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool");
+    is_marked && owner.is_none_or(|owner| owner.name == pool.name_any() && Some(&owner.uid) != pool.metadata.uid.as_ref())
 }
 
 /// `named`: machines that are to be removed by name.

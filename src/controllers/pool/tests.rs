@@ -171,3 +171,35 @@ async fn a_change_in_place_that_is_refused_is_said_and_not_tried_at_once() {
     let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("MachinesRefused")), "{ready}");
 }
+
+/// After a restore every object has another UID; and others take owner references away.
+#[tokio::test]
+async fn machines_that_lost_their_owner_are_adopted_and_not_made_anew() {
+    const GIVEN: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/a";
+    for owners in [json!([]), machine("a", "uid before the restore")["metadata"]["ownerReferences"].clone()] {
+        let mut lost = machine("a", "");
+        lost["metadata"]["ownerReferences"] = owners.clone();
+        lost["metadata"]["labels"] = json!({crate::api::pool::POOL_LABEL: "win"});
+        let caches = Caches { windows_machines: holding(vec![lost.clone()]), ..Caches::empty() };
+        let (ctx, script) = stage_of(caches, 1, vec![step(GIVEN, lost)]);
+        pass(&ctx).await.expect("it is adopted");
+        let metadata = &script.seen()[0].body["metadata"];
+        assert_eq!(metadata["ownerReferences"][0]["uid"], "pool-uid", "{metadata}");
+        assert_eq!((metadata["ownerReferences"].as_array().unwrap().len(), &metadata["resourceVersion"]), (1, &json!("1")));
+    }
+}
+
+#[tokio::test]
+async fn machines_of_another_pool_are_not_adopted() {
+    let other = |label: &str, owner: &str| {
+        let mut other = machine("a", "another uid");
+        other["metadata"]["labels"] = json!({crate::api::pool::POOL_LABEL: label});
+        other["metadata"]["ownerReferences"][0]["name"] = json!(owner);
+        other
+    };
+    for machine_of_other in [other("other", "other"), other("win", "other"), other("other", "win")] {
+        let caches = Caches { windows_machines: holding(vec![machine_of_other]), ..Caches::empty() };
+        let (ctx, _script) = stage_of(caches, 1, vec![step(&format!("POST {MACHINES}"), machine("win-x", "pool-uid")), step(STATUS, pool())]);
+        pass(&ctx).await.expect("one of its own is made");
+    }
+}

@@ -14,7 +14,7 @@ use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
 use crate::api::pool::WindowsNodePool;
 use crate::cluster::Kind;
-use crate::lifecycle::identity::INFRASTRUCTURE;
+use crate::lifecycle::identity::{INFRASTRUCTURE, is_first_of, is_inherited, vm_uuid};
 
 /// The caches that decisions read.
 pub struct Caches {
@@ -94,6 +94,16 @@ impl Caches {
     pub fn pool_of(&self, object: &WindowsMachine) -> Option<Arc<WindowsNodePool>> {
         let owner = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool")?;
         self.pools.get(&object.namespace().unwrap_or_default(), &owner.name).filter(|p| p.metadata.uid.as_deref() == Some(&owner.uid))
+    }
+
+    /// Name of the WindowsMachine to which the VM belongs that this one names, if that is another one.
+    pub fn first_with_the_vm_of(&self, object: &WindowsMachine) -> Option<String> {
+        if !is_inherited(object) {
+            return None;
+        }
+        let all = self.windows_machines.all(&object.namespace().unwrap_or_default());
+        let twin = all.into_iter().find(|other| other.uid() != object.uid() && vm_uuid(other) == vm_uuid(object) && is_first_of(other, object));
+        twin.map(|twin| twin.name_any())
     }
 
     /// The configuration of one machine of a pool: it has the name of the WindowsMachine, and belongs to it.

@@ -3,13 +3,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
-use tokio::task::AbortHandle;
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
 
 use super::watch_task::WatchTask;
 use super::workload_clusters::{WatchContext, WorkloadClusters};
@@ -21,6 +25,11 @@ use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap_config::csr::{Expected, Key, Verdict, claimed_node, is_approved, is_decided, judge, key_of, token_of};
 use crate::lifecycle::bootstrap_config::token_id;
 use crate::lifecycle::identity::{future_provider_id, host_name};
+
+/// Requests of one workload cluster that are handled at the same time.
+const AT_ONCE: usize = 8;
+/// Between two tries to handle a request.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// What was seen in each workload cluster.
 #[derive(Default)]
@@ -39,6 +48,8 @@ struct ClusterRequests {
     refused: HashSet<String>,
     /// The key that was approved, by token id.
     keys: HashMap<String, Key>,
+    /// By token id, the request whose approval was asked for and may have no answer yet, and its key: no other one is approved meanwhile.
+    claims: HashMap<String, (String, Key)>,
     /// By name, requests that another approver took: the node whose name each is for, and who made it.
     taken: HashMap<String, (String, String)>,
 }
@@ -47,13 +58,28 @@ impl ClusterRequests {
     /// Adds what is known of the machine's token and name.
     fn complete(&self, expected: Expected) -> Expected {
         let taken_by = self.taken.values().find(|(node, _)| *node == expected.host_name).map(|(_, who)| who.clone());
-        Expected { approved_key: self.keys.get(&expected.token_id).cloned(), taken_by, ..expected }
+        let claimed = || self.claims.get(&expected.token_id).map(|(_, key)| key);
+        let approved_key = self.keys.get(&expected.token_id).or_else(claimed).cloned();
+        Expected { approved_key, taken_by, ..expected }
+    }
+
+    /// Of two keys for one token that are judged at the same time, only the first is approved.
+    fn judge(&mut self, request: &CertificateSigningRequest, expected: Expected, node: Option<&Node>) -> Verdict {
+        let expected = self.complete(expected);
+        let verdict = judge(request, &expected, node);
+        if verdict == Verdict::Approve
+            && let Some(key) = key_of(request)
+        {
+            self.claims.entry(expected.token_id).or_insert_with(|| (request.name_any(), key));
+        }
+        verdict
     }
 
     /// The request is gone. What was issued for it is not.
     fn forget(&mut self, name: &str) {
         self.refused.remove(name);
         self.taken.remove(name);
+        self.claims.retain(|_, (of, _)| of != name);
         self.requests.retain(|_, names| {
             names.remove(name);
             !names.is_empty()
@@ -73,6 +99,18 @@ impl Certificates {
         let all = self.lock();
         let requests = all.get(cluster).and_then(|known| known.requests.get(token));
         requests.into_iter().flatten().cloned().collect()
+    }
+
+    /// Forgets everything about a token whose machine is gone.
+    pub fn forget_token(&self, cluster: &ClusterRef, token: &str) {
+        if let Some(known) = self.lock().get_mut(cluster) {
+            known.issued.remove(token);
+            known.keys.remove(token);
+            known.claims.remove(token);
+            for request in known.requests.remove(token).into_iter().flatten() {
+                known.refused.remove(&request);
+            }
+        }
     }
 
     pub(super) fn is_watching(&self, cluster: &ClusterRef) -> bool {
@@ -100,35 +138,46 @@ impl Certificates {
 /// Follows the requests of one workload cluster until the task is aborted.
 pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
     let mut events = std::pin::pin!(csr::events(&workload, JOIN_SIGNER));
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    // They end with this task.
+    let mut handled = JoinSet::new();
     let mut begun = Vec::new();
     while let Some(next) = events.next().await {
-        match next {
-            Ok(Event::Init) => begun.clear(),
-            Ok(Event::InitApply(request)) => begun.push(request),
-            Ok(Event::InitDone) => handle_all(&clusters, &cluster, &workload, std::mem::take(&mut begun)).await,
-            Ok(Event::Apply(request)) => handle_all(&clusters, &cluster, &workload, vec![request]).await,
-            Ok(Event::Delete(request)) => clusters.certificates().note(&cluster, |known| known.forget(&request.name_any())),
-            Err(error) => failed(&clusters, &cluster, &error).await,
+        while handled.try_join_next().is_some() {}
+        let requests = match next {
+            Ok(Event::Init) => {
+                begun.clear();
+                continue;
+            }
+            Ok(Event::InitApply(request)) => {
+                begun.push(request);
+                continue;
+            }
+            Ok(Event::InitDone) => std::mem::take(&mut begun),
+            Ok(Event::Apply(request)) => vec![request],
+            Ok(Event::Delete(request)) => {
+                clusters.certificates().note(&cluster, |known| known.forget(&request.name_any()));
+                continue;
+            }
+            Err(error) => {
+                failed(&clusters, &cluster, &error).await;
+                continue;
+            }
+        };
+        for requests in learn_all(&clusters, &cluster, requests) {
+            handled.spawn(handle_in_order(clusters.clone(), cluster.clone(), workload.clone(), requests, turns.clone()));
         }
     }
 }
 
-/// What was approved before, for which key and for whom, is known before any of them is judged.
-async fn handle_all(clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, mut requests: Vec<CertificateSigningRequest>) {
-    requests.sort_by_key(ResourceExt::creation_timestamp);
+/// What was approved before, for which key and for whom, is known before any of them is judged. Those with the same token come together,
+/// the oldest first: it says which key is the machine's.
+fn learn_all(clusters: &WorkloadClusters, cluster: &ClusterRef, mut requests: Vec<CertificateSigningRequest>) -> Vec<Vec<CertificateSigningRequest>> {
+    requests.sort_by_key(|request| (token_of(request), request.creation_timestamp()));
     for request in &requests {
         learn(clusters, cluster, request);
     }
-    for request in &requests {
-        if let Err(error) = handle(clusters, cluster, workload, request).await {
-            failed(clusters, cluster, &error).await;
-        }
-    }
-}
-
-async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
-    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "certificate requests: {error}");
-    clusters.doubt(cluster, error).await;
+    requests.chunk_by(|one, next| token_of(one) == token_of(next)).map(<[_]>::to_vec).collect()
 }
 
 /// Remembers what a request says about tokens and names.
@@ -147,11 +196,13 @@ fn learn(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &Certificat
     };
     let issued = request.status.as_ref().is_some_and(|s| s.certificate.is_some());
     let is_news = clusters.certificates().note(cluster, |known| {
-        known.requests.entry(token.clone()).or_default().insert(name);
+        known.requests.entry(token.clone()).or_default().insert(name.clone());
         if is_approved(request)
             && let Some(key) = key_of(request)
         {
             known.keys.entry(token.clone()).or_insert(key);
+        } else if is_decided(request) {
+            known.claims.retain(|_, (of, _)| *of != name);
         }
         let first = issued && !known.issued.contains_key(&token);
         if first {
@@ -162,6 +213,49 @@ fn learn(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &Certificat
     if is_news {
         context.requests.config(&config);
     }
+}
+
+async fn handle_in_order(
+    clusters: WorkloadClusters,
+    cluster: ClusterRef,
+    workload: Workload,
+    requests: Vec<CertificateSigningRequest>,
+    turns: Arc<Semaphore>,
+) {
+    for request in requests {
+        handle_until_done(&clusters, &cluster, &workload, request, &turns).await;
+    }
+}
+
+/// Handles a request, again after a failure: the watch does not show it a second time.
+async fn handle_until_done(
+    clusters: &WorkloadClusters,
+    cluster: &ClusterRef,
+    workload: &Workload,
+    mut request: CertificateSigningRequest,
+    turns: &Semaphore,
+) {
+    let mut wait = Duration::from_secs(1);
+    loop {
+        let turn = turns.acquire().await;
+        let done = handle(clusters, cluster, workload, &request).await;
+        drop(turn);
+        let Err(error) = done else { return };
+        failed(clusters, cluster, &error).await;
+        sleep(wait).await;
+        wait = (wait * 2).min(LONGEST_WAIT);
+        // Without an answer it is tried as it was: if it has changed, that is a conflict.
+        let Ok(all) = csr::list(workload).await else { continue };
+        match all.into_iter().find(|now| now.metadata.uid == request.metadata.uid) {
+            Some(now) => request = now,
+            None => return clusters.certificates().note(cluster, |known| known.forget(&request.name_any())),
+        }
+    }
+}
+
+async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
+    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "certificate requests: {error}");
+    clusters.doubt(cluster, error).await;
 }
 
 async fn handle(
@@ -179,19 +273,16 @@ async fn handle(
         return Ok(());
     }
     let Some(expected) = expected(context, &config, token.clone()) else { return Ok(()) };
-    let expected = clusters.certificates().note(cluster, |known| known.complete(expected));
-    let node = workload.node(&expected.host_name).await?;
-    match judge(request, &expected, node.as_ref()) {
+    let (host_name, node) = (expected.host_name.clone(), workload.node(&expected.host_name).await?);
+    match clusters.certificates().note(cluster, |known| known.judge(request, expected, node.as_ref())) {
         Verdict::Approve => {
             let message = format!("token, group, name and usages are those of WindowsBootstrapConfig {}/{}", cluster.namespace, config.name_any());
-            if csr::approve(workload, request, csr::APPROVED_REASON, &message, context.management.now()).await?
-                && let Some(key) = key_of(request)
-            {
-                clusters.certificates().note(cluster, |known| {
-                    known.keys.entry(token).or_insert(key);
-                });
-            }
-            tracing::info!(namespace = cluster.namespace, %cluster, request = request.name_any(), node = expected.host_name, "certificate request approved");
+            let is_approved = csr::approve(workload, request, csr::APPROVED_REASON, &message, context.management.now()).await?;
+            clusters.certificates().note(cluster, |known| match key_of(request).filter(|_| is_approved) {
+                Some(key) => drop(known.keys.entry(token).or_insert(key)),
+                None => known.forget(&request.name_any()),
+            });
+            tracing::info!(namespace = cluster.namespace, %cluster, request = request.name_any(), node = host_name, "certificate request approved");
         }
         Verdict::Ignore => {}
         Verdict::Refuse(why) => refuse(clusters, cluster, &config, request, &why).await,

@@ -19,7 +19,7 @@ use super::watch::{Selection, Watch};
 use super::written::Written;
 use crate::api::name::ObjectKey;
 use crate::cluster::{Kind, Retry};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Passes};
 
 /// What the loop of every controller needs.
 #[derive(Clone)]
@@ -30,6 +30,7 @@ pub struct ControllerLoop {
     pub selection: Selection,
     pub metrics: Metrics,
     pub written: Written,
+    pub passes: Passes,
     pub stop: CancellationToken,
 }
 
@@ -140,6 +141,7 @@ impl Controller {
         let start = Instant::now();
         // A task of its own: a panic ends this pass and not the controller.
         let task = AbortOnDropHandle::new(tokio::spawn(async move { reconcile(object).await }.instrument(span.clone())));
+        let _running = self.settings.passes.begin(self.name);
         let result = task.await.unwrap_or(Err(ReconcileError::Defect));
         let label = match &result {
             Ok(Outcome { look_again: None }) => "done",

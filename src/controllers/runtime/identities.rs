@@ -96,6 +96,7 @@ mod tests {
             server: "https://a".into(),
             fingerprint: fingerprint.into(),
             minor: Default::default(),
+            gate: Default::default(),
         };
         (Identities::default(), ClusterRef::cluster_api("lab", "c1"), workload, script)
     }

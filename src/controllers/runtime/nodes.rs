@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
@@ -19,6 +20,7 @@ use crate::api::name::ProviderId;
 use crate::cluster::nodes::events;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::identity::{NodeIdentity, host_name};
+use crate::lifecycle::owner::is_ready;
 
 /// A cluster that may be another one is asked again after this time.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
@@ -33,6 +35,8 @@ struct Followed {
     /// Whether all Nodes were listed once.
     known: bool,
     by_name: HashMap<String, Arc<Node>>,
+    /// Since when each of them is seen not Ready, by our own clock.
+    unready: HashMap<String, Timestamp>,
     /// A new listing that is not complete yet.
     begun: Option<HashMap<String, Arc<Node>>>,
 }
@@ -48,6 +52,11 @@ impl Nodes {
         self.lock().get(cluster)?.by_name.get(machine.name.as_str()).filter(|node| machine.is_of(node)).cloned()
     }
 
+    /// Since when the Node of a machine is seen not Ready, by the clock of this process.
+    pub fn unready_since(&self, cluster: &ClusterRef, machine: &NodeIdentity) -> Option<Timestamp> {
+        self.lock().get(cluster)?.unready.get(machine.name.as_str()).copied()
+    }
+
     /// Watches a cluster unless it is watched with this kubeconfig.
     pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
         // With another kubeconfig the Nodes stay known until those behind it are.
@@ -59,9 +68,27 @@ impl Nodes {
     }
 
     /// Takes in an event of the watch; returns the names of the Nodes that have changed.
-    fn note(&self, cluster: &ClusterRef, event: Event<Node>) -> Vec<String> {
+    fn note(&self, cluster: &ClusterRef, event: Event<Node>, now: Timestamp) -> Vec<String> {
         let mut all = self.lock();
         let Some(followed) = all.get_mut(cluster) else { return Vec::new() };
+        let changed = followed.note(event);
+        followed.unready.retain(|name, _| followed.by_name.get(name).is_some_and(|node| !is_ready(node)));
+        for name in followed.by_name.iter().filter(|(_, node)| !is_ready(node)).map(|(name, _)| name) {
+            if !followed.unready.contains_key(name) {
+                followed.unready.insert(name.clone(), now);
+            }
+        }
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Followed {
+    fn note(&mut self, event: Event<Node>) -> Vec<String> {
+        let followed = self;
         match event {
             Event::Init => followed.begun = Some(HashMap::new()),
             Event::InitApply(node) => {
@@ -89,10 +116,6 @@ impl Nodes {
             }
         }
         Vec::new()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -133,7 +156,7 @@ async fn follow_one_cluster(clusters: &WorkloadClusters, cluster: &ClusterRef, w
                     clusters.confirm_again(cluster, workload).await?;
                 }
                 let complete = matches!(event, Event::InitDone);
-                for node in &context.nodes.note(cluster, event) {
+                for node in &context.nodes.note(cluster, event, context.management.now()) {
                     request_passes(clusters, &cluster.namespace, node);
                 }
                 if complete {
@@ -181,15 +204,19 @@ mod tests {
         let nodes = Nodes::default();
         nodes.lock().entry(cluster.clone()).or_default();
         for event in [Event::Init, Event::InitApply(node("win-1", VM)), Event::InitDone] {
-            nodes.note(&cluster, event);
+            nodes.note(&cluster, event, Timestamp::UNIX_EPOCH);
         }
-        assert_eq!(nodes.note(&cluster, Event::Apply(node("win-2", VM))), ["win-2"], "what concerns another name is no news of this machine");
+        assert_eq!(
+            nodes.note(&cluster, Event::Apply(node("win-2", VM)), Timestamp::UNIX_EPOCH),
+            ["win-2"],
+            "what concerns another name is no news of this machine"
+        );
         assert!(nodes.of(&cluster, &identity("win-1")).is_some());
-        nodes.note(&cluster, Event::Delete(node("win-2", VM)));
+        nodes.note(&cluster, Event::Delete(node("win-2", VM)), Timestamp::UNIX_EPOCH);
         assert!(nodes.of(&cluster, &identity("win-1")).is_some(), "the Node of the machine is still there");
-        assert_eq!(nodes.note(&cluster, Event::Delete(node("win-1", VM))), ["win-1"]);
+        assert_eq!(nodes.note(&cluster, Event::Delete(node("win-1", VM)), Timestamp::UNIX_EPOCH), ["win-1"]);
         assert!(nodes.of(&cluster, &identity("win-1")).is_none());
-        nodes.note(&cluster, Event::Apply(node("win-1", "windows://other/3f2504e0-4f89-51d3-9a0c-0305e82c3301")));
+        nodes.note(&cluster, Event::Apply(node("win-1", "windows://other/3f2504e0-4f89-51d3-9a0c-0305e82c3301")), Timestamp::UNIX_EPOCH);
         assert!(nodes.of(&cluster, &identity("win-1")).is_none(), "of another hypervisor");
     }
 }

@@ -50,8 +50,10 @@ impl Owners {
         if is_provisioned(object) && !self.nodes.are_known(&cluster) {
             return Owner::Unseen;
         }
-        let node = NodeIdentity::of(object).and_then(|machine| self.nodes.of(&cluster, &machine));
-        NodeRequest::standalone(object, &cluster, self.caches.config_of(object).as_deref(), node.as_deref()).into()
+        let machine = NodeIdentity::of(object);
+        let node = machine.as_ref().and_then(|machine| self.nodes.of(&cluster, machine));
+        let unready = machine.as_ref().and_then(|machine| self.nodes.unready_since(&cluster, machine));
+        NodeRequest::standalone(object, &cluster, self.caches.config_of(object).as_deref(), node.as_deref()).seen_unready(unready).into()
     }
 
     /// Who asks for the node of a WindowsBootstrapConfig: its Machine, or the owner of the WindowsMachine of a pool.

@@ -23,7 +23,7 @@ use super::unreadable::Unreadable;
 use crate::api::capi::WATCH_FILTER_LABEL;
 use crate::api::name::ObjectKey;
 use crate::api::namespaces::Namespaces;
-use crate::cluster::Kind;
+use crate::cluster::{Kind, watches};
 use crate::telemetry::{Metrics, Readiness};
 
 /// Which objects this process works on.
@@ -51,7 +51,7 @@ impl Selection {
     fn config(&self) -> watcher::Config {
         let filter = self.watch_filter.as_ref().map(|value| format!("{WATCH_FILTER_LABEL}={value}"));
         let labels: Vec<String> = filter.into_iter().chain(self.labels.clone()).collect();
-        let config = watcher::Config::default();
+        let config = watches::settings();
         if labels.is_empty() { config } else { config.labels(&labels.join(",")) }
     }
 }

@@ -22,6 +22,9 @@ use crate::cluster::workload::{Workload, WorkloadError, Workloads};
 use crate::lifecycle::owner::data_secret;
 use crate::lifecycle::workload::Fault;
 
+/// Of so many kubeconfigs it is remembered whether the rights of joining nodes were looked at.
+const KUBECONFIGS: usize = 1000;
+
 /// Clones share everything.
 #[derive(Clone)]
 pub struct WorkloadClusters {
@@ -163,7 +166,14 @@ impl WorkloadClusters {
     /// The rights of joining nodes are looked at once per process and kubeconfig: of many machines that begin at the same time, all
     /// but the first wait here.
     pub async fn ensure_join_rights(&self, workload: &Workload) -> Result<(), WorkloadError> {
-        let once = self.shared.join_rights.lock().unwrap_or_else(PoisonError::into_inner).entry(workload.fingerprint.clone()).or_default().clone();
+        let once = {
+            let mut known = self.shared.join_rights.lock().unwrap_or_else(PoisonError::into_inner);
+            // Kubeconfigs are renewed: those of before are not needed any more.
+            if known.len() >= KUBECONFIGS && !known.contains_key(&workload.fingerprint) {
+                known.clear();
+            }
+            known.entry(workload.fingerprint.clone()).or_default().clone()
+        };
         once.get_or_try_init(|| async { join_rights::ensure(workload).await.map(drop) }).await.copied()
     }
 

@@ -170,7 +170,7 @@ async fn a_lost_journal_is_no_lost_vm(endpoint: &dyn TestEndpoint) {
 async fn a_foreign_vm_is_left_alone(endpoint: &dyn TestEndpoint) {
     let (driver, machine) = (endpoint.driver(), machine(endpoint, "foreign"));
     endpoint.occupy(&machine.key).await;
-    assert!(matches!(machine.see(&*driver).await, Observed::Foreign { .. }));
+    assert!(matches!(machine.see(&*driver).await, Observed::Foreign { is_marked: false, .. }));
     for result in [machine.advance(&*driver).await, machine.retire(&*driver, StopMode::Hard).await] {
         let error = result.unwrap_err();
         assert!(matches!(&error, DriverError::Conflict(text) if text.contains("left alone")), "{error}");
@@ -185,7 +185,7 @@ async fn a_vm_of_another_cluster_is_foreign(endpoint: &dyn TestEndpoint) {
     assert!(ours.create(&*driver, MANY).await);
     let mut theirs = machine(endpoint, "shared");
     theirs.key.cluster = "lab/two".into();
-    assert!(matches!(theirs.see(&*driver).await, Observed::Foreign { .. }));
+    assert!(matches!(theirs.see(&*driver).await, Observed::Foreign { is_marked: true, .. }));
     assert!(matches!(theirs.retire(&*driver, StopMode::Hard).await, Err(DriverError::Conflict(_))));
     assert_eq!(ours.present(&*driver).await.power, Power::On);
 }

@@ -80,7 +80,8 @@ impl Datacenter {
         for _ in 0..2 {
             let Some(record) = self.record(&vm)? else { continue };
             if record.mark != key.owner_mark() {
-                return Ok(Observed::Foreign { what: format!("{} in data centre {}, marked {:?}", vm.0.display(), self.name, record.mark) });
+                let what = format!("{} in data centre {}, marked {:?}", vm.0.display(), self.name, record.mark);
+                return Ok(Observed::Foreign { what, is_marked: key.is_named_by(&record.mark) });
             }
             return Ok(Observed::Present(self.present(&vm, &record, now)?));
         }

@@ -93,6 +93,8 @@ fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<B
     match data_secret(s.object) {
         // A Cluster that is not there may be paused.
         Some(_) if s.cluster.is_none() => Decision::new(BootstrapStep::Wait),
+        // Something took the finalizer away: without it, a token may outlive its machine.
+        Some(_) if !ours => Decision::new(BootstrapStep::Adopt),
         Some(_) => keep_token(s, owner, now),
         None => make_data(s, owner, ours, now),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::condition::{self, ConditionType, Desired, Reason};
@@ -88,10 +88,18 @@ pub fn held(object: &WindowsBootstrapConfig, fault: Fault, cause: &str) -> Decis
     Decision::new(()).say(Desired::no(ConditionType::Ready, fault.reason(), message))
 }
 
-/// Whether a configuration may go although its token may still be there: the cluster cannot be used, and the token has expired.
+/// Whether a configuration may go although its token may still be there: the cluster cannot be used, and the token has expired. The
+/// last report of a token may have been lost, but nothing is made or extended once the deletion is asked for. Without a report and
+/// without a kubeconfig there is nothing to wait for.
 pub fn may_leave_token(object: &WindowsBootstrapConfig, fault: Option<Fault>, now: Timestamp) -> bool {
-    let expires = object.status.as_ref().and_then(|s| s.token_expires_at.as_ref());
-    fault.is_some() && expires.is_none_or(|expires| expires.0 <= now)
+    let Some(fault) = fault else { return false };
+    let reported = object.status.as_ref().and_then(|s| s.token_expires_at.as_ref()).map(|expires| expires.0);
+    if reported.is_none() && fault == Fault::KubeconfigMissing {
+        return true;
+    }
+    let life = SignedDuration::from_secs(object.spec.join.token_ttl_seconds);
+    let asked = object.metadata.deletion_timestamp.as_ref().and_then(|asked| asked.0.checked_add(life).ok());
+    reported.max(asked).is_none_or(|expired| expired <= now)
 }
 
 #[cfg(test)]
@@ -118,18 +126,24 @@ mod tests {
     fn only_an_expired_token_is_left_in_a_cluster_that_cannot_be_used() {
         let config = |expires: Option<&str>| -> WindowsBootstrapConfig {
             serde_json::from_value(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
-                "metadata": {"name": "m"}, "spec": {}, "status": {"tokenExpiresAt": expires}}))
+                "metadata": {"name": "m", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"join": {"tokenTTLSeconds": 600}},
+                "status": {"tokenExpiresAt": expires}}))
             .unwrap()
         };
-        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
-        let (over, valid) = (Some("2026-01-01T00:10:00Z"), Some("2026-01-01T00:10:01Z"));
-        for (expires, fault, expected) in [
-            (over, Some(Fault::Unreachable), true),
-            (None, Some(Fault::KubeconfigMissing), true),
-            (valid, Some(Fault::Unreachable), false),
-            (over, None, false),
+        let before = Some("2026-01-01T00:05:00Z");
+        for (expires, fault, now, expected) in [
+            (before, Some(Fault::Unreachable), "2026-01-01T00:10:00Z", true),
+            // It may have been extended, and the report was lost.
+            (before, Some(Fault::Unreachable), "2026-01-01T00:09:59Z", false),
+            (Some("2026-01-01T00:20:00Z"), Some(Fault::Unreachable), "2026-01-01T00:10:00Z", false),
+            // It may have been made, and the report was lost.
+            (None, Some(Fault::Unreachable), "2026-01-01T00:09:59Z", false),
+            (None, Some(Fault::Unreachable), "2026-01-01T00:10:00Z", true),
+            (None, Some(Fault::KubeconfigMissing), "2026-01-01T00:00:00Z", true),
+            (before, Some(Fault::KubeconfigMissing), "2026-01-01T00:09:59Z", false),
+            (before, None, "2026-01-01T00:10:00Z", false),
         ] {
-            assert_eq!(may_leave_token(&config(expires), fault, now), expected, "{expires:?} {fault:?}");
+            assert_eq!(may_leave_token(&config(expires), fault, now.parse().unwrap()), expected, "{expires:?} {fault:?} {now}");
         }
     }
 }

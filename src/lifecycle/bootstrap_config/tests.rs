@@ -236,9 +236,9 @@ fn after_a_move_nothing_is_made_again() {
     let mut w = World::new();
     w.owner = core_machine(Some("win-1"), true);
     assert_eq!(w.pass(0), Some(BootstrapStep::Restore { secret: "win-1".into() }));
-    assert_eq!((w.pass(0), w.token), (Some(BootstrapStep::Wait), None));
     // What was made in the life before goes with the object.
-    w.object.as_mut().unwrap().metadata.finalizers = Some(vec![FINALIZER.into()]);
+    assert_eq!((w.pass(0), w.token), (Some(BootstrapStep::Adopt), None));
+    assert_eq!((w.pass(0), w.token), (Some(BootstrapStep::Wait), None));
     w.delete();
     assert_eq!(w.pass(0), Some(BootstrapStep::CleanUp));
 }
@@ -288,4 +288,18 @@ fn a_node_is_deleted_only_if_it_is_one_of_ours() {
     assert_eq!(deleted(&request(id, Some("win-2"))), None, "core found a Node that says it is this machine");
     assert_eq!(deleted(&request("vsphere://x", Some("win-1"))), None);
     assert_eq!(deleted(&request(id, None)), None);
+}
+
+#[test]
+fn a_finalizer_that_was_taken_away_is_put_back() {
+    let mut w = World::new();
+    for _ in 0..5 {
+        w.pass(0);
+    }
+    let object = w.object.as_mut().unwrap();
+    assert!(data_secret(object).is_some());
+    object.metadata.finalizers = None;
+    assert_eq!(w.decide().unwrap().step, BootstrapStep::Adopt);
+    w.pass(0);
+    assert!(w.object.as_ref().unwrap().metadata.finalizers.iter().flatten().any(|f| f == FINALIZER));
 }

@@ -28,6 +28,8 @@ pub struct ObservedMachine<'a> {
     pub hypervisors: &'a [String],
     /// State of the chosen one.
     pub reach: &'a (dyn Fn(&str) -> Reach + Sync),
+    /// Another WindowsMachine to which the VM belongs that this one's provider ID names: this one is a copy.
+    pub twin: Option<&'a str>,
 }
 
 /// What is known of a hypervisor without asking it.
@@ -84,6 +86,12 @@ pub fn decide(s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> 
 }
 
 fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<MachineStep> {
+    if let Some(twin) = s.twin {
+        let message = format!(
+            "spec.providerID names the VM of WindowsMachine {twin}, of which this is a copy: delete this object, and make copies without spec.providerID"
+        );
+        return stuck(Reason::ForeignVirtualMachine, message);
+    }
     let Some(owner) = s.owner.request() else {
         return waiting(Reason::WaitingForClusterInfrastructureReady, "its Machine, or the pool that owns it, is not there (yet)", s, now);
     };
@@ -132,6 +140,10 @@ fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<
 
 /// Deletion needs nothing but the object itself and its hypervisor (`docs/design/faults.md#deletion`).
 fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
+    if s.twin.is_some() {
+        // The VM is the other one's.
+        return Decision::new(MachineStep::Release);
+    }
     let Some(hypervisor) = chosen(s.object) else {
         return Decision::new(MachineStep::Release);
     };

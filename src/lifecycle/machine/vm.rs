@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::guest::{self, Progress};
 use super::{Goal, Target};
 use crate::api::condition::{self, ConditionType, Desired, Reason};
-use crate::api::machine::WindowsMachine;
+use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::api::name::ProviderId;
 use crate::diagnosis;
 use crate::lifecycle::identity::{is_provisioned, provider_id};
@@ -48,9 +48,10 @@ pub enum VmStep {
 pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
     match (&s.target.goal, s.observed) {
         (Goal::Gone, Observed::Present(_)) => deleting(VmStep::Retire(stop_mode(s.object, s.stop, now)), s.object, now),
-        // A VM with another owner mark is not ours: ours is gone.
+        (Goal::Gone, Observed::Foreign { what, is_marked: true }) => in_doubt(what, &s.target.hypervisor),
+        // A VM with the mark of another machine is not ours: ours is gone.
         (Goal::Gone, Observed::Absent | Observed::Foreign { .. }) => Decision::new(VmStep::Release),
-        (Goal::Run { .. }, Observed::Foreign { what }) => {
+        (Goal::Run { .. }, Observed::Foreign { what, .. }) => {
             let message = format!(
                 "{what} is in the way on WindowsHypervisor {} and was not made for this machine; it is not touched. Rename or remove it, or delete this Machine",
                 s.target.hypervisor
@@ -65,6 +66,17 @@ pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
         },
         (Goal::Run { .. }, Observed::Present(vm)) => running(s, vm, now),
     }
+}
+
+/// A label that was changed must neither cost a VM nor leave one behind.
+fn in_doubt(what: &str, hypervisor: &str) -> Decision<VmStep> {
+    let message = format!(
+        "{what} on WindowsHypervisor {hypervisor} was made for this machine, but for another cluster; it is not touched. Give this object the namespace and the cluster label of its mark; or, if the VM belongs to another object, remove the finalizer {FINALIZER}"
+    );
+    Decision::new(VmStep::Wait)
+        .say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message.clone()))
+        .say(Desired::no(ConditionType::Ready, Reason::ForeignVirtualMachine, message))
+        .look_again(Duration::from_secs(60))
 }
 
 fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep> {

@@ -123,3 +123,13 @@ fn rule_1_8_6_the_empty_data_secret_name_of_a_machine_of_a_pool_is_filled_in() {
     assert_eq!(secret(&foreign, None).as_deref(), Some("shared"));
     assert_eq!(NodeRequest::of_pool_machine(&pool_machine(), &windows_machine(), None, None).version.as_deref(), Some("v1.36.3"));
 }
+
+#[test]
+fn a_node_counts_as_not_ready_since_it_was_seen_so_whatever_its_own_clock_says() {
+    let seen: jiff::Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
+    let since = |status: &str| {
+        let request = NodeRequest::standalone(&object(json!({})), &in_cluster(), None, Some(&node(status))).seen_unready(Some(seen));
+        request.conditions[0].last_transition_time.0.to_string()
+    };
+    assert_eq!((since("Unknown").as_str(), since("True").as_str()), ("2026-03-01T00:00:00Z", "2026-01-01T00:00:00Z"));
+}

@@ -1,6 +1,11 @@
 //! How one machine of a pool is removed.
 
+use k8s_openapi::api::core::v1::Node;
+
+use super::Member;
 use crate::api::capi::{MACHINE_FINALIZER, Machine};
+use crate::lifecycle::identity::NodeIdentity;
+use crate::lifecycle::owner::is_ready;
 
 /// Which object is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +40,51 @@ pub fn with_pool(standalone: bool, machine: Option<&Machine>, is_leaving: bool, 
     }
 }
 
+/// Whether a machine that is to be removed because of its Node is well: `node` is the one of its name, as it is now.
+pub fn is_refuted(member: &Member, machine: &NodeIdentity, node: &Node) -> bool {
+    machine.is_of(node) && (member.had_no_node() || is_ready(node))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::name::{HostName, ProviderId, VmUuid};
+    use crate::lifecycle::pool::{Failure, Replace, State};
     use serde_json::json;
+
+    #[test]
+    fn a_node_that_is_there_by_now_or_ready_again_keeps_its_machine() {
+        let machine = NodeIdentity { name: HostName::parse("m").unwrap(), provider_id: ProviderId { hypervisor: "h".into(), vm: VmUuid::of("u") } };
+        let failed = |state, why: &str| Member {
+            name: "m".into(),
+            created: jiff::Timestamp::UNIX_EPOCH,
+            domain: None,
+            up_to_date: true,
+            state,
+            failed: Some(Failure { why: why.into(), replace: Replace::InBudget }),
+            given_up_at: None,
+            delete_first: false,
+            named: false,
+            build: None,
+        };
+        let node = |vm: VmUuid, ready: &str| -> Node {
+            serde_json::from_value(
+                json!({"metadata": {"name": "m"}, "spec": {"providerID": format!("windows://h/{vm}")}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}),
+            )
+            .unwrap()
+        };
+        let (own, other) = (VmUuid::of("u"), VmUuid::of("other"));
+        for (member, node, refuted) in [
+            (failed(State::NotReady, "NodeStatusUnknown"), node(own, "True"), true),
+            (failed(State::NotReady, "NodeStatusUnknown"), node(own, "Unknown"), false),
+            (failed(State::NotReady, "NodeStatusUnknown"), node(other, "True"), false),
+            (failed(State::NotReady, "NodeDeleted"), node(own, "Unknown"), true),
+            (failed(State::Starting, "NodeNeverJoined"), node(own, "False"), true),
+            (failed(State::Starting, "NodeNeverJoined"), node(other, "True"), false),
+        ] {
+            assert_eq!(is_refuted(&member, &machine, &node), refuted, "{member:?}");
+        }
+    }
 
     fn machine(finalizers: &[&str]) -> Machine {
         serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",

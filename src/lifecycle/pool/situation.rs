@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::api::capi::NODE_DELETED;
 use crate::api::condition::Reason;
 use crate::api::pool::{Amount, DeletePolicy, Health, Order, Strategy, WindowsNodePoolSpec};
 
@@ -127,6 +128,16 @@ impl Member {
     /// It failed before it was of any use: that speaks against its template, unless its VM was removed from outside.
     pub fn failed_to_start(&self) -> bool {
         self.failed.as_ref().is_some_and(|f| f.why != Reason::VirtualMachineRemoved) && matches!(self.state, State::Making { .. } | State::Starting)
+    }
+
+    /// It failed by what its Node did or did not do, which a look at the Node can refute.
+    pub fn failed_by_its_node(&self) -> bool {
+        self.failed.as_ref().is_some_and(|f| f.why != Reason::VirtualMachineRemoved)
+    }
+
+    /// It failed because it had no Node: it never joined, or the Node was deleted.
+    pub fn had_no_node(&self) -> bool {
+        self.failed_to_start() || self.failed.as_ref().is_some_and(|f| f.why == NODE_DELETED)
     }
 
     /// Its Node has served, and may again. A machine that a MachineHealthCheck has given up does not.

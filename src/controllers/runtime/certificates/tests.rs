@@ -32,6 +32,7 @@ fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, S
         server: String::new(),
         fingerprint: String::new(),
         minor: Default::default(),
+        gate: Default::default(),
     };
     (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
 }
@@ -60,6 +61,13 @@ fn told() -> Exchange {
 
 fn note(script: &Script) -> String {
     script.seen().last().unwrap().body["note"].as_str().unwrap_or_default().to_owned()
+}
+
+/// As [`follow`] does it, one after the other.
+async fn handle_all(clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, requests: Vec<CertificateSigningRequest>) {
+    for requests in learn_all(clusters, cluster, requests) {
+        handle_in_order(clusters.clone(), cluster.clone(), workload.clone(), requests, Arc::new(Semaphore::new(1))).await;
+    }
 }
 
 #[tokio::test]
@@ -96,4 +104,56 @@ async fn a_name_that_another_approver_gave_away_is_told_and_not_given_again() {
 async fn a_node_that_renews_its_certificate_is_left_alone() {
     let (clusters, cluster, workload, _script) = stage(vec![]);
     handle_all(&clusters, &cluster, &workload, vec![request("renewal", "system:node:win-1", json!([]))]).await;
+}
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn list(items: Vec<CertificateSigningRequest>) -> Exchange {
+    let list = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequestList", "metadata": {}, "items": items});
+    step(&format!("GET {REQUESTS}"), list)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_that_fails_is_tried_again() {
+    let ours = request("ours", "system:bootstrap:abcdef", json!([]));
+    let (clusters, cluster, workload, script) = stage(vec![
+        refuse(NODE, 404, "NotFound"),
+        refuse(&format!("PUT {REQUESTS}/ours/approval"), 500, "InternalError"),
+        refuse(&format!("GET {REQUESTS}"), 503, "ServiceUnavailable"),
+        refuse(NODE, 504, "Timeout"),
+        list(vec![ours.clone()]),
+        refuse(NODE, 404, "NotFound"),
+        approval("ours"),
+    ]);
+    handle_all(&clusters, &cluster, &workload, vec![ours]).await;
+    assert_eq!(script.seen()[6].body["status"]["conditions"][0]["type"], "Approved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_gone_is_left_and_another_key_may_come() {
+    let ours = request("ours", "system:bootstrap:abcdef", json!([]));
+    let (clusters, cluster, workload, _script) = stage(vec![
+        refuse(NODE, 404, "NotFound"),
+        refuse(&format!("PUT {REQUESTS}/ours/approval"), 500, "InternalError"),
+        list(vec![]),
+        refuse(NODE, 404, "NotFound"),
+        approval("next"),
+    ]);
+    handle_all(&clusters, &cluster, &workload, vec![ours]).await;
+    handle_all(&clusters, &cluster, &workload, vec![request("next", "system:bootstrap:abcdef", json!([]))]).await;
+}
+
+/// The approval may have been done although its answer was lost.
+#[tokio::test(start_paused = true)]
+async fn while_an_approval_has_no_answer_no_other_key_is_approved() {
+    let ours = request("ours", "system:bootstrap:abcdef", json!([]));
+    let (clusters, cluster, workload, script) = stage(vec![
+        refuse(NODE, 404, "NotFound"),
+        refuse(&format!("PUT {REQUESTS}/ours/approval"), 500, "InternalError"),
+        refuse(NODE, 404, "NotFound"),
+        told(),
+    ]);
+    handle(&clusters, &cluster, &workload, &ours).await.unwrap_err();
+    handle_all(&clusters, &cluster, &workload, vec![request("second", "system:bootstrap:abcdef", json!([]))]).await;
+    assert!(note(&script).contains("another key"), "{}", note(&script));
 }

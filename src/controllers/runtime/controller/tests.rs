@@ -55,8 +55,14 @@ impl Stage {
         };
         let (events, stream) = mpsc::unbounded();
         let watch = Arc::new(Watch::over(&watching, stream));
-        let controller =
-            ControllerLoop { concurrency: 4, selection: Selection::default(), metrics: watching.metrics.clone(), written: Written::default(), stop };
+        let controller = ControllerLoop {
+            concurrency: 4,
+            selection: Selection::default(),
+            metrics: watching.metrics.clone(),
+            written: Written::default(),
+            passes: Default::default(),
+            stop,
+        };
         let stage = Self { events, watching, watch, controller };
         stage.tell(Ok(watcher::Event::Init));
         for name in names {

@@ -30,6 +30,7 @@ fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, S
         server: String::new(),
         fingerprint: String::new(),
         minor: Default::default(),
+        gate: Default::default(),
     };
     (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
 }

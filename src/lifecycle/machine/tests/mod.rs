@@ -96,7 +96,8 @@ impl World {
         cluster.hypervisors = self.usable.clone();
         let known = self.reach.clone();
         let reach = move |_: &str| known.clone();
-        let s = ObservedMachine { object: &object, owner: &owner, cluster: Some(&cluster), hypervisors: &self.hypervisors, reach: &reach };
+        let s =
+            ObservedMachine { object: &object, owner: &owner, cluster: Some(&cluster), hypervisors: &self.hypervisors, reach: &reach, twin: None };
         let decision = decide(&s, at(self.now));
         match &decision.step {
             MachineStep::Ignore => {}
@@ -355,12 +356,14 @@ fn a_foreign_vm_is_never_touched_and_does_not_hold_an_object() {
     let w = World::new();
     let object = w.object.clone().unwrap();
     let owner = Owner::of(object.metadata.owner_references.as_ref(), Some(&w.owner));
-    let foreign = Observed::Foreign { what: "VM win-1".into() };
-    let decide = |goal| {
+    let decide = |goal, is_marked| {
+        let foreign = Observed::Foreign { what: "VM win-1".into(), is_marked };
         let target = Target { hypervisor: "lab".into(), key: key(&object), goal };
         vm::decide(&vm::ObservedVm { object: &object, owner: &owner, target: &target, observed: &foreign, stop: Duration::ZERO }, at(9))
     };
-    let run = decide(Goal::Run { spec: Box::new(vm_spec(&object).unwrap()), secret: "s".into() });
+    let run = decide(Goal::Run { spec: Box::new(vm_spec(&object).unwrap()), secret: "s".into() }, false);
     assert_eq!((run.step, run.conditions[0].reason), (vm::VmStep::Wait, Reason::ForeignVirtualMachine));
-    assert_eq!(decide(Goal::Gone).step, vm::VmStep::Release);
+    assert_eq!(decide(Goal::Gone, false).step, vm::VmStep::Release);
+    let doubt = decide(Goal::Gone, true);
+    assert_eq!((doubt.step, doubt.conditions[1].reason), (vm::VmStep::Wait, Reason::ForeignVirtualMachine), "its cluster label was changed");
 }

@@ -1,0 +1,151 @@
+//! What keeps a workload cluster that does not answer from holding up the others: only so many requests to it wait at the same time, and
+//! while it is known not to answer, only one now and then is sent at all. The passes of its objects end at once meanwhile.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use super::{ApiError, REQUEST_LIMIT};
+
+/// Requests at the same time: fewer than a controller has passes.
+const AT_ONCE: usize = 16;
+/// So long a request waits for its turn; a server that answers is never as far behind.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Requests in a row without an answer, after which the server is given a rest.
+const FAILURES: u32 = 5;
+/// The first rest; each further one is twice as long.
+const REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+
+/// Clones share everything.
+#[derive(Clone)]
+pub struct Gate(Arc<Shared>);
+
+struct Shared {
+    turns: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In a row.
+    failures: u32,
+    /// What the last one said.
+    cause: String,
+    /// Until then nothing is sent.
+    rests_until: Option<Instant>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(Arc::new(Shared { turns: Semaphore::new(AT_ONCE), state: Mutex::default() }))
+    }
+}
+
+impl Gate {
+    /// Sends a request, unless the server does not answer: then the error is that of its last request.
+    pub async fn pass<T>(&self, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+        let _turn = match timeout(PATIENCE, self.0.turns.acquire()).await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(_)) | Err(_) => return Err(ApiError::Throttled { after: PATIENCE }),
+        };
+        if let Some(cause) = self.lock().rest() {
+            return Err(ApiError::Unreachable(cause));
+        }
+        let answer = call.await;
+        self.lock().note(match &answer {
+            Err(ApiError::Unreachable(cause)) => Some(cause),
+            _ => None,
+        });
+        answer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Why nothing is sent now. After a rest, one request goes first; the others wait for what becomes of it.
+    fn rest(&mut self) -> Option<String> {
+        let until = self.rests_until?;
+        if until > Instant::now() {
+            return Some(self.cause.clone());
+        }
+        self.rests_until = Some(Instant::now() + REQUEST_LIMIT);
+        None
+    }
+
+    fn note(&mut self, failure: Option<&String>) {
+        let Some(cause) = failure else {
+            *self = Self::default();
+            return;
+        };
+        self.failures = self.failures.saturating_add(1);
+        self.cause.clone_from(cause);
+        if let Some(rests) = self.failures.checked_sub(FAILURES) {
+            let rest = REST.saturating_mul(1 << rests.min(10)).min(LONGEST_REST);
+            self.rests_until = Some(Instant::now() + rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::future::{join_all, pending};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::time::sleep;
+
+    async fn lost() -> Result<(), ApiError> {
+        Err(ApiError::Unreachable("connection refused".into()))
+    }
+
+    /// As the passes of a controller use it.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_hangs_holds_no_more_than_its_turns_and_soon_only_one() {
+        let gate = Gate::default();
+        let hang = || gate.pass(async { timeout(REQUEST_LIMIT, pending::<()>()).await.map_err(|_| ApiError::Unreachable("no answer".into())) });
+        let start = Instant::now();
+        let took = |_| start.elapsed();
+        let ended = join_all((0..32).map(|_| async { hang().await.map_err(took).unwrap_err() })).await;
+        assert_eq!(ended.iter().filter(|took| **took == PATIENCE).count(), 32 - AT_ONCE, "they give their pass back");
+        // From now on it is known.
+        let start = Instant::now();
+        assert_eq!(hang().await, Err(ApiError::Unreachable("no answer".into())));
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        sleep(LONGEST_REST).await;
+        let start = Instant::now();
+        let ended = join_all((0..32).map(|_| async { hang().await.map_err(|_| start.elapsed()).unwrap_err() })).await;
+        assert_eq!(ended.iter().filter(|took| !took.is_zero()).count(), 1, "one of them asks");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_again_is_used_again() {
+        let (gate, sent) = (Gate::default(), AtomicUsize::new(0));
+        let fail = || {
+            gate.pass(async {
+                sent.fetch_add(1, Ordering::Relaxed);
+                lost().await
+            })
+        };
+        for _ in 0..20 {
+            fail().await.unwrap_err();
+        }
+        assert_eq!(sent.load(Ordering::Relaxed), 5);
+        for (rest, sent_by_then) in [(1, 6), (1, 6), (2, 7), (4, 8), (30, 9), (30, 10)] {
+            sleep(Duration::from_secs(rest)).await;
+            fail().await.unwrap_err();
+            assert_eq!(sent.load(Ordering::Relaxed), sent_by_then, "after {rest}s");
+        }
+        sleep(LONGEST_REST).await;
+        // Any answer will do.
+        gate.pass(async { Err::<(), _>(ApiError::Forbidden("no".into())) }).await.unwrap_err();
+        for _ in 0..4 {
+            assert_eq!(fail().await.unwrap_err().label(), "unreachable");
+            gate.pass(async { Ok(()) }).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The passes that run now, so that liveness notices one that will never end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Every request and every call of a pass has a limit: one that lasts longer hangs, and only a restart helps.
+const LONGEST: Duration = Duration::from_secs(20 * 60);
+
+/// Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Passes(Arc<Mutex<Running>>);
+
+#[derive(Debug, Default)]
+struct Running {
+    next: u64,
+    since: BTreeMap<u64, (&'static str, Instant)>,
+}
+
+/// A pass; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Pass {
+    passes: Passes,
+    number: u64,
+}
+
+impl Passes {
+    /// A pass of this controller begins.
+    pub fn begin(&self, controller: &'static str) -> Pass {
+        let mut running = self.lock();
+        let number = running.next;
+        running.next += 1;
+        running.since.insert(number, (controller, Instant::now()));
+        Pass { passes: self.clone(), number }
+    }
+
+    /// What is wrong, if one hangs.
+    pub fn hung(&self) -> Option<String> {
+        // The first one began first.
+        let (controller, since) = *self.lock().since.values().next()?;
+        let took = since.elapsed();
+        (took >= LONGEST).then(|| format!("a pass of {controller} has run for {} minutes", took.as_secs() / 60))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.passes.lock().since.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_that_never_ends_is_noticed() {
+        let passes = Passes::default();
+        let hanging = passes.begin("windowsmachine");
+        drop(passes.begin("windowsnodepool"));
+        tokio::time::advance(LONGEST - Duration::from_secs(1)).await;
+        let _young = passes.begin("windowsnodepool");
+        assert_eq!(passes.hung(), None);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(passes.hung().as_deref(), Some("a pass of windowsmachine has run for 20 minutes"));
+        drop(hanging);
+        assert_eq!(passes.hung(), None);
+    }
+}
