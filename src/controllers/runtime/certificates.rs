@@ -105,7 +105,11 @@ pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, work
         match next {
             Ok(Event::Init) => begun.clear(),
             Ok(Event::InitApply(request)) => begun.push(request),
-            Ok(Event::InitDone) => handle_all(&clusters, &cluster, &workload, std::mem::take(&mut begun)).await,
+            Ok(Event::InitDone) => {
+                // Some of them may be gone.
+                clusters.certificates().note(&cluster, |known| known.taken.clear());
+                handle_all(&clusters, &cluster, &workload, std::mem::take(&mut begun)).await;
+            }
             Ok(Event::Apply(request)) => handle_all(&clusters, &cluster, &workload, vec![request]).await,
             Ok(Event::Delete(request)) => clusters.certificates().note(&cluster, |known| known.forget(&request.name_any())),
             Err(error) => failed(&clusters, &cluster, &error).await,
