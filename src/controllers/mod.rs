@@ -140,7 +140,7 @@ impl Shared {
         let context =
             WatchContext { management: management.clone(), caches: caches.clone(), owners: owners.clone(), requests: requests.clone(), nodes };
         let clusters = WorkloadClusters::new(workloads, context);
-        let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default() };
+        let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default(), logins: Arc::default() };
         Self { management, caches, owners, clusters, hypervisors, requests }
     }
 
