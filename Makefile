@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix sequences test-powershell faults story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
+.PHONY: help build test unit e2e e2e-matrix sequences test-powershell test-libvirt faults story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 IMAGE ?= example.invalid/capw/capw:v$(VERSION)
@@ -58,6 +58,9 @@ e2e-matrix: ## Run the stories, with the Windows programs of every Kubernetes mi
 
 sequences: ## Change every field of every kind under a running CAPW, about an hour (story "sequences" takes a few at random)
 	CAPW_SEQUENCES=all cargo test --test e2e sequences -- --nocapture
+
+test-libvirt: ## Run what takes minutes with a real libvirt daemon: a life of a VM for each request that may be lost
+	cargo test --lib hypervisor::libvirt -- --ignored
 
 test-powershell: ## Run the scripts with a real PowerShell, which CAPW_PWSH names: parser, Pester, whole plans under Wine (ALL=1: every plan, kill and fault)
 	bash e2e/tools/windows/build.sh

@@ -228,6 +228,7 @@ pub const CONTROL_PLANE: &[Case] = &[
 pub const HYPERVISOR: &[Case] = &[
     (r#"{"spec": null}"#, &["spec: Required value"]),
     (r#"{"spec": {"simulated": null}}"#, &["spec", "name exactly one driver, e.g. spec.simulated: {}"]),
+    (r#"{"spec": {"libvirt": {"address": "qemu+unix:///system"}}}"#, &["spec", "name exactly one driver, e.g. spec.simulated: {}"]),
     (r#"{"spec": {"vmware": {}}}"#, &["unknown field \"spec.vmware\""]),
     (r#"{"metadata": {"name": "<<64 x>>"}}"#, &["metadata.name: must have at most 63 characters"]),
     (r#"{"spec": {"simulated": {"datacenter": "../../etc"}}}"#, &["spec.simulated.datacenter", "e.g. munich-1"]),

@@ -72,7 +72,7 @@ impl Operator {
             WindowsHypervisorSpec { simulated: Some(Simulated { delays, ..Simulated::default() }), ..Default::default() },
         );
         object.metadata.namespace = Some("default".to_owned());
-        self.drivers.connect(&object).expect("a driver")
+        self.drivers.connect(&object, &Default::default()).expect("a driver")
     }
 
     /// The newest report, once it is as `found` says.

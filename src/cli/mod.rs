@@ -1,8 +1,10 @@
-//! `capw run | guests | crds | render | diagnose | compat`: one file per subcommand, with its flags.
+//! `capw run | guests | crds | render | diagnose | compat | hypervisor`: one file per subcommand, with its flags.
 
 mod compat;
 mod crds;
 mod diagnose;
+mod documents;
+mod hypervisor;
 mod render;
 mod run;
 
@@ -32,6 +34,8 @@ enum Command {
     Diagnose(diagnose::Diagnose),
     /// Say whether versions go together on a Windows node, and what to change if not.
     Compat(compat::Compat),
+    /// Say whether a hypervisor has what machines need, before any is made.
+    Hypervisor(hypervisor::Hypervisor),
 }
 
 /// Runs the subcommand. The error is one line for the person at the terminal.
@@ -43,6 +47,7 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Render(render) => render.main(),
         Command::Diagnose(diagnose) => return diagnose.main(),
         Command::Compat(compat) => return compat.main(),
+        Command::Hypervisor(hypervisor) => return hypervisor.main(),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

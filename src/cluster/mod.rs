@@ -84,12 +84,18 @@ impl Cluster {
         request(&what::<K>("get", namespace, name), self.api::<K>(namespace).get_opt(name)).await
     }
 
-    /// The object as the API server has it now, whatever its shape.
+    /// The object as the API server has it now, whatever its shape. A list of one, as controllers may list their kinds.
     pub async fn get_raw<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
-        let what = what::<K>("get", namespace, name);
+        let what = what::<K>("list", namespace, name);
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &ApiResource::erase::<K>(&()));
-        let found = request(&what, api.get_opt(name)).await?;
-        found.map(|object| serde_json::to_value(object).map_err(|e| ApiError::Other(format!("{what}: {e}")))).transpose()
+        let found = request(&what, api.list(&ListParams::default().fields(&format!("metadata.name={name}")))).await?;
+        let Some(object) = found.items.into_iter().next() else { return Ok(None) };
+        let mut raw = serde_json::to_value(object).map_err(|e| ApiError::Other(format!("{what}: {e}")))?;
+        if let Value::Object(fields) = &mut raw {
+            fields.insert("apiVersion".to_owned(), json!(K::api_version(&())));
+            fields.insert("kind".to_owned(), json!(K::kind(&())));
+        }
+        Ok(Some(raw))
     }
 
     /// All objects in a namespace that have these labels (`key=value,…`), or all of them.

@@ -29,12 +29,15 @@ pub enum Access {
     Unknown,
 }
 
+/// Answers, and when they were given.
+type Known = HashMap<Vec<u8>, (Access, Instant)>;
+
 /// Asks the API server. Clones share what is known.
 #[derive(Clone)]
 pub struct Reviews {
     client: Client,
     /// By SHA-256 of token and path.
-    known: Arc<Mutex<HashMap<Vec<u8>, (Access, Instant)>>>,
+    known: Arc<Mutex<Known>>,
 }
 
 impl Reviews {
@@ -79,7 +82,7 @@ impl Reviews {
         Ok(if answer.status.is_some_and(|status| status.allowed) { Access::Granted } else { Access::Forbidden })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Vec<u8>, (Access, Instant)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -163,7 +163,7 @@ impl Shared {
             approve_serving_certificates,
         };
         let clusters = WorkloadClusters::new(workloads, context);
-        let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default() };
+        let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default(), logins: Arc::default() };
         Self { management, caches, owners, clusters, hypervisors, requests }
     }
 

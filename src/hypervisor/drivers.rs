@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use super::libvirt::LibvirtDriver;
+use super::login::Login;
 use super::observed::{CallHook, EndpointSettings, ObservedDriver};
 pub use super::simulated::Clock;
 use super::simulated::{self, SimulatedDriver};
@@ -34,7 +36,7 @@ pub struct DriverSettings {
     pub requests: RequestHook,
 }
 
-/// One shared connection per WindowsHypervisor, replaced when its spec changes.
+/// One shared connection per WindowsHypervisor, replaced when its spec or its login changes.
 pub struct Drivers {
     settings: DriverSettings,
     connections: Mutex<HashMap<ObjectKey, Connection>>,
@@ -43,6 +45,7 @@ pub struct Drivers {
 struct Connection {
     uid: Option<String>,
     spec: WindowsHypervisorSpec,
+    login: Login,
     driver: Arc<dyn Driver>,
     /// When the endpoint has shown that it is the right one and grants what is needed; `None`: machines may not use it.
     admitted: Option<Timestamp>,
@@ -55,19 +58,20 @@ impl Drivers {
 
     /// The connection to an endpoint; only the controller of WindowsHypervisors makes them. [`DriverError::Invalid`] names the field when
     /// the object names no driver or a wrong setting.
-    pub fn connect(&self, hypervisor: &WindowsHypervisor) -> Result<Arc<dyn Driver>, DriverError> {
+    pub fn connect(&self, hypervisor: &WindowsHypervisor, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let key = ObjectKey::of(&hypervisor.metadata);
         let uid = hypervisor.metadata.uid.clone();
         let mut connections = self.lock();
         if let Some(connection) = connections.get(&key)
             && connection.spec == hypervisor.spec
+            && connection.login == *login
             && connection.uid == uid
         {
             return Ok(connection.driver.clone());
         }
         connections.remove(&key);
-        let driver = self.make(&key, &hypervisor.spec)?;
-        connections.insert(key, Connection { uid, spec: hypervisor.spec.clone(), driver: driver.clone(), admitted: None });
+        let driver = self.make(&key, &hypervisor.spec, login)?;
+        connections.insert(key, Connection { uid, spec: hypervisor.spec.clone(), login: login.clone(), driver: driver.clone(), admitted: None });
         Ok(driver)
     }
 
@@ -101,13 +105,21 @@ impl Drivers {
         }
     }
 
-    fn make(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec) -> Result<Arc<dyn Driver>, DriverError> {
-        let Some(simulated) = &spec.simulated else {
-            return Err(DriverError::Invalid(format!("WindowsHypervisor {key}: spec names no driver: set spec.simulated, e.g. to {{}}")));
-        };
+    fn make(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let DriverSettings { simulated_state, clock, passes, hook, .. } = &self.settings;
-        let default_name = format!("{}.{}", key.namespace, key.name);
-        let driver = SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), self.wire("simulated", key))?;
+        let driver: Arc<dyn Driver> = match (&spec.simulated, &spec.libvirt) {
+            (Some(simulated), None) => {
+                let default_name = format!("{}.{}", key.namespace, key.name);
+                let wire = self.wire("simulated", key);
+                Arc::new(SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), wire)?)
+            }
+            (None, Some(libvirt)) => Arc::new(LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?),
+            _ => {
+                let text =
+                    format!("WindowsHypervisor {key}: name exactly one driver: set spec.libvirt or, for a trial, spec.simulated, e.g. to {{}}");
+                return Err(DriverError::Invalid(text));
+            }
+        };
         let most_changes = spec.limits.as_ref().and_then(|limits| limits.changes).and_then(|most| usize::try_from(most).ok());
         let settings = EndpointSettings {
             name: key.to_string(),
@@ -116,7 +128,7 @@ impl Drivers {
             most_calls: *passes,
             most_changes,
         };
-        Ok(Arc::new(ObservedDriver::new(Arc::new(driver), settings, hook.clone())))
+        Ok(Arc::new(ObservedDriver::new(driver, settings, hook.clone())))
     }
 
     fn wire(&self, driver: &'static str, key: &ObjectKey) -> Wire {
@@ -158,11 +170,13 @@ mod tests {
     #[test]
     fn one_connection_until_the_spec_changes() {
         let drivers = drivers();
-        let first = drivers.connect(&hypervisor("a", Some(Simulated::default()))).unwrap();
-        assert!(Arc::ptr_eq(&first, &drivers.connect(&hypervisor("a", Some(Simulated::default()))).unwrap()));
-        assert!(!Arc::ptr_eq(&first, &drivers.connect(&hypervisor("b", Some(Simulated::default()))).unwrap()));
+        let first = drivers.connect(&hypervisor("a", Some(Simulated::default())), &Login::default()).unwrap();
+        assert!(Arc::ptr_eq(&first, &drivers.connect(&hypervisor("a", Some(Simulated::default())), &Login::default()).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &drivers.connect(&hypervisor("b", Some(Simulated::default())), &Login::default()).unwrap()));
         let changed = hypervisor("a", Some(Simulated { unreachable: true, ..Simulated::default() }));
-        assert!(!Arc::ptr_eq(&first, &drivers.connect(&changed).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &drivers.connect(&changed, &Login::default()).unwrap()));
+        let login = Login::new("lab/kvm1".into(), [("tls.key".to_owned(), b"x".to_vec())].into());
+        assert!(!Arc::ptr_eq(&drivers.connect(&changed, &Login::default()).unwrap(), &drivers.connect(&changed, &login).unwrap()));
         drivers.forget(&ObjectKey::new("lab", "a"));
         assert_eq!(drivers.lock().len(), 1);
     }
@@ -171,21 +185,21 @@ mod tests {
     fn machines_use_a_connection_from_its_admission_until_the_spec_changes() {
         let (drivers, key) = (drivers(), ObjectKey::new("lab", "a"));
         let used = |drivers: &Drivers| drivers.connected(&key).is_some();
-        drivers.connect(&hypervisor("a", Some(Simulated::default()))).unwrap();
+        drivers.connect(&hypervisor("a", Some(Simulated::default())), &Login::default()).unwrap();
         assert!(!used(&drivers));
         drivers.admit(&key, Some(Timestamp::UNIX_EPOCH));
-        drivers.connect(&hypervisor("a", Some(Simulated::default()))).unwrap();
+        drivers.connect(&hypervisor("a", Some(Simulated::default())), &Login::default()).unwrap();
         assert!(used(&drivers));
         drivers.admit(&key, None);
         assert!(!used(&drivers));
         drivers.admit(&key, Some(Timestamp::UNIX_EPOCH));
-        drivers.connect(&hypervisor("a", None)).err().unwrap();
+        drivers.connect(&hypervisor("a", None), &Login::default()).err().unwrap();
         assert!(!used(&drivers), "what the spec no longer names is not used");
     }
 
     #[test]
     fn no_driver_is_an_error_with_the_field() {
-        let error = drivers().connect(&hypervisor("a", None)).err().unwrap().to_string();
+        let error = drivers().connect(&hypervisor("a", None), &Login::default()).err().unwrap().to_string();
         assert!(error.contains("lab/a") && error.contains("spec.simulated"), "{error}");
     }
 }

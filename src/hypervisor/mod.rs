@@ -9,8 +9,11 @@
 mod contract;
 pub mod drivers;
 mod gate;
+mod libvirt;
+pub mod login;
 pub mod observed;
 mod simulated;
+mod tls;
 mod wire;
 
 use std::collections::BTreeSet;

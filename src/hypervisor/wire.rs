@@ -45,26 +45,26 @@ impl Wire {
     }
 
     /// Makes a request that changes nothing.
-    pub async fn read<T>(&self, name: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+    pub async fn read<T, E: From<DriverError>>(&self, name: &'static str, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         self.request(name, false, work).await
     }
 
     /// Makes a request that may change something.
-    pub async fn change<T>(&self, name: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+    pub async fn change<T, E: From<DriverError>>(&self, name: &'static str, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         self.request(name, true, work).await
     }
 
-    async fn request<T>(&self, name: &'static str, changes: bool, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
+    async fn request<T, E: From<DriverError>>(&self, name: &'static str, changes: bool, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         match (self.hook)(Request { name, number, changes }) {
             Fate::Pass => work.await,
             #[cfg(test)]
-            Fate::DropRequest => Err(DriverError::Unreachable(format!("request {name} was lost"))),
+            Fate::DropRequest => Err(DriverError::Unreachable(format!("request {name} was lost")).into()),
             #[cfg(test)]
             Fate::DropReply => {
                 let _ = work.await;
                 let text = format!("the answer to {name} was lost");
-                Err(if changes { DriverError::Unknown(text) } else { DriverError::Unreachable(text) })
+                Err(if changes { DriverError::Unknown(text) } else { DriverError::Unreachable(text) }.into())
             }
         }
     }

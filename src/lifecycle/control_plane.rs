@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn another_cluster_behind_the_kubeconfig_is_refused_before_core_sees_it() {
         let object: ExternalControlPlane = serde_json::from_value(json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1",
-            "kind": "ExternalControlPlane", "metadata": {"name": "c1"}, "spec": {}, "status": {"clusterUID": "a"}}))
+            "kind": "ExternalControlPlane", "metadata": {"name": "c1", "finalizers": [FINALIZER]}, "spec": {}, "status": {"clusterUID": "a"}}))
         .unwrap();
         let cluster =
             serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1"}, "spec": {}}));

@@ -52,7 +52,17 @@ pub fn distrust(object: &WindowsHypervisor, id: &str, lacks: &[String]) -> Optio
 
 /// The endpoint has failed, `failures` times in a row (1 is the first).
 pub fn failed(error: &DriverError, failures: u32) -> Decision<()> {
-    let why = match error {
+    let why = reason(error);
+    let after = BACKOFF.0.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(BACKOFF.1);
+    Decision::new(())
+        .say(Desired::no(ConditionType::Reachable, why, error.to_string()))
+        .say(Desired::no(ConditionType::Ready, why, error.to_string()))
+        .look_again(after)
+}
+
+/// What a failed call means for a hypervisor.
+pub fn reason(error: &DriverError) -> Reason {
+    match error {
         DriverError::Auth(_) => Reason::Unauthorized,
         DriverError::Denied(_) => Reason::HypervisorPermissionsMissing,
         DriverError::Certificate(_) => Reason::CertificateRejected,
@@ -60,12 +70,7 @@ pub fn failed(error: &DriverError, failures: u32) -> Decision<()> {
         DriverError::Missing { .. } => Reason::PlacementMissing,
         DriverError::Invalid(_) => Reason::InvalidSpec,
         _ => Reason::HypervisorUnreachable,
-    };
-    let after = BACKOFF.0.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(BACKOFF.1);
-    Decision::new(())
-        .say(Desired::no(ConditionType::Reachable, why, error.to_string()))
-        .say(Desired::no(ConditionType::Ready, why, error.to_string()))
-        .look_again(after)
+    }
 }
 
 /// Whether the endpoint must be described again: it was not known to answer, or was admitted some time ago.

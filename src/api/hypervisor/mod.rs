@@ -1,9 +1,15 @@
 //! `WindowsHypervisor`: an endpoint that provides VMs, with exactly one driver.
 
+mod libvirt;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::machine::LocalReference;
+
+pub use self::libvirt::{Acceleration, DeviceModel, Libvirt};
 
 /// A hypervisor endpoint with its credentials. Machines in the same namespace name it in `spec.hypervisorRef`, or Cluster API does so through the failure domain of a Machine. Exactly one driver is set.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
@@ -34,11 +40,18 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.simulated)").message("name exactly one driver, e.g. spec.simulated: {}"))]
+#[x_kube(validation = Rule::new("[has(self.simulated), has(self.libvirt)].exists_one(driver, driver)").message("name exactly one driver, e.g. spec.simulated: {}"))]
+#[x_kube(validation = Rule::new("has(self.simulated) == has(oldSelf.simulated) && has(self.libvirt) == has(oldSelf.libvirt)").message("the driver cannot change, the VMs would be lost: make another WindowsHypervisor"))]
 pub struct WindowsHypervisorSpec {
     /// A hypervisor of memory and files inside the operator, for demos, tests and dry runs. Its guests read the config drive that a real guest would read and join the cluster with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Simulated>,
+    /// QEMU on a host of your own, through its libvirt daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libvirt: Option<Libvirt>,
+    /// A Secret in the same namespace with the credentials; which keys it must have depends on the driver. CAPW reads it every five minutes, and at once when the hypervisor does not accept them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials_ref: Option<LocalReference>,
     /// What images are called here: a machine that asks for `name` gets the image `is`. One template then fits several hypervisors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -68,13 +81,23 @@ fn default_stop() -> i64 {
 impl WindowsHypervisorSpec {
     /// Name of the driver that is set.
     pub fn driver(&self) -> Option<&'static str> {
-        self.simulated.as_ref().map(|_| "simulated")
+        let simulated = self.simulated.as_ref().map(|_| "simulated");
+        simulated.or(self.libvirt.as_ref().map(|_| "libvirt"))
     }
 }
 
 impl Default for WindowsHypervisorSpec {
     fn default() -> Self {
-        Self { simulated: None, images: Vec::new(), networks: Vec::new(), limits: None, stop_seconds: default_stop(), orphans: Orphans::default() }
+        Self {
+            simulated: None,
+            libvirt: None,
+            credentials_ref: None,
+            images: Vec::new(),
+            networks: Vec::new(),
+            limits: None,
+            stop_seconds: default_stop(),
+            orphans: Orphans::default(),
+        }
     }
 }
 

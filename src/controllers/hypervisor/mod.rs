@@ -2,6 +2,7 @@
 //! gets a pass. The decisions are in [`crate::lifecycle::hypervisor`].
 
 pub mod inventory;
+mod login;
 mod orphans;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 use self::inventory::Inventories;
+use self::login::Logins;
 use super::runtime::caches::Caches;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
@@ -48,6 +50,7 @@ pub struct Hypervisors {
     pub caches: Arc<Caches>,
     pub drivers: Arc<Drivers>,
     pub inventories: Arc<Inventories>,
+    pub logins: Arc<Logins>,
 }
 
 impl Hypervisors {
@@ -102,6 +105,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
         Err(error) => {
             if matches!(error, DriverError::Auth(_) | DriverError::Denied(_) | DriverError::Certificate(_) | DriverError::EndpointChanged(_)) {
                 ctx.hypervisors.drivers.admit(&ObjectKey::of(&object.metadata), None);
+                ctx.hypervisors.logins.forget(&ObjectKey::of(&object.metadata));
             }
             let failures = ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string());
             report(ctx, object, &failed(&error, failures), None).await
@@ -131,8 +135,9 @@ struct Seen {
 /// One listing; before it a description, if the endpoint was not known to answer or was not described for long.
 async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<Seen, DriverError> {
     let (key, Hypervisors { inventories, drivers, .. }) = (ObjectKey::of(&object.metadata), &ctx.hypervisors);
-    let driver = drivers.connect(object)?;
     let now = ctx.management.now();
+    let login = ctx.hypervisors.logins.of(&ctx.management.cluster, object, now).await?;
+    let driver = drivers.connect(object, &login)?;
     let endpoint = if must_describe(object, drivers.admitted(&key), now) { Some(driver.describe().await?) } else { None };
     if let Some(endpoint) = &endpoint {
         if let Some(error) = distrust(object, &endpoint.id, &endpoint.lacks) {
@@ -176,6 +181,7 @@ async fn release(ctx: &Context, object: &WindowsHypervisor) -> Result<Outcome, R
     let key = ObjectKey::of(&object.metadata);
     ctx.hypervisors.drivers.forget(&key);
     ctx.hypervisors.inventories.forget(&key);
+    ctx.hypervisors.logins.forget(&key);
     Ok(Outcome::done())
 }
 

@@ -75,13 +75,13 @@ async fn a_hypervisor_that_is_not_admitted_is_not_asked() {
     let (ctx, _script) = stage(vec![]);
     let h1 = ObjectKey::new("lab", "h1");
     ctx.hypervisors.inventories.listed(&h1, vec![]);
-    ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap()).unwrap();
+    ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), &Default::default()).unwrap();
     let leaving =
         owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     assert_eq!(pass(&ctx, leaving.clone()).await, Outcome::look_again(Duration::from_secs(1)), "an absence there would release the machine");
     let (ctx, script) = stage(vec![step(OBJECT, owned(json!({})))]);
     ctx.hypervisors.inventories.listed(&h1, vec![]);
-    ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap()).unwrap();
+    ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), &Default::default()).unwrap();
     ctx.hypervisors.drivers.admit(&h1, Some(jiff::Timestamp::UNIX_EPOCH));
     pass(&ctx, leaving).await;
     assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]));

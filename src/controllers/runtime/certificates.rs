@@ -75,6 +75,12 @@ impl ClusterRequests {
         verdict
     }
 
+    /// These are all requests that there are: some of before may be gone.
+    fn forget_all_but(&mut self, listed: &[CertificateSigningRequest]) {
+        self.taken.clear();
+        self.claims.retain(|_, (of, _)| listed.iter().any(|request| request.name_any() == *of));
+    }
+
     /// The request is gone. What was issued for it is not.
     fn forget(&mut self, name: &str) {
         self.refused.remove(name);
@@ -153,7 +159,11 @@ pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, work
                 begun.push(request);
                 continue;
             }
-            Ok(Event::InitDone) => std::mem::take(&mut begun),
+            Ok(Event::InitDone) => {
+                let listed = std::mem::take(&mut begun);
+                clusters.certificates().note(&cluster, |known| known.forget_all_but(&listed));
+                listed
+            }
             Ok(Event::Apply(request)) => vec![request],
             Ok(Event::Delete(request)) => {
                 clusters.certificates().note(&cluster, |known| known.forget(&request.name_any()));

@@ -84,7 +84,12 @@ impl Owners {
         if meta.deletion_timestamp.is_none() || self.caches.clusters.get(&namespace, &name).is_some() {
             return Ok(None);
         }
-        management.cluster.get(&namespace, &name).await
+        match management.cluster.list::<Cluster>(&namespace, None).await {
+            Ok(all) => Ok(all.into_iter().find(|cluster| cluster.name_any() == name)),
+            // Cluster API is not installed.
+            Err(ApiError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The cluster of an object: its Cluster, or what its standalone pool joins; the latter without an endpoint, unless the pool names one.

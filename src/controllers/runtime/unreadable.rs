@@ -126,10 +126,11 @@ fn said(current: &[Condition], why: &str) -> Vec<Desired> {
 mod tests {
     use super::*;
     use crate::api::pool::WindowsNodePool;
-    use crate::cluster::mock::step;
+    use crate::cluster::mock::{Exchange, step};
     use crate::controllers::runtime::caches::Caches;
     use crate::controllers::testing::shared;
 
+    const POOLS: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsnodepools";
     const POOL: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsnodepools/win";
 
     fn pool(most: Value) -> Value {
@@ -140,14 +141,16 @@ mod tests {
                 "lastTransitionTime": "2025-01-01T00:00:00Z"}]}})
     }
 
+    fn listed(object: Value) -> Exchange {
+        let list =
+            json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePoolList", "metadata": {}, "items": [object]});
+        step(&format!("GET {POOLS}"), list)
+    }
+
     #[tokio::test]
     async fn an_object_that_cannot_be_read_says_so_itself_once_and_names_the_field() {
         let mut told = pool(Value::Null);
-        let requests = vec![
-            step(&format!("GET {POOL}"), pool(Value::Null)),
-            step(&format!("PATCH {POOL}/status"), pool(Value::Null)),
-            step("POST *", json!({})),
-        ];
+        let requests = vec![listed(pool(Value::Null)), step(&format!("PATCH {POOL}/status"), pool(Value::Null)), step("POST *", json!({}))];
         let (all, script) = shared(Caches::empty(), 0, requests);
         let key = ObjectKey::new("lab", "win");
         report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.unwrap();
@@ -160,7 +163,7 @@ mod tests {
         assert!(written.query.contains(MANAGER), "{}", written.query);
 
         told["status"]["conditions"] = written.body["status"]["conditions"].clone();
-        let (all, script) = shared(Caches::empty(), 0, vec![step(&format!("GET {POOL}"), told), step(&format!("GET {POOL}"), pool(json!(1)))]);
+        let (all, script) = shared(Caches::empty(), 0, vec![listed(told), listed(pool(json!(1)))]);
         report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it is said already");
         report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it was mended meanwhile");
         assert_eq!(script.seen().len(), 2);

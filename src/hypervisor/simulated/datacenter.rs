@@ -37,7 +37,7 @@ impl Datacenter {
         let name = directory(settings.datacenter.as_deref().unwrap_or(default_name));
         let capacity = settings.capacity.as_ref().map(|capacity| {
             let memory = mebibytes(&capacity.memory).map_err(|error| DriverError::Invalid(format!("spec.simulated.capacity.memory: {error}")))?;
-            Ok((i64::from(capacity.cpus), memory))
+            Ok::<_, DriverError>((i64::from(capacity.cpus), memory))
         });
         Ok(Self { home: state.join(&name), name, settings, capacity: capacity.transpose()? })
     }

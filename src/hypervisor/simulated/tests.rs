@@ -143,12 +143,15 @@ async fn see(driver: &dyn Driver, key: &MachineKey) -> (Power, Vec<IpAddr>) {
 #[tokio::test(start_paused = true)]
 async fn it_keeps_the_contract() {
     contract::all(|| simulated(Simulated::default())).await;
+    contract::any_request_may_be_lost(|| simulated(Simulated::default())).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_keeps_the_contract_with_delays() {
     let delays = SimulatedDelays { create_milliseconds: 30_000, boot_milliseconds: 240_000, join_milliseconds: 0, stop_milliseconds: 20_000 };
-    contract::all(|| simulated(Simulated { delays: delays.clone(), ..Simulated::default() })).await;
+    let endpoint = || simulated(Simulated { delays: delays.clone(), ..Simulated::default() });
+    contract::all(endpoint).await;
+    contract::any_request_may_be_lost(endpoint).await;
 }
 
 #[tokio::test(start_paused = true)]

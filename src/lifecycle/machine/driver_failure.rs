@@ -22,7 +22,8 @@ pub enum AfterFailure {
     BackOff,
 }
 
-pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> AfterFailure {
+/// What a failed call means for a machine; `None`: it passes by itself.
+pub fn reason(error: &DriverError) -> Option<Reason> {
     let why = match error {
         DriverError::Missing { thing: Thing::Image, .. } => Reason::ImageMissing,
         DriverError::Missing { thing: Thing::Network, .. } => Reason::NetworkMissing,
@@ -35,8 +36,14 @@ pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> 
         DriverError::Capacity(_) => Reason::NoCapacity,
         DriverError::Invalid(_) => Reason::RefusedByHypervisor,
         DriverError::Unreachable(_) => Reason::HypervisorUnreachable,
-        DriverError::Busy { after } => return AfterFailure::TryAgain(*after),
-        DriverError::Transient(_) | DriverError::Unknown(_) => return AfterFailure::BackOff,
+        DriverError::Busy { .. } | DriverError::Transient(_) | DriverError::Unknown(_) => return None,
+    };
+    Some(why)
+}
+
+pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> AfterFailure {
+    let Some(why) = reason(error) else {
+        return if let DriverError::Busy { after } = error { AfterFailure::TryAgain(*after) } else { AfterFailure::BackOff };
     };
     let message = format!("WindowsHypervisor {hypervisor}: {error}");
     let conditions = match (is_provisioned(object), object.metadata.deletion_timestamp.is_some()) {

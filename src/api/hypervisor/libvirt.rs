@@ -1,0 +1,68 @@
+//! The settings of the driver `libvirt`.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// QEMU on a host of one's own, through its libvirt daemon.
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.pool == oldSelf.pool").message("pool: cannot change, the VMs would be lost: make another WindowsHypervisor"))]
+pub struct Libvirt {
+    /// Where the daemon is, as libvirt's own clients write it: `qemu+tls://HOST/system` or `qemu+tls://HOST:PORT/system`, with `ca.crt`, `tls.crt` and `tls.key` in the Secret of `credentialsRef`; or on the same host `qemu+unix:///system`, `qemu+unix:///system?socket=/run/libvirt/libvirt-sock`. For a daemon without rights: `session` in place of `system`, and the path of its socket.
+    #[schemars(length(min = 1, max = 500))]
+    #[x_kube(validation = Rule::new("self.matches('^qemu[+](unix:///(system|session)([?]socket=/[^ ?#]+)?|tls://([-a-zA-Z0-9.]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/(system|session))$')").message("must be like qemu+tls://kvm1.example.com/system or qemu+unix:///system?socket=/run/libvirt/libvirt-sock"))]
+    pub address: String,
+    /// The storage pool with the images. Everything that VMs need is made in it.
+    #[serde(default = "default_pool")]
+    #[schemars(length(min = 1, max = 100))]
+    pub pool: String,
+    /// The network of interfaces that name none: a network of libvirt, or `bridge:NAME` for a bridge of the host. Default: `default`; with an address that ends in `session`, QEMU's own network, in which guests reach others but are not reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100))]
+    pub network: Option<String>,
+    /// What runs the guests' code: `KVM`, the processor itself; or `TCG`, a translation that needs nothing of the host and is many times slower. It is never guessed.
+    #[serde(default)]
+    pub acceleration: Acceleration,
+    /// Disks and network interfaces: `Virtio` is fast, but the image must have its drivers; `Emulated` (SATA, e1000e) is known to every Windows.
+    #[serde(default)]
+    pub devices: DeviceModel,
+}
+
+fn default_pool() -> String {
+    "default".into()
+}
+
+impl Default for Libvirt {
+    fn default() -> Self {
+        Self {
+            address: "qemu+unix:///system".into(),
+            pool: default_pool(),
+            network: None,
+            acceleration: Acceleration::default(),
+            devices: DeviceModel::default(),
+        }
+    }
+}
+
+/// What runs the code of guests.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Acceleration {
+    /// The processor, by the kernel's KVM.
+    #[default]
+    #[serde(rename = "KVM")]
+    Kvm,
+    /// QEMU's translation.
+    #[serde(rename = "TCG")]
+    Tcg,
+}
+
+/// What disks and network interfaces look like to a guest.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum DeviceModel {
+    /// The virtual hardware that QEMU recommends.
+    #[default]
+    Virtio,
+    /// Hardware that exists.
+    Emulated,
+}

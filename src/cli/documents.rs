@@ -1,0 +1,71 @@
+//! Reads the documents of manifests. Errors name file, document, field, value and remedy.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What a file holds; `-` is standard input.
+pub fn text(path: &Path) -> Result<String, String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+    if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
+        return Ok(text);
+    }
+    fs::read_to_string(path).map_err(failed)
+}
+
+/// The documents of a stream, each after as many empty lines as stand before it, so that errors name the line of the file.
+pub fn documents(text: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for (number, line) in text.lines().enumerate() {
+        if line == "---" || line.starts_with("--- ") {
+            all.push("\n".repeat(number + 1));
+        } else if let Some(last) = all.last_mut() {
+            last.push_str(line);
+            last.push('\n');
+        }
+    }
+    all.retain(|document| document.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#')));
+    all
+}
+
+/// A text at a path of keys.
+pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
+    path.split('.').try_fold(value, |value, key| value.get(key))?.as_str().filter(|text| !text.is_empty())
+}
+
+/// The object; a field that the kind does not have is an error, as with `kubectl apply`.
+pub fn typed<T: DeserializeOwned + Serialize>(origin: &str, document: &str, written: &Value) -> Result<T, String> {
+    let object: T = serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?;
+    let known = serde_json::to_value(&object).map_err(|e| format!("{origin}: {e}"))?;
+    let (Some(written), Some(known)) = (written.get("spec"), known.get("spec")) else { return Ok(object) };
+    match unknown("spec", written, known) {
+        Some(field) => Err(format!("{origin}: {field}: there is no such field; `kubectl explain` lists those there are")),
+        None => Ok(object),
+    }
+}
+
+/// The first field that was written and not understood. Empty values may be left out on the way.
+fn unknown(path: &str, written: &Value, known: &Value) -> Option<String> {
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    match (written, known) {
+        (Value::Object(written), Value::Object(known)) => written.iter().filter(|(_, value)| !empty(value)).find_map(|(key, value)| {
+            let path = format!("{path}.{key}");
+            known.get(key).map_or_else(|| Some(path.clone()), |known| unknown(&path, value, known))
+        }),
+        (Value::Array(written), Value::Array(known)) => {
+            written.iter().zip(known).enumerate().find_map(|(index, (written, known))| unknown(&format!("{path}[{index}]"), written, known))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,294 @@
+//! `capw hypervisor check`: asks the hypervisors of a file what the controllers would ask before they make a VM. Nothing is changed.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand, ValueEnum};
+use k8s_openapi::api::core::v1::Secret;
+use serde::Serialize;
+
+use super::documents::{at, documents, text, typed};
+use crate::api::condition::Reason;
+use crate::api::hypervisor::WindowsHypervisor;
+use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
+use crate::hypervisor::drivers::{DriverSettings, Drivers};
+use crate::hypervisor::login::Login;
+use crate::hypervisor::{Driver, DriverError, Wanted};
+use crate::lifecycle::hypervisor::{distrust, reason};
+use crate::lifecycle::machine::{driver_failure, vm_spec};
+use crate::operator;
+use crate::vm::SeedKind;
+
+/// Flags of `capw hypervisor`.
+#[derive(Args, Debug)]
+pub struct Hypervisor {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Ask each WindowsHypervisor of a file for what the machines of the file need.
+    Check(Check),
+}
+
+/// Flags of `capw hypervisor check`.
+#[derive(Args, Debug)]
+#[command(after_help = "Exit code 0: nothing is missing. 1: something is, and the table says what to do.")]
+struct Check {
+    /// Files with WindowsHypervisors, and with the Secrets, WindowsMachines and WindowsMachineTemplates that are meant for them; - is standard input.
+    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How the answer is written.
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+    /// Where simulated hypervisors keep their VMs.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
+    simulated_state: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// For machines.
+    Json,
+}
+
+/// One answer.
+#[derive(Debug, PartialEq, Serialize)]
+struct Finding {
+    hypervisor: String,
+    /// What was asked.
+    check: String,
+    ok: bool,
+    /// The reason that the condition of the object would have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    message: String,
+}
+
+impl Hypervisor {
+    pub fn main(self) -> Result<ExitCode, String> {
+        let Command::Check(check) = self.command;
+        let (text, is_good) = check.run()?;
+        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))?;
+        Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl Check {
+    /// The answer, and whether nothing is missing.
+    fn run(&self) -> Result<(String, bool), String> {
+        let objects = Objects::read(&self.files)?;
+        let drivers = Drivers::new(DriverSettings {
+            simulated_state: self.simulated_state.clone(),
+            simulated_guests: false,
+            wine_programs: None,
+            passes: 4,
+            clock: Arc::new(operator::now),
+            hook: Arc::new(|_| ()),
+            requests: Arc::new(|_, _, _| ()),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("a runtime: {e}"))?;
+        let findings = runtime.block_on(async {
+            let mut findings = Vec::new();
+            for hypervisor in &objects.hypervisors {
+                let mut asked = Asked { hypervisor, findings: &mut findings };
+                if let Ok(driver) = drivers.connect(hypervisor, &objects.login(hypervisor)).map_err(|error| asked.failed("settings", &error)) {
+                    asked.ask(&*driver, &objects.machines).await;
+                }
+            }
+            findings
+        });
+        let is_good = findings.iter().all(|finding| finding.ok);
+        let text = match self.output {
+            Output::Json => serde_json::to_string_pretty(&findings).map_err(|e| e.to_string())? + "\n",
+            Output::Table => table(&findings),
+        };
+        Ok((text, is_good))
+    }
+}
+
+/// The objects of the files that matter.
+#[derive(Default)]
+struct Objects {
+    hypervisors: Vec<WindowsHypervisor>,
+    secrets: Vec<Secret>,
+    /// With their kind and name.
+    machines: Vec<(String, WindowsMachineSpec)>,
+}
+
+impl Objects {
+    fn read(files: &[PathBuf]) -> Result<Self, String> {
+        let mut objects = Self::default();
+        for path in files {
+            for (number, document) in documents(&text(path)?).iter().enumerate() {
+                let origin = format!("{}: document {}", path.display(), number + 1);
+                let value: serde_json::Value = serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?;
+                let (kind, name) = (at(&value, "kind").unwrap_or_default(), at(&value, "metadata.name").unwrap_or("unnamed"));
+                let (origin, named) = (format!("{origin} ({kind} {name})"), format!("{kind} {name}"));
+                match kind {
+                    "WindowsHypervisor" => objects.hypervisors.push(typed(&origin, document, &value)?),
+                    "WindowsMachine" => objects.machines.push((named, typed::<WindowsMachine>(&origin, document, &value)?.spec)),
+                    "WindowsMachineTemplate" => {
+                        let spec = typed::<WindowsMachineTemplate>(&origin, document, &value)?.spec.template.spec;
+                        objects.machines.push((named, spec));
+                    }
+                    "Secret" => objects.secrets.push(serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?),
+                    _ => {}
+                }
+            }
+        }
+        if objects.hypervisors.is_empty() {
+            return Err("no document is a WindowsHypervisor: give the file that holds it with -f".into());
+        }
+        Ok(objects)
+    }
+
+    /// The credentials, if the Secret is among the documents.
+    fn login(&self, hypervisor: &WindowsHypervisor) -> Login {
+        let named = hypervisor.spec.credentials_ref.as_ref().map(|reference| reference.name.as_str());
+        let found = self.secrets.iter().find(|secret| named.is_some() && secret.metadata.name.as_deref() == named);
+        let Some(secret) = found else { return Login::default() };
+        let data = secret.data.clone().unwrap_or_default().into_iter().map(|(key, value)| (key, value.0));
+        let plain = secret.string_data.clone().unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes()));
+        Login::new(named.unwrap_or_default().to_owned(), data.chain(plain).collect())
+    }
+}
+
+/// What is asked of one hypervisor.
+struct Asked<'a> {
+    hypervisor: &'a WindowsHypervisor,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Asked<'_> {
+    async fn ask(&mut self, driver: &dyn Driver, machines: &[(String, WindowsMachineSpec)]) {
+        let endpoint = match driver.describe().await {
+            Ok(endpoint) => endpoint,
+            Err(error) => return self.failed("login", &error),
+        };
+        self.found("login", endpoint.version.clone());
+        match distrust(self.hypervisor, &endpoint.id, &endpoint.lacks) {
+            Some(error) => self.failed(if matches!(error, DriverError::Denied(_)) { "permissions" } else { "identity" }, &error),
+            None => self.found("identity", endpoint.id.clone()),
+        }
+        let used = match driver.list(&Wanted::default()).await {
+            Ok(listing) => {
+                let strays: Vec<String> = listing.strays.iter().map(|stray| stray.what.clone()).collect();
+                let strays = if strays.is_empty() { String::new() } else { format!("; without a VM: {}", strays.join(", ")) };
+                self.found("listing", format!("{} VMs of CAPW{strays}", listing.rows.len()));
+                listing.rows.iter().map(|row| row.memory_mib).sum()
+            }
+            Err(error) => return self.failed("listing", &error),
+        };
+        let name = self.hypervisor.metadata.name.as_deref().unwrap_or_default();
+        for (of, spec) in machines {
+            if spec.hypervisor_ref.as_ref().is_some_and(|reference| reference.name != name) {
+                continue;
+            }
+            self.machine(driver, of, spec, endpoint.memory_mib, used).await;
+        }
+    }
+
+    async fn machine(&mut self, driver: &dyn Driver, of: &str, spec: &WindowsMachineSpec, memory_mib: Option<u64>, used_mib: u64) {
+        let resolved = match vm_spec(&WindowsMachine::new("check", spec.clone())) {
+            Ok(resolved) => resolved,
+            Err(error) => return self.say(of, false, Some(Reason::InvalidSpec), error.to_string()),
+        };
+        match driver.check(&resolved, SeedKind::Drive).await {
+            Ok(()) => self.found(&format!("{of}: image and networks"), format!("{} and {} interfaces", spec.image, resolved.nics.len())),
+            Err(error) => self.say(of, false, driver_failure::reason(&error), error.to_string()),
+        }
+        if let Some(all) = memory_mib {
+            let left = all.saturating_sub(used_mib);
+            let has_room = left >= resolved.memory_mib;
+            let text = format!("{left} of {all} MiB are not taken by VMs of CAPW; one machine takes {} MiB", resolved.memory_mib);
+            let remedy = if has_room { "" } else { ". Remove machines, or use another hypervisor" };
+            self.say(&format!("{of}: room"), has_room, (!has_room).then_some(Reason::NoCapacity), format!("{text}{remedy}"));
+        }
+    }
+
+    fn found(&mut self, check: &str, message: String) {
+        self.say(check, true, None, message);
+    }
+
+    fn failed(&mut self, check: &str, error: &DriverError) {
+        self.say(check, false, Some(reason(error)), error.to_string());
+    }
+
+    fn say(&mut self, check: &str, ok: bool, reason: Option<Reason>, message: String) {
+        let hypervisor = self.hypervisor.metadata.name.clone().unwrap_or_default();
+        self.findings.push(Finding { hypervisor, check: check.to_owned(), ok, reason: reason.map(Reason::as_str), message });
+    }
+}
+
+fn table(findings: &[Finding]) -> String {
+    let width = |of: fn(&Finding) -> usize| findings.iter().map(of).max().unwrap_or_default();
+    let (names, checks) = (width(|finding| finding.hypervisor.len()), width(|finding| finding.check.len()));
+    let line = |finding: &Finding| {
+        let result = if finding.ok { "ok" } else { finding.reason.unwrap_or("failed") };
+        format!("{:names$}  {:checks$}  {result}: {}\n", finding.hypervisor, finding.check, finding.message)
+    };
+    findings.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(yaml: &str, output: Output) -> (String, bool) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("all.yaml");
+        std::fs::write(&file, yaml).unwrap();
+        Check { files: vec![file], output, simulated_state: directory.path().join("state") }.run().unwrap()
+    }
+
+    fn yaml(simulated: &str, image: &str) -> String {
+        format!(
+            "apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: WindowsHypervisor\nmetadata:\n  name: lab\nspec:\n  simulated: {simulated}\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: WindowsMachineTemplate\nmetadata:\n  name: windows\nspec:\n  template:\n    spec:\n      image: {image}\n"
+        )
+    }
+
+    #[test]
+    fn what_is_there_is_said_to_people() {
+        let (text, is_good) = check(&yaml("{}", "windows-server-2022"), Output::Table);
+        assert!(is_good, "{text}");
+        for line in [
+            "lab  login",
+            "ok: simulated 1.0",
+            "ok: simulated:.lab",
+            "0 VMs of CAPW",
+            "WindowsMachineTemplate windows: image and networks  ok: windows-server-2022",
+        ] {
+            assert!(text.contains(line), "{line} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_the_reason_of_the_condition_and_the_remedy() {
+        for (simulated, image, check_, reason, remedy) in [
+            ("{unreachable: true}", "windows-server-2022", "login", "HypervisorUnreachable", "set it to false"),
+            ("{}", "windows-3.11", "WindowsMachineTemplate windows", "ImageMissing", "correct spec.image"),
+            ("{capacity: {cpus: 8, memory: 4Gi}}", "windows-server-2022", "WindowsMachineTemplate windows: room", "NoCapacity", "Remove machines"),
+        ] {
+            let (text, is_good) = check(&yaml(simulated, image), Output::Json);
+            let found: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+            let finding = found.iter().find(|finding| finding["ok"] == false).unwrap();
+            assert_eq!((finding["check"].as_str(), finding["reason"].as_str(), is_good), (Some(check_), Some(reason), false));
+            assert!(finding["message"].as_str().unwrap().contains(remedy), "{finding}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_hypervisor_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.yaml");
+        std::fs::write(&file, "kind: Cluster\n").unwrap();
+        let check = Check { files: vec![file], output: Output::Table, simulated_state: directory.path().into() };
+        assert!(check.run().unwrap_err().contains("-f"));
+    }
+}

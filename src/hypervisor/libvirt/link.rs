@@ -1,0 +1,112 @@
+//! The connection to a daemon: made when it is needed, shared by all calls, made anew when it has ended.
+
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use super::address::{Address, Transport};
+use super::client::{Client, Error, Pool, code};
+use super::rpc::Connection;
+use crate::hypervisor::DriverError;
+use crate::hypervisor::login::Login;
+use crate::hypervisor::tls::{Tls, refusal};
+use crate::hypervisor::wire::Wire;
+use crate::vm::Thing;
+
+/// The way to one daemon, and to the pool of it that VMs are in.
+pub struct Link {
+    text: String,
+    address: Address,
+    pool: String,
+    /// For addresses that need one.
+    tls: Option<Tls>,
+    wire: Wire,
+    current: Mutex<Current>,
+}
+
+#[derive(Default)]
+struct Current {
+    open: Option<Arc<Session>>,
+    /// The pool of the first connection: one of another UUID is that of another host, or was made anew.
+    known: Option<Uuid>,
+}
+
+/// An open connection.
+pub struct Session {
+    pub client: Client,
+    pub pool: Pool,
+}
+
+impl Link {
+    pub fn new(text: &str, pool: &str, login: &Login, wire: Wire) -> Result<Self, DriverError> {
+        let address = Address::parse(text)?;
+        let tls = if matches!(address.transport, Transport::Tls { .. }) { Some(Tls::new(login)?) } else { None };
+        Ok(Self { text: text.to_owned(), address, pool: pool.to_owned(), tls, wire, current: Mutex::default() })
+    }
+
+    /// The connection.
+    pub async fn session(&self) -> Result<Arc<Session>, DriverError> {
+        let mut current = self.current.lock().await;
+        if let Some(open) = current.open.as_ref().filter(|open| !open.client.is_closed()) {
+            return Ok(open.clone());
+        }
+        current.open = None;
+        let session = Arc::new(self.open().await?);
+        let known = *current.known.get_or_insert(session.pool.uuid);
+        if known != session.pool.uuid {
+            return Err(DriverError::EndpointChanged(format!(
+                "pool {} of {} has the UUID {}, and had {known} before: another host answers, or the pool was made anew",
+                self.pool, self.text, session.pool.uuid
+            )));
+        }
+        current.open = Some(session.clone());
+        Ok(session)
+    }
+
+    async fn open(&self) -> Result<Session, DriverError> {
+        let connection = match (&self.address.transport, &self.tls) {
+            (Transport::Tls { host, port }, Some(tls)) => {
+                let mut stream = tls.connect(host, *port).await?;
+                // The daemon says with one byte that it accepts our certificate.
+                let refused = || {
+                    DriverError::Auth(format!("{host} does not accept our certificate: look at tls_allowed_dn_list and ca_file in its libvirtd.conf"))
+                };
+                match stream.read_u8().await {
+                    Ok(1) => Connection::new(stream),
+                    Ok(_) => return Err(refused()),
+                    Err(error) => return Err(refusal(host, &error).unwrap_or_else(refused)),
+                }
+            }
+            (Transport::Tls { .. }, None) => return Err(DriverError::Invalid(format!("{} needs a login", self.text))),
+            (Transport::Unix(path), _) => Connection::new(UnixStream::connect(path).await.map_err(|error| {
+                DriverError::Unreachable(format!(
+                    "libvirt does not answer at {}: {error}. Check that the daemon runs and that CAPW may open its socket",
+                    path.display()
+                ))
+            })?),
+        };
+        let client = Client::new(connection, self.wire.clone(), &self.text);
+        let wanted = client.auth_list().await?;
+        if !wanted.is_empty() && !wanted.contains(&0) {
+            return Err(DriverError::Auth(format!(
+                "{} wants a login that CAPW does not have (kinds {wanted:?} of libvirt's remote_auth_type): allow its socket to CAPW's user (auth_unix_rw = \"none\" in libvirtd.conf)",
+                self.text
+            )));
+        }
+        client.open(&self.address.uri).await?;
+        let pool = match client.pool(&self.pool).await {
+            Err(Error::Refused { code: code::NO_STORAGE_POOL, .. }) => {
+                let text = format!(
+                    "{} has no storage pool {:?}: correct spec.libvirt.pool of the WindowsHypervisor, or define the pool",
+                    self.text, self.pool
+                );
+                return Err(DriverError::Missing { thing: Thing::Placement, text });
+            }
+            found => found?,
+        };
+        Ok(Session { client, pool })
+    }
+}

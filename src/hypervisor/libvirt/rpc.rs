@@ -1,0 +1,294 @@
+//! One connection to a libvirt daemon: calls that share it, streams, and keepalive. The protocol is that of libvirt's own clients
+//! (virnetprotocol.x in its sources): a header of seven numbers, then the arguments in XDR.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::xdr::{Decoder, Malformed};
+
+const PROGRAM: u32 = 0x2000_8086;
+const KEEPALIVE: u32 = 0x6b65_6570;
+const VERSION: u32 = 1;
+/// Length of a header, the length itself included.
+const HEADER: usize = 28;
+/// Longest message that the daemon sends.
+const LONGEST: usize = 32 << 20;
+/// Payload of one message of a stream.
+const CHUNK: usize = 256 * 1024 - 64;
+/// Most that is read of a stream.
+const STREAM: usize = 4 << 20;
+
+const CALL: u32 = 0;
+const EVENT: u32 = 2;
+const STREAMED: u32 = 3;
+const OK: u32 = 0;
+const ERROR: u32 = 1;
+const CONTINUE: u32 = 2;
+const PING: u32 = 1;
+const PONG: u32 = 2;
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RpcError {
+    /// The connection has ended; whether the daemon has got the request is not known.
+    Closed,
+    /// What came is not libvirt's protocol.
+    Protocol(&'static str),
+    /// The daemon's answer.
+    Refused { code: u32, text: String },
+}
+
+impl From<Malformed> for RpcError {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::Protocol(what)
+    }
+}
+
+struct Message {
+    kind: u32,
+    status: u32,
+    body: Vec<u8>,
+}
+
+/// A connection. It ends when this is dropped.
+pub struct Connection {
+    outgoing: mpsc::Sender<Vec<u8>>,
+    waiting: Arc<Waiting>,
+    serial: AtomicU32,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+#[derive(Default)]
+struct Waiting {
+    calls: Mutex<Calls>,
+}
+
+#[derive(Default)]
+struct Calls {
+    by_serial: HashMap<u32, mpsc::UnboundedSender<Message>>,
+    closed: bool,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    pub fn new(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        let (mut reader, mut writer) = tokio::io::split(stream);
+        let (outgoing, mut messages) = mpsc::channel::<Vec<u8>>(64);
+        let waiting = Arc::<Waiting>::default();
+        let write = tokio::spawn(async move {
+            while let Some(message) = messages.recv().await {
+                if writer.write_all(&message).await.is_err() {
+                    break;
+                }
+            }
+        });
+        let (answers, replies) = (waiting.clone(), outgoing.clone());
+        let read = tokio::spawn(async move {
+            while receive(&mut reader, &answers, &replies).await.is_some() {}
+            let mut calls = answers.lock();
+            calls.closed = true;
+            // Those who wait see that their channel has ended.
+            calls.by_serial.clear();
+        });
+        Self { outgoing, waiting, serial: AtomicU32::new(1), _tasks: [AbortOnDropHandle::new(write), AbortOnDropHandle::new(read)] }
+    }
+
+    /// Whether the other side is known to have ended the connection.
+    pub fn is_closed(&self) -> bool {
+        self.waiting.lock().closed
+    }
+
+    /// Calls a procedure; the value is its answer.
+    pub async fn call(&self, procedure: u32, arguments: Vec<u8>) -> Result<Vec<u8>, RpcError> {
+        let mut call = self.begin()?;
+        call.send(procedure, CALL, OK, &arguments).await?;
+        Ok(call.answer().await?.body)
+    }
+
+    /// Calls a procedure that takes a stream.
+    pub async fn upload(&self, procedure: u32, arguments: Vec<u8>, data: &[u8]) -> Result<(), RpcError> {
+        let mut call = self.begin()?;
+        call.send(procedure, CALL, OK, &arguments).await?;
+        call.answer().await?;
+        for chunk in data.chunks(CHUNK) {
+            call.send(procedure, STREAMED, CONTINUE, chunk).await?;
+        }
+        call.send(procedure, STREAMED, OK, &[]).await?;
+        call.answer().await.map(|_| ())
+    }
+
+    /// Calls a procedure that gives a stream.
+    pub async fn download(&self, procedure: u32, arguments: Vec<u8>) -> Result<Vec<u8>, RpcError> {
+        let mut call = self.begin()?;
+        call.send(procedure, CALL, OK, &arguments).await?;
+        call.answer().await?;
+        let mut data = Vec::new();
+        loop {
+            let part = call.answer().await?;
+            if part.kind != STREAMED || part.status != CONTINUE || part.body.is_empty() {
+                break;
+            }
+            data.extend(part.body);
+            if data.len() > STREAM {
+                return Err(RpcError::Protocol("a stream that does not end"));
+            }
+        }
+        call.send(procedure, STREAMED, OK, &[]).await?;
+        call.answer().await?;
+        Ok(data)
+    }
+
+    fn begin(&self) -> Result<Call<'_>, RpcError> {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let (sender, answers) = mpsc::unbounded_channel();
+        let mut calls = self.waiting.lock();
+        if calls.closed {
+            return Err(RpcError::Closed);
+        }
+        calls.by_serial.insert(serial, sender);
+        Ok(Call { connection: self, serial, answers })
+    }
+}
+
+/// A call that is under way. When it is given up, its late answer is dropped.
+struct Call<'a> {
+    connection: &'a Connection,
+    serial: u32,
+    answers: mpsc::UnboundedReceiver<Message>,
+}
+
+impl Call<'_> {
+    async fn send(&self, procedure: u32, kind: u32, status: u32, body: &[u8]) -> Result<(), RpcError> {
+        let message = message(PROGRAM, procedure, kind, self.serial, status, body);
+        self.connection.outgoing.send(message).await.map_err(|_| RpcError::Closed)
+    }
+
+    async fn answer(&mut self) -> Result<Message, RpcError> {
+        let message = self.answers.recv().await.ok_or(RpcError::Closed)?;
+        if message.status == ERROR { Err(refusal(&message.body)?) } else { Ok(message) }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.connection.waiting.lock().by_serial.remove(&self.serial);
+    }
+}
+
+fn message(program: u32, procedure: u32, kind: u32, serial: u32, status: u32, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX);
+    let header = [length, program, VERSION, procedure, kind, serial, status];
+    header.into_iter().flat_map(u32::to_be_bytes).chain(body.iter().copied()).collect()
+}
+
+/// `remote_error`: code, domain and text come first.
+fn refusal(body: &[u8]) -> Result<RpcError, Malformed> {
+    let mut decoder = Decoder(body);
+    let (code, _domain) = (decoder.u32()?, decoder.u32()?);
+    Ok(RpcError::Refused { code, text: decoder.optional_text()?.unwrap_or_default() })
+}
+
+/// Takes one message from the stream to who waits for it. `None`: the connection is of no more use.
+async fn receive(reader: &mut (impl AsyncRead + Unpin), waiting: &Waiting, replies: &mpsc::Sender<Vec<u8>>) -> Option<()> {
+    let mut header = [0; HEADER];
+    reader.read_exact(&mut header).await.ok()?;
+    let mut numbers = Decoder(&header);
+    let mut next = || numbers.u32().ok();
+    let (length, program, _version, procedure, kind, serial, status) = (next()? as usize, next()?, next()?, next()?, next()?, next()?, next()?);
+    if !(HEADER..=LONGEST).contains(&length) || ![PROGRAM, KEEPALIVE].contains(&program) {
+        tracing::warn!(length, program, "what answers is not libvirt: the connection is closed");
+        return None;
+    }
+    let mut body = vec![0; length - HEADER];
+    reader.read_exact(&mut body).await.ok()?;
+    if program == KEEPALIVE {
+        if procedure == PING {
+            replies.send(message(KEEPALIVE, PONG, EVENT, 0, OK, &[])).await.ok()?;
+        }
+        return Some(());
+    }
+    if kind != EVENT {
+        let calls = waiting.lock();
+        if let Some(sender) = calls.by_serial.get(&serial) {
+            let _ = sender.send(Message { kind, status, body });
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hypervisor::libvirt::xdr::Encoder;
+    use tokio::io::DuplexStream;
+
+    fn pair() -> (Connection, DuplexStream) {
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        (Connection::new(ours), theirs)
+    }
+
+    async fn request(daemon: &mut DuplexStream) -> (u32, u32) {
+        let mut header = [0; HEADER];
+        daemon.read_exact(&mut header).await.unwrap();
+        let numbers: Vec<u32> = header.chunks(4).map(|n| u32::from_be_bytes(n.try_into().unwrap())).collect();
+        let mut body = vec![0; numbers[0] as usize - HEADER];
+        daemon.read_exact(&mut body).await.unwrap();
+        (numbers[3], numbers[5])
+    }
+
+    #[tokio::test]
+    async fn answers_find_their_calls_whatever_comes_between() {
+        let (connection, mut daemon) = pair();
+        let both = async { tokio::join!(connection.call(14, vec![]), connection.call(24, vec![])) };
+        let serve = async {
+            let (first, second) = (request(&mut daemon).await, request(&mut daemon).await);
+            daemon.write_all(&message(KEEPALIVE, PING, EVENT, 0, OK, &[])).await.unwrap();
+            daemon.write_all(&message(PROGRAM, 318, EVENT, 0, OK, b"event")).await.unwrap();
+            let error = Encoder::default().u32(42).u32(10).optional_text(Some("no domain")).bytes();
+            daemon.write_all(&message(PROGRAM, second.0, 1, second.1, ERROR, &error)).await.unwrap();
+            daemon.write_all(&message(PROGRAM, first.0, 1, first.1, OK, b"body")).await.unwrap();
+            request(&mut daemon).await
+        };
+        let ((first, second), pong) = tokio::join!(both, serve);
+        assert_eq!((first, pong), (Ok(b"body".to_vec()), (PONG, 0)));
+        assert_eq!(second, Err(RpcError::Refused { code: 42, text: "no domain".into() }));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_torn_too_long_or_not_libvirts_ends_the_connection() {
+        let torn = message(PROGRAM, 14, 1, 1, OK, &[0; 100])[..60].to_vec();
+        let huge = [100_000_000u32, PROGRAM, 1, 14, 1, 1, 0].into_iter().flat_map(u32::to_be_bytes).collect();
+        let other = b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec();
+        for answer in [torn, huge, other] {
+            let (connection, mut daemon) = pair();
+            let serve = async move {
+                request(&mut daemon).await;
+                daemon.write_all(&answer).await.unwrap();
+            };
+            let (result, ()) = tokio::join!(connection.call(14, vec![]), serve);
+            assert_eq!(result, Err(RpcError::Closed));
+            assert!(connection.is_closed() && connection.call(14, vec![]).await == Err(RpcError::Closed));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_the_wrong_form_is_told_as_such() {
+        let (connection, mut daemon) = pair();
+        let serve = async {
+            let (procedure, serial) = request(&mut daemon).await;
+            daemon.write_all(&message(PROGRAM, procedure, 1, serial, ERROR, &[0, 0])).await.unwrap();
+        };
+        let (result, ()) = tokio::join!(connection.call(14, vec![]), serve);
+        assert!(matches!(result, Err(RpcError::Protocol(_))), "{result:?}");
+    }
+}

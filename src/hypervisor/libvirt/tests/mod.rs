@@ -1,0 +1,273 @@
+//! The libvirt driver against the contract of every driver, at a real daemon with real QEMU VMs; and what only this one does.
+
+mod daemon;
+mod tls;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+
+use self::daemon::Daemon;
+use super::LibvirtDriver;
+use super::volumes::{Volumes, vm_of};
+use crate::api::hypervisor::{Acceleration, Libvirt};
+use crate::hypervisor::contract::machine::Machine;
+use crate::hypervisor::contract::{self, TestEndpoint};
+use crate::hypervisor::login::Login;
+use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
+use crate::hypervisor::wire::{Fate, Wire, WireHook};
+use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
+use crate::vm::{GuestReport, Journal, MachineKey, Power, Present, StopMode, Thing, VmDisk, VmSpec};
+
+const IMAGE: &str = "windows-server-2022.img";
+
+/// A pool of a daemon.
+struct LibvirtEndpoint {
+    daemon: Arc<Daemon>,
+    pool: String,
+    directory: PathBuf,
+}
+
+impl LibvirtEndpoint {
+    fn new(daemon: &Arc<Daemon>) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let pool = format!("pool-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let directory = daemon.pool(&pool, IMAGE);
+        Self { daemon: daemon.clone(), pool, directory }
+    }
+
+    fn at(&self, socket: &str, hook: WireHook) -> Arc<dyn Driver> {
+        let settings = Libvirt {
+            address: format!("qemu+unix:///session?socket={socket}"),
+            pool: self.pool.clone(),
+            acceleration: Acceleration::Tcg,
+            ..Libvirt::default()
+        };
+        let driver = LibvirtDriver::new(settings, &Login::default(), Wire::new(hook)).unwrap();
+        let settings = EndpointSettings { name: "lab/one".into(), most_calls: 32, ..EndpointSettings::default() };
+        Arc::new(ObservedDriver::new(Arc::new(driver), settings, Arc::new(|_| ())))
+    }
+
+    fn file(&self, volume: &str) -> PathBuf {
+        self.directory.join(volume)
+    }
+
+    fn files(&self) -> Vec<String> {
+        fs::read_dir(&self.directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    fn make_volume(&self, name: &str) {
+        self.daemon.virsh(["vol-create-as", &self.pool, name, "1M", "--format", if name.ends_with("qcow2") { "qcow2" } else { "raw" }]);
+    }
+}
+
+impl Drop for LibvirtEndpoint {
+    fn drop(&mut self) {
+        self.daemon.clear();
+    }
+}
+
+#[async_trait]
+impl TestEndpoint for LibvirtEndpoint {
+    fn driver(&self) -> Arc<dyn Driver> {
+        self.wired(Arc::new(|_| Fate::Pass))
+    }
+
+    fn wired(&self, hook: WireHook) -> Arc<dyn Driver> {
+        self.at(self.daemon.socket().to_str().unwrap(), hook)
+    }
+
+    fn unreachable(&self) -> Arc<dyn Driver> {
+        self.at("/nonexistent/libvirt-sock", Arc::new(|_| Fate::Pass))
+    }
+
+    /// libvirt admits anything; limits are counted before it is asked.
+    fn small(&self) -> Option<Arc<dyn Driver>> {
+        None
+    }
+
+    fn spec(&self) -> VmSpec {
+        VmSpec { image: IMAGE.into(), cpus: 1, memory_mib: 32, uefi: false, secure_boot: false, tpm: false, ..contract::spec() }
+    }
+
+    async fn occupy(&self, key: &MachineKey) {
+        let path = self.directory.with_extension("xml");
+        let xml = format!(
+            "<domain type='qemu'><name>{}</name><uuid>{}</uuid><memory unit='MiB'>32</memory><os><type arch='x86_64'>hvm</type></os></domain>",
+            Volumes::of(key).vm(),
+            key.vm
+        );
+        fs::write(&path, xml).unwrap();
+        self.daemon.virsh(["define", path.to_str().unwrap()]);
+    }
+
+    async fn half_made(&self, key: &MachineKey) {
+        self.make_volume(&Volumes::of(key).system());
+    }
+
+    async fn half_removed(&self, key: &MachineKey) {
+        self.make_volume(&Volumes::of(key).drive());
+    }
+
+    async fn config_drive(&self, key: &MachineKey) -> Option<Vec<u8>> {
+        fs::read(self.file(&Volumes::of(key).drive())).ok()
+    }
+
+    async fn remove_behind_its_back(&self, key: &MachineKey) {
+        let names = Volumes::of(key);
+        self.daemon.virsh(["destroy", names.vm()]);
+        self.daemon.virsh(["undefine", names.vm()]);
+        for name in self.files().iter().filter(|name| names.contain(name)) {
+            self.daemon.virsh(["vol-delete", "--pool", &self.pool, name]);
+        }
+    }
+
+    async fn count(&self) -> usize {
+        let of_files = self.files().into_iter().filter(|name| name != IMAGE).map(|name| vm_of(&name).map_or(name.clone(), str::to_owned));
+        self.daemon.domains().into_iter().chain(of_files).collect::<BTreeSet<_>>().len()
+    }
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    contract::all(|| LibvirtEndpoint::new(&daemon)).await;
+}
+
+/// A hundred lives of real VMs take minutes: `make test-libvirt`.
+#[tokio::test]
+#[ignore = "it takes minutes"]
+async fn any_request_may_be_lost() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    contract::any_request_may_be_lost(|| LibvirtEndpoint::new(&daemon)).await;
+}
+
+/// Requests of a whole life, counted where they leave, without those that connect.
+#[tokio::test]
+async fn a_life_takes_few_requests() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let requests: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let told = requests.clone();
+    let driver = endpoint.wired(Arc::new(move |request| {
+        told.lock().unwrap().push(request.name);
+        Fate::Pass
+    }));
+    let first = Machine::new("first", endpoint.spec());
+    assert!(first.create(&*driver, 10).await, "the connection is open, image and networks are known");
+    let machine = Machine::new("second", endpoint.spec());
+    let made = |requests: &Mutex<Vec<&'static str>>| std::mem::take(&mut *requests.lock().unwrap());
+    made(&requests);
+    assert!(machine.create(&*driver, 10).await);
+    let create = made(&requests);
+    while machine.detach(&*driver).await.unwrap() != DriverStep::Done {}
+    let detach = made(&requests);
+    assert!(machine.delete(&*driver, StopMode::Hard, 10).await);
+    let delete = made(&requests);
+    let text = format!("create {create:?}\ndetach {detach:?}\ndelete {delete:?}");
+    assert!(create.len() <= 14 && detach.len() <= 9 && delete.len() <= 14, "{text}");
+    driver.list(&Wanted::default()).await.unwrap();
+    made(&requests);
+    driver.list(&Wanted::default()).await.unwrap();
+    assert_eq!(made(&requests), ["ConnectGetAllDomainStats", "StoragePoolListAllVolumes"], "at rest");
+}
+
+/// What a person does on the host is seen in the next listing.
+#[tokio::test]
+async fn what_happens_on_the_host_is_told() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("told", endpoint.spec()));
+    assert!(machine.create(&*driver, 10).await);
+    let row = async || driver.list(&Wanted::default()).await.unwrap().rows.remove(0).present;
+    let name = Volumes::of(&machine.key).vm().to_owned();
+    daemon.virsh(["suspend", &name]);
+    assert!(matches!(row().await, Present { power: Power::On, trouble: Some(why), .. } if why.contains("virsh resume")));
+    daemon.virsh(["resume", &name]);
+    assert_eq!((row().await.power, row().await.trouble), (Power::On, None));
+    daemon.virsh(["destroy", &name]);
+    assert_eq!(row().await.power, Power::Off);
+    daemon.virsh(["undefine", &name]);
+    let listing = driver.list(&Wanted::default()).await.unwrap();
+    assert!(listing.rows.is_empty() && listing.strays.len() == 3, "{listing:?}");
+}
+
+/// The daemon ends and comes back: VMs run on, and the same connection is used again. At another daemon with a pool of that name it is not.
+#[tokio::test]
+async fn a_daemon_that_restarts_is_the_same_and_another_one_is_not() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("stays", endpoint.spec()));
+    assert!(machine.create(&*driver, 10).await);
+    let id = driver.describe().await.unwrap().id;
+    daemon.stop();
+    let error = driver.describe().await.unwrap_err();
+    assert!(matches!(error, DriverError::Unreachable(_)), "{error}");
+    daemon.launch();
+    daemon.try_virsh(["pool-start", &endpoint.pool]);
+    assert_eq!((driver.describe().await.unwrap().id, machine.present(&*driver).await.power), (id, Power::On));
+    daemon.virsh(["pool-destroy", &endpoint.pool]);
+    let error = driver.describe().await.unwrap_err();
+    assert!(matches!(&error, DriverError::Missing { thing: Thing::Placement, text } if text.contains("pool-start")), "{error}");
+    daemon.virsh(["pool-undefine", &endpoint.pool]);
+    daemon.pool(&endpoint.pool, IMAGE);
+    daemon.stop();
+    // The first call sees that the connection has ended.
+    assert!(driver.describe().await.is_err());
+    daemon.launch();
+    daemon.try_virsh(["pool-start", &endpoint.pool]);
+    for error in [driver.describe().await.err(), driver.observe(&machine.key, &Journal::new()).await.err()] {
+        assert!(matches!(&error, Some(DriverError::EndpointChanged(text)) if text.contains("another host")), "{error:?}");
+    }
+}
+
+/// What the guest wrote to its serial port is read where QEMU has put it.
+#[tokio::test]
+async fn the_words_of_a_guest_are_read_to_the_last() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("talks", endpoint.spec()));
+    assert!(machine.create(&*driver, 10).await);
+    let log = endpoint.file(&Volumes::of(&machine.key).log());
+    while !fs::read_to_string(&log).unwrap_or_default().contains("hello") {
+        tokio::task::yield_now().await;
+    }
+    let wanted = Wanted { words_of: [machine.key.vm].into() };
+    let report = async |wanted: &Wanted| driver.list(wanted).await.unwrap().rows.remove(0).present.report;
+    assert_eq!(report(&wanted).await, None, "the firmware's words are no report");
+    let said = |sequence| GuestReport { sequence, boot: 1, item: "join".into(), state: "done".into(), code: 0, message: "x".into() };
+    let speak = |text: &str| fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(text.as_bytes()).unwrap();
+    speak(&(said(1).line() + "\n" + &"noise ".repeat(6000) + "\n"));
+    assert_eq!(report(&wanted).await, Some(said(1)));
+    speak(&(said(2).line() + "\n"));
+    assert_eq!((report(&Wanted::default()).await, report(&wanted).await), (Some(said(1)), Some(said(2))), "who is not asked for is not read");
+}
+
+/// UEFI with Secure Boot, a TPM and a second disk: the daemon takes the definition and starts it, and removes what it made for it.
+#[tokio::test]
+async fn a_machine_as_windows_needs_it_starts_and_leaves_nothing() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let driver = endpoint.driver();
+    let disks = vec![VmDisk { name: "data".into(), gib: 1 }];
+    let windows = VmSpec { memory_mib: 256, uefi: true, secure_boot: true, tpm: true, system_disk_gib: Some(2), disks, ..endpoint.spec() };
+    let machine = Machine::new("windows", windows);
+    assert!(machine.create(&*driver, 10).await);
+    let name = Volumes::of(&machine.key).vm().to_owned();
+    let (definition, disk) = (daemon.virsh(["dumpxml", &name]), daemon.virsh(["domblkinfo", &name, "vda"]));
+    for part in ["secure='yes'", "<tpm model='tpm-crb'>", "<nvram", "<mac address='02:00:00:00:00:01'/>", "dev='vdb'"] {
+        assert!(definition.contains(part), "{part} is not in\n{definition}");
+    }
+    assert!(disk.contains(&(2_u64 << 30).to_string()), "{disk}");
+    // The variables of its firmware carry its name, the state of its TPM its UUID.
+    let left = || [daemon.files_of(&name), daemon.files_of(&machine.key.vm.to_string())].concat();
+    assert!(left().iter().any(|path| path.ends_with("tpm2-00.permall")), "{:?}", left());
+    assert!(machine.delete(&*driver, StopMode::Hard, 10).await);
+    assert_eq!(left(), Vec::<PathBuf>::new());
+    assert_eq!(endpoint.count().await, 0);
+}

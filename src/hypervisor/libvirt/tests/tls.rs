@@ -1,0 +1,100 @@
+//! TLS to a real daemon, and what happens with a certificate that one side does not trust.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use super::daemon::Daemon;
+use crate::api::hypervisor::{Acceleration, Libvirt};
+use crate::hypervisor::libvirt::LibvirtDriver;
+use crate::hypervisor::login::Login;
+use crate::hypervisor::wire::{Fate, Wire};
+use crate::hypervisor::{Driver, DriverError};
+
+/// A certificate authority.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, in PEM.
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    fn issue(&self, name: &str, addresses: &[&str], purpose: ExtendedKeyUsagePurpose) -> Identity {
+        let mut params = CertificateParams::new(addresses.iter().map(|&address| address.to_owned()).collect::<Vec<_>>()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.extended_key_usages = vec![purpose];
+        let key = KeyPair::generate().unwrap();
+        Identity { certificate: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
+    }
+}
+
+fn login(authority: &Authority, client: &Identity) -> Login {
+    let values = [("ca.crt", &authority.pem), ("tls.crt", &client.certificate), ("tls.key", &client.key)];
+    Login::new("lab/kvm1".into(), values.map(|(key, value)| (key.to_owned(), value.clone().into_bytes())).into())
+}
+
+/// What a daemon needs to listen for TLS; everything lies below that directory.
+fn configuration(directory: &Path, authority: &Authority, port: u16) -> String {
+    let server = authority.issue("daemon", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
+    for (name, text) in [("ca.pem", &authority.pem), ("server.pem", &server.certificate), ("server.key", &server.key)] {
+        fs::write(directory.join(name), text).unwrap();
+    }
+    let file = |name: &str| directory.join(name).display().to_string();
+    format!(
+        "listen_tls = 1\nlisten_addr = \"127.0.0.1\"\ntls_port = \"{port}\"\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\ntls_allowed_dn_list = [\"CN=capw\"]\n",
+        file("ca.pem"),
+        file("server.pem"),
+        file("server.key"),
+    )
+}
+
+#[tokio::test]
+async fn each_side_must_trust_the_certificate_of_the_other() {
+    let (ours, other) = (Authority::new("lab"), Authority::new("other"));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let Some(daemon) = Daemon::start_with(|directory| configuration(directory, &ours, port)).map(Arc::new) else { return };
+    daemon.pool("tls", super::IMAGE);
+    let client = |authority: &Authority, name: &str| authority.issue(name, &[], ExtendedKeyUsagePurpose::ClientAuth);
+    let describe = async |login: &Login, host: &str| {
+        let settings = Libvirt {
+            address: format!("qemu+tls://{host}:{port}/session"),
+            pool: "tls".into(),
+            acceleration: Acceleration::Tcg,
+            ..Libvirt::default()
+        };
+        LibvirtDriver::new(settings, login, Wire::new(Arc::new(|_| Fate::Pass)))?.describe().await
+    };
+    let good = login(&ours, &client(&ours, "capw"));
+    let endpoint = describe(&good, "127.0.0.1").await.unwrap();
+    assert!(endpoint.version.starts_with("libvirt ") && endpoint.id.contains('-'), "{endpoint:?}");
+
+    let rejected = |result: Result<_, DriverError>| matches!(result, Err(DriverError::Certificate(text)) if text.contains("nothing was sent"));
+    assert!(rejected(describe(&login(&other, &client(&ours, "capw")), "127.0.0.1").await.map(|_| ())), "an authority that did not sign the daemon's");
+    assert!(rejected(describe(&good, "localhost").await.map(|_| ())), "a name that is not in the daemon's certificate");
+    for (what, client) in [("another authority", client(&other, "capw")), ("a name that the daemon does not allow", client(&ours, "mallory"))] {
+        let result = describe(&login(&ours, &client), "127.0.0.1").await;
+        assert!(matches!(result, Err(DriverError::Auth(_))), "{what}: {result:?}");
+    }
+    let without = Login::new("lab/kvm1".into(), [("ca.crt".to_owned(), ours.pem.clone().into_bytes())].into());
+    let result = describe(&without, "127.0.0.1").await;
+    assert!(matches!(&result, Err(DriverError::Auth(text)) if text.contains("tls.key") && text.contains("lab/kvm1")), "{result:?}");
+}

@@ -1,0 +1,138 @@
+//! The volumes of a VM: their names, and their definitions.
+
+use roxmltree::Document;
+
+use super::xml::element;
+use crate::vm::MachineKey;
+
+/// Longest name of a VM; its volumes are files, whose names may have 255 bytes.
+const NAME_LENGTH: usize = 100;
+/// The digits at the end of a VM's name.
+const DIGITS: usize = 8;
+
+/// The volumes of one VM, all named `<vm>.<what>`.
+pub struct Volumes {
+    vm: String,
+}
+
+impl Volumes {
+    pub fn of(key: &MachineKey) -> Self {
+        Self { vm: key.vm_name(NAME_LENGTH) }
+    }
+
+    pub fn vm(&self) -> &str {
+        &self.vm
+    }
+
+    pub fn system(&self) -> String {
+        format!("{}.qcow2", self.vm)
+    }
+
+    pub fn disk(&self, name: &str) -> String {
+        format!("{}.disk-{name}.qcow2", self.vm)
+    }
+
+    /// The configuration drive.
+    pub fn drive(&self) -> String {
+        format!("{}.iso", self.vm)
+    }
+
+    /// What the guest writes to its serial port.
+    pub fn log(&self) -> String {
+        format!("{}.log", self.vm)
+    }
+
+    pub fn contain(&self, volume: &str) -> bool {
+        volume.strip_prefix(&self.vm).is_some_and(|rest| rest.starts_with('.'))
+    }
+}
+
+/// The digits at the end of a VM's name, if it has the form of ours.
+pub fn digits(vm: &str) -> Option<&str> {
+    let (_, digits) = vm.rsplit_once('-')?;
+    (digits.len() == DIGITS && digits.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c))).then_some(digits)
+}
+
+/// The name of the VM that a volume is of, if it has the form of ours.
+pub fn vm_of(volume: &str) -> Option<&str> {
+    let ours = |rest: &str| rest == "qcow2" || rest == "iso" || rest == "log" || rest.starts_with("log.") || rest.starts_with("disk-");
+    volume.match_indices('.').find_map(|(at, _)| {
+        let (vm, rest) = (volume.get(..at)?, volume.get(at + 1..)?);
+        (digits(vm).is_some() && ours(rest)).then_some(vm)
+    })
+}
+
+/// An image: a file that disks are made over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    pub path: String,
+    pub format: String,
+    pub bytes: u64,
+}
+
+impl Image {
+    /// Reads the definition of a volume.
+    pub fn read(xml: &str) -> Option<Self> {
+        let document = Document::parse(xml).ok()?;
+        let root = document.root_element();
+        let target = root.children().find(|node| node.has_tag_name("target"))?;
+        let in_target = |name: &str| target.children().find(|node| node.has_tag_name(name));
+        let capacity = root.children().find(|node| node.has_tag_name("capacity"))?;
+        Some(Self {
+            path: in_target("path")?.text()?.to_owned(),
+            format: in_target("format")?.attribute("type")?.to_owned(),
+            bytes: capacity.text()?.trim().parse().ok()?,
+        })
+    }
+}
+
+/// A disk that holds only what differs from the image.
+pub fn over_image(name: &str, image: &Image, gib: Option<u64>) -> String {
+    let bytes = gib.map_or(image.bytes, |gib| gib << 30);
+    let backing = element("backingStore").with(element("path").text(&image.path)).with(element("format").attribute("type", &image.format));
+    element("volume").with(element("name").text(name)).with(capacity(bytes)).with(target("qcow2")).with(backing).to_string()
+}
+
+pub fn empty_disk(name: &str, gib: u64) -> String {
+    element("volume").with(element("name").text(name)).with(capacity(gib << 30)).with(target("qcow2")).to_string()
+}
+
+/// A file of that length.
+pub fn raw(name: &str, bytes: usize) -> String {
+    element("volume").with(element("name").text(name)).with(capacity(u64::try_from(bytes).unwrap_or_default())).with(target("raw")).to_string()
+}
+
+fn capacity(bytes: u64) -> super::xml::Element {
+    element("capacity").attribute("unit", "bytes").text(bytes)
+}
+
+fn target(format: &str) -> super::xml::Element {
+    element("target").with(element("format").attribute("type", format))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::name::VmUuid;
+
+    #[test]
+    fn a_volume_shows_whose_it_is() {
+        let key = MachineKey { vm: VmUuid::of("a"), cluster: "lab/one".into(), name: "win.1".into() };
+        let names = Volumes::of(&key);
+        for volume in [names.system(), names.disk("data"), names.drive(), names.log(), format!("{}.0", names.log())] {
+            assert_eq!(vm_of(&volume), Some(names.vm()), "{volume}");
+            assert!(names.contain(&volume), "{volume}");
+        }
+        for other in ["windows-server-2022.qcow2", "win-1.iso", "win-3f2504e0.vmdk", "win-3F2504E0.iso", "win-3f2504e0", ".iso", ""] {
+            assert_eq!(vm_of(other), None, "{other}");
+            assert!(!names.contain(other), "{other}");
+        }
+        assert!(!names.contain(&format!("{}x.iso", names.vm())));
+    }
+
+    #[test]
+    fn the_longest_name_fits_into_a_file_name() {
+        let key = MachineKey { vm: VmUuid::of("a"), cluster: "lab/one".into(), name: "ü".repeat(253) };
+        assert!(Volumes::of(&key).disk(&"d".repeat(40)).len() <= 255);
+    }
+}

@@ -1,0 +1,87 @@
+//! The XML that libvirt reads and writes: elements with escapes, and what is read of them.
+
+use std::fmt;
+
+/// An element with attributes, and either children or text.
+pub struct Element {
+    name: &'static str,
+    attributes: Vec<(&'static str, String)>,
+    text: String,
+    children: Vec<Element>,
+}
+
+/// An element without attributes.
+pub fn element(name: &'static str) -> Element {
+    Element { name, attributes: Vec::new(), text: String::new(), children: Vec::new() }
+}
+
+impl Element {
+    pub fn attribute(mut self, name: &'static str, value: impl fmt::Display) -> Self {
+        self.attributes.push((name, value.to_string()));
+        self
+    }
+
+    pub fn text(mut self, text: impl fmt::Display) -> Self {
+        self.text = text.to_string();
+        self
+    }
+
+    pub fn with(mut self, child: Element) -> Self {
+        self.children.push(child);
+        self
+    }
+
+    pub fn with_all(mut self, children: impl IntoIterator<Item = Element>) -> Self {
+        self.children.extend(children);
+        self
+    }
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{}", self.name)?;
+        for (name, value) in &self.attributes {
+            write!(f, " {name}='{}'", escaped(value))?;
+        }
+        if self.children.is_empty() && self.text.is_empty() {
+            return write!(f, "/>");
+        }
+        write!(f, ">{}", escaped(&self.text))?;
+        self.children.iter().try_for_each(|child| child.fmt(f))?;
+        write!(f, "</{}>", self.name)
+    }
+}
+
+/// Characters that XML does not allow at all are left out.
+fn escaped(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => result.push_str("&amp;"),
+            '<' => result.push_str("&lt;"),
+            '>' => result.push_str("&gt;"),
+            '\'' => result.push_str("&apos;"),
+            '"' => result.push_str("&quot;"),
+            '\t' | '\n' | '\r' => result.push_str(&format!("&#{};", c as u32)),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
+            c => result.push(c),
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_is_read_by_another_reader(text in "[^\\p{Cc}\u{fffe}\u{ffff}]{1,40}", value in "[\t\n\r -~]{0,40}") {
+            let written = element("a").attribute("b", &value).with(element("c").text(&text)).to_string();
+            let document = roxmltree::Document::parse(&written).unwrap();
+            prop_assert_eq!(document.root_element().attribute("b"), Some(value.as_str()));
+            prop_assert_eq!(document.root_element().first_element_child().unwrap().text(), Some(text.as_str()));
+        }
+    }
+}
