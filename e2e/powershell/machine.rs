@@ -1,18 +1,16 @@
 //! A machine that is a Wine prefix: real paths, registry, services and restarts, on which a real PowerShell runs what we deliver. What
 //! Wine lacks has a stand-in (`windows/stand-ins.ps1`, `windows/stand_in.c`). Each machine has namespaces of its own for processes and network.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::OwnedFd;
+use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
-use super::image;
+use super::{console, image};
 
 /// The longest that a start of the machine may take until the runner ends.
 const START: Duration = Duration::from_secs(400);
@@ -254,8 +252,10 @@ impl Machine {
     }
 
     fn run(&self, argv: &[String], limit: Option<Limit>) -> Ended {
-        let mut child = self.spawn(argv);
         let held = self.path(r"C:\stand-in\held");
+        // A call that was reached when the power went.
+        let _ = fs::remove_file(&held);
+        let mut child = self.spawn(argv);
         let (begun, before) = (Instant::now(), self.report().len());
         let mut reached = None;
         loop {
@@ -284,16 +284,7 @@ impl Machine {
 
     /// Starts a script; the caller waits for it.
     pub fn spawn(&self, argv: &[String]) -> Child {
-        let (terminal, side) = terminal();
-        let mut log = File::options().create(true).append(true).open(&self.log).expect("a log");
-        let mut reader = File::from(terminal);
-        // Until the last process that holds the other side has ended.
-        std::thread::spawn(move || {
-            let mut buffer = [0; 65536];
-            while let Ok(count @ 1..) = reader.read(&mut buffer) {
-                let _ = log.write_all(&buffer[..count]);
-            }
-        });
+        let side = console::open(&self.log);
         let options = ["-NoLogo", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File", r"C:\stand-in\start.ps1"];
         let mut command = self.wine(&[r"P:\pwsh.exe"]);
         command.args(options).args(argv);
@@ -322,21 +313,38 @@ impl Machine {
 
     /// Ends everything that runs, as the reset button does, but for the registry, which is written: Wine would lose what Windows keeps.
     fn kill(&self, child: &mut Child) {
-        self.stop_wine();
         let _ = child.kill();
+        self.stop_wine();
         let _ = child.wait();
     }
 
     fn stop_wine(&self) {
-        let Some((first, _)) = &self.power else { return };
+        if self.power.is_none() {
+            return;
+        }
+        // A program that starts at this moment starts a server of its own.
+        for _ in 0..20 {
+            let _ = self.wineserver("-k").status();
+            let mut ended = self.wineserver("-w").spawn().expect("nsenter");
+            let asked = Instant::now();
+            while asked.elapsed() < Duration::from_secs(10) {
+                if ended.try_wait().expect("a child").is_some() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let _ = ended.kill();
+            let _ = ended.wait();
+        }
+        panic!("Wine does not end");
+    }
+
+    fn wineserver(&self, option: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["--target", &inside(first.id()), "--pid", "--net", "--ipc", "--uts", "--mount", "--"]).arg(image::wineserver()).arg("-k");
+        command.args(["--target", &self.pid(), "--pid", "--net", "--ipc", "--uts", "--mount", "--"]).arg(image::wineserver()).arg(option);
         image::environment(&mut command, &self.prefix);
-        let _ = command.stderr(Stdio::null()).status();
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &inside(first.id()), "--pid", "--net", "--ipc", "--uts", "--mount", "--"]).arg(image::wineserver()).arg("-w");
-        image::environment(&mut command, &self.prefix);
-        let _ = command.stderr(Stdio::null()).status();
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        command
     }
 
     /// Ends Windows.
@@ -380,15 +388,4 @@ fn script_of(arguments: &str) -> Vec<String> {
     let words = winsplit::split(arguments);
     let at = words.iter().position(|word| word == "-File").unwrap_or_else(|| panic!("a task runs no script: {arguments}"));
     words[at + 1..].to_vec()
-}
-
-/// Both sides of a pseudo terminal.
-fn terminal() -> (OwnedFd, File) {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&terminal).expect("a terminal");
-    unlockpt(&terminal).expect("a terminal");
-    let name = ptsname(&terminal, Vec::new()).expect("its name");
-    let path = PathBuf::from(String::from_utf8(name.into_bytes()).expect("a path"));
-    let side = File::options().read(true).write(true).open(&path).expect("its other side");
-    (terminal, side)
 }

@@ -1,6 +1,7 @@
 //! What a real PowerShell makes of everything we ship, `make test-powershell`. It runs where `CAPW_PWSH` names a PowerShell: one of this host,
 //! which parses and runs the Pester tests, or the folder of one for Windows, which carries out whole plans under Wine.
 
+mod console;
 mod image;
 mod judge;
 mod machine;
