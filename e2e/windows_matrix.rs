@@ -111,7 +111,7 @@ fn merged(under: &Value, over: &Value) -> Value {
 }
 
 fn payload(version: &str, spec: &Value) -> Payload {
-    // The server's address is what its judges can reach.
+    // An address, so that no program looks up a name.
     let facts = BootstrapFacts { endpoint: "127.0.0.1:6443".into(), ..facts(version, whole(spec)) };
     let bootstrap = render(&facts).unwrap_or_else(|error| panic!("{version}, {spec}: {error}"));
     Payload::from_user_data(bootstrap.user_data.as_bytes()).expect("a payload")

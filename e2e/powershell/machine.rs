@@ -300,15 +300,15 @@ impl Machine {
 
     /// A Windows program inside the machine.
     pub fn wine(&self, argv: &[&str]) -> Command {
-        let (first, _) = self.power.as_ref().expect("the machine is on");
-        let pid = inside(first.id());
-        let mut command = Command::new("nsenter");
+        let mut command = self.inside(image::wine());
+        command.args(argv).process_group(0).current_dir(self.path(r"C:\"));
         command
-            .args(["--target", &pid, "--pid", "--net", "--ipc", "--uts", "--mount", "--"])
-            .arg(image::wine())
-            .args(argv)
-            .process_group(0)
-            .current_dir(self.path(r"C:\"));
+    }
+
+    /// A program of this host in the machine's namespaces.
+    fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.pid(), "--pid", "--net", "--ipc", "--uts", "--mount", "--", program]);
         image::environment(&mut command, &self.prefix);
         command
     }
@@ -342,10 +342,8 @@ impl Machine {
     }
 
     fn wineserver(&self, option: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &self.pid(), "--pid", "--net", "--ipc", "--uts", "--mount", "--"]).arg(image::wineserver()).arg(option);
-        image::environment(&mut command, &self.prefix);
-        command.stdin(Stdio::null()).stderr(Stdio::null());
+        let mut command = self.inside(image::wineserver());
+        command.arg(option).stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
 
@@ -358,9 +356,11 @@ impl Machine {
         }
     }
 
-    /// Number of the process that holds the namespaces, for what the host does in them.
+    /// Number of the process that holds the namespaces, for what the host does in them: the child of unshare, which itself stays outside.
     pub fn pid(&self) -> String {
-        inside(self.power.as_ref().expect("the machine is on").0.id())
+        let unshare = self.power.as_ref().expect("the machine is on").0.id();
+        let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap_or_default();
+        children.split_whitespace().next().expect("a process in the namespaces").to_owned()
     }
 }
 
@@ -368,12 +368,6 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.switch_off();
     }
-}
-
-/// The child of unshare: unshare itself stays outside the new process namespace.
-fn inside(unshare: u32) -> String {
-    let children = fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap_or_default();
-    children.split_whitespace().next().expect("a process in the namespaces").to_owned()
 }
 
 /// Of an exit code this host sees the lowest byte only; those of ours that are larger are known.

@@ -7,7 +7,7 @@ use super::{Report, Scratch, carry, reports, shell, tail};
 use crate::world::step;
 
 /// A program, a part of its arguments, and the item that runs it.
-const PROGRAMS: [(&str, &str, &str, Kind); 7] = [
+static PROGRAMS: [(&str, &str, &str, Kind); 7] = [
     ("dism", "Containers", "containers-feature", PLAIN),
     ("kubeadm", "join", "join", PLAIN),
     ("sc", "failure", "containerd-service", PLAIN),
@@ -17,9 +17,12 @@ const PROGRAMS: [(&str, &str, &str, Kind); 7] = [
     ("msiexec", "agent", "user-agent", FULL_2022),
 ];
 
-/// All of them, or the first of those that a plain plan runs.
-fn programs() -> Vec<(&'static str, &'static str, &'static str, Kind)> {
-    if shell::is_thorough() { PROGRAMS.to_vec() } else { PROGRAMS[..1].to_vec() }
+/// Those that a plain plan runs; the others with `CAPW_POWERSHELL=all` only.
+const PLAIN_PROGRAMS: usize = 3;
+
+/// All of them, or the first few.
+fn programs(few: usize) -> &'static [(&'static str, &'static str, &'static str, Kind)] {
+    if shell::is_thorough() { &PROGRAMS } else { &PROGRAMS[..few] }
 }
 
 /// The life of a machine with that rule; its reports.
@@ -46,7 +49,7 @@ fn a_program_that_fails_is_named() {
     if let Some(lacks) = shell::lacks_windows() {
         return shell::skip("a_program_that_fails_is_named", &lacks);
     }
-    for (program, part, _, kind) in programs() {
+    for &(program, part, _, kind) in programs(PLAIN_PROGRAMS) {
         let (end, reports, log) = live(kind, &format!("{program}|{part}|77|0|-1"));
         let failed =
             reports.iter().find(|report| report.state == "failed" && report.item != "plan").unwrap_or_else(|| panic!("{program}: {end}\n{log}"));
@@ -72,7 +75,7 @@ fn a_program_that_leaves_a_child_behind_breaks_no_other() {
     if let Some(lacks) = shell::lacks_windows() {
         return shell::skip("a_program_that_leaves_a_child_behind_breaks_no_other", &lacks);
     }
-    for (program, part, item, kind) in programs() {
+    for &(program, part, item, kind) in programs(1) {
         // It does its work, and something that it started keeps standard output open.
         let (end, reports, log) = live(kind, &format!("{program}|{part}|0|0|1|1"));
         assert!(end.contains(" plan finished 0 "), "{program}: {end}\n{log}");
@@ -86,7 +89,7 @@ fn a_program_that_hangs_is_ended_and_named() {
     if let Some(lacks) = shell::lacks_windows() {
         return shell::skip("a_program_that_hangs_is_ended_and_named", &lacks);
     }
-    for (program, part, item, kind) in programs() {
+    for &(program, part, item, kind) in programs(1) {
         // The limits of a real plan are minutes.
         let shorten = |found: &mut Value| {
             if found["id"] == item {

@@ -34,11 +34,11 @@ pub fn used_paths(text: &str) -> Vec<String> {
     for statement in code.split(';') {
         let line_start = statement.rfind("\nuse ").map(|at| at + 1).or_else(|| statement.starts_with("use ").then_some(0));
         let exported = statement.rfind("\npub use ").or_else(|| statement.rfind("\npub(crate) use ")).map(|at| at + 1);
-        if let Some(start) = line_start.or(exported) {
+        let start = line_start.or(exported);
+        found.extend(paths_in_code(&statement[..start.unwrap_or(statement.len())]));
+        if let Some(start) = start {
             let path = statement[start..].split_once("use ").unwrap().1;
             found.extend(spread(&path.split_whitespace().collect::<Vec<_>>().join(" ")));
-        } else {
-            found.extend(paths_in_code(statement));
         }
     }
     found
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn paths_in_the_code_are_read() {
-        let text = "fn g(h: &crate::a::B<super::C>) { let i = super::super::d::<u8>() ; $crate::e::F }\npub(in crate::k) struct L;\n// crate::j\n";
-        assert_eq!(used_paths(text), ["crate::a::B", "super::C", "super::super::d"]);
+        let text = "fn g(h: &crate::a::B<super::C>) { let i = super::super::d::<u8>() ; $crate::e::F }\npub(in crate::k) struct L;\n// crate::j\nfn m() { super::n() }\nuse o::p;\n";
+        assert_eq!(used_paths(text), ["crate::a::B", "super::C", "super::super::d", "super::n", "o::p"]);
     }
 
     #[test]

@@ -267,6 +267,12 @@ impl Failures {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_command_line_falls_into_its_words() {
+        let words = winsplit::split(r#""C:\Program Files\a.exe" --config "C:\x y\c" -l"#);
+        assert_eq!(words, [r"C:\Program Files\a.exe", "--config", r"C:\x y\c", "-l"]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn delays_grow_and_are_forgotten() {
         let service = Service { restart_delays: vec![5, 10], reset_seconds: 900, ..Service::default() };
