@@ -226,7 +226,7 @@ impl<'a> Story<'a> {
         let machines = self.cp.list(Kind::MACHINE, Some(&self.workers().namespace)).await;
         let chosen = machines.choose(&mut *self.random.borrow_mut());
         let Some(machine) = chosen.map(|machine| text(machine, "/metadata/name")) else { return };
-        self.cp.delete(Kind::MACHINE, &self.workers().name(&machine)).await;
+        self.cp.delete(Kind::MACHINE, &self.workers().name(machine)).await;
         step(format!("Machine {machine} was deleted"));
     }
 
