@@ -289,7 +289,7 @@ async fn silent_at_rest(cp: &ControlPlane, capw: &Capw) {
     };
     // What makes it look again is a listing of the hypervisor: two of each lie in between.
     let listings = || {
-        let of = |case: &Case| capw.metric("capw_hypervisor_calls_total", &["call=\"owned\"", &format!("endpoint=\"{}/lab\"", case.namespace)]);
+        let of = |case: &Case| capw.metric("capw_hypervisor_calls_total", &["call=\"list\"", &format!("endpoint=\"{}/lab\"", case.namespace)]);
         CASES.each_ref().map(of)
     };
     let before = versions().await;
@@ -310,9 +310,12 @@ async fn commands_of_the_page(cp: &ControlPlane, capw: &Capw) {
     let name = text(&machine, "/metadata/name");
     let logs = cp.directory().join("collected");
     std::fs::create_dir_all(&logs).expect("a directory");
+    let fault = "x509: certificate has expired or is not yet valid\n";
     for file in ["bootstrap.log", "kubelet.log", "containerd.log"] {
-        std::fs::write(logs.join(file), "x509: certificate has expired or is not yet valid\n").expect("a log");
+        std::fs::write(logs.join(file), fault).expect("a log");
     }
+    // As collect.ps1 writes it.
+    std::fs::write(logs.join("collected.log"), format!("==> C:\\var\\log\\kubelet\\kubelet.log <==\r\n{fault}")).expect("a log");
     let commands: Vec<String> =
         blocks.iter().flat_map(|block| block.lines()).map(|line| line.replace("NAMESPACE", "token-unknown").replace("MACHINE", name)).collect();
     assert!(commands.len() >= 6, "{commands:?}");

@@ -26,8 +26,13 @@ const OUR_KINDS: [Kind; 10] = [
 ];
 
 /// What a WindowsNodePool makes and removes.
-const OF_POOLS: [(&str, Kind); 4] =
-    [("create", Kind::WINDOWS_MACHINE), ("delete", Kind::WINDOWS_MACHINE), ("create", Kind::WINDOWS_BOOTSTRAP_CONFIG), ("delete", Kind::MACHINE)];
+const OF_POOLS: [(&str, Kind); 5] = [
+    ("create", Kind::WINDOWS_MACHINE),
+    ("delete", Kind::WINDOWS_MACHINE),
+    ("create", Kind::WINDOWS_BOOTSTRAP_CONFIG),
+    ("delete", Kind::MACHINE),
+    ("patch", Kind::MACHINE),
+];
 
 /// `kubectl apply -k config/default` alone: definitions, process, rights that suffice and no more, policies; the samples fit in.
 #[test]
@@ -227,7 +232,8 @@ async fn nothing_stays_after_delete(cp: &ControlPlane) {
 async fn templates_make_clusters(cp: &ControlPlane) {
     let version = world::Tools::ensure().kubernetes_version.clone();
     for (name, flavor) in [("plain", ""), ("classy", "topology")] {
-        let yaml = cp.clusterctl(&["generate", "cluster", name, "--kubernetes-version", &version, "--flavor", flavor]).await;
+        let yaml =
+            cp.clusterctl(&["generate", "cluster", name, "--kubernetes-version", &version, "--worker-machine-count", "3", "--flavor", flavor]).await;
         cp.apply(&yaml).await;
         assert!(cp.get(Kind::CLUSTER, &format!("default/{name}")).await.is_some(), "{yaml}");
     }

@@ -126,9 +126,9 @@ impl Kills {
     }
 
     fn after_effect(&mut self, news: &[(Effect, String)]) -> Option<String> {
-        // What the same object has gone on from is over.
+        // What the same object has gone on from is over, unless it does not come again.
         let last = |at: usize, name: &String| news[at + 1..].iter().all(|(_, later)| later != name);
-        let fresh = news.iter().enumerate().filter(|(at, (_, name))| last(*at, name)).map(|(_, news)| news);
+        let fresh = news.iter().enumerate().filter(|(at, (effect, name))| once(*effect) || last(*at, name)).map(|(_, news)| news);
         for (effect, name) in fresh {
             match self.pending.get_mut(effect) {
                 Some(0) => {

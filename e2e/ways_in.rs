@@ -2,6 +2,7 @@
 //! what it makes of each exit code of ours; guests that get their data by each channel join the cluster.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -63,11 +64,11 @@ struct Given {
 fn given(channel: Channel, directory: &Path) -> Given {
     let facts = facts(channel);
     let user_data = render(&facts).expect("a rendering").user_data.into_bytes();
-    let mut script = user_data.clone();
     let instance = Instance { vm: VmUuid::of("u"), host_name: facts.host_name.as_ref(), user_data: &user_data, answer: &[] };
     let instance_id = instance.id().to_string();
     let path = directory.join(channel.name());
     let with = |flag: &str| vec![flag.to_owned(), path.to_str().expect("a path").to_owned()];
+    let mut script = Vec::new();
     let arguments = match SeedImage::from(&build(channel, &instance)) {
         SeedImage::Drive(image) => {
             let name = if channel == Channel::ConfigDrive { config_drive::USER_DATA } else { no_cloud::USER_DATA };
@@ -77,6 +78,7 @@ fn given(channel: Channel, directory: &Path) -> Given {
             if channel == Channel::ConfigDrive { vec![with("--cdrom"), with("--disk")] } else { vec![with("--cdrom")] }
         }
         SeedImage::GuestInfo(values) => {
+            flate2::read::GzDecoder::new(user_data.as_slice()).read_to_end(&mut script).expect("a gzipped script");
             std::fs::write(&path, json!(values).to_string()).expect("values");
             vec![with("--guestinfo")]
         }

@@ -57,7 +57,7 @@ pub const MACHINES: &[Machine] = &[
     bootstrap("new-version", r#"{"spec": {"version": "v1.99.0"}}"#, "{}", "Incompatible", &["spec.version of the Machine", "v1.99.0", "update CAPW"]),
     bootstrap("no-version", r#"{"spec": {"version": null}}"#, "{}", "InvalidSpec", &["spec.version", "e.g. v1.36.3"]),
     bootstrap("old-containerd", "{}", r#"{"windowsRelease": "2025", "containerd": {"line": "1.7"}}"#, "Incompatible", &["spec.containerd.line", "2.0.4", "https://", "Nearest set that works: containerd 2.3.7"]),
-    bootstrap("our-file", "{}", r#"{"files": [{"path": "C:\\ProgramData\\CAPW\\a", "content": ""}]}"#, "InvalidSpec", &["spec.files[0].path", "choose another one"]),
+    bootstrap("our-file", "{}", r#"{"containerd": {"registries": [{"host": "docker.io", "mirrors": [{"url": "https://m.example.com"}]}]}, "files": [{"path": "C:\\etc\\containerd\\certs.d\\docker.io\\hosts.toml", "content": ""}]}"#, "InvalidSpec", &["spec.files[0].path", "writes this file"]),
     bootstrap("greedy", "{}", r#"{"kubelet": {"systemReserved": {"memory": "100Gi"}}}"#, "InvalidSpec", &["spec.memory of the machine", "give the machine more memory"]),
     bootstrap("greedy-too", "{}", r#"{"kubelet": {"kubeReserved": {"cpu": "4"}}}"#, "InvalidSpec", &["spec.cpus of the machine", "kubeReserved.cpu"]),
     bootstrap("payload", "{}", "{}", "PayloadTooLarge", &["spec.channel", "the limit is", "Kubernetes Secret, 1 MiB"]),

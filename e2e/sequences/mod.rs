@@ -176,10 +176,12 @@ async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Fiel
     count
 }
 
-/// Whether a refusal names the field, or, if it may not change, the field of the spec that it is in.
+/// Whether a refusal names the field; or, if it may not change or may not be beside others, what it is in.
 fn names(field: &Field, message: &str) -> bool {
     let outer = field.path.iter().filter_map(|step| if let values::Step::Key(key) = step { Some(key.as_str()) } else { None }).nth(1);
-    message.contains(field.leaf()) || (message.contains("cannot change") && outer.is_some_and(|outer| message.contains(outer)))
+    let choice = || message.contains("exactly one");
+    let fixed = || message.contains("cannot change") && outer.is_some_and(|outer| message.contains(outer));
+    message.contains(field.leaf()) || choice() || fixed()
 }
 
 /// Waits until the controller has seen the change.

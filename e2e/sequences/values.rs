@@ -1,5 +1,6 @@
 //! Values for the fields of a kind, from its schema alone: what it admits, as far as the schema says, and what it must refuse.
 
+use regex::Regex;
 use serde_json::{Map, Value, json};
 
 /// A field: its schema, and the way to it from the root of the object.
@@ -53,12 +54,32 @@ pub fn values(schema: &Value) -> Vec<Value> {
     values
 }
 
+/// A few texts, those first that the schema's own patterns admit.
+fn texts(schema: &Value) -> Vec<String> {
+    let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten().filter_map(|rule| rule["rule"].as_str());
+    let patterns: Vec<Regex> = rules.filter_map(pattern).collect();
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let all: Vec<String> = examples(schema).into_iter().chain(["a".to_owned(), "10.0.0.1".to_owned(), digest]).collect();
+    let (mut texts, others): (Vec<String>, _) = all.into_iter().partition(|text| patterns.iter().all(|pattern| pattern.is_match(text)));
+    texts.extend(others);
+    texts.truncate(5);
+    texts
+}
+
+/// The expression of a rule that starts with `self.matches('…')`. CEL's text holds each backslash twice.
+fn pattern(rule: &str) -> Option<Regex> {
+    let (expression, _) = rule.strip_prefix("self.matches('")?.split_once("')")?;
+    Some(Regex::new(&expression.replace(r"\\", r"\")).expect("an expression of the schema"))
+}
+
 /// The examples in what the schema says to people are meant to be right.
 fn examples(schema: &Value) -> Vec<String> {
     let description = schema["description"].as_str().unwrap_or_default().replace('`', "\u{1}");
     let quoted = description.split('\u{1}').skip(1).step_by(2).map(str::to_owned);
     let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten().filter_map(|rule| rule["message"].as_str());
-    let said = rules.filter_map(|message| message.split_once("e.g. ")).map(|(_, example)| example.split(" or ").next().unwrap_or(example).to_owned());
+    let said = rules
+        .filter_map(|message| message.split_once("e.g. "))
+        .map(|(_, example)| example.split(" or ").next().unwrap_or(example).trim_end_matches(';').to_owned());
     said.chain(quoted).filter(|text| !text.is_empty()).collect()
 }
 
@@ -82,12 +103,7 @@ fn good(schema: &Value) -> Vec<Value> {
             vec![json!({"example.com/a": sample(&schema["additionalProperties"])}), json!({})]
         }
         Some("object") => vec![sample(schema), json!({})],
-        _ => {
-            let mut texts = examples(schema);
-            texts.truncate(3);
-            texts.extend(["a", "10.0.0.1"].map(str::to_owned));
-            texts.into_iter().map(Value::from).collect()
-        }
+        _ => texts(schema).into_iter().map(Value::from).collect(),
     }
 }
 

@@ -56,7 +56,9 @@ pub const KUBELET_CONFIG: &str = r"C:\var\lib\kubelet\config.yaml";
 pub const KUBELET_DROP_INS: &str = r"C:\etc\kubernetes\kubelet.conf.d";
 /// The users' own fields. Other files in the directory belong to the users.
 pub const KUBELET_DROP_IN: &str = r"C:\etc\kubernetes\kubelet.conf.d\50-user.conf";
-pub const KUBELET_PKI: &str = r"C:\var\lib\kubelet\pki";
+/// Keys and certificates of the kubelet (`--cert-dir`). `kubeadm reset` empties [`KUBELET_ROOT`]: beside it they outlive an attempt to
+/// join, and the next one asks with the same key. CAPW admits no other.
+pub const KUBELET_PKI: &str = r"C:\var\lib\kubelet-pki";
 /// Volumes of pods, one directory each.
 pub const KUBELET_PODS: &str = r"C:\var\lib\kubelet\pods";
 /// Sockets of plug-ins that run as administrators.

@@ -117,8 +117,9 @@ async fn probe(
     let version = workload.version().await?;
     let checked = object.status.as_ref().and_then(|s| s.checked_kubeconfig.as_deref());
     let settled = checked == Some(&workload.fingerprint) && available(object);
-    let uid = if settled { None } else { Some(workload.uid().await?) };
-    let missing = if settled { None } else { Some(workload.lacks(RIGHTS).await?.iter().map(ToString::to_string).collect()) };
+    let missing: Option<Vec<String>> = if settled { None } else { Some(workload.lacks(RIGHTS).await?.iter().map(ToString::to_string).collect()) };
+    // The UID cannot be read without these rights either, and the list says more than that one refusal.
+    let uid = if missing.as_ref().is_some_and(Vec::is_empty) { Some(workload.uid().await?) } else { None };
     let secrets_current = are_current(ctx, object, cluster, kubeconfig, workload.ca_pem.as_deref()).await?;
     Ok(Answer { version, server: workload.endpoint(), digest: workload.fingerprint.clone(), uid, missing, secrets_current })
 }

@@ -121,7 +121,7 @@ impl World for Vm<'_> {
     }
 
     async fn reset(&mut self) {
-        if let Err(error) = self.guest.files(forget_identity).await {
+        if let Err(error) = self.guest.files(forget_configuration).await {
             debug!(vm = %self.guest.record.vm, %error, "a simulated kubeadm cannot reset");
         }
     }
@@ -176,15 +176,12 @@ async fn load(guest: &Guest) -> io::Result<Option<(Running, bool)>> {
     guest.files(read).await
 }
 
-/// What `kubeadm reset` removes: the next attempt starts with a new key.
-fn forget_identity(home: &Home) -> io::Result<()> {
-    for name in [CERTIFICATE, KEY, KUBELET] {
-        match fs::remove_file(home.disk().join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+/// What `kubeadm reset` removes. Key and certificate lie outside its reach.
+fn forget_configuration(home: &Home) -> io::Result<()> {
+    match fs::remove_file(home.disk().join(KUBELET)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn read_kept(home: &Home) -> io::Result<Option<Kept>> {
