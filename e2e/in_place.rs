@@ -134,14 +134,15 @@ fn labels_change_in_a_pool_that_stands_alone() {
         cp.kubectl(&["label", "nodes", "--all", "node-role.kubernetes.io/theirs="]).await;
         wait_for("every Node has the label of its role", LIMIT, || labelled(&cp, &["node-role.kubernetes.io/windows", "example.com/pool"], &[]))
             .await;
-        let before = simulated_vms(capw.state());
+        let vms = || simulated_vms(capw.state()).into_iter().map(|vm| vm.directory).collect::<Vec<_>>();
+        let before = vms();
 
         cp.apply(&SAMPLE.replace("node-role.kubernetes.io/windows", "node-role.kubernetes.io/app").replace("example.com/pool", "example.com/tier"))
             .await;
         let wanted = ["node-role.kubernetes.io/app", "node-role.kubernetes.io/theirs", "example.com/tier", "kubernetes.io/os"];
         let gone = ["node-role.kubernetes.io/windows", "example.com/pool"];
         wait_for("every Node has the new labels and those of others", LIMIT, || labelled(&cp, &wanted, &gone)).await;
-        assert_eq!((wait_settled(&cp, &cp, POOL, 2).await, simulated_vms(capw.state())), (names, before), "something was made again");
+        assert_eq!((wait_settled(&cp, &cp, POOL, 2).await, vms()), (names, before), "something was made again");
         step("labels of the machine and of the kubelet changed on the nodes that were there");
     });
 }

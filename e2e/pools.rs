@@ -150,9 +150,7 @@ async fn spread(cp: &ControlPlane, pool: &Pool) {
         "spec": {"simulated": {}}});
     workers::apply(cp, &[west]).await;
     cp.wait_condition(Kind::WINDOWS_HYPERVISOR, "pool/west", "Ready", "True", LIMIT).await;
-    // A machine goes to hypervisors that its WindowsCluster names, and to no other.
-    let both = json!({"spec": {"hypervisors": [{"name": "lab"}, {"name": "west"}]}});
-    cp.patch(Kind::WINDOWS_CLUSTER, "pool/c1", &both).await.expect("two hypervisors");
+    pool.workers.admit(cp, "west").await;
     cp.patch(Kind::MACHINE_POOL, &pool.name(), &json!({"spec": {"failureDomains": ["lab", "west"]}})).await.expect("failure domains");
 }
 

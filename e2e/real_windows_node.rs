@@ -239,7 +239,7 @@ fn inside(guest: &wine::WineGuest, node: &Value) {
     }
     faultless(&guest.said("join").expect("what kubeadm printed"));
     let kubeconfig = guest.read(r"C:\etc\kubernetes\kubelet.conf").expect("kubelet.conf");
-    assert!(kubeconfig.contains(r"C:\var\lib\kubelet\pki\kubelet-client-current.pem"), "{kubeconfig}");
+    assert!(kubeconfig.contains(r"C:\var\lib\kubelet-pki\kubelet-client-current.pem"), "{kubeconfig}");
 }
 
 /// Names of all requests for certificates.

@@ -153,6 +153,12 @@ impl Workers {
         apply(cp, &self.objects()).await;
     }
 
+    /// Lets machines go to that hypervisor too: those that the WindowsCluster does not name are refused.
+    pub async fn admit(&self, cp: &ControlPlane, other: &str) {
+        let both = json!({"spec": {"hypervisors": [{"name": self.hypervisor}, {"name": other}]}});
+        cp.patch(Kind::WINDOWS_CLUSTER, &self.name(&self.cluster), &both).await.expect("a WindowsCluster with two hypervisors");
+    }
+
     /// `NAMESPACE/NAME`, as the looks of [`ControlPlane`] want it.
     pub fn name(&self, name: &str) -> String {
         format!("{}/{name}", self.namespace)

@@ -32,8 +32,7 @@ fn wrong_objects_say_so_and_cost_nothing() {
             "spec": {"simulated": {"capacity": {"cpus": 8, "memory": "16Gi"}}},
         });
         workers::apply(&cp, &[tiny]).await;
-        let both = json!({"spec": {"hypervisors": [{"name": "lab"}, {"name": "tiny"}]}});
-        cp.patch(Kind::WINDOWS_CLUSTER, &good.name(&good.cluster), &both).await.expect("two hypervisors");
+        good.admit(&cp, "tiny").await;
         cp.wait_condition(Kind::CLUSTER, "wrong/c1", "Available", "True", LIMIT).await;
 
         let objects: Vec<Value> = machines(&good).into_iter().chain(control_planes(&good)).chain(orphans()).collect();

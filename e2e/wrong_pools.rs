@@ -55,6 +55,7 @@ fn wrong_pools_say_so_and_lose_nothing() {
             "spec": {"simulated": {"capacity": {"cpus": 8, "memory": "64Gi"}}},
         });
         workers::apply(&cp, &[tiny]).await;
+        good.workers.admit(&cp, "tiny").await;
         machines_of(&cp, "pool", 2).await;
         step("a good pool has its two machines");
 

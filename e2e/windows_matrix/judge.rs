@@ -113,7 +113,7 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
         // JSON is YAML.
         self.write(paths::KUBELET_CONFIG, &configuration.to_string());
         self.write(paths::CLUSTER_CA, CA);
-        fs::create_dir_all(self.prefix().join("drive_c/var/lib/kubelet/pki")).expect("the directory is made");
+        fs::create_dir_all(self.prefix().join("drive_c/var/lib/kubelet-pki")).expect("the directory is made");
         for item in &payload.plan.items {
             match &item.kind {
                 Kind::File { path, source, .. } if path.starts_with(paths::KUBERNETES) => {

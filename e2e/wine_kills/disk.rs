@@ -18,7 +18,7 @@ const OF_PROGRAMS: [&str; 8] = [
     "var/log/",
     "ProgramData/containerd/",
     "ProgramData/Microsoft/",
-    "var/lib/kubelet/pki/",
+    "var/lib/kubelet-pki/",
     "var/lib/kubelet/device-plugins/",
     "var/lib/kubelet/pod",
 ];
