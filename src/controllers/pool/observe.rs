@@ -14,6 +14,7 @@ use crate::api::pool::{POOL_LABEL, WindowsNodePool};
 use crate::lifecycle::identity::{INFRASTRUCTURE, chosen};
 use crate::lifecycle::machine::Reach;
 use crate::lifecycle::owner::NodeRequest;
+use crate::lifecycle::pool::build::is_name_of;
 use crate::lifecycle::pool::{Known, Member, member};
 
 /// Who asks for the machines.
@@ -83,9 +84,10 @@ pub fn is_of(object: &WindowsMachine, pool: &str) -> bool {
     capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|o| o.uid == pool)
 }
 
-/// Whether a machine of this pool has lost its owner reference, or names the pool as it was before a restore, with another UID.
+/// Whether a machine of this pool has lost its owner reference, or names the pool as it was before a restore, with another UID. Labels
+/// alone do not make it one: users copy them. The name is that of a machine which the pool made.
 pub fn is_lost(object: &WindowsMachine, pool: &WindowsNodePool) -> bool {
-    let is_marked = object.labels().get(POOL_LABEL) == Some(&capi::label_value(&pool.name_any()));
+    let is_marked = is_name_of(pool, &object.name_any()) && object.labels().get(POOL_LABEL) == Some(&capi::label_value(&pool.name_any()));
     let owner = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool");
     is_marked && owner.is_none_or(|owner| owner.name == pool.name_any() && Some(&owner.uid) != pool.metadata.uid.as_ref())
 }

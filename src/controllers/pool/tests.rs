@@ -175,9 +175,9 @@ async fn a_change_in_place_that_is_refused_is_said_and_not_tried_at_once() {
 /// After a restore every object has another UID; and others take owner references away.
 #[tokio::test]
 async fn machines_that_lost_their_owner_are_adopted_and_not_made_anew() {
-    const GIVEN: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/a";
+    const GIVEN: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-abc12";
     for owners in [json!([]), machine("a", "uid before the restore")["metadata"]["ownerReferences"].clone()] {
-        let mut lost = machine("a", "");
+        let mut lost = machine("win-abc12", "");
         lost["metadata"]["ownerReferences"] = owners.clone();
         lost["metadata"]["labels"] = json!({crate::api::pool::POOL_LABEL: "win"});
         let caches = Caches { windows_machines: holding(vec![lost.clone()]), ..Caches::empty() };
@@ -191,13 +191,15 @@ async fn machines_that_lost_their_owner_are_adopted_and_not_made_anew() {
 
 #[tokio::test]
 async fn machines_of_another_pool_are_not_adopted() {
-    let other = |label: &str, owner: &str| {
-        let mut other = machine("a", "another uid");
+    let other = |name: &str, label: &str, owner: &str| {
+        let mut other = machine(name, "another uid");
         other["metadata"]["labels"] = json!({crate::api::pool::POOL_LABEL: label});
         other["metadata"]["ownerReferences"][0]["name"] = json!(owner);
         other
     };
-    for machine_of_other in [other("other", "other"), other("win", "other"), other("other", "win")] {
+    for machine_of_other in
+        [other("win-abc12", "other", "other"), other("win-abc12", "win", "other"), other("win-abc12", "other", "win"), other("my-own", "win", "win")]
+    {
         let caches = Caches { windows_machines: holding(vec![machine_of_other]), ..Caches::empty() };
         let (ctx, _script) = stage_of(caches, 1, vec![step(&format!("POST {MACHINES}"), machine("win-x", "pool-uid")), step(STATUS, pool())]);
         pass(&ctx).await.expect("one of its own is made");

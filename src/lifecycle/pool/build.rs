@@ -20,6 +20,8 @@ use crate::lifecycle::identity::VERSION_ANNOTATION;
 
 /// Characters of the pool's name in the names of its machines: with the rest they are as long as Windows allows.
 const PREFIX: usize = 9;
+/// Characters after it that tell the machines apart.
+const SUFFIX: usize = 5;
 
 /// A new machine, on the hypervisor `place` or where the template says.
 pub fn machine(object: &WindowsNodePool, request: &PoolRequest, template: &Template, name: &str, place: Option<&str>) -> WindowsMachine {
@@ -68,8 +70,17 @@ pub fn owner_reference(object: &WindowsNodePool, standalone: bool) -> OwnerRefer
 
 /// The beginning of the pool's name and five characters that depend on `seed`: a host name that Windows accepts.
 pub fn name(object: &WindowsNodePool, seed: &str) -> String {
-    let prefix: String = object.name_any().chars().map(|c| if c == '.' { '-' } else { c }).take(PREFIX).collect();
-    format!("{}-{}", prefix.trim_end_matches('-'), base36(seed.as_bytes(), 5))
+    format!("{}{}", prefix(object), base36(seed.as_bytes(), SUFFIX))
+}
+
+/// Whether [`name`] could have given that name to a machine of the pool.
+pub fn is_name_of(object: &WindowsNodePool, name: &str) -> bool {
+    name.strip_prefix(&prefix(object)).is_some_and(|rest| rest.len() == SUFFIX && rest.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()))
+}
+
+fn prefix(object: &WindowsNodePool) -> String {
+    let start: String = object.name_any().chars().map(|c| if c == '.' { '-' } else { c }).take(PREFIX).collect();
+    format!("{}-", start.trim_end_matches('-'))
 }
 
 /// The configuration of one machine: it has the machine's name, belongs to it, and so its token is bound to it.
