@@ -1,6 +1,7 @@
 //! Story *sequences*: every field of every kind is set, changed, unset and put back, with values from the schema, right ones and
-//! wrong ones, under a running CAPW. It never panics, it keeps up with every change, it comes to rest, each refusal names the field, and
-//! everything can be deleted afterwards. A run takes some fields of each kind at random; `CAPW_SEQUENCES=all` takes all of them.
+//! wrong ones, under a running CAPW. It never panics, it keeps up with every change, it comes to rest, each refusal names the field or
+//! one that it is in, and everything can be deleted afterwards. A run takes some fields of each kind at random;
+//! `CAPW_SEQUENCES=all` takes all of them.
 
 mod values;
 
@@ -176,12 +177,12 @@ async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Fiel
     count
 }
 
-/// Whether a refusal names the field; or, if it may not change or may not be beside others, what it is in.
+/// Whether a refusal names the field, or one that it is in: a rule may be about what stands beside it. One of several drivers, and what
+/// cannot change, are said of the whole.
 fn names(field: &Field, message: &str) -> bool {
-    let outer = field.path.iter().filter_map(|step| if let values::Step::Key(key) = step { Some(key.as_str()) } else { None }).nth(1);
-    let choice = || message.contains("exactly one");
-    let fixed = || message.contains("cannot change") && outer.is_some_and(|outer| message.contains(outer));
-    message.contains(field.leaf()) || choice() || fixed()
+    let keys = field.path.iter().filter_map(|step| if let values::Step::Key(key) = step { Some(key.as_str()) } else { None });
+    let whole = ["exactly one", "cannot change", "immutable"].iter().any(|words| message.contains(words));
+    whole || message.contains(field.leaf()) || keys.filter(|key| !["spec", "template"].contains(key)).any(|key| message.contains(key))
 }
 
 /// Waits until the controller has seen the change.
