@@ -68,10 +68,10 @@ async fn topology(cp: &ControlPlane) {
     for kind in ["TopologyReconciled", "Available"] {
         cp.wait_condition(Kind::CLUSTER, &cluster, kind, "True", LIMIT).await;
     }
-    let machines = wait_for("both machines of the topology are Running", LIMIT, || async {
+    let machines = wait_for("the machines of the topology are Running: two of a MachineDeployment, one of a MachinePool", LIMIT, || async {
         let machines = cp.list(Kind::MACHINE, Some(namespace)).await;
         let running = machines.iter().filter(|machine| text(machine, "/status/phase") == "Running").count();
-        if (machines.len(), running) == (2, 2) { Ok(machines) } else { Err(format!("{running} of {}", machines.len())) }
+        if (machines.len(), running) == (3, 3) { Ok(machines) } else { Err(format!("{running} of {}", machines.len())) }
     })
     .await;
     for machine in &machines {

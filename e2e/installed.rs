@@ -12,9 +12,10 @@ const POLICY_BINDING: Kind = Kind::new("admissionregistration.k8s.io/v1", "valid
 const CLUSTER_ROLE: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
 const CLUSTER_ROLE_BINDING: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
 const DEPLOYMENT: Kind = Kind::new("apps/v1", "deployments");
-const OUR_KINDS: [Kind; 10] = [
+const OUR_KINDS: [Kind; 11] = [
     Kind::WINDOWS_CLUSTER,
     Kind::new("infrastructure.cluster.x-k8s.io/v1alpha1", "windowsclustertemplates"),
+    Kind::new("infrastructure.cluster.x-k8s.io/v1alpha1", "windowsnodepooltemplates"),
     Kind::WINDOWS_HYPERVISOR,
     Kind::WINDOWS_MACHINE,
     Kind::WINDOWS_MACHINE_TEMPLATE,

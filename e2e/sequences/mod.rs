@@ -98,7 +98,7 @@ async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
     let machine = json!({"image": "windows-server-2022"});
     let cluster = json!({"kubeconfigSecretRef": {"name": "c1-external-kubeconfig"}});
     let template = json!({"machine": {"image": "windows-server-2022", "hypervisorRef": {"name": "lab"}}, "bootstrap": {}});
-    let pool = json!({"replicas": 1, "version": workers.version, "cluster": cluster, "template": template});
+    let pool = json!({"replicas": 1, "version": workers.version, "cluster": cluster, "template": template.clone()});
     workers::apply(
         cp,
         &[
@@ -109,6 +109,7 @@ async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
             object("infrastructure", "WindowsMachineTemplate", "t", json!({"template": {"spec": machine}})),
             object("bootstrap", "WindowsBootstrapConfigTemplate", "t", json!({"template": {}})),
             object("infrastructure", "WindowsClusterTemplate", "t", json!({"template": {}})),
+            object("infrastructure", "WindowsNodePoolTemplate", "t", json!({"template": {"spec": {"template": template}}})),
             object("controlplane", "ExternalControlPlaneTemplate", "t", json!({"template": {}})),
         ],
     )
@@ -131,6 +132,7 @@ async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
         (Kind::WINDOWS_MACHINE_TEMPLATE, "t"),
         (Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE, "t"),
         (Kind::WINDOWS_CLUSTER_TEMPLATE, "t"),
+        (Kind::WINDOWS_NODE_POOL_TEMPLATE, "t"),
         (Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE, "t"),
     ];
     let subject = |followed| move |(kind, name): &(Kind, &str)| Subject { kind: *kind, name: workers_name(name), followed };
@@ -245,6 +247,7 @@ async fn delete_all(cp: &ControlPlane, capw: &Capw) {
         (Kind::WINDOWS_MACHINE_TEMPLATE, "t"),
         (Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE, "t"),
         (Kind::WINDOWS_CLUSTER_TEMPLATE, "t"),
+        (Kind::WINDOWS_NODE_POOL_TEMPLATE, "t"),
         (Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE, "t"),
     ];
     for (kind, own) in left {

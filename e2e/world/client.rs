@@ -53,6 +53,7 @@ impl Kind {
     pub const MACHINE_DEPLOYMENT: Self = Self::new(CORE, "machinedeployments");
     pub const MACHINE_HEALTH_CHECK: Self = Self::new(CORE, "machinehealthchecks");
     pub const WINDOWS_CLUSTER: Self = Self::new(INFRASTRUCTURE, "windowsclusters");
+    pub const WINDOWS_NODE_POOL_TEMPLATE: Self = Self::new(INFRASTRUCTURE, "windowsnodepooltemplates");
     pub const WINDOWS_CLUSTER_TEMPLATE: Self = Self::new(INFRASTRUCTURE, "windowsclustertemplates");
     pub const WINDOWS_HYPERVISOR: Self = Self::new(INFRASTRUCTURE, "windowshypervisors");
     pub const WINDOWS_NODE_POOL: Self = Self::new(INFRASTRUCTURE, "windowsnodepools");

@@ -35,6 +35,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         machine::WindowsMachine::crd(),
         machine::WindowsMachineTemplate::crd(),
         pool::WindowsNodePool::crd(),
+        pool::WindowsNodePoolTemplate::crd(),
         bootstrap_config::WindowsBootstrapConfig::crd(),
         bootstrap_config::WindowsBootstrapConfigTemplate::crd(),
         control_plane::ExternalControlPlane::crd(),

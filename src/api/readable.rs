@@ -91,6 +91,7 @@ fn what_a_schema_admits_can_be_read() {
         check::<super::machine::WindowsMachine>(),
         check::<super::machine::WindowsMachineTemplate>(),
         check::<super::pool::WindowsNodePool>(),
+        check::<super::pool::WindowsNodePoolTemplate>(),
         check::<super::bootstrap_config::WindowsBootstrapConfig>(),
         check::<super::bootstrap_config::WindowsBootstrapConfigTemplate>(),
         check::<super::control_plane::ExternalControlPlane>(),

@@ -13,7 +13,7 @@ use super::cluster::{WindowsCluster, WindowsClusterTemplate};
 use super::control_plane::{ExternalControlPlane, ExternalControlPlaneTemplate};
 use super::hypervisor::WindowsHypervisor;
 use super::machine::{WindowsMachine, WindowsMachineTemplate};
-use super::pool::WindowsNodePool;
+use super::pool::{WindowsNodePool, WindowsNodePoolTemplate};
 
 const CORE: &str = "cluster.x-k8s.io/v1beta2";
 
@@ -87,6 +87,7 @@ fn check(object: &Value, file: &str) {
         ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsMachine") => strict::<WindowsMachine>(object, &place),
         ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsMachineTemplate") => strict::<WindowsMachineTemplate>(object, &place),
         ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsNodePool") => strict::<WindowsNodePool>(object, &place),
+        ("infrastructure.cluster.x-k8s.io/v1alpha1", "WindowsNodePoolTemplate") => strict::<WindowsNodePoolTemplate>(object, &place),
         ("bootstrap.cluster.x-k8s.io/v1alpha1", "WindowsBootstrapConfig") => strict::<WindowsBootstrapConfig>(object, &place),
         ("bootstrap.cluster.x-k8s.io/v1alpha1", "WindowsBootstrapConfigTemplate") => strict::<WindowsBootstrapConfigTemplate>(object, &place),
         ("controlplane.cluster.x-k8s.io/v1alpha1", "ExternalControlPlane") => strict::<ExternalControlPlane>(object, &place),

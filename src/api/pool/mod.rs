@@ -3,6 +3,7 @@
 
 mod standalone;
 mod strategy;
+mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,7 @@ use super::machine::{LocalReference, MachineInitialization, TemplateMetadata, Te
 
 pub use standalone::*;
 pub use strategy::*;
+pub use template::*;
 
 /// Kept on a WindowsNodePool until all its machines are gone.
 pub const FINALIZER: &str = "windowsnodepool.infrastructure.cluster.x-k8s.io";
