@@ -79,6 +79,11 @@ pub struct ExternalControlPlaneStatus {
     /// The version that the API server reports, e.g. `v1.36.3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The same for Cluster API from 1.14 on, which asks for the versions of all replicas of a control plane, the oldest first. What answers at the endpoint counts as one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
+    pub versions: Vec<StatusVersion>,
     /// SHA-256 of the kubeconfig that was checked last, so that permissions are checked again only when it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_kubeconfig: Option<String>,
@@ -94,6 +99,15 @@ pub struct ExternalControlPlaneStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]
     pub conditions: Vec<Condition>,
+}
+
+/// A version that replicas of a control plane run.
+#[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusVersion {
+    /// A version of Kubernetes, e.g. `v1.36.3`.
+    #[schemars(length(min = 1, max = 256))]
+    pub version: String,
 }
 
 #[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]

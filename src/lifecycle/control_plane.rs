@@ -9,7 +9,7 @@ use super::{Decision, paused, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::api::control_plane::{ControlPlaneInitialization, ExternalControlPlane, ExternalControlPlaneStatus, FINALIZER};
+use crate::api::control_plane::{ControlPlaneInitialization, ExternalControlPlane, ExternalControlPlaneStatus, FINALIZER, StatusVersion};
 
 /// How often the API server is asked when all is well, and when it is not.
 const PROBE: Duration = Duration::from_secs(20);
@@ -177,7 +177,9 @@ pub fn status(object: &ExternalControlPlane, said: &[Desired], answer: Option<&A
     status.external_managed_control_plane = Some(true);
     if let Some(answer) = answer {
         status.initialization = Some(ControlPlaneInitialization { control_plane_initialized: Some(true) });
-        status.version = Some(comparable(&answer.version, object.spec.version.as_deref()));
+        let version = comparable(&answer.version, object.spec.version.as_deref());
+        status.versions = vec![StatusVersion { version: version.clone() }];
+        status.version = Some(version);
         status.checked_kubeconfig = Some(answer.digest.clone());
         status.cluster_uid = answer.uid.clone().or(status.cluster_uid);
     }
@@ -253,7 +255,13 @@ mod tests {
             (Some("v1.35.2+k3s1"), "v1.35.2+k3s1", "v1.35.2+k3s1", true),
             (Some("v1.36.0"), "v1.35.2-eks-1a2b3c", "v1.35.2", false),
         ] {
-            assert_eq!(comparable(answered, wanted), reported, "{wanted:?} {answered}");
+            let object: ExternalControlPlane = serde_json::from_value(json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1",
+                "kind": "ExternalControlPlane", "metadata": {"name": "c1"}, "spec": {"version": wanted}}))
+            .unwrap();
+            let answer = Answer { version: answered.into(), server: ControlPlaneEndpoint::default(), digest: "d".into(), uid: None, missing: None, secrets_current: true };
+            let status = status(&object, &[], Some(&answer), Timestamp::UNIX_EPOCH);
+            assert_eq!(status.version.as_deref(), Some(reported), "{wanted:?} {answered}");
+            assert_eq!(status.versions, [StatusVersion { version: reported.into() }], "{wanted:?} {answered}");
             let said = version_reached(wanted, answered);
             assert_eq!((said.status, said.message.is_empty()), (Some(reached), reached), "{said:?}");
         }
