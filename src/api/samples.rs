@@ -44,6 +44,7 @@ fn substituted(text: &str) -> String {
         out.push_str(match variable.split_once(":=") {
             Some((_, default)) => default,
             None if variable == "KUBERNETES_VERSION" => "v1.36.3",
+            None if variable == "WORKER_MACHINE_COUNT" => "1",
             None if variable == "CLUSTER_NAME" || variable == "NAMESPACE" => "sample",
             None => panic!("${{{variable}}}: neither known to clusterctl nor given a default"),
         });
