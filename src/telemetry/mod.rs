@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod diagnostics;
+pub mod fleet;
 pub mod http;
 pub mod logs;
 pub mod metrics;
