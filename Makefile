@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix sequences test-powershell test-libvirt faults story lint fmt crds proto tables kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release-check
+.PHONY: help build test unit e2e e2e-matrix sequences test-powershell test-libvirt faults story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release-check
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Name and tag of the image, where it is pulled from.
@@ -40,7 +40,7 @@ DEMO_ARGS += --kubeconfig "$(KUBECONFIG)"
 else
 unexport KUBECONFIG
 endif
-KUSTOMIZATIONS := config/crd config/default config/standalone config/autoscaler config/duties config/namespaced config/tenant config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
+KUSTOMIZATIONS := config/crd config/default config/production config/standalone config/autoscaler config/duties config/namespaced config/tenant config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ proto: ## Write proto/*.rs from proto/*.proto
 
 tables: ## Write the tables in docs/ that come from the code
 	UPDATE_TABLES=1 cargo test --lib tables::
+
+dashboards: ## Write the dashboards in config/components/monitoring from their queries
+	cargo run --quiet --package capw-release -- dashboards --output config/components/monitoring/dashboards
 
 kustomize: ## Check that every kustomization builds
 	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done

@@ -4,6 +4,7 @@ mod archive;
 mod components;
 mod image;
 mod layer;
+mod monitoring;
 mod program;
 
 use std::path::PathBuf;
@@ -58,6 +59,11 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         output: PathBuf,
     },
+    /// Write the dashboards for Grafana.
+    Dashboards {
+        #[arg(long, value_name = "DIR")]
+        output: PathBuf,
+    },
     /// Write a local repository of clusterctl, with the configuration that names it.
     Components(components::Components),
 }
@@ -70,6 +76,7 @@ fn main() -> Result<()> {
         }
         Command::Archive { layout, architecture, image, output } => archive::write(&layout, &architecture, &image, &output),
         Command::Root { output } => layer::write_root(&output),
+        Command::Dashboards { output } => monitoring::dashboards::write(&output),
         Command::Components(components) => print(&components.write()?),
     }
 }
