@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix sequences test-powershell test-libvirt faults story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release-check
+.PHONY: help build test unit e2e e2e-matrix sequences test-powershell test-libvirt faults story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Name and tag of the image, where it is pulled from.
@@ -100,7 +100,25 @@ proto: ## Write proto/*.rs from proto/*.proto
 	UPDATE_PROTO=1 cargo test --lib autoscaler::wire
 
 tables: ## Write the tables in docs/ that come from the code
-	UPDATE_TABLES=1 cargo test --lib tables::
+	UPDATE_TABLES=1 cargo test --lib -- tables:: surfaces::
+
+definitions: ## Say which changes of crds/ since FROM break something (FROM=v0.1.0)
+	@test -n "$(FROM)" || { echo "since which tag or commit? make definitions FROM=v0.1.0"; exit 1; }
+	@rm -rf $(OUT)/definitions && mkdir -p $(OUT)/definitions && git archive $(FROM) crds | tar x -C $(OUT)/definitions
+	cargo run --quiet --package capw-release -- definitions --from $(OUT)/definitions/crds --to crds
+
+sbom: ## Print what the program is built from, as CycloneDX
+	@cargo run --quiet --package capw-release -- sbom
+
+ACTIONLINT_VERSION := 1.7.7
+ACTIONLINT := $(TOOLS)/actionlint-$(ACTIONLINT_VERSION)/actionlint
+
+$(ACTIONLINT):
+	GOBIN=$(abspath $(@D)) go install github.com/rhysd/actionlint/cmd/actionlint@v$(ACTIONLINT_VERSION)
+
+workflows: $(ACTIONLINT) ## Check .github/workflows, offline; also with zizmor where it is installed
+	$(ACTIONLINT) .github/workflows/*.yaml
+	@if command -v zizmor > /dev/null; then zizmor --offline --quiet .github; else echo "zizmor is not installed: its audits were left out"; fi
 
 dashboards: ## Write the dashboards in config/components/monitoring from their queries
 	cargo run --quiet --package capw-release -- dashboards --output config/components/monitoring/dashboards
@@ -161,7 +179,7 @@ $(BINARIES)/%/capw: always
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CAPW_REVISION=$(REVISION) \
 	CFLAGS="-ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo" RUSTFLAGS="-C target-feature=+crt-static $(MAPPED)" \
 	cargo build --locked --profile $(BINARY_PROFILE) --package cluster-api-provider-windows --bin capw --target $(target-$*)
-	@mkdir -p $(@D) && cp target/$(target-$*)/$(BINARY_PROFILE)/capw $@
+	@mkdir -p $(@D) && cp target/$(target-$*)/$(patsubst dev,debug,$(BINARY_PROFILE))/capw $@
 # dev builds quickly, for a look at an image; a release is optimized.
 BINARY_PROFILE ?= release
 
@@ -176,5 +194,24 @@ image-archive: image ## Write what docker load takes to out/capw-ARCHITECTURE.ta
 image-root: release-binary ## Write what Containerfile copies into out/
 	@$(RELEASE) root --output $(OUT)/root
 
-release-check: ## Check what needs an optimized build: two clones give the same image, and its program starts without rights
-	bash release/check.sh $(OUT)/release-check
+RELEASED := $(OUT)/release
+manifest = $(KUBECTL) kustomize config/$(1) | sed 's|example.invalid/capw/capw:unreleased|$(IMAGE)|' > $(RELEASED)/$(2)
+
+release: ## Write everything that a release publishes to out/release (IMAGE=REGISTRY/capw:TAG)
+	@test -n "$(IMAGE)" || { echo "which image? make release IMAGE=REGISTRY/capw:v$(VERSION)"; exit 1; }
+	@$(MAKE) --no-print-directory image-archive components
+	@rm -rf $(RELEASED) && mkdir -p $(RELEASED)/completions $(RELEASED)/man
+	@set -e; $(foreach arch,$(ARCHITECTURES),\
+	  cp $(BINARIES)/$(arch)/capw $(RELEASED)/capw-linux-$(arch); mv $(OUT)/capw-$(arch).tar $(RELEASED)/capw-image-$(arch).tar; \
+	  $(RELEASE) sbom --target $(target-$(arch)) > $(RELEASED)/capw-linux-$(arch).cdx.json;)
+	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) -cf $(RELEASED)/capw-v$(VERSION).oci.tar -C $(OUT)/image .
+	@set -e; for shell in bash zsh fish powershell; do $(BINARIES)/$(firstword $(ARCHITECTURES))/capw completion $$shell > $(RELEASED)/completions/capw.$$shell; done
+	@$(BINARIES)/$(firstword $(ARCHITECTURES))/capw man --output $(RELEASED)/man
+	@cp $(OUT)/clusterctl/*-windows/v$(VERSION)/* config/components/monitoring/dashboards/*.json $(RELEASED)/
+	@$(call manifest,default,capw.yaml); $(call manifest,production,capw-production.yaml); $(call manifest,standalone,capw-standalone.yaml)
+	@awk '/^## \[/ { if (++n > 1) exit; next } n' CHANGELOG.md > $(RELEASED)/release-notes.md
+	@! grep -l example.invalid $(RELEASED)/*.yaml || { echo "a manifest has no image"; exit 1; }
+	@cd $(RELEASED) && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum > SHA256SUMS && cat SHA256SUMS
+
+release-check: ## Check what needs an optimized build: two clones give the same release, and its program starts without rights
+	KUBECTL="$(if $(findstring /,$(KUBECTL)),$(abspath $(KUBECTL)),$(KUBECTL))" IMAGE="$(IMAGE)" bash release/check.sh $(OUT)/release-check

@@ -2,12 +2,14 @@
 
 mod archive;
 mod components;
+mod definitions;
 mod image;
 mod layer;
 mod monitoring;
 mod program;
+mod sbom;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -59,10 +61,24 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         output: PathBuf,
     },
+    /// Say which changes of definitions break objects or clients that an earlier release left behind.
+    Definitions {
+        /// Folder with the definitions of the earlier release.
+        #[arg(long, value_name = "DIR")]
+        from: PathBuf,
+        /// Folder with those of this one.
+        #[arg(long, value_name = "DIR", default_value = "crds")]
+        to: PathBuf,
+    },
     /// Write the dashboards for Grafana.
     Dashboards {
         #[arg(long, value_name = "DIR")]
         output: PathBuf,
+    },
+    /// Print what the program of a target is built from, as CycloneDX.
+    Sbom {
+        #[arg(long, value_name = "TARGET", default_value = "x86_64-unknown-linux-gnu")]
+        target: String,
     },
     /// Write a local repository of clusterctl, with the configuration that names it.
     Components(components::Components),
@@ -76,6 +92,8 @@ fn main() -> Result<()> {
         }
         Command::Archive { layout, architecture, image, output } => archive::write(&layout, &architecture, &image, &output),
         Command::Root { output } => layer::write_root(&output),
+        Command::Definitions { from, to } => definitions::compare(&from, &to),
+        Command::Sbom { target } => print(&sbom::write(Path::new("."), &target)?),
         Command::Dashboards { output } => monitoring::dashboards::write(&output),
         Command::Components(components) => print(&components.write()?),
     }
