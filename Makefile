@@ -1,10 +1,17 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix sequences test-powershell test-libvirt faults story lint fmt crds proto tables kustomize deny docs verify demo bench render components image
+.PHONY: help build test unit e2e e2e-matrix sequences test-powershell test-libvirt faults story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-IMAGE ?= example.invalid/capw/capw:v$(VERSION)
+# Name and tag of the image, where it is pulled from.
+IMAGE ?=
+# Architectures of the image: those that this machine can build for. arm64 needs Rust's target and a C compiler for it.
+ARM64 := $(and $(filter aarch64-unknown-linux-gnu,$(shell rustup target list --installed 2> /dev/null)),$(shell command -v aarch64-linux-gnu-gcc))
+ARCHITECTURES ?= amd64 $(if $(ARM64),arm64)
+REVISION := $(shell git rev-parse HEAD 2> /dev/null || echo unknown)
+# The time of every file in an image.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null || echo 0)
 OUT ?= out
 # Profile of the benchmarks. dev saves an optimized build; its processor and memory figures mean nothing.
 PROFILE ?= bench
@@ -33,7 +40,7 @@ DEMO_ARGS += --kubeconfig "$(KUBECONFIG)"
 else
 unexport KUBECONFIG
 endif
-KUSTOMIZATIONS := config/crd config/default config/standalone config/autoscaler config/duties config/namespaced config/tenant config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
+KUSTOMIZATIONS := config/crd config/default config/production config/standalone config/autoscaler config/duties config/namespaced config/tenant config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,11 +87,11 @@ story: ## Run the stories whose path contains NAME, for example NAME=drain
 	cargo test --test e2e -- "$(NAME)" --nocapture
 
 lint: ## Check format and lints
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo clippy --all-targets -- -D warnings
 
 fmt: ## Format the code
-	cargo fmt
+	cargo fmt --all
 
 crds: ## Write crds/ from the Rust types
 	cargo run --quiet -- crds --output crds
@@ -93,7 +100,28 @@ proto: ## Write proto/*.rs from proto/*.proto
 	UPDATE_PROTO=1 cargo test --lib autoscaler::wire
 
 tables: ## Write the tables in docs/ that come from the code
-	UPDATE_TABLES=1 cargo test --lib tables::
+	UPDATE_TABLES=1 cargo test --lib -- tables:: surfaces::
+
+definitions: ## Say which changes of crds/ since FROM break something (FROM=v0.1.0)
+	@test -n "$(FROM)" || { echo "since which tag or commit? make definitions FROM=v0.1.0"; exit 1; }
+	@rm -rf $(OUT)/definitions && mkdir -p $(OUT)/definitions && git archive $(FROM) crds | tar x -C $(OUT)/definitions
+	cargo run --quiet --package capw-release -- definitions --from $(OUT)/definitions/crds --to crds
+
+sbom: ## Print what the program is built from, as CycloneDX
+	@cargo run --quiet --package capw-release -- sbom
+
+ACTIONLINT_VERSION := 1.7.7
+ACTIONLINT := $(TOOLS)/actionlint-$(ACTIONLINT_VERSION)/actionlint
+
+$(ACTIONLINT):
+	GOBIN=$(abspath $(@D)) go install github.com/rhysd/actionlint/cmd/actionlint@v$(ACTIONLINT_VERSION)
+
+workflows: $(ACTIONLINT) ## Check .github/workflows, offline; also with zizmor where it is installed
+	$(ACTIONLINT) .github/workflows/*.yaml
+	@if command -v zizmor > /dev/null; then zizmor --offline --quiet .github; else echo "zizmor is not installed: its audits were left out"; fi
+
+dashboards: ## Write the dashboards in config/components/monitoring from their queries
+	cargo run --quiet --package capw-release -- dashboards --output config/components/monitoring/dashboards
 
 kustomize: ## Check that every kustomization builds
 	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done
@@ -131,15 +159,59 @@ bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10
 render: ## Measure how long rendering takes, as a share of its 5 ms budget
 	cargo bench --profile $(PROFILE) --bench render
 
-components: ## Write a local clusterctl repository to out/clusterctl
-	@set -e; repository=$(OUT)/clusterctl; rm -rf $$repository; \
-	for part in infrastructure bootstrap control-plane; do \
-	  to=$$repository/$$part-windows/v$(VERSION); mkdir -p $$to; cp metadata.yaml $$to/; \
-	  $(KUBECTL) kustomize config/clusterctl/$$part | sed 's|example.invalid/capw/capw:v$(VERSION)|$(IMAGE)|' > $$to/$$part-components.yaml; \
-	  echo $$to; \
-	done; \
-	cp config/clusterctl/templates/*.yaml $$repository/infrastructure-windows/v$(VERSION)/
+RELEASE := cargo run --quiet --package capw-release --
 
-image: ## Build the container image (IMAGE=NAME) with podman or docker
-	@test -n "$(CONTAINER)" || { echo "neither podman nor docker is installed: install one, or name one with CONTAINER=…"; exit 1; }
-	$(CONTAINER) build -f Containerfile -t $(IMAGE) .
+components: ## Write a local clusterctl repository to out/clusterctl (IMAGE=REGISTRY/capw:TAG)
+	@test -n "$(IMAGE)" || { echo "which image? make components IMAGE=REGISTRY/capw:TAG"; exit 1; }
+	@$(RELEASE) components --image $(IMAGE) --kubectl $(KUBECTL) --output $(OUT)/clusterctl
+
+# The same bytes wherever the checkout is: paths do not get into the program. It needs no file beside itself, not even a C library.
+target-amd64 := x86_64-unknown-linux-gnu
+target-arm64 := aarch64-unknown-linux-gnu
+MAPPED = --remap-path-prefix=$(CURDIR)=/src --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+BINARIES := $(OUT)/programs
+
+release-binary: ## Build the optimized static program for ARCHITECTURES="amd64 arm64" into out/programs
+	$(if $(filter arm64,$(ARCHITECTURES)),,@echo "without arm64: rustup target add aarch64-unknown-linux-gnu, and install gcc-aarch64-linux-gnu")
+	@set -e; for arch in $(ARCHITECTURES); do $(MAKE) --no-print-directory $(BINARIES)/$$arch/capw; done
+
+$(BINARIES)/%/capw: always
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CAPW_REVISION=$(REVISION) \
+	CFLAGS="-ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo" RUSTFLAGS="-C target-feature=+crt-static $(MAPPED)" \
+	cargo build --locked --profile $(BINARY_PROFILE) --package cluster-api-provider-windows --bin capw --target $(target-$*)
+	@mkdir -p $(@D) && cp target/$(target-$*)/$(patsubst dev,debug,$(BINARY_PROFILE))/capw $@
+# dev builds quickly, for a look at an image; a release is optimized.
+BINARY_PROFILE ?= release
+
+image: release-binary ## Write the image as an OCI layout to out/image, without a container engine, and print its digest
+	@$(RELEASE) image --revision $(REVISION) --output $(OUT)/image $(foreach arch,$(ARCHITECTURES),--program $(arch)=$(BINARIES)/$(arch)/capw)
+
+image-archive: image ## Write what docker load takes to out/capw-ARCHITECTURE.tar (IMAGE=REGISTRY/capw:TAG)
+	@set -e; for arch in $(ARCHITECTURES); do \
+	  $(RELEASE) archive --layout $(OUT)/image --architecture $$arch --image $(or $(IMAGE),capw:v$(VERSION)) --output $(OUT)/capw-$$arch.tar; echo $(OUT)/capw-$$arch.tar; done
+
+# For those who build with podman or docker: podman build -f Containerfile .
+image-root: release-binary ## Write what Containerfile copies into out/
+	@$(RELEASE) root --output $(OUT)/root
+
+RELEASED := $(OUT)/release
+manifest = $(KUBECTL) kustomize config/$(1) | sed 's|example.invalid/capw/capw:unreleased|$(IMAGE)|' > $(RELEASED)/$(2)
+
+release: ## Write everything that a release publishes to out/release (IMAGE=REGISTRY/capw:TAG)
+	@test -n "$(IMAGE)" || { echo "which image? make release IMAGE=REGISTRY/capw:v$(VERSION)"; exit 1; }
+	@$(MAKE) --no-print-directory image-archive components
+	@rm -rf $(RELEASED) && mkdir -p $(RELEASED)/completions $(RELEASED)/man
+	@set -e; $(foreach arch,$(ARCHITECTURES),\
+	  cp $(BINARIES)/$(arch)/capw $(RELEASED)/capw-linux-$(arch); mv $(OUT)/capw-$(arch).tar $(RELEASED)/capw-image-$(arch).tar; \
+	  $(RELEASE) sbom --target $(target-$(arch)) > $(RELEASED)/capw-linux-$(arch).cdx.json;)
+	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) -cf $(RELEASED)/capw-v$(VERSION).oci.tar -C $(OUT)/image .
+	@set -e; for shell in bash zsh fish powershell; do $(BINARIES)/$(firstword $(ARCHITECTURES))/capw completion $$shell > $(RELEASED)/completions/capw.$$shell; done
+	@$(BINARIES)/$(firstword $(ARCHITECTURES))/capw man --output $(RELEASED)/man
+	@cp $(OUT)/clusterctl/*-windows/v$(VERSION)/* config/components/monitoring/dashboards/*.json $(RELEASED)/
+	@$(call manifest,default,capw.yaml); $(call manifest,production,capw-production.yaml); $(call manifest,standalone,capw-standalone.yaml)
+	@awk '/^## \[/ { if (++n > 1) exit; next } n' CHANGELOG.md > $(RELEASED)/release-notes.md
+	@! grep -l example.invalid $(RELEASED)/*.yaml || { echo "a manifest has no image"; exit 1; }
+	@cd $(RELEASED) && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs -d '\n' sha256sum > SHA256SUMS && cat SHA256SUMS
+
+release-check: ## Check what needs an optimized build: two clones give the same release, and its program starts without rights
+	KUBECTL="$(if $(findstring /,$(KUBECTL)),$(abspath $(KUBECTL)),$(KUBECTL))" IMAGE="$(IMAGE)" bash release/check.sh $(OUT)/release-check

@@ -38,6 +38,8 @@ mod references;
 #[cfg(test)]
 mod rights;
 #[cfg(test)]
+mod surfaces;
+#[cfg(test)]
 mod tables;
 #[cfg(test)]
 mod unused;

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use capw::cli::{self, Arguments};
 
 fn main() -> ExitCode {
-    match capw::cli::main(capw::cli::Arguments::parse()) {
+    match cli::main(Arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit())) {
         Ok(code) => code,
         Err(error) => {
             // Standard error may be closed; there is no one left to tell then.

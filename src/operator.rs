@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::{HeaderValue, USER_AGENT};
 use jiff::Timestamp;
 use kube::client::ClientBuilder;
 use kube::{Client, Config};
@@ -28,9 +29,11 @@ use crate::controllers::runtime::watch::{Selection, Watching};
 use crate::controllers::runtime::written::Written;
 use crate::controllers::{self, Parts};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
+use crate::telemetry::build::BUILD;
 use crate::telemetry::diagnostics::{self, Authorize, Refusal};
+use crate::telemetry::http::{listen, serve_probes};
 use crate::telemetry::requests::{Counted, Rate};
-use crate::telemetry::{Metrics, Passes, Readiness, http};
+use crate::telemetry::{Metrics, Passes, Readiness};
 
 pub use crate::controllers::runtime::Roles;
 
@@ -100,8 +103,8 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let stop = stop_on_signals()?;
     let (metrics, readiness, passes) = (Metrics::default(), Readiness::default(), Passes::default());
     readiness.expect(START);
-    let probes = http::listen(settings.health_address).await.map_err(OperatorError::Listen)?;
-    let scrapes = http::listen(settings.diagnostics_address).await.map_err(OperatorError::Listen)?;
+    let probes = listen(settings.health_address).await.map_err(OperatorError::Listen)?;
+    let scrapes = listen(settings.diagnostics_address).await.map_err(OperatorError::Listen)?;
     let autoscaler = match &settings.autoscaler {
         Some(settings) => Some(autoscaler::server::Bound::new(settings).await?),
         None => None,
@@ -112,13 +115,13 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     // A renewal must not wait for its turn behind our own requests, nor on their connections.
     let own = connect(config.clone(), &metrics, Rate::new(0, 1), "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     let client = connect(config, &metrics, rate, "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
+    tracing::info!(version = BUILD.version, revision = BUILD.revision, health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
 
     let authorize = (!settings.insecure_diagnostics).then(|| authorize(Reviews::new(client.clone())));
     let end = CancellationToken::new();
     let handle = ServiceHandle::default();
     let mut servers = vec![
-        tokio::spawn(http::serve_probes(probes, readiness.clone(), passes.clone(), end.clone())).abort_handle(),
+        tokio::spawn(serve_probes(probes, readiness.clone(), passes.clone(), end.clone())).abort_handle(),
         tokio::spawn(diagnostics::serve(scrapes, metrics.clone(), authorize, end.clone())).abort_handle(),
     ];
     let serves = autoscaler.is_some();
@@ -134,7 +137,9 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let result = match lease {
         Some(lease) => lead(lease, work, &metrics, &readiness, &stop).await,
         None => {
+            metrics.leader(true);
             work.await;
+            metrics.leader(false);
             Ok(())
         }
     };
@@ -296,6 +301,9 @@ fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static 
     config.default_retry = false;
     // Proxies are not built in; a variable that is meant for others must not stop us.
     config.proxy_url = None;
+    if let Ok(agent) = HeaderValue::try_from(BUILD.user_agent()) {
+        config.headers.push((USER_AGENT, agent));
+    }
     Ok(ClientBuilder::try_from(config)?.with_layer(&Limits).with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::api::condition::{ConditionType, Reason};
 use crate::diagnosis;
+use crate::telemetry::metrics::tests::described;
 use crate::vm::FailureCode;
 
 /// A table of a page: its name, its header and its rows.
@@ -82,6 +83,17 @@ fn rules() -> Table {
 fn codes() -> Table {
     let row = |known: &FailureCode| vec![known.number().to_string(), code(known.reason()), known.meaning().to_owned(), known.remedy().to_owned()];
     ("codes", vec!["Code", "Reason", "What failed", "What to do"], FailureCode::ALL.iter().map(row).collect())
+}
+
+fn metrics() -> Table {
+    let labels = |names: &[String]| names.iter().map(code).collect::<Vec<_>>().join(", ");
+    let rows = described().into_iter().map(|family| vec![code(&family.name), family.kind, labels(&family.labels), family.help]);
+    ("metrics", vec!["Metric", "Kind", "Labels", "What it is"], rows.collect())
+}
+
+#[test]
+fn the_page_of_metrics_has_what_a_scrape_shows() {
+    check("docs/metrics.md", [metrics()]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-const BUCKETS: &str = "capw_queue_seconds_bucket{";
+const BUCKETS: &str = "capw_queue_duration_seconds_bucket{";
 
 /// Waits of all controllers, by upper bound in seconds: how many were at most as long.
 #[derive(Debug, Default, Clone)]

@@ -23,7 +23,7 @@ mod readable;
 #[cfg(test)]
 mod samples;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceConversion, CustomResourceDefinition};
 use kube::CustomResourceExt;
 
 /// The one list of kinds, in the order in which they are written to `crds/`.
@@ -43,6 +43,8 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
     ];
     for crd in &mut crds {
         label(crd);
+        // Written out: clusterctl merges definitions, and a webhook that once was there would stay.
+        crd.spec.conversion = Some(CustomResourceConversion { strategy: "None".into(), webhook: None });
     }
     crds
 }
@@ -56,7 +58,8 @@ fn label(crd: &mut CustomResourceDefinition) {
     };
     let labels = crd.metadata.labels.get_or_insert_default();
     labels.insert("cluster.x-k8s.io/provider".into(), provider.into());
-    labels.insert("cluster.x-k8s.io/v1beta2".into(), "v1alpha1".into());
+    let served: Vec<&str> = crd.spec.versions.iter().filter(|version| version.served).map(|version| version.name.as_str()).collect();
+    labels.insert("cluster.x-k8s.io/v1beta2".into(), served.join("_"));
     labels.insert("clusterctl.cluster.x-k8s.io".into(), String::new());
     if crd.spec.names.kind == "WindowsHypervisor" {
         // No Cluster owns a hypervisor: `clusterctl move` takes it, and what it owns, because of this label.
@@ -71,6 +74,25 @@ fn label(crd: &mut CustomResourceDefinition) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Client-side `kubectl apply` keeps a copy of the object in an annotation of at most 256 KiB, and a second version must fit beside the first.
+    #[test]
+    fn definitions_leave_room_for_a_second_version() {
+        for crd in custom_resource_definitions() {
+            let size = serde_json::to_vec(&crd).unwrap().len();
+            let versions = crd.spec.versions.len();
+            assert!(size / versions < 120 * 1024, "{}: {size} bytes with {versions} versions", crd.spec.names.plural);
+        }
+    }
+
+    #[test]
+    fn definitions_convert_nothing_and_say_which_versions_fulfil_the_contract() {
+        for crd in custom_resource_definitions() {
+            assert_eq!(crd.spec.conversion.unwrap().strategy, "None", "{}", crd.spec.names.kind);
+            assert_eq!(crd.metadata.labels.unwrap()["cluster.x-k8s.io/v1beta2"], "v1alpha1", "{}", crd.spec.names.kind);
+            assert_eq!(crd.spec.versions.iter().filter(|version| version.storage).count(), 1, "{}", crd.spec.names.kind);
+        }
+    }
 
     /// `clusterctl move` takes what owner references of the Cluster lead to, and the kinds with a label.
     #[test]

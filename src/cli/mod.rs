@@ -1,16 +1,23 @@
-//! `capw run | guests | crds | render | diagnose | compat | hypervisor`: one file per subcommand, with its flags.
+//! `capw run | guests | crds | render | diagnose | compat | hypervisor | completion | man | version`: one file per subcommand, with its flags.
 
 mod compat;
+mod completion;
+mod connection;
 mod crds;
 mod diagnose;
 mod documents;
 mod hypervisor;
+mod man;
 mod render;
 mod run;
+mod version;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::Error;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Cluster API provider for Windows Server worker nodes.
 #[derive(Debug, Parser)]
@@ -36,6 +43,30 @@ enum Command {
     Compat(compat::Compat),
     /// Say whether a hypervisor has what machines need, before any is made.
     Hypervisor(hypervisor::Hypervisor),
+    /// Print what a shell needs to complete commands and flags.
+    Completion(completion::Completion),
+    /// Write the manual pages.
+    Man(man::Man),
+    /// Say what this program is.
+    Version(version::Version),
+}
+
+/// Plugins as their callers find them, a program in PATH by that name, and as users call them.
+const PLUGINS: [(&str, &str); 2] = [("kubectl-capw", "kubectl capw"), ("clusterctl-capw", "clusterctl capw")];
+
+impl Arguments {
+    /// Reads the command line. Help names the plugin if the program was called as one.
+    pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Self, Error> {
+        let line: Vec<OsString> = line.into_iter().collect();
+        let called = line.first().and_then(|path| Path::new(path).file_stem()).unwrap_or_default();
+        let plugin = PLUGINS.iter().find(|(program, _)| called == *program);
+        let command = Self::command();
+        let command = match plugin {
+            Some((_, name)) => command.bin_name(*name),
+            None => command,
+        };
+        Self::from_arg_matches(&command.try_get_matches_from(line)?)
+    }
 }
 
 /// Runs the subcommand. The error is one line for the person at the terminal.
@@ -48,6 +79,30 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Diagnose(diagnose) => return diagnose.main(),
         Command::Compat(compat) => return compat.main(),
         Command::Hypervisor(hypervisor) => return hypervisor.main(),
+        Command::Completion(completion) => completion.main(),
+        Command::Man(man) => man.main(),
+        Command::Version(version) => version.main(),
     };
     done.map(|()| ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is printed instead of running.
+    fn printed(line: &[&str]) -> String {
+        Arguments::read(line.iter().map(OsString::from)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn help_names_the_program_as_it_was_called() {
+        assert!(printed(&["/usr/bin/capw", "diagnose", "--help"]).contains("Usage: capw diagnose"));
+        let plugin = printed(&["/home/a/bin/kubectl-capw", "diagnose", "machine", "--help"]);
+        assert!(plugin.contains("Usage: kubectl capw diagnose machine"), "{plugin}");
+        for flag in ["-n, --namespace", "--context", "--kubeconfig"] {
+            assert!(plugin.contains(flag), "{flag}: {plugin}");
+        }
+        assert!(printed(&["clusterctl-capw", "--help"]).contains("Usage: clusterctl capw"));
+    }
 }

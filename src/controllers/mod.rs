@@ -6,6 +6,7 @@
 mod autoscaler;
 mod bootstrap_config;
 mod control_plane;
+mod fleet;
 mod hypervisor;
 mod machine;
 mod machine_template;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::ResourceExt;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::autoscaler::CachedNodeGroups;
 use self::hypervisor::Hypervisors;
@@ -81,6 +83,8 @@ pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watch
     let Requested { machines, configs, pools } = requested;
     let infrastructure = async {
         if roles.infrastructure {
+            let observing = fleet::observe(shared.caches.clone(), controllers.metrics.clone(), shared.management.clock.clone());
+            let _observing = AbortOnDropHandle::new(tokio::spawn(observing));
             run_infrastructure(shared, controllers, watching, machines, pools).await;
         }
     };

@@ -1,6 +1,7 @@
 //! Every metric of this program. Labels take few, fixed values: never the name of an object that users make, except endpoints.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -9,8 +10,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use super::build::BUILD;
+use super::fleet::{Fleet, Look};
 use super::process::Process;
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -80,6 +84,24 @@ struct Outcome {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Phase {
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Problem {
+    condition: String,
+    reason: String,
+}
+
+/// The series of one endpoint, which go when it does.
+#[derive(Default)]
+struct OfEndpoint {
+    calls: HashSet<HypervisorCall>,
+    requests: HashSet<HypervisorRequest>,
+}
+
 type Times<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The metrics. Clones share them.
@@ -104,10 +126,20 @@ struct All {
     autoscaler_calls: Family<Call, Counter>,
     autoscaler_times: Times<CallTime>,
     leader: Gauge,
+    phase_times: Times<Phase>,
+    problems: Family<Problem, Counter>,
+    fleet: Fleet,
+    endpoints: Mutex<HashMap<String, OfEndpoint>>,
 }
 
+/// From a read of a cache to a hypervisor that copies a disk.
 fn times() -> Histogram {
-    Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0])
+    Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 900.0])
+}
+
+/// From a clone of a small disk to an installation that a deadline ends.
+fn phase_times() -> Histogram {
+    Histogram::new([5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 2400.0, 3600.0, 7200.0])
 }
 
 impl Default for Metrics {
@@ -130,25 +162,35 @@ impl Default for Metrics {
             autoscaler_calls: Family::default(),
             autoscaler_times: Family::new_with_constructor(times),
             leader: Gauge::default(),
+            phase_times: Family::new_with_constructor(phase_times),
+            problems: Family::default(),
+            fleet: Fleet::default(),
+            endpoints: Mutex::default(),
         };
         let registry = all.registry.sub_registry_with_prefix("capw");
         registry.register("reconciles", "Finished reconciles by controller and outcome", all.reconciles.clone());
-        registry.register("reconcile_seconds", "Time of a reconcile", all.reconcile_times.clone());
+        registry.register("reconcile_duration_seconds", "Time of a reconcile", all.reconcile_times.clone());
         registry.register("reconciles_running", "Reconciles under way", all.running.clone());
         registry.register("queue_depth", "Objects that wait for a reconcile", all.waiting.clone());
-        registry.register("queue_seconds", "Time from the first event about an object until its reconcile began", all.queue_times.clone());
+        registry.register("queue_duration_seconds", "Time from the first event about an object until its reconcile began", all.queue_times.clone());
         registry.register("hypervisor_calls", "Calls to hypervisors by driver, endpoint, call and outcome", all.hypervisor_calls.clone());
-        registry.register("hypervisor_call_seconds", "Time of a call to a hypervisor", all.hypervisor_times.clone());
+        registry.register("hypervisor_call_duration_seconds", "Time of a call to a hypervisor", all.hypervisor_times.clone());
         let requests = all.hypervisor_requests.clone();
         registry.register("hypervisor_requests", "Requests to hypervisors: a call makes one or several", requests);
         registry.register("api_requests", "Requests to Kubernetes API servers", all.requests.clone());
-        registry.register("api_request_seconds", "Time until the head of an answer came", all.request_times.clone());
+        registry.register("api_request_duration_seconds", "Time until the head of an answer came", all.request_times.clone());
         registry.register("watch_errors", "Errors of watches; each is tried again by itself", all.watch_errors.clone());
         registry.register("malformed_objects", "Objects that do not have the shape of their kind and are skipped", all.malformed.clone());
         registry.register("events", "Events by outcome", all.events.clone());
         registry.register("autoscaler_calls", "Calls of cluster-autoscaler by name and gRPC code", all.autoscaler_calls.clone());
-        registry.register("autoscaler_call_seconds", "Time of a call of cluster-autoscaler", all.autoscaler_times.clone());
-        registry.register("leader", "1 while this process holds the lease", all.leader.clone());
+        registry.register("autoscaler_call_duration_seconds", "Time of a call of cluster-autoscaler", all.autoscaler_times.clone());
+        registry.register("leader", "1 while this process works: it holds the lease, or there is no election", all.leader.clone());
+        let help = "Time that WindowsMachines spent in a phase before the next one";
+        registry.register("machine_phase_duration_seconds", help, all.phase_times.clone());
+        registry.register("machine_problems", "Problems of WindowsMachines that were new, by condition and reason", all.problems.clone());
+        let build = [("version", BUILD.version), ("revision", BUILD.revision), ("platform", BUILD.platform)];
+        registry.register("build", "What this program was built from", Info::new(build.to_vec()));
+        all.registry.register_collector(Box::new(all.fleet.clone()));
         all.registry.register_collector(Box::new(Process));
         Self(Arc::new(all))
     }
@@ -175,12 +217,54 @@ impl Metrics {
     }
 
     pub fn hypervisor_call(&self, driver: &'static str, endpoint: &str, call: &'static str, outcome: &'static str, took: Duration) {
-        self.0.hypervisor_calls.get_or_create(&HypervisorCall { driver, endpoint: endpoint.into(), call, outcome }).inc();
+        let counted = HypervisorCall { driver, endpoint: endpoint.into(), call, outcome };
+        self.0.hypervisor_calls.get_or_create(&counted).inc();
+        self.of_endpoint(endpoint, |series| {
+            series.calls.insert(counted);
+        });
         self.0.hypervisor_times.get_or_create(&HypervisorTime { driver, call }).observe(took.as_secs_f64());
     }
 
     pub fn hypervisor_request(&self, driver: &'static str, endpoint: &str, request: &'static str) {
-        self.0.hypervisor_requests.get_or_create(&HypervisorRequest { driver, endpoint: endpoint.into(), request }).inc();
+        let counted = HypervisorRequest { driver, endpoint: endpoint.into(), request };
+        self.0.hypervisor_requests.get_or_create(&counted).inc();
+        self.of_endpoint(endpoint, |series| {
+            series.requests.insert(counted);
+        });
+    }
+
+    fn of_endpoint(&self, endpoint: &str, change: impl FnOnce(&mut OfEndpoint)) {
+        let mut endpoints = self.0.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        match endpoints.get_mut(endpoint) {
+            Some(series) => change(series),
+            None => change(endpoints.entry(endpoint.to_owned()).or_default()),
+        }
+    }
+
+    /// An endpoint is gone: its series end.
+    pub fn forget_endpoint(&self, endpoint: &str) {
+        let series = self.0.endpoints.lock().unwrap_or_else(PoisonError::into_inner).remove(endpoint).unwrap_or_default();
+        for call in &series.calls {
+            self.0.hypervisor_calls.remove(call);
+        }
+        for request in &series.requests {
+            self.0.hypervisor_requests.remove(request);
+        }
+    }
+
+    /// A WindowsMachine left a phase after so long.
+    pub fn machine_phase(&self, phase: &'static str, took: Duration) {
+        self.0.phase_times.get_or_create(&Phase { phase }).observe(took.as_secs_f64());
+    }
+
+    /// A WindowsMachine has a problem that it did not have before.
+    pub fn machine_problem(&self, condition: &str, reason: &str) {
+        self.0.problems.get_or_create(&Problem { condition: condition.into(), reason: reason.into() }).inc();
+    }
+
+    /// What is asked at each scrape for what exists.
+    pub fn watch_fleet(&self, look: Option<Look>) {
+        self.0.fleet.watch(look);
     }
 
     /// `cluster` is `management` or `workload`; `code` is the status or `none` when no answer came.
@@ -222,30 +306,4 @@ impl Metrics {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_text_has_what_was_counted() {
-        let metrics = Metrics::default();
-        metrics.reconcile_started("windowsmachine");
-        metrics.reconcile_finished("windowsmachine", "done", Duration::from_millis(3));
-        metrics.hypervisor_call("simulated", "lab/a", "advance", "ok", Duration::from_millis(1));
-        metrics.hypervisor_request("simulated", "lab/a", "list");
-        metrics.api_request("management", "get", "secrets", Some(404), Duration::ZERO);
-        metrics.api_request("workload", "list", "nodes", None, Duration::ZERO);
-        let text = metrics.text();
-        for line in [
-            "capw_reconciles_total{controller=\"windowsmachine\",outcome=\"done\"} 1",
-            "capw_reconciles_running{controller=\"windowsmachine\"} 0",
-            "capw_hypervisor_calls_total{driver=\"simulated\",endpoint=\"lab/a\",call=\"advance\",outcome=\"ok\"} 1",
-            "capw_hypervisor_requests_total{driver=\"simulated\",endpoint=\"lab/a\",request=\"list\"} 1",
-            "capw_api_requests_total{cluster=\"management\",verb=\"get\",resource=\"secrets\",code=\"404\"} 1",
-            "capw_api_requests_total{cluster=\"workload\",verb=\"list\",resource=\"nodes\",code=\"none\"} 1",
-            "process_resident_memory_bytes ",
-            "process_cpu_seconds_total ",
-        ] {
-            assert!(text.contains(line), "{line} is not in:\n{text}");
-        }
-    }
-}
+pub mod tests;

@@ -1,6 +1,8 @@
 //! Logs, metrics and the answers to probes. Knows nothing of what it observes: words come in as text.
 
+pub mod build;
 pub mod diagnostics;
+pub mod fleet;
 pub mod http;
 pub mod logs;
 pub mod metrics;

@@ -13,6 +13,7 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
+use crate::cli::connection::Connection;
 use crate::cluster::Cluster;
 use crate::cluster::workload::{Workload, Workloads};
 use crate::diagnosis::{self, Certainty, Symptom, diagnose, objects};
@@ -22,17 +23,16 @@ use crate::operator;
 pub(super) struct Of {
     /// Name of the WindowsMachine, or of its Machine.
     name: String,
-    /// Namespace [default: that of the kubeconfig's context].
-    #[arg(short, long, value_name = "NAME")]
-    namespace: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 impl Of {
     pub(super) fn look(&self) -> Result<Answer, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
         runtime.block_on(async {
-            let config = kube::Config::infer().await.map_err(|e| format!("kubeconfig: {e}"))?;
-            let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+            let config = self.connection.config().await?;
+            let namespace = config.default_namespace.clone();
             let cluster = Cluster::new(kube::Client::try_from(config).map_err(|e| format!("kubeconfig: {e}"))?);
             let look = Look { cluster, namespace, now: operator::now(), symptoms: Vec::new(), problems: Vec::new(), not_looked_at: Vec::new() };
             look.at(&self.name).await

@@ -4,6 +4,7 @@
 
 pub mod driver_failure;
 pub mod guest;
+pub mod phase;
 pub mod report;
 pub mod vm;
 

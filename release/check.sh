@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# What needs an optimized build: the commit in two clones at different places gives the same release, and its program starts as the
+# Deployment starts it: no capabilities, a root that cannot be written, no other file. Usage: check.sh FOLDER
+set -euo pipefail
+mkdir -p "$1"; work=$(cd "$1" && pwd)
+source=$(git rev-parse --show-toplevel)
+
+for clone in first the-second; do
+    rm -rf "${work:?}/$clone"
+    git clone --quiet --shared "$source" "$work/$clone"
+    make -C "$work/$clone" --no-print-directory release IMAGE="${IMAGE:-registry.example/capw:check}" ${KUBECTL:+KUBECTL="$KUBECTL"}
+done
+diff "$work/first/out/release/SHA256SUMS" "$work/the-second/out/release/SHA256SUMS" || { echo "two clones gave different releases"; exit 1; }
+
+program=$work/first/out/programs/amd64/capw
+size=$(stat -c %s "$program")
+[ "$size" -lt $((30 * 1024 * 1024)) ] || { echo "the program has $size bytes"; exit 1; }
+if command -v bwrap > /dev/null; then
+    mkdir -p "$work/state"
+    inside() { bwrap --unshare-all --uid 65532 --gid 65532 --cap-drop ALL --ro-bind "$work/first/out/root" / --tmpfs /var/lib/capw --ro-bind "$program" /capw -- "$@"; }
+    make -C "$work/first" --no-print-directory image-root > /dev/null
+    touch "$work/first/out/root/capw"
+    inside /capw version
+    inside /capw crds | cmp - <("$program" crds)
+else
+    echo "without bubblewrap: the program is not started without rights"
+    "$program" version
+fi
+rm -rf "$work/first" "$work/the-second"

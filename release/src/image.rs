@@ -1,0 +1,166 @@
+//! The image as an OCI layout: what skopeo, podman, buildah and registries take. No container engine, no base image, no network.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use data_encoding::HEXLOWER;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::layer::{CERTIFICATES, Layer, USER};
+use crate::program::Program;
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
+/// An image of one or several architectures.
+#[derive(Debug)]
+pub struct Image {
+    pub programs: Vec<Program>,
+    pub revision: String,
+    /// Seconds since 1970.
+    pub created: u32,
+}
+
+impl Image {
+    /// Writes the layout and says the digest of its index, by which users may pull it.
+    pub fn write(&self, output: &Path) -> Result<String> {
+        let programs = self.programs.iter().map(|program| Ok((program.architecture.as_str(), program.read()?))).collect::<Result<Vec<_>>>()?;
+        clear(output)?;
+        let blobs = Blobs { layout: output.to_owned() };
+        let base = Layer::base(self.created)?;
+        let mut manifests = BTreeMap::new();
+        for (architecture, bytes) in programs {
+            let manifest = self.manifest(&blobs, architecture, [&base, &Layer::program(bytes, self.created)?])?;
+            let descriptor = manifest.descriptor("platform", json!({"architecture": architecture, "os": "linux"}));
+            ensure!(manifests.insert(architecture, descriptor).is_none(), "two programs for {architecture}");
+        }
+        let manifests: Vec<Value> = manifests.into_values().collect();
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": self.annotations()?});
+        let index = blobs.add_json(INDEX, &index)?;
+        let named = index.descriptor("annotations", json!({"org.opencontainers.image.ref.name": version()}));
+        write_json(&output.join("index.json"), &json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}))?;
+        write_json(&output.join("oci-layout"), &json!({"imageLayoutVersion": "1.0.0"}))?;
+        Ok(index.digest)
+    }
+
+    /// The manifest of one architecture.
+    fn manifest(&self, blobs: &Blobs, architecture: &str, layers: [&Layer; 2]) -> Result<Blob> {
+        let (annotations, created) = (self.annotations()?, self.time()?);
+        let config = json!({
+            "architecture": architecture,
+            "os": "linux",
+            "created": created,
+            "config": {
+                "User": format!("{USER}:{USER}"),
+                "Entrypoint": ["/capw"],
+                "Cmd": ["run"],
+                "Env": ["PATH=/", format!("SSL_CERT_FILE=/{CERTIFICATES}")],
+                // Health, metrics, and the service for cluster-autoscaler.
+                "ExposedPorts": {"9440/tcp": {}, "8443/tcp": {}, "8086/tcp": {}},
+                "Labels": &annotations,
+            },
+            "rootfs": {"type": "layers", "diff_ids": layers.map(|layer| digest(&layer.plain))},
+            "history": [{"created": created, "created_by": "certificates"}, {"created": created, "created_by": "capw"}],
+        });
+        let config = blobs.add_json(CONFIG, &config)?;
+        let layers = layers.iter().map(|layer| blobs.add(LAYER, &layer.compressed)).collect::<Result<Vec<_>>>()?;
+        let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers, "annotations": annotations});
+        blobs.add_json(MANIFEST, &manifest)
+    }
+
+    fn annotations(&self) -> Result<Value> {
+        Ok(json!({
+            "org.opencontainers.image.created": self.time()?,
+            "org.opencontainers.image.description": "Cluster API provider for Windows Server worker nodes",
+            "org.opencontainers.image.licenses": "Apache-2.0",
+            "org.opencontainers.image.revision": self.revision,
+            "org.opencontainers.image.title": "capw",
+            "org.opencontainers.image.version": version(),
+        }))
+    }
+
+    fn time(&self) -> Result<String> {
+        Ok(Timestamp::from_second(self.created.into())?.to_string())
+    }
+}
+
+/// The version of this release, as tags name it.
+pub fn version() -> String {
+    format!("v{}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What a layout has stored; as JSON, its descriptor.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Blob {
+    media_type: &'static str,
+    digest: String,
+    size: usize,
+}
+
+impl Blob {
+    /// Its descriptor with one more field.
+    fn descriptor(&self, field: &str, value: Value) -> Value {
+        let Self { media_type, digest, size } = self;
+        json!({"mediaType": media_type, "digest": digest, "size": size, field: value})
+    }
+}
+
+/// The files of a layout, each named by its digest.
+struct Blobs {
+    layout: PathBuf,
+}
+
+impl Blobs {
+    fn add(&self, media_type: &'static str, bytes: &[u8]) -> Result<Blob> {
+        let digest = digest(bytes);
+        let path = self.layout.join(blob(&digest));
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+        Ok(Blob { media_type, digest, size: bytes.len() })
+    }
+
+    fn add_json(&self, media_type: &'static str, value: &Value) -> Result<Blob> {
+        self.add(media_type, &sorted(value)?)
+    }
+}
+
+/// Where a layout keeps the bytes with this digest.
+pub fn blob(digest: &str) -> PathBuf {
+    Path::new("blobs").join(digest.replace(':', "/"))
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
+}
+
+/// The keys of every object sorted, whatever features serde_json is built with: they are part of a digest.
+fn sorted(value: &Value) -> Result<Vec<u8>> {
+    let mut value = value.clone();
+    value.sort_all_objects();
+    Ok(serde_json::to_vec(&value)?)
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<()> {
+    fs::write(path, sorted(value)?).with_context(|| path.display().to_string())
+}
+
+/// An empty folder.
+pub fn clear(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Prometheus' own tool as a judge, where it is installed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+pub fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Names of the metrics that `docs/metrics.md` lists, which a test holds against the registry.
+pub fn metrics() -> Vec<String> {
+    let page = fs::read_to_string(checkout().join("docs/metrics.md")).unwrap();
+    let names = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(name, _)| name.to_owned());
+    let names: Vec<String> = names.collect();
+    assert!(names.len() > 20, "{names:?}");
+    names
+}
+
+/// The metrics that a query names.
+pub fn named(query: &str) -> Vec<String> {
+    let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let metrics = words.filter(|word| word.starts_with("capw_") || word.starts_with("process_"));
+    metrics.map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned()).collect()
+}
+
+/// Runs `promtool` on files of this content, the last of which it is given; does nothing without it.
+pub fn promtool(command: &[&str], files: &[(&str, &Value)]) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        // YAML takes JSON.
+        fs::write(folder.path().join(name), content.to_string()).unwrap();
+    }
+    let (last, _) = files.last().unwrap();
+    match Command::new("promtool").args(command).arg(last).current_dir(folder.path()).output() {
+        Ok(done) => {
+            assert!(done.status.success(), "{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => println!("promtool is not installed: rules and queries were not judged by it"),
+        Err(error) => panic!("promtool: {error}"),
+    }
+}

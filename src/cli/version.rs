@@ -1,0 +1,59 @@
+//! `capw version`: what this program is, for people and for programs.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::telemetry::build::{self, Build};
+
+/// Flags of `capw version`.
+#[derive(Args, Debug)]
+pub struct Version {
+    /// How the answer is printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// The answer as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    version: &'static str,
+    revision: &'static str,
+    platform: &'static str,
+}
+
+impl Version {
+    pub fn main(self) -> Result<(), String> {
+        let text = self.text(&build::BUILD)?;
+        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))
+    }
+
+    fn text(&self, build: &Build) -> Result<String, String> {
+        let Build { version, revision, platform } = *build;
+        match self.output {
+            Format::Text => Ok(format!("capw {version} ({platform}) {revision}\n")),
+            Format::Json => Ok(serde_json::to_string_pretty(&Answer { version, revision, platform }).map_err(|e| e.to_string())? + "\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_and_programs_read_the_version() {
+        let build = Build { version: "v1.2.3", revision: "abc", platform: "linux/amd64" };
+        assert_eq!(Version { output: Format::Text }.text(&build).unwrap(), "capw v1.2.3 (linux/amd64) abc\n");
+        let json: serde_json::Value = serde_json::from_str(&Version { output: Format::Json }.text(&build).unwrap()).unwrap();
+        assert_eq!(json, serde_json::json!({"version": "v1.2.3", "revision": "abc", "platform": "linux/amd64"}));
+    }
+}

@@ -1,0 +1,89 @@
+//! Gauges about what exists now, asked for at each scrape: machines by phase, pools that roll, hypervisors that answer.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// What exists.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Existing {
+    pub phases: Vec<InPhase>,
+    /// Machines of pools that were not made from their pool's current template.
+    pub outdated: u32,
+    pub hypervisors: Vec<Hypervisor>,
+}
+
+/// The machines of one phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InPhase {
+    pub phase: &'static str,
+    pub machines: u32,
+    /// How long the oldest of them has been in it.
+    pub oldest: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hypervisor {
+    /// As in the metrics about calls.
+    pub endpoint: String,
+    pub answers: bool,
+}
+
+/// Looks at what exists.
+pub type Look = Arc<dyn Fn() -> Existing + Send + Sync>;
+
+/// The gauges; there are none while nothing looks. Clones share it.
+#[derive(Clone, Default)]
+pub struct Fleet(Arc<Mutex<Option<Look>>>);
+
+impl Fleet {
+    /// From now on `look` is asked.
+    pub fn watch(&self, look: Option<Look>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = look;
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fleet")
+    }
+}
+
+impl Collector for Fleet {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let look = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(Existing { phases, outdated, hypervisors }) = look.map(|look| look()) else { return Ok(()) };
+        let machines = phases.iter().map(|of| (of.phase, of.machines.into()));
+        gauges(&mut encoder, "capw_machines", "WindowsMachines by phase", "phase", machines)?;
+        let oldest = phases.iter().map(|of| (of.phase, of.oldest.as_secs_f64()));
+        let help = "How long the oldest WindowsMachine of a phase has been in it";
+        gauges(&mut encoder, "capw_machine_oldest_seconds", help, "phase", oldest)?;
+        let up = hypervisors.iter().map(|hypervisor| (hypervisor.endpoint.as_str(), f64::from(u8::from(hypervisor.answers))));
+        gauges(&mut encoder, "capw_hypervisor_up", "1 if the endpoint answers and accepts the credentials", "endpoint", up)?;
+        let help = "Machines of pools that were not made from their pool's current template";
+        ConstGauge::new(f64::from(outdated)).encode(encoder.encode_descriptor("capw_pool_outdated_machines", help, None, MetricType::Gauge)?)
+    }
+}
+
+/// A family whose members differ in one label.
+fn gauges<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: impl ExactSizeIterator<Item = (&'a str, f64)>,
+) -> fmt::Result {
+    if values.len() == 0 {
+        return Ok(());
+    }
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (of, value) in values {
+        ConstGauge::new(value).encode(family.encode_family(&[(label, of)])?)?;
+    }
+    Ok(())
+}
