@@ -49,11 +49,11 @@ const CAPS: Caps = Caps {
 const FRESH: Duration = Duration::from_secs(60);
 /// Between two looks at a clone, or at a guest that shuts down.
 const LOOK: Duration = Duration::from_secs(3);
-const SHORTEST_LOOK: Duration = Duration::from_millis(300);
+const SHORTEST_LOOK: Duration = Duration::from_millis(100);
 const LONGEST_LOOK: Duration = Duration::from_secs(10);
 /// How long a call waits for a task that is usually short, and when it looks first; then less and less often.
 const SHORT_TASK: Duration = Duration::from_secs(20);
-const FIRST_LOOK: Duration = Duration::from_millis(80);
+const FIRST_LOOK: Duration = Duration::from_millis(20);
 /// Key of the journal: the task that clones.
 const CLONE: &str = "clone";
 
@@ -250,7 +250,7 @@ impl VsphereDriver {
                 TaskState::Failed(fault) if is_harmless(&fault) => return Ok(true),
                 TaskState::Failed(fault) => return Err(fault.into()),
                 TaskState::Running if start.elapsed() > SHORT_TASK => return Ok(false),
-                TaskState::Running => look = (look * 3).min(LOOK),
+                TaskState::Running => look = (look * 5).min(LOOK),
             }
         }
     }
