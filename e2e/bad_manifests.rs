@@ -229,6 +229,8 @@ pub const HYPERVISOR: &[Case] = &[
     (r#"{"spec": null}"#, &["spec: Required value"]),
     (r#"{"spec": {"simulated": null}}"#, &["spec", "name exactly one driver, e.g. spec.simulated: {}"]),
     (r#"{"spec": {"libvirt": {"address": "qemu+unix:///system"}}}"#, &["spec", "name exactly one driver, e.g. spec.simulated: {}"]),
+    (r#"{"spec": {"simulated": null, "vsphere": {}}}"#, &["spec.vsphere.server: Required value", "spec.vsphere.datacenter: Required value"]),
+    (r#"{"spec": {"simulated": null, "vsphere": {"server": "https://vc", "datacenter": "/dc1", "resourcePool": "c1", "datastore": "ds1"}}}"#, &["spec.vsphere.server", "without https://", "spec.vsphere.datacenter", "spec.vsphere.resourcePool", "cluster1/Resources"]),
     (r#"{"spec": {"vmware": {}}}"#, &["unknown field \"spec.vmware\""]),
     (r#"{"metadata": {"name": "<<64 x>>"}}"#, &["metadata.name: must have at most 63 characters"]),
     (r#"{"spec": {"simulated": {"datacenter": "../../etc"}}}"#, &["spec.simulated.datacenter", "e.g. munich-1"]),

@@ -85,7 +85,7 @@ fn drivers_are_named_only_where_they_are_chosen() {
     for (module, path, text) in files() {
         let own = |name: &str| path.components().any(|c| c.as_os_str() == name);
         let chooser = path.ends_with("hypervisor/drivers.rs") || path.ends_with("hypervisor/mod.rs") || module == "layers";
-        for driver in ["simulated", "libvirt"] {
+        for driver in ["simulated", "libvirt", "vsphere"] {
             let names = text.contains(&format!("hypervisor::{driver}::"));
             assert!(own(driver) || chooser || !names, "{}: only hypervisor/drivers.rs names a concrete driver", path.display());
         }

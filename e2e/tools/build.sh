@@ -15,6 +15,8 @@ export CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly
 version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }       # version FOLDER MODULE
 K8S=$(version kubernetes k8s.io/kubernetes) ETCD=$(version kubernetes go.etcd.io/etcd/server/v3)
 CAPI=$(version cluster-api sigs.k8s.io/cluster-api) CERTS=$(version cert-manager github.com/cert-manager/cert-manager)
+# Its main program is ours: another one is another version.
+VCSIM=$(version vcsim github.com/vmware/govmomi)-$(cat "$HERE"/vcsim/*.go | cksum | cut -d ' ' -f 1)
 
 build() {       # build NAME VERSION FOLDER PACKAGE [PACKAGE-WITH-VERSION-VARIABLES]
     local from=$SECONDS name=$1 version=$2 flags="-s -w" to="$CACHE/$1-$2" major minor
@@ -32,6 +34,7 @@ for program in kubectl kubeadm kube-scheduler kube-controller-manager kube-apise
 done
 build etcd "$ETCD" kubernetes go.etcd.io/etcd/server/v3
 build capi-core "$CAPI" cluster-api sigs.k8s.io/cluster-api/core sigs.k8s.io/cluster-api/version
+build vcsim "$VCSIM" vcsim .
 build clusterctl "$CAPI" cluster-api sigs.k8s.io/cluster-api/cmd/clusterctl sigs.k8s.io/cluster-api/version
 
 source_of() { (cd "$HERE/$1" && go mod download "$2" && go list -m -f '{{.Dir}}' "$2"); }      # source_of FOLDER MODULE: where its files are

@@ -199,7 +199,8 @@ impl Asked<'_> {
             Ok(resolved) => resolved,
             Err(error) => return self.say(of, false, Some(Reason::InvalidSpec), error.to_string()),
         };
-        match driver.check(&resolved, SeedKind::Drive).await {
+        let seed = driver.caps().seeds.first().copied().unwrap_or(SeedKind::Drive);
+        match driver.check(&resolved, seed).await {
             Ok(()) => self.found(&format!("{of}: image and networks"), format!("{} and {} interfaces", spec.image, resolved.nics.len())),
             Err(error) => self.say(of, false, driver_failure::reason(&error), error.to_string()),
         }

@@ -131,7 +131,12 @@ async fn run_infrastructure(
             machine::triggers(caches, machines),
             with(shared.machine(), machine::reconcile)
         ),
-        unfiltered.run("windowshypervisor", &caches.hypervisors.0, hypervisor::triggers(caches), with(hypervisor, hypervisor::reconcile)),
+        unfiltered.run(
+            "windowshypervisor",
+            &caches.hypervisors.0,
+            hypervisor::triggers(caches, &shared.hypervisors.drivers),
+            with(hypervisor, hypervisor::reconcile)
+        ),
         controllers.run(
             "windowscluster",
             &caches.windows_clusters.0,

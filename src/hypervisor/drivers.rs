@@ -3,15 +3,21 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::stream::{self, BoxStream, StreamExt};
 use jiff::Timestamp;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::libvirt::LibvirtDriver;
 use super::login::Login;
 use super::observed::{CallHook, EndpointSettings, ObservedDriver};
 pub use super::simulated::Clock;
 use super::simulated::{self, SimulatedDriver};
+use super::vsphere::{Sessions, VsphereDriver};
 use super::wire::{Fate, Wire};
 use super::{Driver, DriverError};
 use crate::api::hypervisor::{WindowsHypervisor, WindowsHypervisorSpec};
@@ -40,6 +46,10 @@ pub struct DriverSettings {
 pub struct Drivers {
     settings: DriverSettings,
     connections: Mutex<HashMap<ObjectKey, Connection>>,
+    /// Endpoints that something has changed at, and where they are told of.
+    hints: (UnboundedSender<ObjectKey>, Mutex<Option<UnboundedReceiver<ObjectKey>>>),
+    /// Shared by all that name the same vCenter and login.
+    vcenters: Sessions,
 }
 
 struct Connection {
@@ -49,11 +59,17 @@ struct Connection {
     driver: Arc<dyn Driver>,
     /// When the endpoint has shown that it is the right one and grants what is needed; `None`: machines may not use it.
     admitted: Option<Timestamp>,
+    /// Passes on what the driver hints at.
+    listener: Option<AbortOnDropHandle<()>>,
 }
+
+/// Hints of one endpoint come at most this often.
+const BETWEEN_HINTS: Duration = Duration::from_secs(1);
 
 impl Drivers {
     pub fn new(settings: DriverSettings) -> Self {
-        Self { settings, connections: Mutex::default() }
+        let (hints, hinted) = unbounded();
+        Self { settings, connections: Mutex::default(), hints: (hints, Mutex::new(Some(hinted))), vcenters: Sessions::default() }
     }
 
     /// The connection to an endpoint; only the controller of WindowsHypervisors makes them. [`DriverError::Invalid`] names the field when
@@ -71,7 +87,10 @@ impl Drivers {
         }
         connections.remove(&key);
         let driver = self.make(&key, &hypervisor.spec, login)?;
-        connections.insert(key, Connection { uid, spec: hypervisor.spec.clone(), login: login.clone(), driver: driver.clone(), admitted: None });
+        connections.insert(
+            key,
+            Connection { uid, spec: hypervisor.spec.clone(), login: login.clone(), driver: driver.clone(), admitted: None, listener: None },
+        );
         Ok(driver)
     }
 
@@ -89,7 +108,27 @@ impl Drivers {
     pub fn admit(&self, hypervisor: &ObjectKey, at: Option<Timestamp>) {
         if let Some(connection) = self.lock().get_mut(hypervisor) {
             connection.admitted = at;
+            connection.listener = match (at, connection.listener.take()) {
+                (Some(_), None) => connection.driver.hints().map(|hints| self.listen(hypervisor, hints)),
+                (Some(_), listener) => listener,
+                (None, _) => None,
+            };
         }
+    }
+
+    /// Endpoints that are to be listed now, since something has changed there. Only the first caller gets them.
+    pub fn hints(&self) -> BoxStream<'static, ObjectKey> {
+        let hinted = self.hints.1.lock().unwrap_or_else(PoisonError::into_inner).take();
+        hinted.map_or_else(|| stream::empty().boxed(), StreamExt::boxed)
+    }
+
+    fn listen(&self, hypervisor: &ObjectKey, mut hints: BoxStream<'static, ()>) -> AbortOnDropHandle<()> {
+        let (hypervisor, told) = (hypervisor.clone(), self.hints.0.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            while hints.next().await.is_some() && told.unbounded_send(hypervisor.clone()).is_ok() {
+                sleep(BETWEEN_HINTS).await;
+            }
+        }))
     }
 
     /// Drops the connection to an endpoint whose object is gone.
@@ -107,16 +146,18 @@ impl Drivers {
 
     fn make(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let DriverSettings { simulated_state, clock, passes, hook, .. } = &self.settings;
-        let driver: Arc<dyn Driver> = match (&spec.simulated, &spec.libvirt) {
-            (Some(simulated), None) => {
+        let driver: Arc<dyn Driver> = match (&spec.simulated, &spec.libvirt, &spec.vsphere) {
+            (Some(simulated), None, None) => {
                 let default_name = format!("{}.{}", key.namespace, key.name);
                 let wire = self.wire("simulated", key);
                 Arc::new(SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), wire)?)
             }
-            (None, Some(libvirt)) => Arc::new(LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?),
+            (None, Some(libvirt), None) => Arc::new(LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?),
+            (None, None, Some(vsphere)) => Arc::new(VsphereDriver::new(vsphere.clone(), login, &self.vcenters, self.wire("vsphere", key))?),
             _ => {
-                let text =
-                    format!("WindowsHypervisor {key}: name exactly one driver: set spec.libvirt or, for a trial, spec.simulated, e.g. to {{}}");
+                let text = format!(
+                    "WindowsHypervisor {key}: name exactly one driver: set spec.libvirt, spec.vsphere or, for a trial, spec.simulated, e.g. to {{}}"
+                );
                 return Err(DriverError::Invalid(text));
             }
         };

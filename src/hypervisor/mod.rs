@@ -14,7 +14,9 @@ pub mod login;
 pub mod observed;
 mod simulated;
 mod tls;
+mod vsphere;
 mod wire;
+mod xml;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

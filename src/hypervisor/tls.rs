@@ -6,10 +6,11 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::WantsClientCert;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, ClientConfig, ConfigBuilder, RootCertStore};
 
 use super::DriverError;
 use super::login::Login;
@@ -23,30 +24,45 @@ const KEY: &str = "tls.key";
 #[derive(Clone)]
 pub struct Tls(Arc<ClientConfig>);
 
+/// How to speak with an endpoint that asks its clients for a password.
+pub fn without_certificate(login: &Login) -> Result<ClientConfig, DriverError> {
+    Ok(trusting(login)?.with_no_client_auth())
+}
+
+fn trusting(login: &Login) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, DriverError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(login, AUTHORITY)? {
+        roots.add(certificate).map_err(|error| unusable(login, AUTHORITY, &error))?;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(login, AUTHORITY, &error))?;
+    Ok(config.with_root_certificates(roots))
+}
+
+fn certificates(login: &Login, key: &str) -> Result<Vec<CertificateDer<'static>>, DriverError> {
+    let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(given(login, key)?).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(unusable(login, key, &"it holds no certificate in PEM")),
+        Err(error) => Err(unusable(login, key, &error)),
+    }
+}
+
+fn given<'a>(login: &'a Login, key: &str) -> Result<&'a [u8], DriverError> {
+    login.get(key).ok_or_else(|| DriverError::Auth(format!("{} is missing", login.place(key))))
+}
+
+fn unusable(login: &Login, key: &str, why: &dyn std::fmt::Display) -> DriverError {
+    DriverError::Auth(format!("{} cannot be used: {why}", login.place(key)))
+}
+
 impl Tls {
     pub fn new(login: &Login) -> Result<Self, DriverError> {
-        let given = |key: &str| login.get(key).ok_or_else(|| DriverError::Auth(format!("{} is missing", login.place(key))));
-        let unusable = |key: &str, why: &dyn std::fmt::Display| DriverError::Auth(format!("{} cannot be used: {why}", login.place(key)));
-        let certificates = |key: &str| {
-            let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(given(key)?).collect();
-            match found {
-                Ok(found) if !found.is_empty() => Ok(found),
-                Ok(_) => Err(unusable(key, &"it holds no certificate in PEM")),
-                Err(error) => Err(unusable(key, &error)),
-            }
-        };
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(AUTHORITY)? {
-            roots.add(certificate).map_err(|error| unusable(AUTHORITY, &error))?;
-        }
         // The error of the reader may quote what it read.
-        let key = PrivateKeyDer::from_pem_slice(given(KEY)?).map_err(|_| unusable(KEY, &"it holds no private key in PEM"))?;
-        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(AUTHORITY, &error))?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(certificates(CERTIFICATE)?, key)
-            .map_err(|error| unusable(CERTIFICATE, &error))?;
+        let key = PrivateKeyDer::from_pem_slice(given(login, KEY)?).map_err(|_| unusable(login, KEY, &"it holds no private key in PEM"))?;
+        let config =
+            trusting(login)?.with_client_auth_cert(certificates(login, CERTIFICATE)?, key).map_err(|error| unusable(login, CERTIFICATE, &error))?;
         Ok(Self(Arc::new(config)))
     }
 
@@ -65,7 +81,11 @@ impl Tls {
 
 /// What a failure of TLS means; `None`: the connection broke.
 pub fn refusal(host: &str, error: &std::io::Error) -> Option<DriverError> {
-    match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+    let cause = error.get_ref()?;
+    if let Some(wrapped) = cause.downcast_ref::<std::io::Error>() {
+        return refusal(host, wrapped);
+    }
+    match cause.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(why) => Some(DriverError::Certificate(format!(
             "the certificate of {host} is not trusted: {why:?}. Check {AUTHORITY} in the Secret, and that the certificate names {host}; nothing was sent"
         ))),

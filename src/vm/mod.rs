@@ -16,6 +16,10 @@ pub use driver_error::{DriverError, Thing};
 pub use failure_code::FailureCode;
 pub use report::{GuestReport, REPORT_LINE, REPORT_PLAN, state};
 
+/// The parts of an owner mark before the UUID, and before the cluster.
+const MARK_MACHINE: &str = "capw-machine=";
+const MARK_CLUSTER: &str = ";capw-cluster=";
+
 /// The identity of a VM: its own, and the cluster that owns it. Both are known before the VM exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MachineKey {
@@ -39,7 +43,14 @@ impl MachineKey {
     }
 
     fn machine_mark(&self) -> String {
-        format!("capw-machine={};capw-cluster=", self.vm)
+        format!("{MARK_MACHINE}{}{MARK_CLUSTER}", self.vm)
+    }
+
+    /// The key of a VM with that mark, made for the WindowsMachine of that name; `None`: it is no mark of ours.
+    pub fn of_mark(mark: &str, name: &str) -> Option<Self> {
+        let (vm, cluster) = mark.strip_prefix(MARK_MACHINE)?.split_once(MARK_CLUSTER)?;
+        let key = Self { vm: VmUuid(uuid::Uuid::try_parse(vm).ok()?), cluster: cluster.to_owned(), name: name.to_owned() };
+        (key.owner_mark() == mark && !name.is_empty()).then_some(key)
     }
 
     /// Name of the VM on a hypervisor whose names may have `limit` characters: that of the WindowsMachine, cut, and eight digits of the
@@ -226,6 +237,17 @@ mod tests {
         let long = key(&"x".repeat(253), "a").vm_name(63);
         assert!(long.len() == 63 && long.ends_with(digits), "{long}");
         assert_eq!(key("a-very.long-name", "a").vm_name(16), format!("a-very-{digits}"), "no dot or dash before the digits");
+    }
+
+    #[test]
+    fn a_mark_names_its_machine() {
+        let key = MachineKey { vm: VmUuid::of("a"), cluster: "lab/one".into(), name: "win-1".into() };
+        assert_eq!(MachineKey::of_mark(&key.owner_mark(), "win-1"), Some(key.clone()));
+        for (mark, name) in
+            [("", "win-1"), ("capw-machine=x;capw-cluster=lab/one", "win-1"), (&key.owner_mark()[1..], "win-1"), (&key.owner_mark(), "")]
+        {
+            assert_eq!(MachineKey::of_mark(mark, name), None, "{mark}");
+        }
     }
 
     #[test]

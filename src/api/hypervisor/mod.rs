@@ -1,6 +1,7 @@
 //! `WindowsHypervisor`: an endpoint that provides VMs, with exactly one driver.
 
 mod libvirt;
+mod vsphere;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::LocalReference;
 
 pub use self::libvirt::{Acceleration, DeviceModel, Libvirt};
+pub use self::vsphere::{CloneMode, Vsphere};
 
 /// A hypervisor endpoint with its credentials. Machines in the same namespace name it in `spec.hypervisorRef`, or Cluster API does so through the failure domain of a Machine. Exactly one driver is set.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
@@ -40,8 +42,8 @@ pub use self::libvirt::{Acceleration, DeviceModel, Libvirt};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("[has(self.simulated), has(self.libvirt)].exists_one(driver, driver)").message("name exactly one driver, e.g. spec.simulated: {}"))]
-#[x_kube(validation = Rule::new("has(self.simulated) == has(oldSelf.simulated) && has(self.libvirt) == has(oldSelf.libvirt)").message("the driver cannot change, the VMs would be lost: make another WindowsHypervisor"))]
+#[x_kube(validation = Rule::new("[has(self.simulated), has(self.libvirt), has(self.vsphere)].exists_one(driver, driver)").message("name exactly one driver, e.g. spec.simulated: {}"))]
+#[x_kube(validation = Rule::new("has(self.simulated) == has(oldSelf.simulated) && has(self.libvirt) == has(oldSelf.libvirt) && has(self.vsphere) == has(oldSelf.vsphere)").message("the driver cannot change, the VMs would be lost: make another WindowsHypervisor"))]
 pub struct WindowsHypervisorSpec {
     /// A hypervisor of memory and files inside the operator, for demos, tests and dry runs. Its guests read the config drive that a real guest would read and join the cluster with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,6 +51,9 @@ pub struct WindowsHypervisorSpec {
     /// QEMU on a host of your own, through its libvirt daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub libvirt: Option<Libvirt>,
+    /// VMs of a vCenter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vsphere: Option<Vsphere>,
     /// A Secret in the same namespace with the credentials; which keys it must have depends on the driver. CAPW reads it every five minutes, and at once when the hypervisor does not accept them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_ref: Option<LocalReference>,
@@ -82,7 +87,7 @@ impl WindowsHypervisorSpec {
     /// Name of the driver that is set.
     pub fn driver(&self) -> Option<&'static str> {
         let simulated = self.simulated.as_ref().map(|_| "simulated");
-        simulated.or(self.libvirt.as_ref().map(|_| "libvirt"))
+        simulated.or(self.libvirt.as_ref().map(|_| "libvirt")).or(self.vsphere.as_ref().map(|_| "vsphere"))
     }
 }
 
@@ -91,6 +96,7 @@ impl Default for WindowsHypervisorSpec {
         Self {
             simulated: None,
             libvirt: None,
+            vsphere: None,
             credentials_ref: None,
             images: Vec::new(),
             networks: Vec::new(),

@@ -8,6 +8,7 @@ mod orphans;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
@@ -70,15 +71,16 @@ impl Hypervisors {
     }
 }
 
-/// A hypervisor that is being deleted waits for its last machine.
-pub fn triggers(caches: &Arc<Caches>) -> Triggers<WindowsHypervisor> {
+/// A hypervisor that is being deleted waits for its last machine; one at which something has changed is listed.
+pub fn triggers(caches: &Arc<Caches>, drivers: &Drivers) -> Triggers<WindowsHypervisor> {
     let held = caches.clone();
     let of_machine = caches.windows_machines.0.map(move |machine: &WindowsMachine| {
         let used = chosen(machine).filter(|_| machine.metadata.deletion_timestamp.is_some());
         let found = used.and_then(|name| held.hypervisors.get(&namespace(machine), &name));
         found.filter(|h| h.metadata.deletion_timestamp.is_some()).map(|h| ObjectRef::from_obj(&*h))
     });
-    vec![of_machine]
+    let hinted = drivers.hints().map(|key| ObjectRef::new(&key.name).within(&key.namespace)).boxed();
+    vec![of_machine, hinted]
 }
 
 pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<Outcome, ReconcileError> {

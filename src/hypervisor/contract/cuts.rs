@@ -63,7 +63,7 @@ pub(super) async fn any_request_may_be_lost(endpoint: &dyn TestEndpoint) {
     for stage in [Stage::Create, Stage::Detach, Stage::Delete] {
         for fate in [Fate::DropRequest, Fate::DropReply] {
             for number in 1.. {
-                let machine = Machine::new(&format!("cut-{stage:?}-{fate:?}-{number}").to_lowercase(), endpoint.spec());
+                let machine = Machine::at(endpoint, &format!("cut-{stage:?}-{fate:?}-{number}").to_lowercase());
                 let whole = endpoint.driver();
                 match stage {
                     Stage::Create => {}

@@ -4,9 +4,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::sleep;
 
+use super::TestEndpoint;
 use crate::api::name::VmUuid;
 use crate::hypervisor::{Driver, DriverError, DriverStep};
-use crate::vm::{Journal, MachineKey, Observed, Present, Seed, StopMode, VmSpec};
+use crate::vm::{Journal, MachineKey, Observed, Present, Seed, SeedKind, StopMode, VmSpec};
 
 /// Most calls until something is done.
 pub const MANY: usize = 200;
@@ -19,9 +20,14 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// A machine as that endpoint can make it.
+    pub fn at(endpoint: &dyn TestEndpoint, name: &str) -> Self {
+        Self { seed: super::seed::seed(endpoint.seed_kind()), ..Self::new(name, endpoint.spec()) }
+    }
+
     pub fn new(name: &str, spec: VmSpec) -> Self {
         let key = MachineKey { vm: VmUuid::of(name), cluster: "lab/one".into(), name: name.into() };
-        Self { key, spec, seed: super::seed::seed(), journal: Mutex::default() }
+        Self { key, spec, seed: super::seed::seed(SeedKind::Drive), journal: Mutex::default() }
     }
 
     /// As after a move to another cluster, which loses status.

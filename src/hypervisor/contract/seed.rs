@@ -2,34 +2,40 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::TestEndpoint;
 use super::machine::{MANY, Machine};
-use crate::bootstrap::delivery::SeedImage;
+use crate::bootstrap::delivery::{SeedImage, guest_info};
 use crate::hypervisor::{DriverError, DriverStep, Wanted};
-use crate::vm::{Observed, Power, Present, Seed, Seeded, StopMode};
+use crate::vm::{Observed, Power, Present, Seed, SeedKind, Seeded, StopMode};
 
-pub(super) fn seed() -> Seed {
-    let files = BTreeMap::from([("user-data".to_owned(), (0..70_000u32).map(|n| (n % 251) as u8).collect())]);
-    Seed::Drive { label: "cidata", files }
+pub(super) fn seed(kind: SeedKind) -> Seed {
+    of_bytes(kind, &(0..70_000u32).map(|n| (n % 251) as u8).collect::<Vec<_>>())
 }
 
-fn image(seed: &Seed) -> Option<Vec<u8>> {
-    match SeedImage::from(seed) {
-        SeedImage::Drive(image) => Some(image),
-        SeedImage::GuestInfo(_) => None,
+fn of_bytes(kind: SeedKind, bytes: &[u8]) -> Seed {
+    match kind {
+        SeedKind::Drive => Seed::Drive { label: "cidata", files: BTreeMap::from([("user-data".to_owned(), bytes.to_vec())]) },
+        SeedKind::GuestInfo => Seed::GuestInfo(guest_info::KEYS.map(|key| (key.to_owned(), STANDARD.encode(bytes))).into()),
     }
 }
 
+fn image(seed: &Seed) -> Option<SeedImage> {
+    Some(SeedImage::from(seed))
+}
+
 pub(super) async fn the_guest_finds_the_same_bytes(endpoint: &dyn TestEndpoint) {
-    let (driver, machine) = (endpoint.driver(), Machine::new("bytes", endpoint.spec()));
+    let (driver, machine) = (endpoint.driver(), Machine::at(endpoint, "bytes"));
     assert!(machine.create(&*driver, MANY).await);
-    assert!(endpoint.config_drive(&machine.key).await == image(&machine.seed));
+    assert!(endpoint.seed(&machine.key).await == image(&machine.seed));
 }
 
 pub(super) async fn a_new_config_drive_replaces_an_unread_one(endpoint: &dyn TestEndpoint) {
-    let (driver, new) = (endpoint.driver(), Machine::new("reseed", endpoint.spec()));
-    let expired = Seed::Drive { label: "cidata", files: BTreeMap::from([("user-data".to_owned(), b"expired".to_vec())]) };
-    let mut old = Machine::new("reseed", endpoint.spec());
+    let (driver, new) = (endpoint.driver(), Machine::at(endpoint, "reseed"));
+    let expired = of_bytes(endpoint.seed_kind(), b"expired");
+    let mut old = Machine::at(endpoint, "reseed");
     old.seed = expired;
     for _ in 0..MANY {
         super::machine::go_on(old.advance(&*driver).await).await;
@@ -39,17 +45,17 @@ pub(super) async fn a_new_config_drive_replaces_an_unread_one(endpoint: &dyn Tes
     }
     if new.present(&*driver).await.power != Power::On {
         assert!(new.create(&*driver, MANY).await);
-        assert!(endpoint.config_drive(&new.key).await == image(&new.seed));
+        assert!(endpoint.seed(&new.key).await == image(&new.seed));
     }
-    let given = endpoint.config_drive(&new.key).await;
+    let given = endpoint.seed(&new.key).await;
     // Once the machine has run, its drive is not replaced: the guest has read it.
     assert_eq!((old.advance(&*driver).await, new.advance(&*driver).await), (Ok(DriverStep::Done), Ok(DriverStep::Done)));
-    assert!(endpoint.config_drive(&new.key).await == given);
+    assert!(endpoint.seed(&new.key).await == given);
 }
 
 /// A driver that cannot detach a seed says why; one that can leaves the machine as it was.
 pub(super) async fn a_seed_that_was_read_goes_and_stays_away(endpoint: &dyn TestEndpoint) {
-    let (driver, machine) = (endpoint.driver(), Machine::new("read", endpoint.spec()));
+    let (driver, machine) = (endpoint.driver(), Machine::at(endpoint, "read"));
     assert!(machine.create(&*driver, MANY).await);
     let before = machine.present(&*driver).await;
     let listed = async || driver.list(&Wanted::default()).await.unwrap().rows.into_iter().map(|row| row.present.seeded).collect::<Vec<_>>();
@@ -65,7 +71,7 @@ pub(super) async fn a_seed_that_was_read_goes_and_stays_away(endpoint: &dyn Test
         }
     }
     assert_eq!(machine.present(&*driver).await, Present { seeded: Seeded::No, ..before });
-    assert!(endpoint.config_drive(&machine.key).await.is_none(), "the image itself is gone, not only detached");
+    assert!(endpoint.seed(&machine.key).await.is_none(), "the image itself is gone, not only detached");
     assert_eq!(listed().await, [Seeded::No]);
     assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Done));
     assert_eq!(machine.present(&*driver).await.seeded, Seeded::No, "it is not attached again");

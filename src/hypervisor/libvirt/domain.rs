@@ -4,9 +4,9 @@ use roxmltree::{Document, Node};
 use uuid::Uuid;
 
 use super::volumes::{self, Volumes};
-use super::xml::{Element, element};
 use crate::api::hypervisor::{Acceleration, DeviceModel};
 use crate::api::name::VmUuid;
+use crate::hypervisor::xml::{Element, element};
 use crate::vm::{MachineKey, VmSpec};
 
 /// Namespace of our element in a domain's metadata.

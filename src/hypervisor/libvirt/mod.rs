@@ -14,7 +14,6 @@ mod rpc;
 mod tests;
 mod volumes;
 mod xdr;
-mod xml;
 
 use std::time::Duration;
 

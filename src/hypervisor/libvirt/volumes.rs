@@ -2,7 +2,7 @@
 
 use roxmltree::Document;
 
-use super::xml::element;
+use crate::hypervisor::xml::{Element, element};
 use crate::vm::MachineKey;
 
 /// Longest name of a VM; its volumes are files, whose names may have 255 bytes.
@@ -102,11 +102,11 @@ pub fn raw(name: &str, bytes: usize) -> String {
     element("volume").with(element("name").text(name)).with(capacity(u64::try_from(bytes).unwrap_or_default())).with(target("raw")).to_string()
 }
 
-fn capacity(bytes: u64) -> super::xml::Element {
+fn capacity(bytes: u64) -> Element {
     element("capacity").attribute("unit", "bytes").text(bytes)
 }
 
-fn target(format: &str) -> super::xml::Element {
+fn target(format: &str) -> Element {
     element("target").with(element("format").attribute("type", format))
 }
 

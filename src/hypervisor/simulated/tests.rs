@@ -16,6 +16,7 @@ use super::record::{Home, Record};
 use super::{Clock, SimulatedDriver};
 use crate::api::hypervisor::{Fault, Simulated, SimulatedCapacity, SimulatedDelays, SimulatedFault};
 use crate::api::name::VmUuid;
+use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::contract::{self, TestEndpoint};
 use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
 use crate::hypervisor::wire::{Fate, Wire, WireHook};
@@ -99,8 +100,8 @@ impl TestEndpoint for SimulatedEndpoint {
         fs::write(home.config_drive(), b"x").unwrap();
     }
 
-    async fn config_drive(&self, key: &MachineKey) -> Option<Vec<u8>> {
-        fs::read(self.home(key, "").config_drive()).ok()
+    async fn seed(&self, key: &MachineKey) -> Option<SeedImage> {
+        fs::read(self.home(key, "").config_drive()).ok().map(SeedImage::Drive)
     }
 
     async fn remove_behind_its_back(&self, key: &MachineKey) {

@@ -16,6 +16,7 @@ use self::daemon::Daemon;
 use super::LibvirtDriver;
 use super::volumes::{Volumes, vm_of};
 use crate::api::hypervisor::{Acceleration, Libvirt};
+use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::contract::machine::Machine;
 use crate::hypervisor::contract::{self, TestEndpoint};
 use crate::hypervisor::login::Login;
@@ -114,8 +115,8 @@ impl TestEndpoint for LibvirtEndpoint {
         self.make_volume(&Volumes::of(key).drive());
     }
 
-    async fn config_drive(&self, key: &MachineKey) -> Option<Vec<u8>> {
-        fs::read(self.file(&Volumes::of(key).drive())).ok()
+    async fn seed(&self, key: &MachineKey) -> Option<SeedImage> {
+        fs::read(self.file(&Volumes::of(key).drive())).ok().map(SeedImage::Drive)
     }
 
     async fn remove_behind_its_back(&self, key: &MachineKey) {

@@ -5,47 +5,15 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::ExtendedKeyUsagePurpose;
 
 use super::daemon::Daemon;
 use crate::api::hypervisor::{Acceleration, Libvirt};
+use crate::hypervisor::contract::authority::{Authority, Identity};
 use crate::hypervisor::libvirt::LibvirtDriver;
 use crate::hypervisor::login::Login;
 use crate::hypervisor::wire::{Fate, Wire};
 use crate::hypervisor::{Driver, DriverError};
-
-/// A certificate authority.
-struct Authority {
-    pem: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-/// A certificate and its key, in PEM.
-struct Identity {
-    certificate: String,
-    key: String,
-}
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { pem, issuer: Issuer::new(params, key) }
-    }
-
-    fn issue(&self, name: &str, addresses: &[&str], purpose: ExtendedKeyUsagePurpose) -> Identity {
-        let mut params = CertificateParams::new(addresses.iter().map(|&address| address.to_owned()).collect::<Vec<_>>()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
-        params.extended_key_usages = vec![purpose];
-        let key = KeyPair::generate().unwrap();
-        Identity { certificate: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
-    }
-}
 
 fn login(authority: &Authority, client: &Identity) -> Login {
     let values = [("ca.crt", &authority.pem), ("tls.crt", &client.certificate), ("tls.key", &client.key)];

@@ -1,8 +1,9 @@
-//! The XML that libvirt reads and writes: elements with escapes, and what is read of them.
+//! The XML that hypervisors are sent: elements with escapes.
 
 use std::fmt;
 
 /// An element with attributes, and either children or text.
+#[derive(Clone)]
 pub struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,

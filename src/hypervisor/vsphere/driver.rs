@@ -1,0 +1,165 @@
+//! The contract of drivers, kept with the parts of this folder.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use tokio::time::Instant;
+
+use super::client::{Selection, TaskState, Through};
+use super::fault::POWER_STATE;
+use super::found::{self, Found, Memory};
+use super::place::{Place, folder_path};
+use super::updates::updates;
+use super::{CAPS, CLONE, Cloned, LOOK, VsphereDriver};
+use crate::hypervisor::xml::element;
+use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Row, Wanted};
+use crate::vm::{Journal, MachineKey, Observed, Power, Seed, SeedKind, StopMode, VmSpec};
+
+/// What a guest that is asked to shut down may answer without harm: it is off, has no tools, or is about to.
+const NO_SHUTDOWN: [&str; 5] = [POWER_STATE, "ToolsUnavailable", "TaskInProgress", "InvalidState", "ManagedObjectNotFound"];
+
+#[async_trait]
+impl Driver for VsphereDriver {
+    fn caps(&self) -> &Caps {
+        &CAPS
+    }
+
+    async fn describe(&self) -> Result<Endpoint, DriverError> {
+        let open = self.client.open().await?;
+        let place = Place::find(&self.client, &self.settings).await?;
+        *self.place.lock().await = Some((place.clone(), Instant::now()));
+        let (capacity, lacks) = (place.capacity(&self.client).await?, place.lacks(&self.client).await?);
+        Ok(Endpoint {
+            id: format!("vCenter {}", open.instance),
+            version: open.product.clone(),
+            cpus: capacity.cpus,
+            memory_mib: capacity.memory_mib,
+            lacks,
+        })
+    }
+
+    async fn check(&self, spec: &VmSpec, _seed: SeedKind) -> Result<(), DriverError> {
+        self.image(&spec.image).await?.is_linked(spec, self.settings.clone)?;
+        self.networks(spec).await.map(|_| ())
+    }
+
+    async fn list(&self, _wanted: &Wanted) -> Result<Listing, DriverError> {
+        let folder = self.place().await?.folder;
+        let paths = found::paths();
+        let through = Some(Through { kind: "Folder", path: "childEntity", deep: false });
+        let selection = Selection { of: &folder, kind: "VirtualMachine", paths: &paths, through };
+        let found = self.client.properties(&selection, Found::read).await?;
+        let mut known = self.known.lock().await;
+        known.tidy();
+        let mut rows: Vec<Row> = Vec::new();
+        for found in found {
+            let Some(key) = found.key() else { continue };
+            known.note(key.vm, Memory::Is(found.vm.clone()));
+            rows.push(Row { key, present: found.present(), cpus: found.cpus, memory_mib: found.memory_mib });
+        }
+        rows.sort_by_key(|row| row.key.vm);
+        Ok(Listing { rows, strays: Vec::new() })
+    }
+
+    async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError> {
+        let found = match self.cloned(key, journal).await? {
+            Cloned::Running => return Ok(Observed::Present(Found::creating())),
+            Cloned::Is(found) => Some(*found),
+            Cloned::Unknown => self.find(key).await?,
+        };
+        Ok(match found {
+            None => Observed::Absent,
+            Some(found) if found.is_unknown || found.is_ours(key) => Observed::Present(found.present()),
+            Some(found) => Observed::Foreign { what: format!("VM {} on {}", found.name, self.client.server()), is_marked: found.is_marked_for(key) },
+        })
+    }
+
+    fn hints(&self) -> Option<BoxStream<'static, ()>> {
+        Some(updates(self.client.clone(), folder_path(&self.settings)))
+    }
+
+    async fn plan(&self, _key: &MachineKey, _spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
+        // Name and UUID are computed: there is nothing to choose.
+        Ok(journal.clone())
+    }
+
+    async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
+        if let Observed::Foreign { .. } = observed {
+            return Err(self.conflict(&found::name_of(key)));
+        }
+        if *observed == Observed::Absent {
+            return match journal.get(CLONE) {
+                // A second clone of that name would be refused.
+                None => self.begin_clone(key, spec, seed, journal).await,
+                Some(task) => match self.client.task(task).await? {
+                    TaskState::Running => Ok(self.next_look(key).await),
+                    TaskState::Failed(fault) => Ok(self.clone_failed(key, journal, Some(fault)).await),
+                    TaskState::Succeeded(_) | TaskState::Forgotten => Ok(self.clone_failed(key, journal, None).await),
+                },
+            };
+        }
+        if let Observed::Present(present) = observed
+            && let Some(error) = found::unreadable(present)
+        {
+            return Err(error);
+        }
+        let is_made = matches!(observed, Observed::Present(present) if present.power != Power::Creating);
+        let found = if is_made { self.find_ours(key).await?.filter(|found| !found.is_unknown) } else { None };
+        let Some(found) = found else { return Ok(self.next_look(key).await) };
+        if !found.is_off() {
+            return Ok(DriverStep::Done);
+        }
+        // Its clone did not start it, or it was switched off before it could read its seed.
+        self.reseed(&found, seed).await?;
+        let done = self.is_done(self.client.power_on(&found.vm).await, &[POWER_STATE]).await?;
+        Ok(if done { DriverStep::Changed } else { DriverStep::Wait { after: LOOK } })
+    }
+
+    async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
+        let Some(found) = self.find_ours(key).await? else { return Ok(DriverStep::Done) };
+        if found.seed.is_empty() {
+            return Ok(DriverStep::Done);
+        }
+        let spec = element("spec").with_all(found::no_seed());
+        let done = self.is_done(self.client.reconfigure(&found.vm, &spec).await, &[]).await?;
+        Ok(if done { DriverStep::Changed } else { DriverStep::Wait { after: LOOK } })
+    }
+
+    async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
+        let wait = Ok(DriverStep::Wait { after: LOOK });
+        let Some(found) = self.find_ours(key).await? else {
+            let is_gone = matches!(self.known.lock().await.get(key.vm), Some(Memory::Gone));
+            return match journal.get(CLONE).filter(|_| !is_gone) {
+                Some(task) => match self.client.task(task).await? {
+                    TaskState::Running => {
+                        // One that cannot be cancelled ends by itself, and its VM is removed then.
+                        let _ = self.client.cancel(task).await;
+                        wait
+                    }
+                    // The VM is there, or was: look again.
+                    TaskState::Succeeded(_) if self.find(key).await?.is_some() => Ok(DriverStep::Changed),
+                    TaskState::Succeeded(_) | TaskState::Failed(_) | TaskState::Forgotten => Ok(DriverStep::Done),
+                },
+                None => Ok(DriverStep::Done),
+            };
+        };
+        if found.is_unknown {
+            return found.unreadable().map_or(wait, Err);
+        }
+        if !found.is_off() {
+            if how == StopMode::Graceful {
+                return match self.client.shut_down(&found.vm).await {
+                    Err(error) if !error.is(&NO_SHUTDOWN) => Err(error.into()),
+                    _ => wait,
+                };
+            }
+            if !self.is_done(self.client.power_off(&found.vm).await, &[POWER_STATE]).await? {
+                return wait;
+            }
+        }
+        if !self.is_done(self.client.destroy(&found.vm).await, &[]).await? {
+            return wait;
+        }
+        self.known.lock().await.note(key.vm, Memory::Gone);
+        Ok(DriverStep::Changed)
+    }
+}

@@ -1,0 +1,279 @@
+//! Answers that the simulator does not give, and a vCenter does: each request is answered by a script.
+
+use std::sync::{Arc, Mutex};
+
+use rcgen::ExtendedKeyUsagePurpose;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::api::hypervisor::Vsphere;
+use crate::hypervisor::contract::authority::Authority;
+use crate::hypervisor::contract::machine::Machine;
+use crate::hypervisor::login::Login;
+use crate::hypervisor::vsphere::{Sessions, VsphereDriver};
+use crate::hypervisor::wire::{Fate, Wire};
+use crate::hypervisor::{Driver, DriverError, DriverStep};
+use crate::vm::{Journal, Observed, Power, Seed, StopMode, VmSpec};
+
+/// What a request is answered with.
+enum Reply {
+    /// Values that are returned.
+    Ok(String),
+    Fault(&'static str, &'static str),
+    Status(u16),
+    /// The connection ends in the middle of the answer.
+    Torn,
+}
+
+type Script = Arc<dyn Fn(&str, &str) -> Option<Reply> + Send + Sync>;
+
+/// A vCenter in which everything is found, unless the script says otherwise.
+fn usual(method: &str, body: &str) -> Reply {
+    let reference = |kind: &str, id: &str| format!("<returnval type=\"{kind}\">{id}</returnval>");
+    let object = |kind: &str, properties: &str| format!("<returnval><objects><obj type=\"{kind}\">{kind}-1</obj>{properties}</objects></returnval>");
+    let values = match method {
+        "RetrieveServiceContent" => service_content("one"),
+        "Login" => "<returnval><key>key</key><userName>capw</userName></returnval>".to_owned(),
+        "FindByInventoryPath" => match body.split("inventoryPath>").nth(1).unwrap_or_default() {
+            path if path.starts_with("dc/host") => reference("ResourcePool", "pool"),
+            path if path.starts_with("dc/datastore") => reference("Datastore", "ds"),
+            path if path.starts_with("dc/vm/windows") => reference("VirtualMachine", "image"),
+            path if path.starts_with("dc/vm") => reference("Folder", "folder"),
+            _ => reference("Datacenter", "dc"),
+        },
+        "HasPrivilegeOnEntities" | "FindByUuid" | "FindChild" => String::new(),
+        "RetrievePropertiesEx" if body.contains("config.firmware") => object(
+            "VirtualMachine",
+            r#"<propSet><name>config.firmware</name><val>efi</val></propSet><propSet><name>config.hardware.device</name><val><VirtualDevice xsi:type="VirtualDisk"><key>2000</key><backing><fileName>[ds] i/i.vmdk</fileName></backing><controllerKey>1000</controllerKey><unitNumber>0</unitNumber><capacityInKB>10485760</capacityInKB></VirtualDevice><VirtualDevice xsi:type="VirtualVmxnet3"><key>4000</key></VirtualDevice></val></propSet>"#,
+        ),
+        "RetrievePropertiesEx" => object("Folder", ""),
+        "CloneVM_Task" => reference("Task", "task-1"),
+        _ => String::new(),
+    };
+    Reply::Ok(values)
+}
+
+fn service_content(instance: &str) -> String {
+    format!(
+        r#"<returnval><rootFolder type="Folder">g</rootFolder><propertyCollector type="PropertyCollector">pc</propertyCollector><about><fullName>VMware vCenter Server 8.0.3 build-1</fullName><apiType>VirtualCenter</apiType><instanceUuid>{instance}</instanceUuid></about><sessionManager type="SessionManager">sm</sessionManager><authorizationManager type="AuthorizationManager">am</authorizationManager><searchIndex type="SearchIndex">si</searchIndex></returnval>"#
+    )
+}
+
+fn task(state: &str, fault: &str, text: &str) -> Reply {
+    let error =
+        format!(r#"<propSet><name>info.error</name><val><fault xsi:type="{fault}"/><localizedMessage>{text}</localizedMessage></val></propSet>"#);
+    let error = if fault.is_empty() { String::new() } else { error };
+    Reply::Ok(format!(
+        r#"<returnval><objects><obj type="Task">task-1</obj><propSet><name>info.state</name><val>{state}</val></propSet>{error}</objects></returnval>"#
+    ))
+}
+
+async fn serve(script: Script) -> (String, Login) {
+    let authority = Authority::new("lab");
+    let identity = authority.issue("vcenter", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
+    let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions().unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, script) = (acceptor.clone(), script.clone());
+            tokio::spawn(async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                while let Some(body) = request(&mut stream).await {
+                    let method = body.split("<soapenv:Body><").nth(1).unwrap_or_default().split(' ').next().unwrap_or_default().to_owned();
+                    let (status, text) = match script(&method, &body).unwrap_or_else(|| usual(&method, &body)) {
+                        Reply::Ok(values) => (200, envelope(&format!("<{method}Response xmlns=\"urn:vim25\">{values}</{method}Response>"))),
+                        Reply::Fault(kind, text) => (
+                            500,
+                            envelope(&format!(
+                                "<soapenv:Fault><faultcode>x</faultcode><faultstring>{text}</faultstring><detail><{kind}Fault xmlns=\"urn:vim25\" xsi:type=\"{kind}\"/></detail></soapenv:Fault>"
+                            )),
+                        ),
+                        Reply::Status(status) => (status, String::new()),
+                        Reply::Torn => {
+                            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n<soapenv:").await;
+                            return;
+                        }
+                    };
+                    let head =
+                        format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nSet-Cookie: vmware_soap_session=\"x\"; Path=/\r\n\r\n", text.len());
+                    stream.write_all((head + &text).as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    let values = [("username", "capw"), ("password", "secret"), ("ca.crt", &authority.pem)];
+    (server, Login::new("lab/vcenter".into(), values.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into()))
+}
+
+fn envelope(body: &str) -> String {
+    format!(
+        r#"<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body>{body}</soapenv:Body></soapenv:Envelope>"#
+    )
+}
+
+async fn request(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length: usize = head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    String::from_utf8(body).ok()
+}
+
+async fn driver(script: impl Fn(&str, &str) -> Option<Reply> + Send + Sync + 'static) -> VsphereDriver {
+    let (server, login) = serve(Arc::new(script)).await;
+    let settings = Vsphere {
+        server,
+        datacenter: "dc".into(),
+        folder: Some("capw".into()),
+        resource_pool: "c/Resources".into(),
+        datastore: "ds".into(),
+        ..Vsphere::default()
+    };
+    VsphereDriver::new(settings, &login, &Sessions::default(), Wire::new(Arc::new(|_| Fate::Pass))).unwrap()
+}
+
+fn machine() -> Machine {
+    let spec = VmSpec { tpm: false, ..crate::hypervisor::contract::spec() };
+    let mut machine = Machine::new("scripted", spec);
+    machine.seed = Seed::GuestInfo([("guestinfo.userdata".to_owned(), "canary".to_owned())].into());
+    machine
+}
+
+#[tokio::test]
+async fn permissions_that_are_missing_are_named_and_what_may_not_be_read_is_not_absent() {
+    let lacking = |method: &str, _: &str| {
+        (method == "HasPrivilegeOnEntities").then(|| Reply::Ok("<returnval><entity type=\"Folder\">x</entity><privAvailability><privId>VirtualMachine.Inventory.Delete</privId><isGranted>false</isGranted></privAvailability><privAvailability><privId>System.Read</privId><isGranted>true</isGranted></privAvailability></returnval>".into()))
+    };
+    let lacks = driver(lacking).await.describe().await.unwrap().lacks;
+    assert_eq!(lacks[0], "VirtualMachine.Inventory.Delete on the folder");
+    assert!(lacks.iter().all(|text| !text.contains("System.Read")), "{lacks:?}");
+
+    // The VM is seen, its mark is not.
+    let hidden = |method: &str, body: &str| {
+        match method {
+        "FindByUuid" => Some(Reply::Ok("<returnval type=\"VirtualMachine\">vm-1</returnval>".into())),
+        "RetrievePropertiesEx" if body.contains("capw.mark") => Some(Reply::Ok("<returnval><objects><obj type=\"VirtualMachine\">vm-1</obj><missingSet><path>config.extraConfig</path><fault><fault xsi:type=\"NoPermission\"/><localizedMessage>no</localizedMessage></fault></missingSet></objects></returnval>".into())),
+        _ => None,
+    }
+    };
+    let error = driver(hidden).await.observe(&machine().key, &Journal::new()).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Denied(text) if text.contains("config.extraConfig")), "{error}");
+}
+
+#[tokio::test]
+async fn another_vcenter_at_the_address_is_not_believed() {
+    let logins = Arc::new(Mutex::new(0));
+    let told = logins.clone();
+    let driver = driver(move |method, body| match method {
+        "RetrieveServiceContent" => {
+            *told.lock().unwrap() += 1;
+            (*told.lock().unwrap() > 1).then(|| Reply::Ok(service_content("two")))
+        }
+        // It was installed anew: it knows no session.
+        "FindByUuid" if body.contains("FindByUuid") => Some(Reply::Fault("NotAuthenticated", "The session is not authenticated.")),
+        _ => None,
+    })
+    .await;
+    assert_eq!(driver.describe().await.unwrap().id, "vCenter one");
+    for _ in 0..2 {
+        let error = driver.observe(&machine().key, &Journal::new()).await.unwrap_err();
+        assert!(matches!(&error, DriverError::EndpointChanged(text) if text.contains("two") && text.contains("one")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_clone_that_fails_says_why_and_is_tried_again() {
+    for (fault, text, class) in [
+        ("NoDiskSpace", "Insufficient disk space on datastore 'ds'.", "capacity"),
+        ("InvalidHostState", "The operation is not allowed in the current state of the host.", "invalid"),
+        ("FileNotFound", "File [ds] i/i-000001.vmdk was not found", "invalid"),
+        ("InsufficientMemoryResourcesFault", "not enough memory", "capacity"),
+        ("NoPermission", "denied", "denied"),
+        ("TaskInProgress", "another task", "transient"),
+    ] {
+        let clones = Arc::new(Mutex::new(0));
+        let told = clones.clone();
+        let driver = driver(move |method, body| match method {
+            "CloneVM_Task" => {
+                *told.lock().unwrap() += 1;
+                None
+            }
+            "RetrievePropertiesEx" if body.contains("info.state") => Some(task("error", fault, text)),
+            _ => None,
+        })
+        .await;
+        let machine = machine();
+        assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
+        // As production does: the failure and the journal without the task are stored in one write.
+        let error = machine.advance(&driver).await.unwrap_err();
+        assert!(error.label() == class && error.to_string().contains(text), "{fault}: {error:?}");
+        assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })), "the cause may be gone");
+        assert_eq!(*clones.lock().unwrap(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_by_what_is_not_seen_is_a_matter_of_permissions() {
+    let driver = driver(|method, body| match method {
+        "RetrievePropertiesEx" if body.contains("info.state") => Some(task("error", "DuplicateName", "The name already exists.")),
+        _ => None,
+    })
+    .await;
+    let machine = machine();
+    let _ = machine.advance(&driver).await.unwrap();
+    let error = machine.advance(&driver).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Denied(text) if text.contains("propagation")), "{error}");
+}
+
+#[tokio::test]
+async fn replies_that_are_lost_torn_or_of_a_server_that_starts_are_told_apart() {
+    let during_clone = async |reply: fn() -> Reply| {
+        let driver = driver(move |method, _| (method == "CloneVM_Task").then(reply)).await;
+        machine().advance(&driver).await.unwrap_err()
+    };
+    for reply in [|| Reply::Torn, || Reply::Ok("<returnval".into()), || Reply::Ok(String::new()), || Reply::Status(503)] {
+        let error = during_clone(reply).await;
+        assert!(matches!(error, DriverError::Unknown(_)), "it may have been done: {error:?}");
+        assert!(!format!("{error:?}").contains("canary"));
+    }
+    let starting = driver(|method, _| (method == "FindByUuid").then_some(Reply::Status(503))).await;
+    let error = starting.observe(&machine().key, &Journal::new()).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Unreachable(text) if text.contains("starting")), "{error}");
+    let error = driver(|method, _| (method == "FindByUuid").then_some(Reply::Torn)).await.observe(&machine().key, &Journal::new()).await.unwrap_err();
+    assert!(matches!(error, DriverError::Unreachable(_)), "{error}");
+    let absent = driver(|_, _| None).await.observe(&machine().key, &Journal::new()).await;
+    assert_eq!(absent, Ok(Observed::Absent));
+}
+
+/// A VM whose datastore is gone has a name and nothing else: it is neither ours nor foreign, and is not touched.
+#[tokio::test]
+async fn a_vm_that_cannot_be_read_is_told_and_waited_for() {
+    let inaccessible = |method: &str, body: &str| {
+        match method {
+        "FindChild" => Some(Reply::Ok("<returnval type=\"VirtualMachine\">vm-1</returnval>".into())),
+        "RetrievePropertiesEx" if body.contains("capw.mark") => Some(Reply::Ok(
+            "<returnval><objects><obj type=\"VirtualMachine\">vm-1</obj><propSet><name>runtime.connectionState</name><val>inaccessible</val></propSet></objects></returnval>".into(),
+        )),
+        method if method.ends_with("_Task") => panic!("{method}"),
+        _ => None,
+    }
+    };
+    let (driver, machine) = (driver(inaccessible).await, machine());
+    assert_eq!(machine.present(&driver).await.power, Power::Creating);
+    for error in [machine.advance(&driver).await.unwrap_err(), machine.retire(&driver, StopMode::Hard).await.unwrap_err()] {
+        assert!(matches!(&error, DriverError::Invalid(text) if text.contains("inaccessible") && text.contains("datastore")), "{error}");
+    }
+}
