@@ -207,7 +207,8 @@ release: ## Write everything that a release publishes to out/release (IMAGE=REGI
 	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) -cf $(RELEASED)/capw-v$(VERSION).oci.tar -C $(OUT)/image .
 	@set -e; for shell in bash zsh fish powershell; do $(BINARIES)/$(firstword $(ARCHITECTURES))/capw completion $$shell > $(RELEASED)/completions/capw.$$shell; done
 	@$(BINARIES)/$(firstword $(ARCHITECTURES))/capw man --output $(RELEASED)/man
-	@cp $(OUT)/clusterctl/*-windows/v$(VERSION)/* config/components/monitoring/dashboards/*.json $(RELEASED)/
+	@cp metadata.yaml $(OUT)/clusterctl/*-windows/v$(VERSION)/*-components.yaml config/clusterctl/templates/*.yaml $(RELEASED)/
+	@cp config/components/monitoring/dashboards/*.json config/components/monitoring/rules.yaml $(RELEASED)/
 	@$(call manifest,default,capw.yaml); $(call manifest,production,capw-production.yaml); $(call manifest,standalone,capw-standalone.yaml)
 	@awk '/^## \[/ { if (++n > 1) exit; next } n' CHANGELOG.md > $(RELEASED)/release-notes.md
 	@! grep -l example.invalid $(RELEASED)/*.yaml || { echo "a manifest has no image"; exit 1; }

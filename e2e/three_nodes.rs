@@ -8,7 +8,7 @@ use capw::api::name::VmUuid;
 use serde_json::{Value, json};
 
 use crate::workers::{self, Workers, is_ready};
-use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 
 /// A release before that of the control plane, for machines that are upgraded later.
 const OLDER: &str = "v1.35.6";
@@ -26,6 +26,7 @@ fn three_nodes() {
     world::run(async {
         let mut times = Times::new();
         let cp = ControlPlane::start(Options::default().named("three-nodes")).await;
+        let mark = cp.audit_mark();
         let capw = Capw::start(&cp, &[]).await;
         times.note("control plane, core and capw are up");
         let mut workers = Workers {
@@ -44,6 +45,7 @@ fn three_nodes() {
         available(&cp, &workers).await;
         times.note("Cluster and MachineDeployment are Available");
         look(&cp, &capw, &workers, &machines).await;
+        scrape(&capw, &cp.audit_since(mark));
         let first = vm_ids(&machines);
 
         scale(&cp, &mut workers, 5).await;
@@ -105,6 +107,22 @@ fn three_nodes() {
         assert!(refused.is_empty(), "CAPW was refused: {refused:#?}");
         times.print();
     });
+}
+
+/// What the metrics say of three machines that became nodes.
+fn scrape(capw: &Capw, asked: &[AuditEvent]) {
+    assert_eq!(capw.metric("capw_leader", &[]), 1.0, "a process without election works");
+    assert_eq!(capw.metric("capw_machines", &["phase=\"joined\""]), 3.0, "{}", capw.metrics());
+    assert_eq!(capw.metric("capw_machines", &[]), 3.0, "a machine is in one phase");
+    for phase in ["provisioning", "joining"] {
+        let label = format!("phase=\"{phase}\"");
+        assert_eq!(capw.metric("capw_machine_phase_duration_seconds_count", &[&label]), 3.0, "{}", capw.metrics());
+    }
+    assert_eq!(capw.metric("capw_hypervisor_up", &[]), 1.0, "{}", capw.metrics());
+    assert_eq!(capw.metric("capw_build_info", &[concat!("version=\"v", env!("CARGO_PKG_VERSION"), "\"")]), 1.0);
+    let agent = concat!("capw/v", env!("CARGO_PKG_VERSION"), " (linux/");
+    let ours: Vec<_> = asked.iter().filter(|event| event.user == Capw::USER).collect();
+    assert!(!ours.is_empty() && ours.iter().all(|event| event.user_agent.starts_with(agent)), "the audit log names the version");
 }
 
 async fn scale(cp: &ControlPlane, workers: &mut Workers, replicas: usize) {

@@ -8,6 +8,8 @@ mod layer;
 mod monitoring;
 mod program;
 mod sbom;
+#[cfg(test)]
+mod workflows;
 
 use std::path::{Path, PathBuf};
 

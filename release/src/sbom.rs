@@ -108,7 +108,7 @@ fn bill(metadata: &Metadata, built: &BTreeSet<String>, lock: &Lock) -> Result<Va
         .iter()
         .map(|package| {
             let on = nodes.get(package.id.as_str()).into_iter().flatten().filter_map(|id| packages.get(id).copied()).filter(is_built);
-            json!({"ref": purl(package), "dependsOn": on.map(|package| purl(package)).collect::<BTreeSet<_>>()})
+            json!({"ref": purl(package), "dependsOn": on.map(purl).collect::<BTreeSet<_>>()})
         })
         .collect();
     Ok(json!({
