@@ -258,7 +258,14 @@ mod tests {
             let object: ExternalControlPlane = serde_json::from_value(json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1",
                 "kind": "ExternalControlPlane", "metadata": {"name": "c1"}, "spec": {"version": wanted}}))
             .unwrap();
-            let answer = Answer { version: answered.into(), server: ControlPlaneEndpoint::default(), digest: "d".into(), uid: None, missing: None, secrets_current: true };
+            let answer = Answer {
+                version: answered.into(),
+                server: ControlPlaneEndpoint::default(),
+                digest: "d".into(),
+                uid: None,
+                missing: None,
+                secrets_current: true,
+            };
             let status = status(&object, &[], Some(&answer), Timestamp::UNIX_EPOCH);
             assert_eq!(status.version.as_deref(), Some(reported), "{wanted:?} {answered}");
             assert_eq!(status.versions, [StatusVersion { version: reported.into() }], "{wanted:?} {answered}");
