@@ -195,18 +195,21 @@ image-root: release-binary ## Write what Containerfile copies into out/
 	@$(RELEASE) root --output $(OUT)/root
 
 RELEASED := $(OUT)/release
+# Equal files make an equal archive.
+TAR = tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) --mode=go=rX,u+rw
 manifest = $(KUBECTL) kustomize config/$(1) | sed 's|example.invalid/capw/capw:unreleased|$(IMAGE)|' > $(RELEASED)/$(2)
 
 release: ## Write everything that a release publishes to out/release (IMAGE=REGISTRY/capw:TAG)
 	@test -n "$(IMAGE)" || { echo "which image? make release IMAGE=REGISTRY/capw:v$(VERSION)"; exit 1; }
 	@$(MAKE) --no-print-directory image-archive components
-	@rm -rf $(RELEASED) && mkdir -p $(RELEASED)/completions $(RELEASED)/man
+	@rm -rf $(RELEASED) $(OUT)/shell && mkdir -p $(RELEASED) $(OUT)/shell/completions
 	@set -e; $(foreach arch,$(ARCHITECTURES),\
 	  cp $(BINARIES)/$(arch)/capw $(RELEASED)/capw-linux-$(arch); mv $(OUT)/capw-$(arch).tar $(RELEASED)/capw-image-$(arch).tar; \
 	  $(RELEASE) sbom --target $(target-$(arch)) > $(RELEASED)/capw-linux-$(arch).cdx.json;)
-	@tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) -cf $(RELEASED)/capw-v$(VERSION).oci.tar -C $(OUT)/image .
-	@set -e; for shell in bash zsh fish powershell; do $(BINARIES)/$(firstword $(ARCHITECTURES))/capw completion $$shell > $(RELEASED)/completions/capw.$$shell; done
-	@$(BINARIES)/$(firstword $(ARCHITECTURES))/capw man --output $(RELEASED)/man
+	@$(TAR) -cf $(RELEASED)/capw-v$(VERSION).oci.tar -C $(OUT)/image .
+	@set -e; for shell in bash zsh fish powershell; do $(BINARIES)/$(firstword $(ARCHITECTURES))/capw completion $$shell > $(OUT)/shell/completions/capw.$$shell; done
+	@$(BINARIES)/$(firstword $(ARCHITECTURES))/capw man --output $(OUT)/shell/man
+	@$(TAR) -cf $(RELEASED)/capw-completions-and-man-pages.tar -C $(OUT)/shell .
 	@cp metadata.yaml $(OUT)/clusterctl/*-windows/v$(VERSION)/*-components.yaml config/clusterctl/templates/*.yaml $(RELEASED)/
 	@cp config/components/monitoring/dashboards/*.json config/components/monitoring/rules.yaml $(RELEASED)/
 	@$(call manifest,default,capw.yaml); $(call manifest,production,capw-production.yaml); $(call manifest,standalone,capw-standalone.yaml)
