@@ -235,7 +235,7 @@ async fn the_words_of_a_guest_are_read_to_the_last() {
     let (driver, machine) = (endpoint.driver(), Machine::new("talks", endpoint.spec()));
     assert!(machine.create(&*driver, 10).await);
     let log = endpoint.file(&Volumes::of(&machine.key).log());
-    while !fs::read_to_string(&log).unwrap_or_default().contains("hello") {
+    while !fs::read_to_string(&log).unwrap_or_default().contains("hello\r\n") {
         tokio::task::yield_now().await;
     }
     let wanted = Wanted { words_of: [machine.key.vm].into() };
