@@ -101,18 +101,19 @@ async fn health(cp: &ControlPlane, capw: &Capw) {
             "selector": {"matchLabels": {DEPLOYMENT: "c1"}},
             "checks": {
                 "nodeStartupTimeoutSeconds": STARTUP,
-                "unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 5}],
+                "unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 20}],
             },
             "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "100%"}},
         },
     });
-    workers::apply(cp, &[health_check]).await;
     let first = wait_for("the first machine says that it never joined", LIMIT, || async {
         let machines = cp.list(Kind::WINDOWS_MACHINE, Some("health")).await;
         let never = |machine: &&Value| condition(machine, "NodeJoined").is_some_and(|joined| joined["reason"] == "NodeNeverJoined");
         machines.iter().find(never).map(|machine| text(machine, "/metadata/name").to_owned())
     })
     .await;
+    // Not before: on a busy machine it would lose patience with what is still being made.
+    workers::apply(cp, &[health_check]).await;
     let second = replaced(cp, capw, &workers, &first).await;
     step("a machine that never joined was replaced");
 
