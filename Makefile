@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix sequences test-powershell test-libvirt faults story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
+.PHONY: help build test unit e2e e2e-matrix sequences specs upgrade test-powershell test-libvirt faults faults-model story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Name and tag of the image, where it is pulled from.
@@ -18,8 +18,12 @@ PROFILE ?= bench
 SIZES ?= 10 100 1000
 # What the benchmark creates: pool or deployment.
 OF ?= pool
-# Of `make faults`.
+# Of the demo and the benchmark: simulated; libvirt, with real VMs; the benchmark also vsphere and proxmox, with a simulated vCenter or cluster.
+HYPERVISOR ?= simulated
+# Of `make faults`; SHARE=350 lets 35 % of the requests fail in all of them.
 SEEDS ?= 10
+# Of `make faults-model`.
+SEED ?= 1
 # Stories that run at the same time. They spend much of their time waiting.
 STORIES ?= $(shell echo $$((2 * $$(nproc) + 1)))
 CONTAINER ?= $(shell command -v podman || command -v docker)
@@ -40,6 +44,10 @@ DEMO_ARGS += --kubeconfig "$(KUBECONFIG)"
 else
 unexport KUBECONFIG
 endif
+# A disk image of Windows for `make demo HYPERVISOR=libvirt`, and how it starts: uefi or bios.
+ifeq ($(origin IMAGE),command line)
+DEMO_ARGS += --image "$(IMAGE)" --firmware $(or $(FIRMWARE),uefi)
+endif
 KUSTOMIZATIONS := config/crd config/default config/production config/standalone config/autoscaler config/duties config/namespaced config/tenant config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## List the targets
@@ -56,15 +64,25 @@ unit: ## Run the tests that need nothing but this checkout
 e2e: ## Run the stories: a real control plane, Cluster API and capw; the first run builds them in about 10 minutes
 	bash e2e/tools/build.sh
 	bash e2e/tools/windows/build.sh
+	bash e2e/tools/guest/build.sh
 	cargo test --test e2e -- --test-threads $(STORIES)
 
 e2e-matrix: ## Run the stories, with the Windows programs of every Kubernetes minor
 	bash e2e/tools/build.sh
 	bash e2e/tools/windows/build.sh all
+	bash e2e/tools/guest/build.sh
 	CAPW_MATRIX=all cargo test --test e2e -- --test-threads $(STORIES)
 
-sequences: ## Change every field of every kind under a running CAPW, about an hour (story "sequences" takes a few at random)
+sequences: ## Change every field of every kind under a running CAPW, about an hour (story "sequences" takes a few)
 	CAPW_SEQUENCES=all cargo test --test e2e sequences -- --nocapture
+
+specs: ## Run Cluster API's own end-to-end specs, about eight minutes (FOCUS=topology: those whose name matches)
+	bash e2e/tools/build.sh specs
+	$(if $(FOCUS),CAPW_SPECS="$(FOCUS)") cargo test --test e2e specs:: -- --ignored --nocapture
+
+upgrade: ## Upgrade from the release before this one in the middle of machines' lives, and back; builds that release the first time
+	bash e2e/tools/build.sh previous
+	cargo test --test e2e upgrade:: -- --ignored --nocapture
 
 test-libvirt: ## Run what takes minutes with a real libvirt daemon: a life of a VM for each request that may be lost
 	cargo test --lib hypervisor::libvirt -- --ignored
@@ -78,12 +96,16 @@ test-powershell: ## Run the scripts with a real PowerShell, which CAPW_PWSH name
 
 faults: ## Run SEEDS lives of pools and deployments behind faulty ways to their API servers (about 50 s each)
 	bash e2e/tools/build.sh
-	CAPW_SEEDS=$(SEEDS) cargo test --test e2e faults:: -- --nocapture
+	CAPW_SEEDS=$(SEEDS) $(if $(SHARE),CAPW_SHARE=$(SHARE)) cargo test --test e2e faults:: -- --nocapture
+
+faults-model: ## Live a pool's life in memory with every fault at every request, and at every pair of requests (about two hours)
+	CAPW_PLANS=$(SEED) cargo test --lib controllers::model -- --nocapture
 
 story: ## Run the stories whose path contains NAME, for example NAME=drain
 	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }
 	bash e2e/tools/build.sh
 	bash e2e/tools/windows/build.sh
+	bash e2e/tools/guest/build.sh
 	cargo test --test e2e -- "$(NAME)" --nocapture
 
 lint: ## Check format and lints
@@ -147,14 +169,14 @@ verify: lint unit kustomize ## Check everything that needs no control plane, als
 	cargo run --quiet -- crds --output $(OUT)/crds
 	@for f in $(OUT)/crds/*.yaml; do diff -q "$$f" "crds/$$(basename "$$f")" || { echo "crds/ is stale: run make crds"; exit 1; }; done
 
-demo: ## Show three Windows nodes in a new cluster; KUBECONFIG=FILE uses yours instead
+demo: ## Show three Windows nodes in a new cluster; KUBECONFIG=FILE uses yours instead, HYPERVISOR=libvirt makes real VMs, of your Windows with IMAGE=FILE
 	bash e2e/tools/build.sh
 	cargo build --bin capw --example demo
-	cargo run --quiet --example demo -- $(DEMO_ARGS)
+	cargo run --quiet --example demo -- --hypervisor $(HYPERVISOR) $(DEMO_ARGS)
 
 bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines (16 minutes on two cores, plus an optimized build)
 	bash e2e/tools/build.sh
-	cargo bench --profile $(PROFILE) --bench lifecycle -- --of $(OF) $(SIZES)
+	cargo bench --profile $(PROFILE) --bench lifecycle -- --of $(OF) --hypervisor $(HYPERVISOR) $(SIZES)
 
 render: ## Measure how long rendering takes, as a share of its 5 ms budget
 	cargo bench --profile $(PROFILE) --bench render

@@ -227,10 +227,12 @@ pub const CONTROL_PLANE: &[Case] = &[
 #[rustfmt::skip]
 pub const HYPERVISOR: &[Case] = &[
     (r#"{"spec": null}"#, &["spec: Required value"]),
-    (r#"{"spec": {"simulated": null}}"#, &["spec", "name exactly one driver, e.g. spec.simulated: {}"]),
-    (r#"{"spec": {"libvirt": {"address": "qemu+unix:///system"}}}"#, &["spec", "name exactly one driver, e.g. spec.simulated: {}"]),
+    (r#"{"spec": {"simulated": null}}"#, &["spec", "name exactly one driver of simulated, libvirt, vsphere and proxmox"]),
+    (r#"{"spec": {"libvirt": {"address": "qemu+unix:///system"}}}"#, &["spec", "name exactly one driver of simulated, libvirt, vsphere and proxmox"]),
     (r#"{"spec": {"simulated": null, "vsphere": {}}}"#, &["spec.vsphere.server: Required value", "spec.vsphere.datacenter: Required value"]),
     (r#"{"spec": {"simulated": null, "vsphere": {"server": "https://vc", "datacenter": "/dc1", "resourcePool": "c1", "datastore": "ds1"}}}"#, &["spec.vsphere.server", "without https://", "spec.vsphere.datacenter", "spec.vsphere.resourcePool", "cluster1/Resources"]),
+    (r#"{"spec": {"simulated": null, "proxmox": {}}}"#, &["spec.proxmox.servers: Required value", "spec.proxmox.nodes: Required value", "spec.proxmox.isoStorage: Required value"]),
+    (r#"{"spec": {"simulated": null, "proxmox": {"servers": ["https://pve1:8006"], "nodes": ["pve1/x"], "isoStorage": "a:b", "network": "vmbr0,queues=4", "ids": {"first": 30000, "last": 20000}}}}"#, &["spec.proxmox.servers", "without https://", "spec.proxmox.nodes", "spec.proxmox.isoStorage", "vmbr0,tag=114", "first: must not be greater than last"]),
     (r#"{"spec": {"vmware": {}}}"#, &["unknown field \"spec.vmware\""]),
     (r#"{"metadata": {"name": "<<64 x>>"}}"#, &["metadata.name: must have at most 63 characters"]),
     (r#"{"spec": {"simulated": {"datacenter": "../../etc"}}}"#, &["spec.simulated.datacenter", "e.g. munich-1"]),
@@ -251,6 +253,8 @@ pub const HYPERVISOR: &[Case] = &[
 const MADE: &str = r#"{"spec": {"providerID": "windows://lab/b0a3c9c6-0000-5000-8000-000000000000", "hypervisorRef": {"name": "lab"}, "disks": [{"name": "a", "size": "1Gi"}]}}"#;
 const FIXED: &str = "cannot change once the VM exists: make a new WindowsMachineTemplate";
 
+const PROXMOX: &str = r#"{"spec": {"simulated": null, "proxmox": {"servers": ["pve1"], "nodes": ["pve1"], "isoStorage": "isos"}}}"#;
+
 #[rustfmt::skip]
 pub const UPDATES: &[Update] = &[
     ("WindowsMachine", MADE, r#"{"spec": {"providerID": "windows://lab/b0a3c9c6-0000-5000-8000-000000000001"}}"#, &["spec", "providerID: cannot change once it is set"]),
@@ -266,6 +270,7 @@ pub const UPDATES: &[Update] = &[
     ("WindowsMachine", MADE, r#"{"spec": {"hostName": "ObjectName"}}"#, &["spec", "hostName", FIXED]),
     ("WindowsMachine", MADE, r#"{"spec": {"nestedVirtualization": true}}"#, &["spec", "nestedVirtualization", FIXED]),
     ("WindowsHypervisor", "{}", r#"{"spec": {"simulated": {"datacenter": "other"}}}"#, &["spec.simulated", "datacenter: cannot change"]),
+    ("WindowsHypervisor", PROXMOX, r#"{"spec": {"proxmox": {"isoStorage": "other"}}}"#, &["spec.proxmox", "isoStorage: cannot change"]),
     ("WindowsHypervisor", r#"{"spec": {"simulated": {"datacenter": "one"}}}"#, r#"{"spec": {"simulated": {"datacenter": null}}}"#, &["spec.simulated", "datacenter: cannot change"]),
-    ("WindowsHypervisor", "{}", r#"{"spec": {"simulated": null}}"#, &["spec", "name exactly one driver"]),
+    ("WindowsHypervisor", "{}", r#"{"spec": {"simulated": null}}"#, &["spec", "name exactly one driver of"]),
 ];

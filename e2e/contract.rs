@@ -91,7 +91,7 @@ async fn topology(cp: &ControlPlane) {
 /// One machine never says a word, its successor's VM is taken away: each is replaced, and nothing of it stays.
 async fn health(cp: &ControlPlane, capw: &Capw) {
     let mut workers = Workers { replicas: 1, ..Workers::new("health", cp).await };
-    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoBoot", "count": 1}]});
+    workers.driver = json!({"simulated": {"faults": [{"names": "*", "fault": "NoBoot", "count": 1}]}});
     workers.machine["joinDeadlineSeconds"] = json!(10);
     workers.apply(cp).await;
     let health_check = json!({

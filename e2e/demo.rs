@@ -26,14 +26,26 @@ struct Arguments {
     /// Use the cluster of this kubeconfig; Cluster API core must be installed there.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Where the VMs are made: by CAPW's simulator, or by a libvirt daemon that the demo starts. Its VMs are real, their guests a Linux that
+    /// stands for Windows.
+    #[arg(long, value_enum, default_value_t)]
+    hypervisor: stage::Hypervisor,
+    /// A disk image of Windows Server 2022 of yours (qcow2 or raw, made as docs/hypervisors/libvirt-image.md says) for one machine on the demo's
+    /// libvirt daemon. It is not changed. The demo's API server listens on this machine's address then, not only on the loopback one.
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// How that image starts.
+    #[arg(long, value_enum, default_value_t, requires = "image")]
+    firmware: stage::Firmware,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // Minutes on a fresh clone; before anything that Ctrl-C would have to clean up.
     world::Tools::ensure();
+    let own = arguments.image.map(|path| stage::OwnImage { path, firmware: arguments.firmware });
     let once = arguments.once || !std::io::stdin().is_terminal();
-    match world::run(stage::play(arguments.kubeconfig.as_deref(), once)) {
+    match world::run(stage::play(arguments.kubeconfig.as_deref(), arguments.hypervisor, own, once)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             progress::say(format!("the demo cannot go on: {why}"));

@@ -1,11 +1,11 @@
-//! `make demo`, run as CI would: to its end, in a cluster of its own and in somebody's, leaving nothing behind.
+//! `make demo`, run as CI would: to its end, in a cluster of its own and in an existing one, leaving nothing behind.
 
 use std::path::Path;
 use std::process::Output;
 
 use tokio::process::Command;
 
-use crate::world::{self, ControlPlane, Kind, Options};
+use crate::world::{self, ControlPlane, Kind, Options, hardware, wine::skip};
 
 async fn demo(args: &[&str], temporary: &Path) -> Output {
     let mut cargo = Command::new(env!("CARGO"));
@@ -38,10 +38,36 @@ fn the_demo_plays_to_its_end() {
     });
 }
 
+/// The image of a person, here the Linux that stands for Windows, joins a cluster that listens where VMs reach it.
 #[test]
-fn the_demo_leaves_somebody_s_cluster_as_it_was() {
+fn the_demo_starts_an_image_of_ones_own() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("somebody")).await;
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let own = tempfile::tempdir().expect("a directory for the image");
+        let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(own.path(), anyone).expect("the daemon may enter it");
+        let image = own.path().join("own.raw");
+        // Its guest goes to the address of the plan: the port of its forwarder is of no use.
+        if let Err(said) = hardware::guest(0, &image) {
+            return skip("demo", &said);
+        }
+        let before = std::fs::read(&image).expect("the image");
+        let flag = format!("--image={}", image.display());
+        let output = demo(&["--hypervisor=libvirt", &flag, "--firmware=bios"], temporary.path()).await;
+        let said = said(&output);
+        if said.contains("NOT RUN") && std::env::var_os("CI").is_none() {
+            return skip("demo", &said);
+        }
+        assert!(output.status.success() && said.contains("your image joined as a node") && said.contains("nothing is left"), "{said}");
+        assert_eq!(std::fs::read(&image).expect("the image"), before, "the image was changed");
+        assert_empty(temporary.path());
+    });
+}
+
+#[test]
+fn the_demo_leaves_an_existing_cluster_as_it_was() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("existing")).await;
         let temporary = tempfile::tempdir().expect("a temporary directory");
         let kubeconfig = format!("--kubeconfig={}", cp.kubeconfig().display());
 

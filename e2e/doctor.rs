@@ -145,7 +145,7 @@ async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
     if case.fault.is_empty() {
         workers.machine["image"] = json!("windows-server-2019");
     } else {
-        workers.simulated = json!({"faults": [{"names": "*", "fault": case.fault}]});
+        workers.driver = json!({"simulated": {"faults": [{"names": "*", "fault": case.fault}]}});
     }
     workers.apply(cp).await;
     let machine = wait_for(&format!("{}: the guest has given up", case.namespace), TOLD, || async {
@@ -192,7 +192,7 @@ async fn gave_up(cp: &ControlPlane, capw: &Capw, case: &Case) {
 async fn silent(cp: &ControlPlane, capw: &Capw) {
     let mut workers = one_machine("silent", cp).await;
     workers.machine["joinDeadlineSeconds"] = json!(10);
-    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoBoot"}]});
+    workers.driver = json!({"simulated": {"faults": [{"names": "*", "fault": "NoBoot"}]}});
     workers.apply(cp).await;
     let machine = wait_for("the machine says that it never joined", TOLD, || async {
         let machine = only(cp, "silent").await.ok_or("no machine")?;

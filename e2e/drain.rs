@@ -1,5 +1,5 @@
 //! Story *drain*: machines of a pool without Cluster API leave as `kubectl drain` would let them: what a PodDisruptionBudget protects
-//! waits for another replica, DaemonSets stay, a pod of nobody goes, a hung one is forced, and a time limit ends it all. The Node is
+//! waits for another replica, DaemonSets stay, a pod without an owner goes, a hung one is forced, and a time limit ends it all. The Node is
 //! gone before its VM is stopped.
 //!
 //! Pods are made and placed by the real controllers and the real scheduler; of the kubelet, the story plays what it needs.
@@ -46,7 +46,7 @@ fn a_machine_leaves_when_its_pods_have_left() {
     });
 }
 
-/// One of a budget, one of a DaemonSet, one of nobody and one that will hang, all on the node that is returned.
+/// One of a budget, one of a DaemonSet, one without an owner and one that will hang, all on the node that is returned.
 async fn place_pods(cp: &ControlPlane) -> String {
     workers::apply(cp, &[agent(), web(1), budget()]).await;
     let web_pod = wait_running(cp, "web", 1).await.remove(0);
@@ -55,7 +55,7 @@ async fn place_pods(cp: &ControlPlane) -> String {
     workers::apply(cp, &[lonely("lonely", &victim, json!({})), lonely("hung", &victim, json!({HANGS: "true"}))]).await;
     wait_running(cp, "lonely", 1).await;
     wait_running(cp, "hung", 1).await;
-    step(format!("pods run on {victim}: one of a budget, one of a DaemonSet, one of nobody, one that will hang"));
+    step(format!("pods run on {victim}: one of a budget, one of a DaemonSet, one without an owner, one that will hang"));
     victim
 }
 
@@ -78,7 +78,7 @@ async fn pods_leave(cp: &ControlPlane, capw: &Capw, victim: &str) {
     wait_gone(cp, "lonely").await;
     wait_gone(cp, "hung").await;
     assert_eq!(simulated_vms(capw.state()).len(), 2, "a VM went while a budget kept its pod");
-    step("the pod of nobody went, the hung one was forced, and the budget holds the machine");
+    step("the pod without an owner went, the hung one was forced, and the budget holds the machine");
 
     workers::apply(cp, &[web(2)]).await;
     cp.wait_gone(Kind::WINDOWS_MACHINE, &machine, LIMIT).await;

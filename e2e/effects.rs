@@ -78,7 +78,7 @@ impl Effects {
     pub fn next(&mut self, cp: &ControlPlane, capw: &Capw) -> Vec<(Effect, String)> {
         let events = cp.audit_next(&mut self.mark);
         let mut effects: Vec<(Effect, String)> =
-            events.iter().filter(|event| event.is_write() && event.code < 300).filter_map(|e| self.of(e)).collect();
+            events.iter().filter(|event| event.is_write() && may_be_done(event)).filter_map(|e| self.of(e)).collect();
         effects.extend(self.of_vms(&simulated_vms(capw.state())));
         effects
     }
@@ -134,4 +134,11 @@ impl Effects {
         self.vms = now;
         effects
     }
+}
+
+/// Whether the API server did what was asked, or may have: it answers 504 to a client that was killed meanwhile, and a write that
+/// happens once in a cluster's life is not repeated when it was done. Whether a machine is adopted or identified is told by the
+/// order of its writes, so only those that surely happened count there.
+fn may_be_done(event: &AuditEvent) -> bool {
+    event.code < 300 || event.code == 504 && !(event.resource.starts_with("windows") && event.subresource.is_empty())
 }

@@ -1,5 +1,6 @@
-//! Story *faults*: a whole life of a MachineDeployment, a MachinePool and a standalone pool while the ways to both API servers lose
-//! requests and replies, refuse, hang, and cut or silence watches; `capw` is killed and paused, machines are deleted, VMs taken away.
+//! Story *faults*: a whole life of a MachineDeployment, a MachinePool and, in another workload cluster, a standalone pool while the ways to
+//! all API servers lose requests and replies, refuse, hang, and cut or silence watches; calls of the hypervisor fail, lose their reply or are
+//! never answered; `capw` is killed and paused, machines are deleted, VMs taken away.
 //! At no time two VMs for a machine, nor a VM of a living machine destroyed; it ends as asked soon after the last fault; and nothing
 //! is left when all of it was deleted.
 
@@ -32,22 +33,31 @@ fn nothing_is_lost_whatever_fails() {
     world::run(async {
         let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is a number")));
         let first = number("CAPW_SEED").unwrap_or_else(|| rand::rng().random_range(0..1 << 32));
-        let cp = ControlPlane::start(Options::default().named("faults")).await;
+        let (cp, other) =
+            tokio::join!(ControlPlane::start(Options::default().named("faults")), ControlPlane::start(Options::plain().named("faults-other")));
         Capw::install(&cp).await;
+        // Otherwise each seed draws its own.
+        let share = number("CAPW_SHARE").map(|share| share as u32);
         for seed in (first..).take(number("CAPW_SEEDS").unwrap_or(1) as usize) {
             step(format!("CAPW_SEED={seed} draws the same faults again"));
-            Story::new(&cp, seed).await.run().await;
+            Story::new(&cp, &other, seed, share).await.run().await;
         }
     });
 }
 
 struct Story<'a> {
     cp: &'a ControlPlane,
+    /// The workload cluster of the standalone pool; that of the others is the management cluster.
+    other: &'a ControlPlane,
     /// One, or two of which one leads.
     capw: Vec<Capw>,
     management: FaultyWay,
     workload: FaultyWay,
+    /// To the other workload cluster.
+    beyond: FaultyWay,
     pool: Pool,
+    /// Kubeconfig of the standalone pool.
+    alone: String,
     share: u32,
     random: RefCell<StdRng>,
     /// Machines asked for.
@@ -57,9 +67,10 @@ struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    async fn new(cp: &'a ControlPlane, seed: u64) -> Self {
+    async fn new(cp: &'a ControlPlane, other: &'a ControlPlane, seed: u64, share: Option<u32>) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let (management, workload) = (FaultyWay::to(cp, random.random()).await, FaultyWay::to(cp, random.random()).await);
+        let beyond = FaultyWay::to(other, random.random()).await;
         let namespace = format!("faults-{seed}");
         let state = format!("--simulated-state={}", cp.directory().join(&namespace).display());
         let two = random.random_bool(0.25);
@@ -71,10 +82,11 @@ impl<'a> Story<'a> {
         let mut pool = Pool::new(&namespace, 2, cp).await;
         pool.workers.kubeconfig = workload.kubeconfig(&pool.workers.kubeconfig);
         pool.workers.machine["joinDeadlineSeconds"] = json!(120);
-        pool.workers.simulated = json!({"faults": [{"names": "*", "fault": "CreateFails", "count": 2}]});
-        let share = random.random_range(SHARE[0]..SHARE[1]);
+        pool.workers.driver = json!({"simulated": {"faults": [{"names": "*", "fault": "CreateFails", "count": 2}]}});
+        let alone = beyond.kubeconfig(&workers::remote_kubeconfig(other).await);
+        let share = share.unwrap_or_else(|| random.random_range(SHARE[0]..SHARE[1]));
         let replicas = RefCell::new([2, 2, 2]);
-        Self { cp, capw, management, workload, pool, share, random: RefCell::new(random), replicas, taken: RefCell::default() }
+        Self { cp, other, capw, management, workload, beyond, pool, alone, share, random: RefCell::new(random), replicas, taken: RefCell::default() }
     }
 
     async fn run(self) {
@@ -90,27 +102,27 @@ impl<'a> Story<'a> {
 
     async fn life(&self) {
         workers::apply(self.cp, &self.objects()).await;
-        self.set(self.share);
+        self.set(self.share).await;
         self.capw.iter().for_each(|capw| capw.process().start());
         let rounds = self.random.borrow_mut().random_range(4..8);
         for _ in 0..rounds {
             self.pause(4.0).await;
             self.disturb().await;
         }
-        self.set(0);
+        self.set(0).await;
         self.capw.iter().for_each(|capw| capw.process().start());
         self.all_as_asked().await;
 
-        self.set(self.share);
+        self.set(self.share).await;
         self.cp.delete(Kind::CLUSTER, &self.workers().name(&self.workers().cluster)).await;
         self.cp.delete(Kind::WINDOWS_NODE_POOL, &self.workers().name(ALONE)).await;
         self.pause(6.0).await;
         self.restart();
         self.pause(6.0).await;
-        self.set(0);
+        self.set(0).await;
         self.capw.iter().for_each(|capw| capw.process().start());
         self.nothing_left().await;
-        for (name, way) in [("management", &self.management), ("workload", &self.workload)] {
+        for (name, way) in [("management", &self.management), ("workload", &self.workload), ("other", &self.beyond)] {
             let (requests, done) = way.told();
             step(format!("{name}: {requests} requests, of which {done:?}"));
         }
@@ -122,33 +134,39 @@ impl<'a> Story<'a> {
 
     /// The guests and the story itself have direct ways.
     fn objects(&self) -> Vec<Value> {
-        let port: u16 = self.cp.server().rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).expect("a port");
-        let endpoint = json!({"host": "127.0.0.1", "port": port});
+        let endpoint = |of: &ControlPlane| {
+            let port: u16 = of.server().rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).expect("a port");
+            json!({"host": "127.0.0.1", "port": port})
+        };
         let mut objects = self.workers().objects();
         for object in &mut objects {
             match text(object, "/kind") {
-                "ExternalControlPlane" => object["spec"]["controlPlaneEndpoint"] = endpoint.clone(),
+                "ExternalControlPlane" => object["spec"]["controlPlaneEndpoint"] = endpoint(self.cp),
                 "MachineDeployment" => object["spec"]["replicas"] = json!(self.replicas.borrow()[DEPLOYMENT]),
                 _ => {}
             }
         }
         objects.extend(self.pool.objects());
         let own = json!({"name": ALONE, "namespace": self.workers().namespace});
-        objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own, "stringData": {"value": self.workers().kubeconfig}}));
+        objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own, "stringData": {"value": self.alone}}));
         objects.push(json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool", "metadata": own,
             "spec": {
-                "cluster": {"kubeconfigSecretRef": {"name": ALONE}, "endpoint": endpoint}, "replicas": self.replicas.borrow()[STANDALONE],
+                "cluster": {"kubeconfigSecretRef": {"name": ALONE}, "endpoint": endpoint(self.other)}, "replicas": self.replicas.borrow()[STANDALONE],
                 "version": self.workers().version, "template": {"machine": self.workers().machine, "bootstrap": self.workers().bootstrap},
             },
         }));
         objects
     }
 
-    fn set(&self, share: u32) {
-        self.management.set(share);
-        self.workload.set(share);
-        step(format!("{share} of 1000 requests fail"));
+    async fn set(&self, share: u32) {
+        for way in [&self.management, &self.workload, &self.beyond] {
+            way.set(share);
+        }
+        // A call that is never answered holds its machine for half a minute.
+        let calls = json!({"spec": {"simulated": {"failingCalls": share / 30}}});
+        self.cp.patch(Kind::WINDOWS_HYPERVISOR, &self.workers().name(&self.workers().hypervisor), &calls).await.expect("the hypervisor");
+        step(format!("{share} of 1000 requests and {} of its calls fail", share / 30 * 10));
     }
 
     /// Up to so many seconds.
@@ -258,16 +276,10 @@ impl<'a> Story<'a> {
             };
             let of = |pool: Option<&str>| machines.iter().filter(|machine| pool_of(machine).as_deref() == pool).count();
             let there = [of(None), of(Some("pool")), of(Some(ALONE))];
-            let ready: BTreeSet<String> = self
-                .cp
-                .list(Kind::NODE, None)
-                .await
-                .iter()
-                .filter(|node| is_ready(node))
-                .map(|node| text(node, "/metadata/name").to_owned())
-                .collect();
+            let nodes = [self.cp.list(Kind::NODE, None).await, self.other.list(Kind::NODE, None).await].concat();
+            let ready: BTreeSet<String> = nodes.iter().filter(|node| is_ready(node)).map(|node| text(node, "/metadata/name").to_owned()).collect();
             let vms: BTreeSet<String> = simulated_vms(self.state()).into_iter().map(|vm| vm.name).collect();
-            let tokens = workers::tokens(self.cp).await;
+            let tokens = [workers::tokens(self.cp).await, workers::tokens(self.other).await].concat();
             let all = names(&machines);
             if there == *self.replicas.borrow() && all == vms && all == ready && tokens.is_empty() {
                 return Ok(());
@@ -282,7 +294,7 @@ impl<'a> Story<'a> {
         let since = Instant::now();
         wait_for("nothing is left", SETTLED, || async {
             let namespace = Some(self.workers().namespace.as_str());
-            let mut left = workers::left_in_workload(self.cp).await;
+            let mut left = [workers::left_in_workload(self.cp).await, workers::left_in_workload(self.other).await].concat();
             left.extend(simulated_vms(self.state()).iter().map(|vm| format!("{vm:?}")));
             for kind in [
                 Kind::CLUSTER,

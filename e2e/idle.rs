@@ -40,7 +40,7 @@ fn idle() {
         let writes: Vec<&AuditEvent> = asked.iter().filter(|event| event.is_write()).collect();
         step(format!("{many} hypervisor calls and {} requests in {} s with {MANY} machines", asked.len(), WINDOW.as_secs()));
         assert!(writes.is_empty(), "{} writes by CAPW while nothing changed: {writes:#?}", writes.len());
-        // Nobody would notice a VM that is gone if it were never asked.
+        // A VM that is gone would go unnoticed if the hypervisor were never asked.
         assert!(few > 0.0, "the hypervisor was not asked at all; is capw_hypervisor_calls_total still the metric's name?");
         // One more, because windows and looks do not begin together.
         let most = f64::from(SHORT_WINDOWS) * (few + 1.0);
@@ -63,11 +63,16 @@ fn of_capw(mut events: Vec<AuditEvent>) -> Vec<AuditEvent> {
 
 /// Waits until CAPW has written nothing for a while.
 pub async fn wait_quiet(cp: &ControlPlane) {
+    wait_quiet_of(cp, by_capw).await;
+}
+
+/// Waits until those whom `by` knows have written nothing for a while.
+pub async fn wait_quiet_of(cp: &ControlPlane, by: fn(&AuditEvent) -> bool) {
     let mark: Cell<AuditMark> = Cell::new(cp.audit_mark());
     let since = Cell::new(Instant::now());
     wait_for("CAPW writes nothing for a while", Duration::from_secs(120), || async {
         let from = mark.replace(cp.audit_mark());
-        if let Some(last) = of_capw(cp.audit_since(from)).iter().rfind(|event| event.is_write()) {
+        if let Some(last) = cp.audit_since(from).iter().rfind(|event| by(event) && event.is_write()) {
             since.set(Instant::now());
             return Err(format!("{} {}/{} {}", last.verb, last.resource, last.subresource, last.name));
         }

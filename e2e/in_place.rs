@@ -1,5 +1,5 @@
 //! Story *in place*: labels and taints of a pool's template change, and the Nodes show it. No VM, Machine or Node is made again; what
-//! the template does not name any more is gone, and what somebody else has set is not touched.
+//! the template does not name any more is gone, and what others have set is not touched.
 
 use std::time::Duration;
 

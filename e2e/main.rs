@@ -10,12 +10,14 @@
     reason = "test code: it fails by panicking and lives by the clock"
 )]
 
+mod alerts;
 mod autoscaler;
 mod bad_input;
 mod bad_manifests;
 mod bad_windows;
 mod clusterctl;
 mod contract;
+mod definitions;
 mod demo_runs;
 mod doctor;
 mod documents;
@@ -33,6 +35,7 @@ mod pool_rules;
 mod pools;
 mod powershell;
 mod program_logs;
+mod real_vms;
 mod real_windows_node;
 mod restart;
 mod rights;
@@ -40,11 +43,14 @@ mod rollout;
 mod scale_race;
 mod secrets;
 mod sequences;
+mod slow_endpoint;
+mod specs;
 mod standalone;
 mod stuck;
 mod tenants;
 mod three_nodes;
 mod two_of_everything;
+mod upgrade;
 mod ways_in;
 mod windows_matrix;
 mod wine_kills;

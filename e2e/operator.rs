@@ -39,7 +39,7 @@ fn one_process_leads_and_hands_over() {
         wait_for("the second leads", Duration::from_secs(6), || async { (second.metric("capw_leader", &[]) == 1.0).then_some(()) }).await;
         holds(&cp, "second_").await;
 
-        // Somebody takes the lease by force: the process must not work on.
+        // Another holder takes the lease by force: the process must not work on.
         let stolen = json!({ "spec": { "holderIdentity": "thief", "leaseDurationSeconds": 3600 } });
         cp.patch(Kind::LEASE, LEASE, &stolen).await.unwrap();
         wait_for("the second ends", Duration::from_secs(15), || async { (!second.process().is_running()).then_some(()) }).await;
@@ -53,7 +53,7 @@ async fn held_by(cp: &ControlPlane) -> Option<String> {
 
 async fn holds(cp: &ControlPlane, start: &str) -> String {
     wait_for(&format!("{start} holds the lease"), Duration::from_secs(20), || async {
-        let holder = held_by(cp).await.ok_or("nobody")?;
+        let holder = held_by(cp).await.ok_or("no holder")?;
         if holder.starts_with(start) { Ok(holder) } else { Err(holder) }
     })
     .await
@@ -150,7 +150,7 @@ fn tokens_and_join_rights_are_what_kubernetes_accepts() {
         let longer = token::extend(&workload, &made, later).await.unwrap();
         assert!(longer.expires > made.expires);
         assert!(matches!(token::extend(&workload, &made, later).await, Err(WorkloadError::Api(ApiError::Conflict(_)))), "an older version");
-        assert!(!token::delete(&workload, "abcdef", "somebody else").await.unwrap());
+        assert!(!token::delete(&workload, "abcdef", "another description").await.unwrap());
         assert!(token::delete(&workload, "abcdef", &own.id).await.unwrap());
         assert!(!token::delete(&workload, "abcdef", &own.id).await.unwrap());
     });

@@ -125,7 +125,7 @@ fn from_secret(key: &str) -> Value {
     json!({"secretKeyRef": {"name": "mirror", "key": key}})
 }
 
-/// An address of this host that guests reach; asks nobody.
+/// An address of this host that guests reach. It is found without any request.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -187,8 +187,12 @@ fn a_node_from_an_own_mirror() {
         };
         let mut pools = Vec::new();
         for (namespace, digest) in [("mirror", digest.clone()), ("wrong", "0".repeat(64))] {
-            let workers =
-                Workers { replicas: 1, simulated: json!({"guest": "Wine"}), bootstrap: spec(&digest), ..Workers::new(namespace, &cp).await };
+            let workers = Workers {
+                replicas: 1,
+                driver: json!({"simulated": {"guest": "Wine"}}),
+                bootstrap: spec(&digest),
+                ..Workers::new(namespace, &cp).await
+            };
             workers.apply(&cp).await;
             let given = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mirror", "namespace": namespace},
                 "stringData": {"username": USER, "password": PASSWORD, "tls.crt": authority.client.0, "tls.key": authority.client.1}});

@@ -1,5 +1,5 @@
 //! The rules of the contract for machine pools (`docs/design/cluster-api.md#machine-pools`) that a pool does not show while it just grows and shrinks:
-//! what it says when it is paused, when its template is missing, while a machine is held back, while nobody makes Machines.
+//! what it says when it is paused, when its template is missing, while a machine is held back, while no controller makes Machines.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -113,7 +113,7 @@ async fn rule_4_1_what_is_observed_and_paused(cp: &ControlPlane, pool: &mut Pool
     };
     phase("ScalingUp").await;
     let managed = |by: Value| json!({"metadata": {"annotations": {MANAGED_BY: by}}});
-    cp.patch(Kind::MACHINE_POOL, &pool.name(), &managed(json!("somebody"))).await.expect("an annotation");
+    cp.patch(Kind::MACHINE_POOL, &pool.name(), &managed(json!("another"))).await.expect("an annotation");
     phase("Scaling").await;
     cp.patch(Kind::MACHINE_POOL, &pool.name(), &managed(json!("false"))).await.expect("an annotation");
     phase("ScalingUp").await;

@@ -43,7 +43,7 @@ fn real_windows_node() {
         let capw = Capw::start(&cp, &[&programs]).await;
         let workers = Workers {
             replicas: 2,
-            simulated: json!({"guest": "Wine"}),
+            driver: json!({"simulated": {"guest": "Wine"}}),
             // What the network's DaemonSet would write on a node that runs containers.
             bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}, {"path": LICENCE.0, "contentFrom": from_secret("licence")}],
                 "network": {"proxy": {"urlFrom": from_secret("proxy")}}, "kubeProxy": {"networkName": "cbr0"}, "kubelet": {

@@ -49,12 +49,13 @@ fn numbers_race_and_machines_fail() {
 
         let mut pool = Pool::new(NAMESPACE, 5, &cp).await;
         pool.workers.machine["joinDeadlineSeconds"] = json!(20);
-        pool.workers.simulated = json!({"faults": FAULTS.map(|(letter, fault)| json!({"names": format!("pool-*{letter}"), "fault": fault}))});
+        pool.workers.driver =
+            json!({"simulated": {"faults": FAULTS.map(|(letter, fault)| json!({"names": format!("pool-*{letter}"), "fault": fault}))}});
         let race = Race { cp: &cp, capw: &capw, pool, seed, failed: RefCell::default(), dead: Cell::new(0), calm: Cell::new(false) };
         race.begin().await;
         tokio::select! {
             () = race.run() => {}
-            () = workers::watch_vms(&cp, &capw) => {}
+            () = workers::watch_vms(&cp, &capw, Duration::ZERO) => {}
             () = race.judge() => {}
             () = race.take_vms_away() => {}
             () = race.cut_the_hypervisor_off() => {}
@@ -174,9 +175,9 @@ impl Race<'_> {
                 (object["apiVersion"], object["kind"], object["metadata"]) = (json!(target.api_version), json!(kind), json!({"name": "pool"}));
                 api.patch("pool", &PatchParams::apply("the-race").force(), &Patch::Apply(&object)).await.expect("server-side apply");
             }
-            // As kubectl edit does: what somebody else wrote meanwhile is looked at again.
+            // As kubectl edit does: an object that changed meanwhile is looked at again.
             _ => {
-                wait_for("a write that nobody came before", LIMIT, || async {
+                wait_for("a write without a conflict", LIMIT, || async {
                     let mut object = api.get("pool").await.expect("the pool");
                     object.data["spec"]["replicas"] = json!(replicas);
                     match api.replace("pool", &PostParams::default(), &object).await {
@@ -259,7 +260,7 @@ impl Race<'_> {
         FAULTS.iter().any(|(letter, _)| name.ends_with(letter)) || self.failed.borrow().contains(name)
     }
 
-    /// Now and then a VM is gone, and nobody was told.
+    /// Now and then a VM disappears without notice.
     async fn take_vms_away(&self) {
         let mut random = self.random(1);
         loop {

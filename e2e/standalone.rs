@@ -97,7 +97,7 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
     });
 }
 
-/// One that never joins is replaced, as nobody else does it; when all of them fail, the pool stops, says why, and goes on when that is mended.
+/// One that never joins is replaced by CAPW, as there is no other controller that does; when all of them fail, the pool stops, says why, and goes on when that is mended.
 #[test]
 fn machines_that_never_join() {
     world::run(async {

@@ -1,30 +1,19 @@
 //! Story *why is it stuck*: whatever keeps a machine from becoming a node, within 30 s of the fact the object says what, where and
 //! what to do, in a condition, an event and a column of `kubectl get`; what is stuck can be mended or deleted.
 
-use std::time::{Duration, Instant};
+mod judge;
+mod on;
+
+use std::time::Instant;
 
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use self::judge::{LIMIT, TOLD, Told, everything_goes, one_machine, says, told, true_of, until};
 use crate::workers::{self, Workers};
-use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
-
-/// From the fact until all three places tell of it.
-const TOLD: Duration = Duration::from_secs(30);
-/// Until a machine is made or everything of a cluster is gone.
-const LIMIT: Duration = Duration::from_secs(90);
-
-/// What an object has to say.
-struct Told<'a> {
-    kind: Kind,
-    /// Type and status of the condition.
-    condition: (&'a str, &'a str),
-    reason: &'a str,
-    /// What the message has to hold: what, where, remedy.
-    says: &'a [&'a str],
-}
+use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, text, wait_for};
 
 #[test]
 fn why_is_it_stuck() {
@@ -41,61 +30,8 @@ fn why_is_it_stuck() {
             name_too_long(&cp, &capw),
             payload_too_large(&cp, &capw),
         );
-        step("all is told; now everything goes");
-        for namespace in
-            ["image", "unreachable", "config-garbage", "config-ca", "config-rights", "config-server", "token", "removed", "nojoin", "name", "payload"]
-        {
-            cp.delete(Kind::CLUSTER, &format!("{namespace}/c1")).await;
-        }
-        wait_for("no Cluster is left", LIMIT, || async {
-            let left = cp.list(Kind::CLUSTER, None).await;
-            let names: Vec<_> = left.iter().map(|cluster| text(cluster, "/metadata/namespace")).collect();
-            if left.is_empty() { Ok(()) } else { Err(names.join(" ")) }
-        })
-        .await;
-        workers::wait_nothing_left(&cp, &capw, LIMIT).await;
-        assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
+        everything_goes(&cp, &capw).await;
     });
-}
-
-/// The cluster of one case: one machine.
-async fn one_machine(namespace: &str, cp: &ControlPlane) -> Workers {
-    Workers { replicas: 1, ..Workers::new(namespace, cp).await }
-}
-
-/// Waits until condition, event and column say it, 30 s at most since `fact`; gives the object. The namespace holds one of the kind.
-async fn told(cp: &ControlPlane, namespace: &str, fact: Instant, told: Told<'_>) -> Value {
-    let left = TOLD.saturating_sub(fact.elapsed());
-    let what = format!("{} in {namespace} say {} {:?}", told.kind.plural, told.reason, told.says);
-    let object = wait_for(&what, left, || async {
-        let objects = cp.list(told.kind, Some(namespace)).await;
-        let found = objects.iter().find(|object| says(object, &told).is_ok());
-        found.cloned().ok_or_else(|| objects.iter().filter_map(|object| says(object, &told).err()).collect::<Vec<_>>().join("\n"))
-    })
-    .await;
-    let name = text(&object, "/metadata/name");
-    let event = format!("Warning {}: ", told.reason);
-    let left = TOLD.saturating_sub(fact.elapsed());
-    wait_for(&format!("{what} in an event"), left, || async {
-        let events = cp.events(namespace, name).await;
-        let found = events.iter().any(|said| said.starts_with(&event) && told.says.iter().all(|part| said.contains(part)));
-        if found { Ok(()) } else { Err(format!("{events:#?}")) }
-    })
-    .await;
-    let resource = format!("{}.{}", told.kind.plural, told.kind.api_version.split('/').next().unwrap_or_default());
-    let table = cp.kubectl(&["-n", namespace, "get", &resource]).await;
-    let row = table.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    assert!(row.split_whitespace().any(|cell| cell == told.reason), "no column of kubectl get shows {}:\n{table}", told.reason);
-    step(format!("{namespace}: {} {} after {:.1} s", told.kind.plural, told.reason, fact.elapsed().as_secs_f32()));
-    object
-}
-
-fn says(object: &Value, told: &Told<'_>) -> Result<(), String> {
-    let (kind, status) = told.condition;
-    let found = condition(object, kind).ok_or_else(|| format!("no condition {kind}: {:#}", object["status"]))?;
-    let message = text(found, "/message");
-    let holds = found["status"] == status && found["reason"] == told.reason && told.says.iter().all(|part| message.contains(part));
-    if holds { Ok(()) } else { Err(format!("{found:#}")) }
 }
 
 /// No VM is in the data centre of a namespace.
@@ -123,20 +59,10 @@ async fn image_missing(cp: &ControlPlane, capw: &Capw) {
     )
     .await;
     assert_no_vm(capw, "image");
-    // The remedy: somebody uploads it.
+    // The remedy: a user uploads it.
     let images = json!({"spec": {"simulated": {"images": ["windows-server-1999"]}}});
     cp.patch(Kind::WINDOWS_HYPERVISOR, "image/lab", &images).await.expect("images can be added");
     workers.wait_settled(cp, cp, LIMIT).await;
-}
-
-/// The moment from which on the only object of the kind in a namespace has that condition: what was before it is not the subject.
-async fn true_of(cp: &ControlPlane, kind: Kind, namespace: &str, type_: &str) -> Instant {
-    wait_for(&format!("{} in {namespace}: {type_}", kind.plural), LIMIT, || async {
-        let objects = cp.list(kind, Some(namespace)).await;
-        objects.iter().any(|object| condition(object, type_).is_some_and(|found| found["status"] == "True")).then_some(())
-    })
-    .await;
-    Instant::now()
 }
 
 async fn hypervisor_unreachable(cp: &ControlPlane) {
@@ -227,7 +153,7 @@ async fn powerless(cp: &ControlPlane) -> String {
 async fn token_expired(cp: &ControlPlane) {
     let mut workers = one_machine("token", cp).await;
     workers.bootstrap = json!({"join": {"tokenTTLSeconds": 60, "tokenMaxAgeSeconds": 60}});
-    workers.simulated = json!({"faults": [{"names": "*", "fault": "NoJoin"}]});
+    workers.driver = json!({"simulated": {"faults": [{"names": "*", "fault": "NoJoin"}]}});
     workers.apply(cp).await;
     let made = wait_for("the bootstrap token is made", LIMIT, || async {
         let configs = cp.list(Kind::WINDOWS_BOOTSTRAP_CONFIG, Some("token")).await;
@@ -251,14 +177,6 @@ async fn token_expired(cp: &ControlPlane) {
     cp.wait_gone(Kind::SECRET, &secret, TOLD).await;
 }
 
-/// The moment as an instant, once it has come.
-async fn until(moment: Timestamp) -> Instant {
-    let left = Duration::try_from(moment.duration_since(Timestamp::now())).unwrap_or_default();
-    tokio::time::sleep(left).await;
-    let since = Duration::try_from(Timestamp::now().duration_since(moment)).unwrap_or_default();
-    Instant::now().checked_sub(since).expect("an instant")
-}
-
 async fn vm_removed(cp: &ControlPlane, capw: &Capw) {
     let workers = one_machine("removed", cp).await;
     workers.apply(cp).await;
@@ -274,7 +192,7 @@ async fn vm_removed(cp: &ControlPlane, capw: &Capw) {
         says: &[&vm.directory, "WindowsHypervisor lab", "delete the Machine", "MachineHealthCheck"],
     };
     told(cp, "removed", Instant::now(), removed).await;
-    // Core hands it on to whoever looks at the Machine.
+    // Core copies it to the Machine, where users look.
     let machine = wait_for("the Machine says it too", TOLD, || async {
         let machines = cp.list(Kind::MACHINE, Some("removed")).await;
         machines.into_iter().find(|machine| condition(machine, "InfrastructureReady").is_some_and(|found| found["status"] == "False"))
@@ -287,7 +205,7 @@ async fn never_joined(cp: &ControlPlane) {
     let mut workers = one_machine("nojoin", cp).await;
     workers.machine["joinDeadlineSeconds"] = json!(10);
     // It is still at it when its time is over.
-    workers.simulated = json!({"delays": {"joinMilliseconds": 600_000}});
+    workers.driver = json!({"simulated": {"delays": {"joinMilliseconds": 600_000}}});
     workers.apply(cp).await;
     let on = wait_for("the VM is switched on", LIMIT, || async {
         let machines = cp.list(Kind::WINDOWS_MACHINE, Some("nojoin")).await;

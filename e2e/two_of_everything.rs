@@ -25,9 +25,9 @@ fn two_of_everything_and_nothing_mixes() {
         );
         let capw = Capw::start(&one, &[]).await;
         // The first joins the management cluster itself, the second another one. One data centre, seen through both hypervisors.
-        let shared = json!({"datacenter": "shared"});
+        let shared = json!({"simulated": {"datacenter": "shared"}});
         let machine = json!({"image": "windows-server-2022", "cpus": 4, "memory": "8Gi", "hypervisorRef": {"name": "lab"}});
-        let twin = |like: Workers| Workers { simulated: shared.clone(), machine: machine.clone(), replicas: 1, ..like };
+        let twin = |like: Workers| Workers { driver: shared.clone(), machine: machine.clone(), replicas: 1, ..like };
         let here = twin(Workers::new("here", &one).await);
         let there = twin(Workers::new("there", &two).await);
         for workers in [&here, &there] {
@@ -74,7 +74,7 @@ fn two_of_everything_and_nothing_mixes() {
 
 /// Beside the MachineDeployment: a second hypervisor with machines of its own, and a Machine that is named by hand.
 fn beside(workers: &Workers) -> Vec<Value> {
-    let annex = Workers { hypervisor: ANNEX.to_owned(), simulated: json!({}), template: ANNEX.to_owned(), ..workers.clone() };
+    let annex = Workers { hypervisor: ANNEX.to_owned(), driver: json!({"simulated": {}}), template: ANNEX.to_owned(), ..workers.clone() };
     let own = |name: &str| json!({"name": name, "namespace": workers.namespace});
     let mut deployment = annex.machine_deployment();
     deployment["metadata"] = own(ANNEX);

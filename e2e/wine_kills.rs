@@ -35,7 +35,7 @@ fn killed_wine_guest_ends_the_same() {
         let capw = Capw::start(&cp, &[&programs]).await;
         let mut workers = Workers {
             replicas: 1,
-            simulated: json!({"guest": "Wine"}),
+            driver: json!({"simulated": {"guest": "Wine"}}),
             bootstrap: json!({"files": [{"path": CNI.0, "content": CNI.1}]}),
             ..Workers::new("killed", &cp).await
         };

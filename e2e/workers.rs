@@ -7,7 +7,7 @@ use std::time::Duration;
 use capw::api::name::VmUuid;
 use serde_json::{Value, json};
 
-use crate::world::{AuditEvent, Capw, ControlPlane, Kind, SimulatedVm, Tools, simulated_vms, text, wait_for};
+use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Product, SimulatedVm, Simulator, Tools, simulated_vms, text, wait_for};
 
 /// The account that the kubeconfigs given to CAPW are for, so that the audit log tells its calls from ours.
 pub const REMOTE_USER: &str = "system:serviceaccount:kube-system:capw-remote";
@@ -28,8 +28,8 @@ pub struct Workers {
     pub cluster: String,
     /// Name of the WindowsHypervisor.
     pub hypervisor: String,
-    /// Its `spec.simulated`.
-    pub simulated: Value,
+    /// Its `spec`: one driver.
+    pub driver: Value,
     /// Name of the WindowsMachineTemplate. It cannot be changed once it is applied: a change wants another name.
     pub template: String,
     /// `spec` of the machines.
@@ -53,7 +53,7 @@ impl Workers {
             namespace: namespace.to_owned(),
             cluster: "c1".to_owned(),
             hypervisor: "lab".to_owned(),
-            simulated: json!({}),
+            driver: json!({"simulated": {}}),
             template: "first".to_owned(),
             machine: json!({"image": "windows-server-2022", "cpus": 4, "memory": "8Gi"}),
             bootstrap_template: "first".to_owned(),
@@ -72,7 +72,7 @@ impl Workers {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}),
             json!({
                 "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor", "metadata": own(&self.hypervisor),
-                "spec": {"simulated": self.simulated},
+                "spec": self.driver,
             }),
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": own(&secret), "stringData": {"value": self.kubeconfig}}),
             json!({
@@ -153,6 +153,26 @@ impl Workers {
         apply(cp, &self.objects()).await;
     }
 
+    /// Has the VMs made by a simulator of that product, if one is named, and gives its login to CAPW.
+    pub async fn go_to(&mut self, product: Option<Product>, cp: &ControlPlane, capw: &Capw) -> Option<Simulator> {
+        let simulator = Simulator::start(product?, cp, capw, &self.name(&self.hypervisor));
+        self.be_made_by(&simulator);
+        self.log_in(cp, simulator.login(&self.namespace)).await;
+        Some(simulator)
+    }
+
+    /// Has the VMs made by a simulator, which may serve others too.
+    pub fn be_made_by(&mut self, simulator: &Simulator) {
+        self.driver = simulator.driver();
+        self.bootstrap["channel"] = json!(simulator.channel());
+    }
+
+    /// Applies the login of a simulator.
+    pub async fn log_in(&self, cp: &ControlPlane, login: Value) {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
+        apply(cp, &[namespace, login]).await;
+    }
+
     /// Lets machines go to that hypervisor too: those that the WindowsCluster does not name are refused.
     pub async fn admit(&self, cp: &ControlPlane, other: &str) {
         let both = json!({"spec": {"hypervisors": [{"name": self.hypervisor}, {"name": other}]}});
@@ -200,7 +220,7 @@ impl Workers {
         Err(format!("{} machines; {}", machines.len(), missing.join("; ")))
     }
 
-    /// Waits until nothing is left of the Cluster in its namespace but what the user keeps: hypervisor and kubeconfig.
+    /// Waits until nothing is left of the Cluster in its namespace but what the user keeps: hypervisor, its login, and kubeconfig.
     pub async fn wait_gone(&self, cp: &ControlPlane, deadline: Duration) {
         wait_for(&format!("nothing is left of {}", self.name(&self.cluster)), deadline, || async {
             let left = self.left_in_namespace(cp).await;
@@ -227,9 +247,9 @@ impl Workers {
             let objects = cp.list(kind, Some(&self.namespace)).await;
             left.extend(objects.iter().map(|object| format!("{} {}", kind.plural, text(object, "/metadata/name"))));
         }
-        let given = format!("{}-external-kubeconfig", self.cluster);
+        let given = [format!("{}-external-kubeconfig", self.cluster), text(&self.driver, "/credentialsRef/name").to_owned()];
         let secrets = cp.list(Kind::SECRET, Some(&self.namespace)).await;
-        let names = secrets.iter().map(|secret| text(secret, "/metadata/name")).filter(|name| *name != given);
+        let names = secrets.iter().map(|secret| text(secret, "/metadata/name")).filter(|name| !given.iter().any(|given| given == name));
         left.extend(names.map(|name| format!("secret {name}")));
         left
     }
@@ -286,8 +306,9 @@ pub async fn wait_nothing_left(to: &ControlPlane, capw: &Capw, deadline: Duratio
     .await;
 }
 
-/// Looks the whole time and fails: at no time two VMs for one machine, nor a VM whose machine is gone. It does not end.
-pub async fn watch_vms(cp: &ControlPlane, capw: &Capw) {
+/// Looks the whole time and fails: at no time two VMs for one machine, nor a VM whose machine is gone. It does not end. Files may
+/// show a VM for as long as `lag` after its end.
+pub async fn watch_vms(cp: &ControlPlane, capw: &Capw, lag: Duration) {
     loop {
         let vms = simulated_vms(capw.state());
         let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -300,10 +321,19 @@ pub async fn watch_vms(cp: &ControlPlane, capw: &Capw) {
         }
         let machines = cp.list(Kind::WINDOWS_MACHINE, None).await;
         let later = simulated_vms(capw.state());
+        let mut gone_later = Vec::new();
         for vm in vms.iter().filter(|vm| later.iter().any(|now| now.directory == vm.directory)) {
             let id = vm.directory.split('.').next().unwrap_or_default();
             let owned = machines.iter().any(|machine| VmUuid::of(text(machine, "/metadata/uid")).to_string() == id);
-            assert!(owned, "a VM without its WindowsMachine: {vm:?}");
+            assert!(owned || !lag.is_zero(), "a VM without its WindowsMachine: {vm:?}");
+            gone_later.extend((!owned).then_some(&vm.directory));
+        }
+        if !gone_later.is_empty() {
+            wait_for("the files of VMs without a WindowsMachine are gone", lag, || async {
+                let left: Vec<SimulatedVm> = simulated_vms(capw.state()).into_iter().filter(|vm| gone_later.contains(&&vm.directory)).collect();
+                if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+            })
+            .await;
         }
         tokio::time::sleep(Duration::from_millis(60)).await;
     }

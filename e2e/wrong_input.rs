@@ -88,7 +88,7 @@ fn machines(good: &Workers) -> Vec<Value> {
         objects.extend([windows, machine]);
     }
     // Secrets that are there already and are not what they should be.
-    objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own("secret-taken"), "stringData": {"value": "somebody else's"}}));
+    objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own("secret-taken"), "stringData": {"value": "another owner's"}}));
     objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own("no-value"), "stringData": {"other": "x"}}));
     objects
 }
@@ -117,11 +117,11 @@ fn control_planes(good: &Workers) -> Vec<Value> {
         let secret = format!("{}-external-kubeconfig", case.name);
         objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own(&secret), "stringData": {case.key: kubeconfig.to_string()}}));
     }
-    objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own("taken-kubeconfig"), "stringData": {"value": "somebody else's"}}));
+    objects.push(json!({"apiVersion": "v1", "kind": "Secret", "metadata": own("taken-kubeconfig"), "stringData": {"value": "another owner's"}}));
     objects
 }
 
-/// Objects that nothing owns: nobody has asked for anything yet, so nothing is done and nothing said.
+/// Objects that nothing owns: no object asks for anything yet, so nothing is done and nothing said.
 fn orphans() -> Vec<Value> {
     let object = |(api_version, kind, spec): &(&str, &str, &str)| json!({"apiVersion": api_version, "kind": kind, "metadata": own("orphan"), "spec": parsed(spec)});
     ORPHANS.iter().map(object).collect()

@@ -157,7 +157,7 @@ async fn a_good_pool_loses_nothing(cp: &ControlPlane, good: &Pool) {
     step("a good pool that is made wrong keeps its machines");
 }
 
-/// A WindowsMachine of somebody else that carries the labels of a pool: neither counted nor touched.
+/// A WindowsMachine of another owner that carries the labels of a pool: neither counted nor touched.
 async fn a_machine_that_only_looks_like_one_of_the_pool(cp: &ControlPlane, good: &Pool) {
     let own = names(&machines_of(cp, "pool", 2).await);
     let template = cp.get(Kind::WINDOWS_MACHINE, &good.workers.name(own.first().expect("a machine"))).await.expect("a WindowsMachine");

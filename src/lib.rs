@@ -10,7 +10,7 @@
 //!         └────► lifecycle  bootstrap       │            pure: no async, no client, no clock, no randomness
 //!                    │ └──────┬─────────────┘
 //!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
-//!                    └──── vm, api                       pure words
+//!                    └──── vm, api, causes, guards       pure words
 //! ```
 //!
 //! `observe (cluster + hypervisor) → decide (pure) → act → report (status, event, metrics)`. What a pass of a kind may write is said at the top of its
@@ -20,11 +20,13 @@
 pub mod api;
 pub mod autoscaler;
 pub mod bootstrap;
+mod causes;
 pub mod cli;
 pub mod cluster;
 pub mod compat;
 pub mod controllers;
 pub mod diagnosis;
+mod guards;
 pub mod hypervisor;
 pub mod lifecycle;
 pub mod operator;
@@ -33,6 +35,8 @@ pub mod vm;
 
 #[cfg(test)]
 mod layers;
+#[cfg(test)]
+mod previous;
 #[cfg(test)]
 mod references;
 #[cfg(test)]

@@ -16,14 +16,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::fit::read_schemas;
 use crate::api::namespaces::Namespaces;
 use crate::autoscaler::{self, ServiceHandle, server::ServeError};
+use crate::causes::chain;
+use crate::cluster::Cluster;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
 use crate::cluster::limits::Limits;
 use crate::cluster::review::{Access, Reviews};
 use crate::cluster::workload::Workloads;
-use crate::cluster::{Cluster, error::chain};
 use crate::controllers::runtime::controller::ControllerLoop;
 use crate::controllers::runtime::watch::{Selection, Watching};
 use crate::controllers::runtime::written::Written;
@@ -101,6 +103,7 @@ pub enum OperatorError {
 /// Runs until SIGTERM or SIGINT: then takes no new work, lets passes finish and gives the lease back.
 pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let stop = stop_on_signals()?;
+    read_schemas();
     let (metrics, readiness, passes) = (Metrics::default(), Readiness::default(), Passes::default());
     readiness.expect(START);
     let probes = listen(settings.health_address).await.map_err(OperatorError::Listen)?;

@@ -159,3 +159,37 @@ fn what_does_not_exist_is_found() {
     assert_eq!(stale_pages("pools.md, no-such.md and https://example.com/other.md", &texts), ["there is no page no-such.md"]);
     assert_eq!(anchors("# A [link](x.md): of `two` → parts\n```\n# no heading\n```\n"), BTreeSet::from(["a-link-of-two--parts".to_owned()]));
 }
+
+/// Pages that say which test holds CAPW to what they promise.
+const PROMISES: [&str; 2] = ["docs/reliability.md", "docs/hypervisors/proof.md"];
+
+/// Names of tests in the tables of a page, and of stories anywhere in it.
+fn named_tests(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let all = |pattern: &str, text: &str| Regex::new(pattern).unwrap().captures_iter(text).map(|found| found[1].to_owned()).collect();
+    let rows: String =
+        page.lines().filter(|line| line.starts_with('|')).filter_map(|line| line.trim_end_matches([' ', '|']).rsplit('|').next()).collect();
+    (all("`([a-z0-9]+(?:_[a-z0-9]+){2,})`", &rows), all(r"story \[?\*([a-z_]+)\*", page))
+}
+
+#[test]
+fn tests_and_stories_that_pages_name_exist() {
+    let texts = texts();
+    let function = Regex::new(r"\bfn ([a-z0-9_]+)").unwrap();
+    let sources = texts.iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "rs"));
+    let known: BTreeSet<&str> = sources.flat_map(|(_, text)| function.captures_iter(text).map(|found| found.get(1).unwrap().as_str())).collect();
+    for page in PROMISES {
+        let (tests, stories) = named_tests(&texts[Path::new(page)]);
+        assert!(tests.len() > 20, "{page} names {} tests", tests.len());
+        let missing: Vec<_> = tests.iter().filter(|name| !known.contains(name.as_str())).collect();
+        assert!(missing.is_empty(), "{page}: there is no test {missing:?}");
+        let missing: Vec<_> = stories.iter().filter(|name| !texts[Path::new("e2e/main.rs")].contains(&format!("mod {name};"))).collect();
+        assert!(missing.is_empty(), "{page}: there is no story {missing:?}");
+    }
+}
+
+#[test]
+fn the_reader_of_promises_sees_tests_and_stories() {
+    let page = "story *faults* and the story [*x*](y)\n| promise of `not_a_test` | story *drain*, `it_is_kept`, `it_is_kept_too` |\n";
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(named_tests(page), (names(&["it_is_kept", "it_is_kept_too"]), names(&["drain", "faults", "x"])));
+}

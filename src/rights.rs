@@ -36,3 +36,23 @@ fn the_built_in_role_edit_makes_no_token() {
     }
     assert!(aggregated("edit").contains(&"windowsmachinetemplates"));
 }
+
+/// Every definition that CAPW migrates, and no other.
+#[test]
+fn rights_to_definitions_name_those_of_their_part() {
+    for (part, group) in [
+        ("infrastructure", "infrastructure.cluster.x-k8s.io"),
+        ("bootstrap", "bootstrap.cluster.x-k8s.io"),
+        ("control-plane", "controlplane.cluster.x-k8s.io"),
+    ] {
+        let mut own: Vec<String> = crate::api::definition::names().into_iter().filter(|(of, _)| of == group).map(|(_, name)| name).collect();
+        own.sort();
+        let roles = documents(&format!("config/rbac/{part}/definitions.yaml"));
+        let rules = roles[0]["rules"].as_array().unwrap();
+        let named: Vec<&Value> = rules.iter().filter(|rule| rule["apiGroups"][0] == "apiextensions.k8s.io").collect();
+        assert_eq!(named.len(), 2, "{part}: the definition, and its status");
+        for rule in named {
+            assert_eq!(rule["resourceNames"], serde_json::json!(own), "{part}");
+        }
+    }
+}

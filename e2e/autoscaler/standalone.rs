@@ -1,4 +1,4 @@
-//! Story *autoscaler, standalone*: no Cluster API in the cluster, and the machines of the pool are real ones of the simulated hypervisor. cluster-autoscaler calls CAPW over TLS; whoever of the two is killed,
+//! Story *autoscaler, standalone*: no Cluster API in the cluster, and the machines of the pool are real ones of the simulated hypervisor. cluster-autoscaler calls CAPW over TLS; whichever of the two is killed,
 //! the end is the same, nothing is asked for twice, and the nodes that go are those that were found to be empty.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub const POOL: Kind = Kind::new("infrastructure.cluster.x-k8s.io/v1alpha1", "wi
 const WINDOWS: &str = "default/windows";
 
 #[test]
-fn pending_windows_pods_scale_a_pool_without_cluster_api_whoever_is_killed() {
+fn pending_windows_pods_scale_a_pool_without_cluster_api_whichever_is_killed() {
     let Some(program) = program() else { return };
     world::run(async {
         let cp = ControlPlane::start(plain()).await;
@@ -58,8 +58,8 @@ fn pending_windows_pods_scale_a_pool_without_cluster_api_whoever_is_killed() {
         capw.start_again().await;
         scaler.start();
         wait_bound(&cp, "windows", 3, &scaler).await;
-        // An autoscaler that has just started does not count machines that somebody asked for before it (1.36: "no active scale-up
-        // request"), and asks for more while their Nodes are not there; it takes back what nobody needs.
+        // An autoscaler that has just started does not count machines that were asked for before it started (1.36: "no active scale-up
+        // request"), and asks for more while their Nodes are not there; it takes back what is not needed.
         wait_replicas(&cp, 3, &scaler).await;
         let three = settled(&cp, 3).await;
         assert!(made(&cp) <= 5, "more than the pool's most: {}", made(&cp));
@@ -79,7 +79,7 @@ fn pending_windows_pods_scale_a_pool_without_cluster_api_whoever_is_killed() {
         scaler.kill();
         scaler.start();
         wait_nodes(&cp, &[], &scaler).await;
-        assert_eq!((replicas(&cp).await, made(&cp)), (0, before), "one was made that nobody asked for");
+        assert_eq!((replicas(&cp).await, made(&cp)), (0, before), "one was made without being asked for");
         workers::wait_nothing_left(&cp, &capw, LIMIT).await;
         nothing_of_ours(&cp).await;
         assert!(!pods(&cp, "linux").await.is_empty(), "the Linux pods still wait");

@@ -31,8 +31,8 @@ pub struct Requests {
     pub writes: usize,
     /// Answered with an error, of which 404 to a get is the only ordinary one.
     pub refused: usize,
-    /// Writes after which the object had the same version as before.
-    pub idle_writes: usize,
+    /// Writes after which the object had the same version as before, by verb and resource.
+    pub idle_writes: BTreeMap<String, usize>,
 }
 
 impl Requests {
@@ -67,8 +67,11 @@ impl Versions {
             let remote = event.user == REMOTE_USER;
             requests.writes += usize::from(event.is_write());
             requests.refused += usize::from(event.code >= 400);
-            requests.idle_writes += usize::from(unchanged);
-            *requests.by_kind.entry(kind(event, remote)).or_default() += 1;
+            let kind = kind(event, remote);
+            if unchanged {
+                *requests.idle_writes.entry(kind.clone()).or_default() += 1;
+            }
+            *requests.by_kind.entry(kind).or_default() += 1;
         }
         requests
     }
@@ -88,19 +91,30 @@ fn kind(event: &AuditEvent, remote: bool) -> String {
     text
 }
 
-/// Calls to hypervisors so far, by name of the call.
+/// Calls of the drivers so far, by name of the call.
 pub fn calls(capw: &Capw) -> BTreeMap<String, usize> {
-    let mut calls = BTreeMap::new();
+    counts(capw, "capw_hypervisor_calls_total{", "call")
+}
+
+/// Requests that the drivers made of hypervisors so far, by name of the request; none of a simulated one.
+pub fn wire_requests(capw: &Capw) -> BTreeMap<String, usize> {
+    counts(capw, "capw_hypervisor_requests_total{", "request")
+}
+
+/// The counts of a metric by the values of one label.
+fn counts(capw: &Capw, metric: &str, label: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    let label = format!("{label}=\"");
     for line in capw.metrics().lines() {
-        let Some(rest) = line.strip_prefix("capw_hypervisor_calls_total{") else { continue };
-        let call = rest.split_once("call=\"").and_then(|(_, rest)| rest.split_once('"')).map(|(call, _)| call);
+        let Some(rest) = line.strip_prefix(metric) else { continue };
+        let name = rest.split_once(&label).and_then(|(_, rest)| rest.split_once('"')).map(|(name, _)| name);
         let count = line.rsplit_once(' ').and_then(|(_, count)| count.parse::<f64>().ok());
-        if let (Some(call), Some(count)) = (call, count) {
+        if let (Some(name), Some(count)) = (name, count) {
             // A count is a whole number below 2^53.
-            *calls.entry(call.to_owned()).or_default() += count as usize;
+            *counts.entry(name.to_owned()).or_default() += count as usize;
         }
     }
-    calls
+    counts
 }
 
 /// What was counted in the meantime.

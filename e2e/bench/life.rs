@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
+use capw_libvirtd::Daemon;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::cost::{AUDIT_POLICY, Requests, Versions, calls, less};
-use crate::queue::Waits;
+use crate::cost::{AUDIT_POLICY, Requests, Versions, calls, less, wire_requests};
 use crate::workers::{self, Workers, by_capw};
-use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
+use crate::world::{
+    AuditEvent, Capw, ControlPlane, Kind, Options, Product, Simulator, Waits, condition, hardware, simulated_vms, step, text, wait_for,
+};
 
 /// Without a write for so long, the last change is taken to be worked off.
 const QUIET: Duration = Duration::from_secs(10);
@@ -28,6 +30,31 @@ pub enum Group {
     Pool,
     /// A MachineDeployment with templates.
     Deployment,
+}
+
+/// Where their VMs are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Hypervisor {
+    /// Without delays.
+    #[default]
+    Simulated,
+    /// A simulated vCenter.
+    Vsphere,
+    /// A simulated Proxmox VE cluster.
+    Proxmox,
+    /// A libvirt daemon with real QEMU VMs, whose code is translated: times say little.
+    Libvirt,
+}
+
+impl Display for Hypervisor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Simulated => "simulated",
+            Self::Vsphere => "vsphere",
+            Self::Proxmox => "proxmox",
+            Self::Libvirt => "libvirt",
+        })
+    }
 }
 
 impl Display for Group {
@@ -76,8 +103,10 @@ impl Group {
 pub struct Stage {
     /// Requests of CAPW.
     pub requests: Requests,
-    /// Calls to the hypervisor.
+    /// Calls of the driver.
     pub calls: BTreeMap<String, usize>,
+    /// Requests of the driver to a real hypervisor.
+    pub wire: BTreeMap<String, usize>,
     /// Until the last machine was there, or gone.
     pub took: Duration,
     /// Processor time of CAPW, without guests.
@@ -110,8 +139,10 @@ pub struct Life {
 }
 
 struct Run {
-    cp: ControlPlane,
     capw: Capw,
+    daemon: Option<Daemon>,
+    simulator: Option<Simulator>,
+    cp: ControlPlane,
     workers: Workers,
     group: Group,
     versions: Versions,
@@ -119,7 +150,7 @@ struct Run {
 }
 
 /// Measures a life of so many machines of a group; `limit` is for their coming and for their going.
-pub async fn measure(machines: usize, group: Group, limit: Duration) -> Life {
+pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Duration) -> Life {
     let policy = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(policy.path(), AUDIT_POLICY).expect("a temporary file can be written");
     let cp = ControlPlane::start(Options {
@@ -133,10 +164,21 @@ pub async fn measure(machines: usize, group: Group, limit: Duration) -> Life {
     let capw = Capw::start(&cp, &["--simulated-guests=false"]).await;
     let guests = capw.guests(&cp);
     guests.start();
-    let workers = Workers { replicas: 0, simulated: json!({"delays": no_delays()}), ..Workers::new("bench", &cp).await };
+    let mut workers = Workers { replicas: 0, driver: json!({"simulated": {"delays": no_delays()}}), ..Workers::new("bench", &cp).await };
+    let daemon = (on == Hypervisor::Libvirt).then(|| hardware::daemon("bench", &cp).expect("a machine with libvirt and QEMU"));
+    if let Some(daemon) = &daemon {
+        hardware::shrink(&mut workers.machine, &mut workers.bootstrap);
+        workers.driver = hardware::hypervisor(daemon);
+    }
+    let product = match on {
+        Hypervisor::Simulated | Hypervisor::Libvirt => None,
+        Hypervisor::Vsphere => Some(Product::Vsphere),
+        Hypervisor::Proxmox => Some(Product::Proxmox),
+    };
+    let simulator = workers.go_to(product, &cp, &capw).await;
     workers::apply(&cp, &group.objects(&workers)).await;
     cp.wait_condition(Kind::EXTERNAL_CONTROL_PLANE, &workers.name(&workers.cluster), "Ready", "True", SOON).await;
-    let mut run = Run { cp, capw, workers, group, versions: Versions::default(), limit };
+    let mut run = Run { capw, daemon, simulator, cp, workers, group, versions: Versions::default(), limit };
     let start = run.cp.audit_mark();
     run.quiet().await;
     // Versions of what is there already.
@@ -173,7 +215,7 @@ impl Run {
     /// Does something, waits until it is worked off, and tells what it has cost.
     async fn stage(&mut self, work: impl AsyncFnOnce(&mut Self)) -> Stage {
         let mark = self.cp.audit_mark();
-        let (before, processor) = (calls(&self.capw), self.capw.process().processor_seconds().unwrap_or_default());
+        let (before, wire, processor) = (calls(&self.capw), wire_requests(&self.capw), self.capw.process().processor_seconds().unwrap_or_default());
         let start = Instant::now();
         work(self).await;
         let took = start.elapsed();
@@ -182,6 +224,7 @@ impl Run {
         Stage {
             requests: self.versions.count(&self.cp.audit_since(mark)),
             calls: less(&calls(&self.capw), &before),
+            wire: less(&wire_requests(&self.capw), &wire),
             took,
             processor: Duration::try_from_secs_f64(used).unwrap_or_default(),
         }
@@ -238,16 +281,11 @@ impl Run {
         })
         .await;
         let added = self.workers.name(&added);
-        self.cp.wait_condition(Kind::WINDOWS_MACHINE, &added, "NodeJoined", "True", SOON).await;
+        self.cp.wait_condition(Kind::WINDOWS_MACHINE, &added, "NodeJoined", "True", self.limit).await;
         self.quiet().await;
 
         let name = added.rsplit('/').next().unwrap_or_default();
-        let vms = simulated_vms(self.capw.state());
-        let vm = vms.iter().find(|vm| vm.name == name).unwrap_or_else(|| panic!("no VM {name} among {vms:?}"));
-        let home = self.capw.state().join(&vm.datacenter).join(&vm.directory);
-        // A rename first, as a hypervisor's removal is one step.
-        let away = home.with_extension("taken");
-        std::fs::rename(&home, &away).and_then(|()| std::fs::remove_dir_all(&away)).unwrap_or_else(|e| panic!("{}: {e}", home.display()));
+        self.remove_vm(name);
         let start_of_loss = Instant::now();
         self.cp
             .wait_object(Kind::WINDOWS_MACHINE, &added, "says that its VM was removed", SOON, |object| {
@@ -264,6 +302,22 @@ impl Run {
         self.cp.wait_gone(Kind::WINDOWS_MACHINE, &added, SOON).await;
         self.quiet().await;
         (Duration::try_from(first.duration_since(start)).unwrap_or_default(), noticed)
+    }
+
+    /// Removes a VM as an administrator of its hypervisor would.
+    fn remove_vm(&self, name: &str) {
+        if let Some(daemon) = &self.daemon {
+            return hardware::remove(daemon, name);
+        }
+        if let Some(simulator) = &self.simulator {
+            return simulator.remove(name);
+        }
+        let vms = simulated_vms(self.capw.state());
+        let vm = vms.iter().find(|vm| vm.name == name).unwrap_or_else(|| panic!("no VM {name} among {vms:?}"));
+        let home = self.capw.state().join(&vm.datacenter).join(&vm.directory);
+        // A rename first, as a hypervisor's removal is one step.
+        let away = home.with_extension("taken");
+        std::fs::rename(&home, &away).and_then(|()| std::fs::remove_dir_all(&away)).unwrap_or_else(|e| panic!("{}: {e}", home.display()));
     }
 
     /// The WindowsMachine that was not there before: Cluster API makes that of a MachineDeployment, CAPW that of a pool.

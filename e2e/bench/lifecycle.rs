@@ -12,7 +12,6 @@
 
 mod cost;
 mod life;
-mod queue;
 mod report;
 #[allow(dead_code, reason = "shared with the stories, which use more of it")]
 #[path = "../workers.rs"]
@@ -34,6 +33,9 @@ struct Arguments {
     /// What the machines belong to.
     #[arg(long, value_enum, default_value_t)]
     of: life::Group,
+    /// Where their VMs are.
+    #[arg(long, value_enum, default_value_t)]
+    hypervisor: life::Hypervisor,
     /// Seconds that machines may take to come, and to go; what is not done by then is left out and said so.
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     limit: u64,
@@ -49,7 +51,7 @@ fn main() {
         .sizes
         .iter()
         .map(|machines| {
-            let life = world::run(life::measure(*machines, arguments.of, limit));
+            let life = world::run(life::measure(*machines, arguments.of, arguments.hypervisor, limit));
             // At once, so that a long run that is cut short has not been for nothing.
             println!("{}", report::costs(&life));
             life

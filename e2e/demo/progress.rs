@@ -23,6 +23,8 @@ pub struct State {
     pub node: String,
     /// Version of Kubernetes.
     pub version: String,
+    /// Whether it has a Node.
+    pub joined: bool,
     /// Whether it is Running with a Ready Node.
     pub ready: bool,
 }
@@ -68,7 +70,7 @@ fn state(machine: &Value, node: Option<&Value>, reason: String) -> State {
     let node_ready = node.is_some_and(|node| condition(node, "Ready").is_some_and(|ready| text(ready, "/status") == "True"));
     let node =
         node.map_or_else(|| "-".to_owned(), |node| format!("{} {}", text(node, "/metadata/name"), if node_ready { "Ready" } else { "NotReady" }));
-    State { ready: phase == "Running" && node_ready, phase, reason, node, version: text(machine, "/spec/version").to_owned() }
+    State { joined: node != "-", ready: phase == "Running" && node_ready, phase, reason, node, version: text(machine, "/spec/version").to_owned() }
 }
 
 /// Reason and message of what a WindowsMachine is at: going, its VM, its Node.

@@ -1,15 +1,18 @@
-//! The cluster that the demo plays in: made for it, or somebody's own. It must leave that one as it was.
+//! The cluster that the demo plays in: made for it, or one of the user. It must leave that one as it was.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a demo ends with the place of what went wrong")]
 
-use std::path::Path;
+use std::net::{IpAddr, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use capw_libvirtd::Daemon;
+use clap::ValueEnum;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::progress::say;
 use crate::tour;
-use crate::world::{Capw, ControlPlane, Kind, Options, Tools, text};
+use crate::world::{Capw, ControlPlane, Kind, Options, Tools, hardware, text};
 
 const DEPLOYMENT: Kind = Kind::new("apps/v1", "deployments");
 /// Where everything goes in a cluster that is not ours.
@@ -17,12 +20,45 @@ const GUEST_NAMESPACE: &str = "capw-demo";
 /// For the machines to go.
 const CLEAR: Duration = Duration::from_secs(180);
 
+/// What makes the VMs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Hypervisor {
+    /// CAPW's own.
+    #[default]
+    Simulated,
+    /// A libvirt daemon of the demo.
+    Libvirt,
+}
+
+/// How an image starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Firmware {
+    /// As images made by the recipes of this project do.
+    #[default]
+    Uefi,
+    /// As older images do.
+    Bios,
+}
+
+/// An image of the user.
+#[derive(Debug)]
+pub struct OwnImage {
+    /// qcow2 or raw.
+    pub path: PathBuf,
+    /// How it starts.
+    pub firmware: Firmware,
+}
+
 /// A cluster and what the demo has put there.
 pub struct Stage {
     /// The cluster.
     pub cp: ControlPlane,
     /// The program, once it is started.
     pub capw: OnceCell<Capw>,
+    /// What makes real VMs, if any are made.
+    pub daemon: Option<Daemon>,
+    /// What they start, if it is not the Linux that stands for Windows.
+    pub own: Option<OwnImage>,
     /// Where the objects of the README go.
     pub namespace: &'static str,
     /// Whether it was there before.
@@ -32,9 +68,9 @@ pub struct Stage {
 }
 
 /// Plays the demo until its end or Ctrl-C, and clears up. The error says what the cluster lacks.
-pub async fn play(kubeconfig: Option<&Path>, once: bool) -> Result<(), String> {
+pub async fn play(kubeconfig: Option<&Path>, hypervisor: Hypervisor, own: Option<OwnImage>, once: bool) -> Result<(), String> {
     let stage = tokio::select! {
-        stage = Stage::open(kubeconfig) => stage?,
+        stage = Stage::open(kubeconfig, hypervisor, own) => stage?,
         _ = tokio::signal::ctrl_c() => return Ok(()),
     };
     let result = tokio::select! {
@@ -51,20 +87,39 @@ pub async fn play(kubeconfig: Option<&Path>, once: bool) -> Result<(), String> {
 }
 
 impl Stage {
-    async fn open(kubeconfig: Option<&Path>) -> Result<Self, String> {
+    async fn open(kubeconfig: Option<&Path>, hypervisor: Hypervisor, own: Option<OwnImage>) -> Result<Self, String> {
+        if own.is_some() && hypervisor == Hypervisor::Simulated {
+            return Err("IMAGE starts on real VMs only: add HYPERVISOR=libvirt".to_owned());
+        }
         let Some(kubeconfig) = kubeconfig else {
             let tools = Tools::ensure();
             say(format!("starting Kubernetes {} and Cluster API {} on this machine", tools.kubernetes_version, tools.cluster_api_version));
-            let cp = ControlPlane::start(Options::default().named("demo")).await;
-            return Ok(Self { cp, capw: OnceCell::new(), namespace: "default", existing: false, installed: false });
+            let mut options = Options::default().named("demo");
+            if own.is_some() {
+                options.address = address().ok_or("this machine has no address but the loopback one, which VMs do not reach")?;
+            }
+            let cp = ControlPlane::start(options).await;
+            let daemon = match hypervisor {
+                Hypervisor::Simulated => None,
+                Hypervisor::Libvirt if let Some(own) = &own => Some(hardware::daemon_with(&own.path)?),
+                Hypervisor::Libvirt => {
+                    say("starting a libvirt daemon with an image whose guests carry out a node's plan in a model of Windows");
+                    let daemon = hardware::daemon("demo", &cp);
+                    Some(daemon.ok_or("libvirt and QEMU are missing: the line above says which packages to install")?)
+                }
+            };
+            return Ok(Self { cp, capw: OnceCell::new(), daemon, own, namespace: "default", existing: false, installed: false });
         };
+        if hypervisor == Hypervisor::Libvirt {
+            return Err("HYPERVISOR=libvirt makes VMs that reach the demo's own cluster only: leave KUBECONFIG out".to_owned());
+        }
         if !kubeconfig.exists() {
             return Err(format!("{}: there is no such file; KUBECONFIG must name one", kubeconfig.display()));
         }
         let cp = ControlPlane::existing(kubeconfig).await;
         say(format!("using the cluster at {}", cp.server()));
         let installed = look_at(&cp).await?;
-        Ok(Self { cp, capw: OnceCell::new(), namespace: GUEST_NAMESPACE, existing: true, installed })
+        Ok(Self { cp, capw: OnceCell::new(), daemon: None, own: None, namespace: GUEST_NAMESPACE, existing: true, installed })
     }
 
     /// The version that machines may have: that of the control plane, e.g. `v1.36.3`.
@@ -102,7 +157,14 @@ impl Stage {
     }
 }
 
-/// Whether somebody's cluster will do: the error says what is missing, the value whether CAPW's definitions are there.
+/// The address by which this machine reaches others. No packet is sent.
+fn address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).ok()?;
+    socket.connect(("192.0.2.1", 9)).ok()?;
+    socket.local_addr().ok().map(|own| own.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+/// Whether the cluster of the user will do: the error says what is missing, the value whether CAPW's definitions are there.
 async fn look_at(cp: &ControlPlane) -> Result<bool, String> {
     let core = cp.get(Kind::CUSTOM_RESOURCE_DEFINITION, "machines.cluster.x-k8s.io").await;
     let versions = core.as_ref().and_then(|definition| definition["spec"]["versions"].as_array());

@@ -1,19 +1,26 @@
 //! What the demo does, from the README's YAML to an empty cluster. It must use nothing that a reader of the README could not type.
-#![allow(clippy::print_stdout, clippy::indexing_slicing, reason = "it talks to a person")]
+#![allow(
+    clippy::print_stdout,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "it talks to a person, and ends with the place of what went wrong"
+)]
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::progress::{Progress, say};
-use crate::stage::Stage;
-use crate::world::{Capw, Kind, Tools, text};
+use crate::stage::{Firmware, Stage};
+use crate::world::{Capw, Kind, Tools, hardware, text};
 
 const SAMPLE: &str = include_str!("../../config/samples/three-nodes.yaml");
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
-/// For machines to come, change or go. Nothing takes nearly as long on an idle machine.
-const LIMIT: Duration = Duration::from_secs(300);
+/// For machines to come, change or go. Nothing takes nearly as long on an idle machine, not even with QEMU that translates its guests.
+const LIMIT: Duration = Duration::from_secs(600);
+/// For a real Windows to start, install what a node needs and join; without KVM it takes most of that.
+const LONG: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Three nodes; then, `once`, another version, fewer machines, none; or else looking on for ever.
 pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
@@ -30,10 +37,13 @@ pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     stage.kubectl(&["create", "secret", "generic", "first-external-kubeconfig", &value]).await;
     let labels = ["cluster.x-k8s.io/cluster-name=first", "clusterctl.cluster.x-k8s.io/move="];
     stage.kubectl(&["label", "secret", "first-external-kubeconfig", labels[0], labels[1]]).await;
-    stage.apply(&SAMPLE.replace("v1.36.3", &version)).await;
+    stage.apply(&sample(stage, &version)).await;
 
     let since = Instant::now();
     let mut progress = Progress::default();
+    if stage.own.is_some() {
+        return one_machine(stage, &mut progress, &version, once).await;
+    }
     settle(stage, &mut progress, "three machines are Running, their Nodes Ready", 3, &version).await?;
     say(format!("three Windows nodes after {:.0} s", since.elapsed().as_secs_f32()));
     table(stage).await;
@@ -57,9 +67,32 @@ pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     settle(stage, &mut progress, "one machine is left", 1, &older).await?;
     table(stage).await;
 
+    delete(stage, &mut progress).await
+}
+
+/// One machine that starts the user's image, until its Node is there.
+async fn one_machine(stage: &Stage, progress: &mut Progress, version: &str, once: bool) -> Result<(), String> {
+    let since = Instant::now();
+    until(stage, progress, LONG, "the machine has a Node", async |_, machines| {
+        machines.len() == 1 && machines.values().all(|machine| machine.joined)
+    })
+    .await?;
+    say(format!("your image joined as a node after {:.0} s; it gets Ready when a network plugin runs on it", since.elapsed().as_secs_f32()));
+    table(stage).await;
+    if once {
+        return delete(stage, progress).await;
+    }
+    print!("{}", directions(stage, &older(version)));
+    loop {
+        progress.look(stage).await;
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn delete(stage: &Stage, progress: &mut Progress) -> Result<(), String> {
     say("deleting the Cluster");
     stage.cp.delete(Kind::CLUSTER, &stage.name("first")).await;
-    until(stage, &mut progress, "the Cluster, its machines and its Nodes are gone", async |stage, machines| {
+    until(stage, progress, LIMIT, "the Cluster, its machines and its Nodes are gone", async |stage, machines| {
         let nodes = stage.cp.list(Kind::NODE, None).await;
         let left = nodes.iter().any(|node| text(node, "/spec/providerID").starts_with("windows://lab/"));
         machines.is_empty() && !left && stage.cp.get(Kind::CLUSTER, &stage.name("first")).await.is_none()
@@ -69,27 +102,62 @@ pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// The README's YAML, for this cluster, this hypervisor and the user's image.
+fn sample(stage: &Stage, version: &str) -> String {
+    let sample = SAMPLE.replace("v1.36.3", version);
+    let Some(daemon) = &stage.daemon else { return sample };
+    let (mut machine, mut bootstrap) = (json!({}), json!({"kubelet": {}}));
+    hardware::shrink(&mut machine, &mut bootstrap);
+    if let Some(own) = &stage.own {
+        let firmware = if own.firmware == Firmware::Uefi { "UEFI" } else { "BIOS" };
+        machine = json!({"image": hardware::IMAGE, "cpus": 2, "memory": "4Gi", "firmware": {"type": firmware}});
+    }
+    let documents = sample.split("---\n").map(|document| {
+        let mut object: serde_json::Value = serde_saphyr::from_str(document).expect("the sample is YAML");
+        match text(&object, "/kind") {
+            "WindowsHypervisor" if stage.own.is_some() => object["spec"] = hardware::fast_hypervisor(daemon),
+            "WindowsHypervisor" => object["spec"] = hardware::hypervisor(daemon),
+            "MachineDeployment" if stage.own.is_some() => object["spec"]["replicas"] = json!(1),
+            "WindowsMachineTemplate" => object["spec"]["template"]["spec"] = machine.clone(),
+            "WindowsBootstrapConfigTemplate" => {
+                let kubelet = &mut object["spec"]["template"]["spec"]["kubelet"];
+                bootstrap["kubelet"].as_object().into_iter().flatten().for_each(|(name, value)| kubelet[name] = value.clone());
+            }
+            _ => {}
+        }
+        // JSON is YAML.
+        format!("{object}\n")
+    });
+    documents.collect::<Vec<_>>().join("---\n")
+}
+
 type Machines = std::collections::BTreeMap<String, crate::progress::State>;
 
 /// Waits for so many machines of a version, all Ready, and no others.
 async fn settle(stage: &Stage, progress: &mut Progress, what: &str, count: usize, version: &str) -> Result<(), String> {
-    until(stage, progress, what, async |_, machines| {
+    until(stage, progress, LIMIT, what, async |_, machines| {
         machines.len() == count && machines.values().all(|machine| machine.ready && machine.version == version)
     })
     .await
 }
 
-async fn until(stage: &Stage, progress: &mut Progress, what: &str, reached: impl AsyncFn(&Stage, &Machines) -> bool) -> Result<(), String> {
+async fn until(
+    stage: &Stage,
+    progress: &mut Progress,
+    limit: Duration,
+    what: &str,
+    reached: impl AsyncFn(&Stage, &Machines) -> bool,
+) -> Result<(), String> {
     let since = Instant::now();
     loop {
         let machines = progress.look(stage).await;
         if reached(stage, &machines).await {
             return Ok(());
         }
-        if since.elapsed() > LIMIT {
+        if since.elapsed() > limit {
             let events = stage.kubectl(&["get", "events", "--sort-by=.metadata.creationTimestamp"]).await;
             println!("{events}");
-            return Err(format!("{} s have passed before {what}; the lines and events above say how far each has come", LIMIT.as_secs()));
+            return Err(format!("{} s have passed before {what}; the lines and events above say how far each has come", limit.as_secs()));
         }
         tokio::time::sleep(LOOK).await;
     }

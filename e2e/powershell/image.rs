@@ -140,6 +140,8 @@ fn duplicate(from: &Path, to: &Path) {
 fn make() -> PathBuf {
     let prefix = directory().join("prefix");
     duplicate(&wine::programs().join("wine-prefix"), &prefix);
+    // A clock that is wrong makes Wine believe that it is newer than its registry, and put back what a plan has changed.
+    fs::write(prefix.join(".update-timestamp"), "disable\n").expect("a file");
     let drive = prefix.join("drive_c");
     let bin = drive.join("stand-in/bin");
     fs::create_dir_all(&bin).expect("a directory");

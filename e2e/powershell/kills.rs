@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::machine::{Ended, Limit, Machine, Source};
+use super::limit::Limit;
+use super::machine::{Ended, Machine, Source};
 use super::payload::{self, FULL_2022, Kind, PLAIN};
 use super::{Scratch, finish, judge, last, reports, restarts, shell, tail};
 use crate::world::step;
@@ -11,12 +12,13 @@ use crate::world::step;
 const MOST: usize = 250;
 
 /// What a machine is after an undisturbed life.
-fn undisturbed(kind: Kind) -> std::collections::BTreeMap<String, String> {
+pub fn undisturbed(kind: Kind) -> std::collections::BTreeMap<String, String> {
     let scratch = Scratch::new("undisturbed");
     judge::state(&finish(kind, scratch.path()))
 }
 
-fn compare(machine: &mut Machine, kind: Kind, wanted: &std::collections::BTreeMap<String, String>) {
+/// It is at the end of its plan, and is what an undisturbed life makes of it.
+pub fn compare(machine: &mut Machine, kind: Kind, wanted: &std::collections::BTreeMap<String, String>) {
     let end = last(machine);
     assert!(end.contains(" plan finished 0 "), "{}: {end}\n{}", kind.name, tail(&machine.log()));
     machine.switch_off();
@@ -85,7 +87,7 @@ fn killed_at_random_moments_it_ends_the_same() {
                 break;
             }
             let limit = random.limit();
-            if matches!(machine.start_for(&source, Some(limit)), Ended::Killed) {
+            if matches!(machine.start_for(&source, Some(&limit)), Ended::Killed) {
                 left -= 1;
                 step(format!("SEED={seed}: killed after {limit:?}, at {:?}", last(&machine)));
             }
@@ -115,6 +117,10 @@ impl Random {
     /// One kill in five falls before the first report: into the start of PowerShell, the loader, the reading of the plan.
     fn limit(&mut self) -> Limit {
         let (reports, longest) = if self.below(5) == 0 { (0, 6_000) } else { (1 + self.below(80), 1_500) };
-        Limit { reports: usize::try_from(reports).expect("a small number"), then: Duration::from_millis(self.below(longest)) }
+        Limit {
+            reports: usize::try_from(reports).expect("a small number"),
+            then: Duration::from_millis(self.below(longest)),
+            known: Default::default(),
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::limit::Limit;
 use super::{console, image};
 
 /// The longest that a start of the machine may take until the runner ends.
@@ -17,7 +18,10 @@ const START: Duration = Duration::from_secs(400);
 /// The first process: it holds the namespaces until its standard input ends.
 const FIRST: &str = r#"set -e
 sockets=/tmp/.wine-$(id -u); mkdir -p -m 700 "$sockets"; mount -t tmpfs -o mode=700 none "$sockets"
-hostname win-1; ip link set lo up; echo ready; read -r _ || true"#;
+hostname win-1; ip link set lo up; [ ! -e "$1" ] || ip -batch "$1"; echo ready; read -r _ || true"#;
+
+/// Commands for `ip` that make the machine's networks, where a test has written them.
+pub const NETWORKS: &str = r"C:\stand-in\networks";
 
 /// What runs a start of the machine.
 #[derive(Clone, Debug)]
@@ -26,13 +30,6 @@ pub enum Source {
     CloudbaseInit,
     /// The tasks that run at a start of the machine.
     Tasks,
-}
-
-/// When everything is killed: so long after so many new reports. A busy host starts PowerShell late, so that the time alone says little.
-#[derive(Clone, Copy, Debug)]
-pub struct Limit {
-    pub reports: usize,
-    pub then: Duration,
 }
 
 /// How a run of a script ended.
@@ -122,7 +119,8 @@ impl Machine {
         self.switch_off();
         self.boots += 1;
         let mut first = Command::new("unshare")
-            .args(["--fork", "--pid", "--net", "--ipc", "--uts", "--mount", "--mount-proc", "--kill-child", "sh", "-c", FIRST])
+            .args(["--fork", "--pid", "--net", "--ipc", "--uts", "--mount", "--mount-proc", "--kill-child", "sh", "-c", FIRST, "sh"])
+            .arg(self.path(NETWORKS))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -173,7 +171,7 @@ impl Machine {
     }
 
     /// As [`Self::start`], and kills everything at that limit.
-    pub fn start_for(&mut self, source: &Source, limit: Option<Limit>) -> Ended {
+    pub fn start_for(&mut self, source: &Source, limit: Option<&Limit>) -> Ended {
         let mut ended = Ended::Code(0);
         for argv in self.entries(source) {
             ended = self.powershell(&argv, limit);
@@ -240,8 +238,15 @@ impl Machine {
         child
     }
 
+    /// Has another program keep a file to itself for so long, from the moment on at which a runner has begun.
+    pub fn hold_a_while(&self, windows: &str, time: Duration) -> Child {
+        let milliseconds = time.as_millis().to_string();
+        let argv = [r"C:\stand-in\bin\hold.exe", windows, &milliseconds, r"C:\ProgramData\capw\runner.lock"];
+        self.wine(&argv).stdout(Stdio::null()).stdin(Stdio::null()).spawn().expect("wine")
+    }
+
     /// Runs a script with PowerShell and the stand-ins until it ends, a stand-in holds, or the limit is reached.
-    pub fn powershell(&self, argv: &[String], limit: Option<Limit>) -> Ended {
+    pub fn powershell(&self, argv: &[String], limit: Option<&Limit>) -> Ended {
         for _ in 0..3 {
             let printed = self.console().len();
             let ended = self.run(argv, limit);
@@ -253,12 +258,12 @@ impl Machine {
         panic!("Wine has no drives; PowerShell printed:\n{}", self.console());
     }
 
-    fn run(&self, argv: &[String], limit: Option<Limit>) -> Ended {
+    fn run(&self, argv: &[String], limit: Option<&Limit>) -> Ended {
         let held = self.path(r"C:\stand-in\held");
         // A call that was reached when the power went.
         let _ = fs::remove_file(&held);
         let mut child = self.spawn(argv);
-        let (begun, before) = (Instant::now(), self.report().len());
+        let (begun, before) = (Instant::now(), limit.map_or(0, |limit| limit.count(&self.report())));
         let mut reached = None;
         loop {
             if let Some(status) = child.try_wait().expect("a child") {
@@ -269,7 +274,7 @@ impl Machine {
                 self.kill(&mut child);
                 return Ended::Held(call);
             }
-            if limit.is_some_and(|limit| self.report().len() >= before + limit.reports) {
+            if limit.is_some_and(|limit| limit.count(&self.report()) >= before + limit.reports) {
                 reached.get_or_insert_with(Instant::now);
             }
             if reached.zip(limit).is_some_and(|(reached, limit)| reached.elapsed() > limit.then) {

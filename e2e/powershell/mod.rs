@@ -4,10 +4,12 @@
 mod console;
 mod image;
 mod judge;
+mod limit;
 mod machine;
 mod payload;
 mod shell;
 
+mod at_each_item;
 mod disturbances;
 mod kills;
 mod model;

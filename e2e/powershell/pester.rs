@@ -33,5 +33,7 @@ fn pester_tests_pass_and_cover_the_runner() {
     let covered: u32 = summary.rsplit(' ').nth(1).and_then(|number| number.parse().ok()).expect("a number");
     let missed: Vec<&str> = said.lines().filter(|line| line.starts_with("missed: ")).collect();
     assert!(covered >= LEAST, "{summary}, expected {LEAST}:\n{}", missed.join("\n"));
+    // They need Windows: what they judge was not judged here.
+    said.lines().filter(|line| line.starts_with("skipped: ")).for_each(step);
     step(summary);
 }

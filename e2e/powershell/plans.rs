@@ -1,7 +1,8 @@
 //! Rendered payloads are carried to their end, restarts included, and the machine is compared with what the plan asks for.
 
-use super::payload::{ALL, FULL_2022, Kind, PLAIN, UNATTEND};
-use super::{Scratch, finish, reports, shell};
+use super::machine::{self, NETWORKS};
+use super::payload::{self, ALL, FULL_2022, Kind, PLAIN, UNATTEND};
+use super::{Scratch, carry, finish, judge, reports, shell, tail};
 use crate::world::step;
 
 fn end(kind: Kind) {
@@ -35,4 +36,32 @@ fn every_other_plan_finishes() {
     if super::shell::is_thorough() {
         ALL.iter().filter(|kind| ![PLAIN, FULL_2022, UNATTEND].contains(kind)).for_each(|kind| end(*kind));
     }
+}
+
+/// With two networks the kubelet is told the address that leads to the API server, by the routes of the machine.
+#[test]
+fn of_two_networks_the_kubelet_is_told_the_right_one() {
+    if let Some(lacks) = shell::lacks_windows() {
+        return shell::skip("of_two_networks_the_kubelet_is_told_the_right_one", &lacks);
+    }
+    const SERVICE: &str = r"SYSTEM\CurrentControlSet\Services\kubelet";
+    let networks = |machine: &machine::Machine| {
+        let adapter = |name: &str, network: &str| {
+            format!("link add {name} type veth peer name {name}-far\naddress add {network} dev {name}\nlink set {name} up\nlink set {name}-far up\n")
+        };
+        let route = "route add 192.0.2.0/24 via 10.9.0.1\n";
+        machine.write(NETWORKS, format!("{}{}{route}", adapter("storage", "10.8.0.21/24"), adapter("nodes", "10.9.0.21/24")));
+    };
+    let endpoint = |files: &mut payload::Files| {
+        let plan = String::from_utf8(files["node.json"].clone()).expect("text");
+        files.insert("node.json".into(), plan.replace("api.example.com:6443", "192.0.2.1:6443").into_bytes());
+    };
+    let scratch = Scratch::new("networks");
+    let (mut machine, _) = payload::start_with(PLAIN, scratch.path(), networks, endpoint);
+    let last = carry(&mut machine, PLAIN);
+    assert!(last.contains(" plan finished 0 "), "{last}\n{}", tail(&machine.log()));
+    machine.switch_off();
+    let registry = judge::Registry::of(&machine);
+    let line = registry.get(SERVICE, "ImagePath").expect("a command line");
+    assert!(line.trim_end_matches('"').ends_with(" --node-ip=10.9.0.21"), "{line}");
 }

@@ -46,7 +46,7 @@ pub fn skip(test: &str, lacks: &str) {
     eprintln!("SKIPPED: NO POWERSHELL: {test}: this machine lacks {lacks}");
 }
 
-/// All machines, every call, every fault: half an hour. Without it a part of each, which the seed of the day chooses.
+/// All machines, every call, every fault: an hour and a half. Without it a part of each, which the seed of the day chooses.
 pub fn is_thorough() -> bool {
     std::env::var("CAPW_POWERSHELL").is_ok_and(|wanted| wanted == "all")
 }

@@ -157,6 +157,40 @@ pub fn patch(field: &Field, root: &Value, object: &Value, value: &Value) -> Valu
     below(&field.path, root, Some(object), value)
 }
 
+/// Sets the field in `object` itself, whose lists keep what else they have.
+pub fn put(field: &Field, root: &Value, object: &mut Value, value: &Value) {
+    let (mut at, mut schema) = (object, root);
+    for step in &field.path {
+        match step {
+            Step::Key(key) => {
+                if !at.is_object() {
+                    *at = sample(schema);
+                }
+                (at, schema) = (&mut at[key], &schema["properties"][key]);
+            }
+            Step::Item => {
+                if at.as_array().is_none_or(Vec::is_empty) {
+                    *at = json!([Value::Null]);
+                }
+                (at, schema) = (&mut at[0], &schema["items"]);
+            }
+        }
+    }
+    *at = value.clone();
+}
+
+/// Takes the field out of `object`.
+pub fn take_away(field: &Field, object: &mut Value) {
+    let Some((Step::Key(last), way)) = field.path.split_last() else { return };
+    let at = way.iter().fold(object, |at, step| match step {
+        Step::Key(key) => &mut at[key],
+        Step::Item => &mut at[0],
+    });
+    if let Some(all) = at.as_object_mut() {
+        all.remove(last);
+    }
+}
+
 fn below(path: &[Step], schema: &Value, has: Option<&Value>, value: &Value) -> Value {
     match path {
         [] => value.clone(),

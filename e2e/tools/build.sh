@@ -2,21 +2,38 @@
 # Builds the programs that the stories, the demo and the benchmarks run, from the Go modules pinned in the folders next to
 # this file, into $CAPW_CACHE/tools/NAME-VERSION/ (default: .cache at the top of the checkout). Existing programs are kept.
 # Needs only go. Takes 8 min on 2 cores the first time, a minute with a warm build cache.
-# Usage: build.sh          A second one waits for the first.
+# Usage: build.sh [specs|previous]           Builds Cluster API's own specs too, or the release before this one, if asked. A second
+#                                            one waits for the first.
+#        build.sh --path vcsim|fakepve|specs|previous
+#                                            Prints where that program of this checkout is, built or not.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=${CAPW_CACHE:-$HERE/../../.cache}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
+version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }       # version FOLDER MODULE
+# Their main programs are ours: another one is another version.
+VCSIM=$(version vcsim github.com/vmware/govmomi)-$(cat "$HERE"/vcsim/*.go | cksum | cut -d ' ' -f 1)
+FAKEPVE=$(sed -n 's/^fakepve==//p' "$HERE/fakepve/requirements.txt")-$(cat "$HERE"/fakepve/* | cksum | cut -d ' ' -f 1)
+SPECS=$(sed -n 's#^[[:space:]]*sigs.k8s.io/cluster-api/test v\([0-9.]*\).*#\1#p' "$HERE/../specs/go.mod")-$(cat "$HERE"/../specs/*.go "$HERE"/../specs/go.* | cksum | cut -d ' ' -f 1)
+. "$HERE/../upgrade/previous.env"
+case ${1:-} in
+    ''|specs|previous) ;;
+    --path) case ${2:-} in
+        vcsim) echo "$CACHE/vcsim-$VCSIM/vcsim"; exit ;;
+        fakepve) echo "$CACHE/fakepve-$FAKEPVE/fakepve"; exit ;;
+        specs) echo "$CACHE/specs-$SPECS/specs"; exit ;;
+        previous) echo "$CACHE/capw-$PREVIOUS_COMMIT/capw"; exit ;;
+        *) echo "build.sh: --path knows vcsim, fakepve, specs and previous, not '${2:-}'" >&2; exit 2 ;;
+        esac ;;
+    *) echo "build.sh: $1 is unknown; usage: build.sh [specs | previous | --path vcsim|fakepve|specs|previous]" >&2; exit 2 ;;
+esac
 command -v go > /dev/null || { echo "build.sh: the program go is missing; install Go 1.26 or later, https://go.dev/doc/install" >&2; exit 1; }
 if command -v flock > /dev/null; then exec 9> "$CACHE/lock"; flock 9; fi
 # The folders' go.sum files pin everything: nothing here may change them.
 export CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly
 
-version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }       # version FOLDER MODULE
 K8S=$(version kubernetes k8s.io/kubernetes) ETCD=$(version kubernetes go.etcd.io/etcd/server/v3)
 CAPI=$(version cluster-api sigs.k8s.io/cluster-api) CERTS=$(version cert-manager github.com/cert-manager/cert-manager)
-# Its main program is ours: another one is another version.
-VCSIM=$(version vcsim github.com/vmware/govmomi)-$(cat "$HERE"/vcsim/*.go | cksum | cut -d ' ' -f 1)
 
 build() {       # build NAME VERSION FOLDER PACKAGE [PACKAGE-WITH-VERSION-VARIABLES]
     local from=$SECONDS name=$1 version=$2 flags="-s -w" to="$CACHE/$1-$2" major minor
@@ -36,6 +53,44 @@ build etcd "$ETCD" kubernetes go.etcd.io/etcd/server/v3
 build capi-core "$CAPI" cluster-api sigs.k8s.io/cluster-api/core sigs.k8s.io/cluster-api/version
 build vcsim "$VCSIM" vcsim .
 build clusterctl "$CAPI" cluster-api sigs.k8s.io/cluster-api/cmd/clusterctl sigs.k8s.io/cluster-api/version
+
+# Cluster API's own specs, for `make specs`. A test program is built by another command.
+to=$CACHE/specs-$SPECS
+if [ "${1:-}" = specs ] && [ ! -x "$to/specs" ]; then
+    from=$SECONDS; mkdir -p "$to"
+    (cd "$HERE/../specs" && go test -c -vet=off -tags e2e -buildvcs=false -trimpath -ldflags "-s -w" -o "$to/specs.part" .)
+    mv "$to/specs.part" "$to/specs"
+    echo "specs $SPECS: $((SECONDS - from)) s"
+fi
+
+# The release before this one, for `make upgrade`: its program, not optimized, and its manifests.
+to=$CACHE/capw-$PREVIOUS_COMMIT
+if [ "${1:-}" = previous ] && [ ! -x "$to/capw" ]; then
+    from=$SECONDS; rm -rf "$to"; mkdir -p "$to/source"
+    git -C "$HERE/../.." archive "$PREVIOUS_COMMIT" | tar -x -C "$to/source"
+    (cd "$to/source" && CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo build --quiet --locked --bin capw --target-dir "$to/target")
+    mv "$to/target/debug/capw" "$to/capw"; rm -rf "$to/target"
+    echo "capw $PREVIOUS_VERSION: $((SECONDS - from)) s"
+fi
+
+# fakepve, for the tests of the driver for Proxmox VE. It is a tool of these tests only: it is not part of what is built here, and of another
+# licence.
+to=$CACHE/fakepve-$FAKEPVE
+if [ ! -x "$to/fakepve" ]; then
+    if python3 -m pip --version > /dev/null 2>&1; then
+        rm -rf "$to"; mkdir -p "$to"
+        python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --only-binary :all: --no-deps \
+            --target "$to/site" --requirement "$HERE/fakepve/requirements.txt"
+        cp "$HERE"/fakepve/*.py "$to/"
+        printf '#!/bin/sh\nhere=$(dirname "$0")\nPYTHONPATH=$here/site exec python3 -B "$here/main.py" "$@"\n' > "$to/fakepve.part"
+        chmod +x "$to/fakepve.part"; mv "$to/fakepve.part" "$to/fakepve"
+        echo "fakepve $FAKEPVE"
+    elif [ -n "${CI:-}" ]; then
+        echo "build.sh: fakepve needs python3 with pip" >&2; exit 1
+    else
+        echo "fakepve is NOT INSTALLED: python3 with pip is missing; the tests of the driver for Proxmox VE do not run without it"
+    fi
+fi
 
 source_of() { (cd "$HERE/$1" && go mod download "$2" && go list -m -f '{{.Dir}}' "$2"); }      # source_of FOLDER MODULE: where its files are
 

@@ -34,7 +34,8 @@ pub struct AuditEvent {
     pub code: u16,
     /// Address with query.
     pub uri: String,
-    /// Of the object that was answered; empty where the audit policy leaves answers out, as it does unless a story asks for them.
+    /// Of the object that was answered; empty where the audit policy leaves answers out, as it does unless a story asks for them, and of
+    /// an object that went with this write: the answer to the removal of its last finalizer has the version of before.
     pub resource_version: String,
     /// When the request came.
     pub time: jiff::Timestamp,
@@ -66,10 +67,16 @@ impl AuditEvent {
             name: own("/objectRef/name"),
             code: u16::try_from(code).unwrap_or_default(),
             uri: own("/requestURI"),
-            resource_version: own("/responseObject/metadata/resourceVersion"),
+            resource_version: if has_gone(&event) { String::new() } else { own("/responseObject/metadata/resourceVersion") },
             time: text(&event, "/requestReceivedTimestamp").parse().expect("an audit event has a time"),
         })
     }
+}
+
+/// Whether nothing holds the answered object any more.
+fn has_gone(event: &Value) -> bool {
+    let finalizers = event.pointer("/responseObject/metadata/finalizers").and_then(Value::as_array);
+    !text(event, "/responseObject/metadata/deletionTimestamp").is_empty() && finalizers.is_none_or(Vec::is_empty)
 }
 
 /// Length of the lines that are there as a whole: the last one may still be on its way.

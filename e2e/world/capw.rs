@@ -101,6 +101,11 @@ impl Capw {
         }
     }
 
+    /// The same, of another release. Say so before it is started.
+    pub fn program(self, program: &Path) -> Self {
+        Self { process: self.process.program(program), ..self }
+    }
+
     /// The same, by a faulty way to the management cluster. Say so before it is started.
     pub async fn by(self, cp: &ControlPlane, way: &FaultyWay) -> Self {
         let direct = cp.kubeconfig_for(NAMESPACE, SERVICE_ACCOUNT).await;
@@ -120,7 +125,7 @@ impl Capw {
         self.process.start();
         wait_for("capw answers /readyz", Duration::from_secs(120), || async {
             match Ready::of(&self.process) {
-                Ready::Starting => match get(self.health, "/readyz") {
+                Ready::Starting => match http_get(self.health, "/readyz") {
                     Ok((200, _)) => Ok(()),
                     Ok((code, body)) => Err(format!("{code}: {body}")),
                     Err(error) => Err(error.to_string()),
@@ -158,7 +163,7 @@ impl Capw {
 
     /// Its metrics, in the text format of Prometheus.
     pub fn metrics(&self) -> String {
-        match get(self.diagnostics, "/metrics") {
+        match http_get(self.diagnostics, "/metrics") {
             Ok((200, body)) => body,
             other => panic!("http://{}/metrics: {other:?}", self.diagnostics),
         }
@@ -175,7 +180,7 @@ impl Capw {
 
     /// Answer of its health server: code and body. `path` is `/livez` or `/readyz`.
     pub fn health(&self, path: &str) -> std::io::Result<(u16, String)> {
-        get(self.health, path)
+        http_get(self.health, path)
     }
 
     /// Everything it has logged so far, from all its starts.
@@ -186,6 +191,11 @@ impl Capw {
     /// Where simulated hypervisors keep their state.
     pub fn state(&self) -> &Path {
         &self.state
+    }
+
+    /// Where its metrics are.
+    pub fn diagnostics(&self) -> SocketAddr {
+        self.diagnostics
     }
 
     /// The process itself: whether it runs, its memory.
@@ -225,7 +235,7 @@ pub(super) fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 /// The program built with this one: tests and benchmarks are told its path, an example has it one directory above its own.
-fn program() -> PathBuf {
+pub(super) fn program() -> PathBuf {
     let path = match option_env!("CARGO_BIN_EXE_capw") {
         Some(path) => PathBuf::from(path),
         None => {
@@ -238,7 +248,7 @@ fn program() -> PathBuf {
 }
 
 /// A GET over HTTP/1.0: what a probe does, without a client library. Gives code and body.
-fn get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+pub fn http_get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
     let limit = Duration::from_secs(5);
     let mut stream = TcpStream::connect_timeout(&address, limit)?;
     stream.set_read_timeout(Some(limit))?;

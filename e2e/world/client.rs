@@ -241,9 +241,15 @@ impl ControlPlane {
 
     /// Whether a user may do this to objects of a kind in every namespace. Kinds need not be installed.
     pub async fn may(&self, user: &str, verb: &str, kind: Kind) -> bool {
+        self.may_in(user, verb, kind, None).await
+    }
+
+    /// The same for a part of such objects, as `status`.
+    pub async fn may_in(&self, user: &str, verb: &str, kind: Kind, subresource: Option<&str>) -> bool {
         let what = ResourceAttributes {
             group: Some(kind.resource().group),
             resource: Some(kind.plural.to_owned()),
+            subresource: subresource.map(str::to_owned),
             verb: Some(verb.to_owned()),
             ..Default::default()
         };

@@ -25,21 +25,45 @@ impl ControlPlane {
 
     /// Runs clusterctl: its standard output, or everything it said if it fails.
     pub async fn try_clusterctl(&self, args: &[&str]) -> Result<String, String> {
+        let home = self.clusterctl_home().await;
+        let mut command = Command::new(&Tools::ensure().clusterctl);
+        command.args(args).env("KUBECONFIG", self.kubeconfig()).envs(Self::clusterctl_environment(&home)).current_dir(self.directory());
+        output(command, None).await
+    }
+
+    /// Where its configuration and its repository are. They are made on first use.
+    pub async fn clusterctl_home(&self) -> PathBuf {
         let home = self.directory().join("clusterctl");
         if !home.exists() {
             self.write_repository(&home).await;
         }
-        let mut command = Command::new(&Tools::ensure().clusterctl);
-        command
-            .args(args)
-            .env("KUBECONFIG", self.kubeconfig())
-            .env("XDG_CONFIG_HOME", &home)
-            .env("XDG_CACHE_HOME", home.join("cache"))
-            .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
+        home
+    }
+
+    /// What clusterctl, the program or the library, has to be told for it to use them and nothing else.
+    pub fn clusterctl_environment(home: &Path) -> [(&'static str, PathBuf); 4] {
+        [
+            ("XDG_CONFIG_HOME", home.to_owned()),
+            ("XDG_CACHE_HOME", home.join("cache")),
+            ("CLUSTERCTL_DISABLE_VERSIONCHECK", "true".into()),
             // It looks for newer versions of itself and of providers there.
-            .env("GOPROXY", "off")
-            .current_dir(self.directory());
-        output(command, None).await
+            ("GOPROXY", "off".into()),
+        ]
+    }
+
+    /// Adds another release of ours, from its checkout.
+    pub async fn add_release(&self, version: &str, checkout: &Path) {
+        place_release(&self.clusterctl_home().await.join("repository"), version, checkout).await;
+    }
+
+    /// Adds a flavor: the template that we ship, with these documents, which stand for those of the same kind in it.
+    pub async fn add_flavor(&self, name: &str, documents: &str) {
+        let shipped = read(&checkout().join("config/clusterctl/templates/cluster-template.yaml"));
+        let kind = |document: &str| document.lines().find_map(|line| line.strip_prefix("kind: ").map(str::to_owned));
+        let ours: Vec<_> = split(documents).map(kind).collect();
+        let template: Vec<&str> = split(&shipped).filter(|document| !ours.contains(&kind(document))).chain(split(documents)).collect();
+        let to = self.clusterctl_home().await.join("repository").join("infrastructure-windows").join(format!("v{}", env!("CARGO_PKG_VERSION")));
+        place(&to, &format!("cluster-template-{name}.yaml"), &template.join("\n---\n"));
     }
 
     /// The layout is clusterctl's: LABEL/VERSION/FILE.
@@ -58,26 +82,29 @@ impl ControlPlane {
             tools.cert_manager_version,
             entry("cluster-api", "CoreProvider", &core.join("core-components.yaml"))
         );
-        let ours = checkout().join("config/clusterctl");
-        for (folder, label, kind, components) in PROVIDERS {
-            if !ours.join(folder).join("kustomization.yaml").exists() {
-                continue;
-            }
-            let to = repository.join(label).join(format!("v{}", env!("CARGO_PKG_VERSION")));
-            place(&to, components, &kustomize(&format!("config/clusterctl/{folder}")).await);
-            place(&to, "metadata.yaml", &read(&metadata()));
-            // Cluster templates and ClusterClasses are looked for beside the infrastructure provider.
-            if folder == "infrastructure" {
-                for file in files(&ours.join("templates"), "yaml").iter().chain(&files(&ours, "yaml")) {
-                    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                    if name.starts_with("cluster") {
-                        place(&to, name, &read(file));
-                    }
-                }
-            }
-            config += &entry("windows", kind, &to.join(components));
+        let ours = format!("v{}", env!("CARGO_PKG_VERSION"));
+        place_release(&repository, &ours, checkout()).await;
+        for (_, label, kind, components) in PROVIDERS {
+            config += &entry("windows", kind, &repository.join(label).join(&ours).join(components));
         }
         place(&home.join("cluster-api"), "clusterctl.yaml", &config);
+    }
+}
+
+/// A release of ours, from its checkout.
+async fn place_release(repository: &Path, version: &str, checkout: &Path) {
+    let ours = checkout.join("config/clusterctl");
+    for (folder, label, _, components) in PROVIDERS {
+        let to = repository.join(label).join(version);
+        let made = kustomize(ours.join(folder).to_str().expect("a path in UTF-8")).await;
+        place(&to, components, &made);
+        place(&to, "metadata.yaml", &read(&checkout.join("metadata.yaml")));
+        // Cluster templates and ClusterClasses are looked for beside the infrastructure provider.
+        if folder == "infrastructure" {
+            for file in files(&ours.join("templates"), "yaml") {
+                place(&to, file.file_name().and_then(|name| name.to_str()).unwrap_or_default(), &read(&file));
+            }
+        }
     }
 }
 
@@ -85,8 +112,8 @@ fn entry(name: &str, kind: &str, components: &Path) -> String {
     format!("- name: {name}\n  type: {kind}\n  url: {}\n", components.display())
 }
 
-fn metadata() -> PathBuf {
-    checkout().join("metadata.yaml")
+fn split(yaml: &str) -> impl Iterator<Item = &str> {
+    yaml.trim_end().split("\n---\n")
 }
 
 fn read(path: &Path) -> String {

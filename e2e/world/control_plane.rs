@@ -1,5 +1,6 @@
-//! One Kubernetes control plane on 127.0.0.1. It must not share anything with another one but the programs.
+//! One Kubernetes control plane on this machine. It must not share anything with another one but the programs.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,8 @@ use super::{core, pki};
 pub struct Options {
     /// Starts of its directory's name; shown in messages.
     pub name: String,
+    /// Where the API server listens. VMs do not reach the loopback address.
+    pub address: IpAddr,
     /// Runs Cluster API core.
     pub core: bool,
     /// Runs kube-scheduler.
@@ -34,7 +37,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { name: "e2e".to_owned(), core: true, scheduler: false, api_server: Vec::new(), controller_manager: Vec::new() }
+        let address = Ipv4Addr::LOCALHOST.into();
+        Self { name: "e2e".to_owned(), address, core: true, scheduler: false, api_server: Vec::new(), controller_manager: Vec::new() }
     }
 }
 
@@ -52,7 +56,7 @@ impl Options {
 
 /// A running control plane. Dropped, its processes end and its files go.
 pub struct ControlPlane {
-    // Fields are dropped from first to last: whoever uses the API server ends before it, the files go last.
+    // Fields are dropped from first to last: what uses the API server ends before it, the files go last.
     core: Mutex<Option<Arc<Process>>>,
     servers: Option<Servers>,
     client: Client,
@@ -125,7 +129,7 @@ impl ControlPlane {
         let port = free_port();
         let servers = Servers::new(scratch.path(), port, options);
         servers.etcd.start();
-        let kubeconfig = pki::make(&scratch, port).await;
+        let kubeconfig = pki::make(&scratch, SocketAddr::new(options.address, port)).await;
         scratch.write("audit-policy.yaml", AUDIT_POLICY);
         servers.api_server.start();
         let client = client_of(&std::fs::read_to_string(&kubeconfig).expect("pki::make wrote it")).await;
@@ -178,6 +182,11 @@ impl ControlPlane {
     /// kube-apiserver, to stop it, freeze it and start it again on its port.
     pub fn api_server(&self) -> &Process {
         &self.servers().api_server
+    }
+
+    /// The API server's.
+    pub fn port(&self) -> u16 {
+        self.servers().port
     }
 
     /// kube-controller-manager.

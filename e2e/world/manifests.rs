@@ -13,7 +13,7 @@ use super::client::condition;
 use super::wait::wait_for;
 
 /// The documents of a YAML text, empty ones left out.
-pub(super) fn documents(yaml: &str) -> Vec<Value> {
+pub fn documents(yaml: &str) -> Vec<Value> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap_or_else(|e| panic!("not YAML: {e}"));
     documents.into_iter().filter(|document| !document.is_null()).collect()
 }

@@ -1,6 +1,7 @@
 //! Certificates and kubeconfigs: kubeadm's phases make the ones of a control plane, as they would on a real machine, and rcgen
 //! the one of Cluster API core's webhooks. It must not know which processes use them.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -10,15 +11,16 @@ use tokio::process::Command;
 use super::scratch::{Scratch, last_lines};
 use super::tools::Tools;
 
-/// kubeadm refuses a loopback address as the one to advertise. This one is for documentation (RFC 5737): nobody has it.
+/// kubeadm refuses a loopback address as the one to advertise. This one is for documentation (RFC 5737): no host has it.
 pub(super) const ADVERTISED: &str = "192.0.2.10";
 pub(super) const POD_SUBNET: &str = "10.244.0.0/16";
 pub(super) const SERVICE_SUBNET: &str = "10.96.0.0/16";
 
 /// The configuration that kubeadm's phases read. `local` adds what only this machine may see: the copy that goes into the
 /// cluster for joining nodes must not hold a path of this machine.
-fn kubeadm_config(version: &str, port: u16, local: Option<&Path>) -> String {
+fn kubeadm_config(version: &str, endpoint: SocketAddr, local: Option<&Path>) -> String {
     let certificates = local.map(|dir| format!("certificatesDir: {}\n", dir.join("pki").display())).unwrap_or_default();
+    let (address, port) = (endpoint.ip(), endpoint.port());
     format!(
         "---
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -30,8 +32,8 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: {version}
 encryptionAlgorithm: ECDSA-P256
-{certificates}apiServer: {{certSANs: [127.0.0.1]}}
-controlPlaneEndpoint: 127.0.0.1:{port}
+{certificates}apiServer: {{certSANs: [{address}]}}
+controlPlaneEndpoint: {endpoint}
 networking: {{serviceSubnet: {SERVICE_SUBNET}, podSubnet: {POD_SUBNET}}}
 ---
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -41,17 +43,17 @@ kind: KubeletConfiguration
 }
 
 /// Makes `pki/`, `kube/` and the two configurations below the scratch directory; gives the administrator's kubeconfig.
-pub(super) async fn make(scratch: &Scratch, port: u16) -> PathBuf {
+pub(super) async fn make(scratch: &Scratch, endpoint: SocketAddr) -> PathBuf {
     let version = &Tools::ensure().kubernetes_version;
-    scratch.write("kubeadm.yaml", kubeadm_config(version, port, Some(scratch.path())));
-    scratch.write("kubeadm-upload.yaml", kubeadm_config(version, port, None));
+    scratch.write("kubeadm.yaml", kubeadm_config(version, endpoint, Some(scratch.path())));
+    scratch.write("kubeadm-upload.yaml", kubeadm_config(version, endpoint, None));
     kubeadm(scratch, &["init", "phase", "certs", "all", "--config", "kubeadm.yaml"]).await;
     kubeadm(scratch, &["init", "phase", "kubeconfig", "all", "--config", "kubeadm.yaml", "--kubeconfig-dir", "kube"]).await;
     for who in ["super-admin", "controller-manager", "scheduler"] {
         let path = scratch.path().join(format!("kube/{who}.conf"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         // Two of them name the advertised address.
-        scratch.write(&format!("kube/{who}.conf"), text.replace(&format!("https://{ADVERTISED}:"), "https://127.0.0.1:"));
+        scratch.write(&format!("kube/{who}.conf"), text.replace(&format!("https://{ADVERTISED}:"), &format!("https://{}:", endpoint.ip())));
     }
     scratch.path().join("kube/super-admin.conf")
 }
@@ -86,7 +88,7 @@ pub(super) async fn kubeadm(scratch: &Scratch, args: &[&str]) -> String {
 pub(super) fn kubeconfig_with_token(admin: &str, namespace: &str, user: &str, token: &str) -> String {
     let admin: Value = serde_saphyr::from_str(admin).expect("kubeadm's kubeconfig");
     let cluster = admin.pointer("/clusters/0/cluster").expect("a cluster in kubeadm's kubeconfig");
-    // JSON is YAML: whoever reads a kubeconfig reads this.
+    // JSON is YAML: what reads a kubeconfig reads this.
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "default",
         "clusters": [{"name": "default", "cluster": cluster}],

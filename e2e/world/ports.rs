@@ -1,4 +1,4 @@
-//! Ports on 127.0.0.1 that nobody uses. They lie below the range from which the system takes ports for outgoing connections, so
+//! Unused ports on 127.0.0.1. They lie below the range from which the system takes ports for outgoing connections, so
 //! that a server can be stopped and started again on its port. A stranger may still be faster: [`super::control_plane`]
 //! then starts over.
 

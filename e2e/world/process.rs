@@ -38,6 +38,12 @@ impl Process {
         }
     }
 
+    /// Another program, to be started with the same words.
+    pub fn program(mut self, program: &Path) -> Self {
+        self.program = program.to_owned();
+        self
+    }
+
     /// Adds arguments.
     pub fn args<S: Into<OsString>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
@@ -119,7 +125,24 @@ impl Process {
         }
     }
 
-    /// SIGSTOP: it holds its connections and answers nobody.
+    /// Waits until it ends by itself and gives how. Panics, after a SIGKILL, when `limit` passes.
+    pub async fn end(&self, limit: Duration) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            let ended = self.lock().as_mut().expect("a process that was started").try_wait();
+            if let Ok(Some(status)) = ended {
+                Self::ended(self.lock().take());
+                return status;
+            }
+            if start.elapsed() > limit {
+                self.kill();
+                panic!("{} did not end within {limit:?}; its log ends:\n{}", self.name, self.log_end());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// SIGSTOP: it holds its connections and does not answer.
     pub fn freeze(&self) {
         if let Some(id) = self.id() {
             send(id, Signal::STOP);

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use regex::bytes::Regex;
 
 /// Files below a directory that hold a text: as it is, in UTF-16 as Windows writes it, or in base64. Files with a second name are
-/// left out: they are those of the programs and of the prepared prefix, which all guests share and nobody writes.
+/// left out: they are those of the programs and of the prepared prefix, which all guests share and none writes.
 pub fn files_with(directory: &Path, text: &str) -> Vec<PathBuf> {
     let forms: Vec<String> = forms(text).iter().map(|form| form.iter().map(|byte| format!("\\x{byte:02x}")).collect()).collect();
     let any = Regex::new(&format!("(?-u){}", forms.join("|"))).expect("bytes are a pattern");

@@ -1,5 +1,6 @@
 //! The command lines of the programs that make a control plane. It must not start or wait for any of them.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use super::control_plane::Options;
@@ -10,7 +11,9 @@ use super::tools::Tools;
 
 /// The programs of one control plane, described.
 pub(super) struct Servers {
-    // Dropped, and so ended, from first to last: whoever uses the API server goes before it.
+    /// Of the API server.
+    pub(super) port: u16,
+    // Dropped, and so ended, from first to last: what uses the API server goes before it.
     pub(super) scheduler: Option<Process>,
     pub(super) controller_manager: Process,
     pub(super) api_server: Process,
@@ -23,9 +26,10 @@ impl Servers {
         let tools = Tools::ensure();
         let (etcd, etcd_url) = etcd(tools, dir);
         Self {
+            port,
             scheduler: options.scheduler.then(|| scheduler(tools, dir)),
             controller_manager: controller_manager(tools, dir, &options.controller_manager),
-            api_server: api_server(tools, dir, port, &etcd_url, &options.api_server),
+            api_server: api_server(tools, dir, SocketAddr::new(options.address, port), &etcd_url, &options.api_server),
             etcd,
         }
     }
@@ -58,18 +62,18 @@ fn etcd(tools: &Tools, dir: &Path) -> (Process, String) {
     (process, url)
 }
 
-fn api_server(tools: &Tools, dir: &Path, port: u16, etcd: &str, more: &[String]) -> Process {
+fn api_server(tools: &Tools, dir: &Path, endpoint: SocketAddr, etcd: &str, more: &[String]) -> Process {
     let ours = [
+        format!("--bind-address={}", endpoint.ip()),
         format!("--etcd-servers={etcd}"),
-        format!("--secure-port={port}"),
+        format!("--secure-port={}", endpoint.port()),
         format!("--advertise-address={}", pki::ADVERTISED),
         format!("--service-cluster-ip-range={}", pki::SERVICE_SUBNET),
     ];
     go("kube-apiserver", &tools.kube_apiserver, dir).args(ours).args(API_SERVER).args(more)
 }
 
-const API_SERVER: [&str; 22] = [
-    "--bind-address=127.0.0.1",
+const API_SERVER: [&str; 21] = [
     "--tls-cert-file=pki/apiserver.crt",
     "--tls-private-key-file=pki/apiserver.key",
     "--client-ca-file=pki/ca.crt",

@@ -54,7 +54,7 @@ impl Tools {
             let tools = Self::locate();
             if !tools.missing().is_empty() {
                 step("building the control plane's programs; the first time takes several minutes");
-                build();
+                build(None);
                 let missing = tools.missing();
                 assert!(missing.is_empty(), "e2e/tools/build.sh ended well but did not make {missing:?}");
             }
@@ -115,13 +115,28 @@ impl Tools {
 }
 
 /// The top of the checkout.
-pub(super) fn checkout() -> &'static Path {
+pub fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn build() {
+impl Tools {
+    /// A program whose source is ours, as `vcsim`; runs build.sh if it is missing.
+    pub fn own(name: &str) -> PathBuf {
+        let answer = Command::new(checkout().join("e2e/tools/build.sh")).args(["--path", name]).output().expect("build.sh runs");
+        assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+        let path = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim_end());
+        if !path.is_file() {
+            // Not part of what is built for all.
+            build(["specs", "previous"].contains(&name).then_some(name));
+        }
+        path
+    }
+}
+
+fn build(also: Option<&str>) {
     let script = checkout().join("e2e/tools/build.sh");
     let status = Command::new(&script)
+        .args(also)
         .stdin(Stdio::null())
         .stdout(Stdio::from(std::io::stderr()))
         .status()

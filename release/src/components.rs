@@ -105,7 +105,7 @@ fn check(text: &str, image: &str, name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use crate::checkout;
 
     const LABEL: &str = "  labels:\n    cluster.x-k8s.io/provider: bootstrap-windows\n";
 
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_container_file_copies_only_what_reaches_the_builder() {
-        let read = |name: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)).unwrap();
+        let read = |name: &str| fs::read_to_string(checkout().join(name)).unwrap();
         let (container, ignore) = (read("Containerfile"), read(".containerignore"));
         let passes: Vec<&str> = ignore.lines().filter_map(|line| line.strip_prefix('!')).collect();
         assert_eq!(ignore.lines().next(), Some("*"), "everything is left out but what is named");

@@ -101,6 +101,12 @@ fn main() -> Result<()> {
     }
 }
 
+/// The checkout that tests read.
+#[cfg(test)]
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
 fn print(text: &str) -> Result<()> {
     Ok(std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?)
 }

@@ -140,12 +140,9 @@ fn purl(package: &Package) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkout;
 
     const TARGET: &str = "x86_64-unknown-linux-gnu";
-
-    fn checkout() -> std::path::PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-    }
 
     #[test]
     fn the_bill_has_libraries_of_the_program_and_none_of_its_tests() {

@@ -1,13 +1,10 @@
 //! The workflows of the public repository: they run `make` and nothing that it does not know, and grant no more than they need.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-fn checkout() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+use crate::checkout;
 
 /// Every step of a workflow.
 fn steps(workflow: &Value) -> Vec<&Value> {

@@ -18,6 +18,11 @@ static SCHEMAS: LazyLock<HashMap<String, JSONSchemaProps>> = LazyLock::new(|| {
     status.collect()
 });
 
+/// Reads the schemas now. It takes so long that a first pass must not do it: all threads that run passes would wait for it.
+pub fn read_schemas() {
+    LazyLock::force(&SCHEMAS);
+}
+
 /// The status of an object of this kind with texts, lists and numbers within their limits; `None`: it is within them as it is.
 pub fn fitted<S: Serialize + DeserializeOwned>(kind: &str, status: &S) -> Option<S> {
     let mut value = serde_json::to_value(status).ok()?;

@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod cluster_ref;
 pub mod condition;
 pub mod control_plane;
+pub mod definition;
 pub(crate) mod documented;
 pub mod fit;
 pub mod hypervisor;
@@ -26,21 +27,37 @@ mod samples;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceConversion, CustomResourceDefinition};
 use kube::CustomResourceExt;
 
+/// A kind of ours.
+pub struct OwnKind {
+    /// Name of its CustomResourceDefinition.
+    pub name: fn() -> &'static str,
+    definition: fn() -> CustomResourceDefinition,
+}
+
+impl OwnKind {
+    const fn of<K: CustomResourceExt>() -> Self {
+        Self { name: K::crd_name, definition: K::crd }
+    }
+}
+
 /// The one list of kinds, in the order in which they are written to `crds/`.
+pub const KINDS: [OwnKind; 11] = [
+    OwnKind::of::<cluster::WindowsCluster>(),
+    OwnKind::of::<cluster::WindowsClusterTemplate>(),
+    OwnKind::of::<hypervisor::WindowsHypervisor>(),
+    OwnKind::of::<machine::WindowsMachine>(),
+    OwnKind::of::<machine::WindowsMachineTemplate>(),
+    OwnKind::of::<pool::WindowsNodePool>(),
+    OwnKind::of::<pool::WindowsNodePoolTemplate>(),
+    OwnKind::of::<bootstrap_config::WindowsBootstrapConfig>(),
+    OwnKind::of::<bootstrap_config::WindowsBootstrapConfigTemplate>(),
+    OwnKind::of::<control_plane::ExternalControlPlane>(),
+    OwnKind::of::<control_plane::ExternalControlPlaneTemplate>(),
+];
+
+/// The definition of each kind. Its schemas take long to make, in a build without optimization half a second.
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![
-        cluster::WindowsCluster::crd(),
-        cluster::WindowsClusterTemplate::crd(),
-        hypervisor::WindowsHypervisor::crd(),
-        machine::WindowsMachine::crd(),
-        machine::WindowsMachineTemplate::crd(),
-        pool::WindowsNodePool::crd(),
-        pool::WindowsNodePoolTemplate::crd(),
-        bootstrap_config::WindowsBootstrapConfig::crd(),
-        bootstrap_config::WindowsBootstrapConfigTemplate::crd(),
-        control_plane::ExternalControlPlane::crd(),
-        control_plane::ExternalControlPlaneTemplate::crd(),
-    ];
+    let mut crds: Vec<CustomResourceDefinition> = KINDS.iter().map(|kind| (kind.definition)()).collect();
     for crd in &mut crds {
         label(crd);
         // Written out: clusterctl merges definitions, and a webhook that once was there would stay.

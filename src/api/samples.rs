@@ -124,6 +124,9 @@ fn pages_show_the_samples_as_they_are() {
         ("README.md", "config/samples/three-nodes.yaml"),
         ("docs/pools.md", "config/samples/machine-pool.yaml"),
         ("docs/standalone.md", "config/samples/standalone.yaml"),
+        ("docs/hypervisors/libvirt.md", "config/samples/libvirt.yaml"),
+        ("docs/hypervisors/proxmox.md", "config/samples/proxmox.yaml"),
+        ("docs/hypervisors/vsphere.md", "config/samples/vsphere.yaml"),
     ] {
         let text = read(&root().join(page));
         let (_, rest) = text.split_once(&format!("<!-- {sample} -->\n```yaml\n")).unwrap_or_else(|| panic!("{page}: no place for {sample}"));

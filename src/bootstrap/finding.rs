@@ -14,7 +14,7 @@ pub enum Severity {
 /// What a rule found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintFinding {
-    /// `L1` to `L25`.
+    /// `L1` to `L26`.
     pub rule: &'static str,
     pub severity: Severity,
     /// The field in the users' objects.

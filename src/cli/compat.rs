@@ -1,10 +1,10 @@
 //! `capw compat`: what goes together on a Windows node, from the data that the controller refuses by.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::output::print;
 use crate::compat::{self, Component, Part, Question, data};
 
 /// Flags of `capw compat`.
@@ -46,6 +46,9 @@ pub struct Compat {
     /// Version of cloudbase-init, e.g. 1.1.8.
     #[arg(long, value_name = "VERSION")]
     cloudbase_init: Option<String>,
+    /// What the machines are made with: vsphere, proxmox or libvirt, e.g. vsphere@8.0.3.
+    #[arg(long, value_name = "NAME[@VERSION]")]
+    hypervisor: Option<String>,
     /// How the answer is written.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
@@ -68,7 +71,7 @@ enum List {
 impl Compat {
     pub fn main(self) -> Result<ExitCode, String> {
         let (text, code) = self.run()?;
-        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))?;
+        print(text)?;
         Ok(code)
     }
 
@@ -105,6 +108,7 @@ impl Compat {
             (Component::Network, self.network.as_ref()),
             (Component::Cni, self.cni.as_ref()),
             (Component::CloudbaseInit, self.cloudbase_init.as_ref()),
+            (Component::Hypervisor, self.hypervisor.as_ref()),
         ];
         given.into_iter().filter_map(|(component, value)| Some((component, value?))).try_fold(Question::default(), |question, (component, value)| {
             Part::parse(component, value).map(|part| question.with(part)).map_err(|e| format!("--{e}"))

@@ -1,11 +1,10 @@
 //! `capw completion`: what a shell needs to complete commands and flags.
 
-use std::io::Write;
-
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Arguments;
+use super::output::print;
 
 /// Flags of `capw completion`.
 #[derive(Args, Debug)]
@@ -17,7 +16,7 @@ pub struct Completion {
 
 impl Completion {
     pub fn main(self) -> Result<(), String> {
-        std::io::stdout().write_all(&script(self.shell)).map_err(|e| format!("standard output: {e}"))
+        print(script(self.shell))
     }
 }
 

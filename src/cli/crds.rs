@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+use super::output::print;
 use crate::api;
 
 /// Flags of `capw crds`.
@@ -25,10 +26,7 @@ impl Crds {
                     let path = dir.join(name);
                     fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
                 }
-                None => {
-                    use std::io::Write;
-                    write!(std::io::stdout(), "---\n{text}").map_err(|e| format!("standard output: {e}"))?;
-                }
+                None => print(format!("---\n{text}"))?,
             }
         }
         Ok(())

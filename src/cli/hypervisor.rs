@@ -1,6 +1,5 @@
 //! `capw hypervisor check`: asks the hypervisors of a file what the controllers would ask before they make a VM. Nothing is changed.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,9 +9,11 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 
 use super::documents::{at, documents, text, typed};
+use super::output::print;
 use crate::api::condition::Reason;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
+use crate::compat::{self, Verdict};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::login::Login;
 use crate::hypervisor::{Driver, DriverError, Wanted};
@@ -74,7 +75,7 @@ impl Hypervisor {
     pub fn main(self) -> Result<ExitCode, String> {
         let Command::Check(check) = self.command;
         let (text, is_good) = check.run()?;
-        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))?;
+        print(text)?;
         Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
@@ -83,15 +84,7 @@ impl Check {
     /// The answer, and whether nothing is missing.
     fn run(&self) -> Result<(String, bool), String> {
         let objects = Objects::read(&self.files)?;
-        let drivers = Drivers::new(DriverSettings {
-            simulated_state: self.simulated_state.clone(),
-            simulated_guests: false,
-            wine_programs: None,
-            passes: 4,
-            clock: Arc::new(operator::now),
-            hook: Arc::new(|_| ()),
-            requests: Arc::new(|_, _, _| ()),
-        });
+        let drivers = Drivers::new(DriverSettings::uncounted(self.simulated_state.clone(), 4, Arc::new(operator::now)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("a runtime: {e}"))?;
         let findings = runtime.block_on(async {
             let mut findings = Vec::new();
@@ -172,6 +165,7 @@ impl Asked<'_> {
             Err(error) => return self.failed("login", &error),
         };
         self.found("login", endpoint.version.clone());
+        self.version(&endpoint.version);
         match distrust(self.hypervisor, &endpoint.id, &endpoint.lacks) {
             Some(error) => self.failed(if matches!(error, DriverError::Denied(_)) { "permissions" } else { "identity" }, &error),
             None => self.found("identity", endpoint.id.clone()),
@@ -210,6 +204,16 @@ impl Asked<'_> {
             let text = format!("{left} of {all} MiB are not taken by VMs of CAPW; one machine takes {} MiB", resolved.memory_mib);
             let remedy = if has_room { "" } else { ". Remove machines, or use another hypervisor" };
             self.say(&format!("{of}: room"), has_room, (!has_room).then_some(Reason::NoCapacity), format!("{text}{remedy}"));
+        }
+    }
+
+    /// What is known of its version, unless it works without a word to be said.
+    fn version(&mut self, called: &str) {
+        let known = self.hypervisor.spec.driver().and_then(|product| compat::hypervisor(product, called));
+        if let Some(known) = known.filter(|known| known.verdict != Verdict::Works) {
+            let source = known.source.map(|source| format!(" ({source})")).unwrap_or_default();
+            let ok = known.verdict != Verdict::Fails;
+            self.say("version", ok, (!ok).then_some(Reason::Incompatible), format!("{}{source}", known.why));
         }
     }
 

@@ -8,6 +8,7 @@ mod diagnose;
 mod documents;
 mod hypervisor;
 mod man;
+mod output;
 mod render;
 mod run;
 mod version;

@@ -1,10 +1,9 @@
 //! `capw version`: what this program is, for people and for programs.
 
-use std::io::Write;
-
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::output::print;
 use crate::telemetry::build::{self, Build};
 
 /// Flags of `capw version`.
@@ -33,7 +32,7 @@ struct Answer {
 impl Version {
     pub fn main(self) -> Result<(), String> {
         let text = self.text(&build::BUILD)?;
-        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))
+        print(text)
     }
 
     fn text(&self, build: &Build) -> Result<String, String> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use kube::core::Status;
 use thiserror::Error;
 
+use crate::causes::chain;
+
 /// Characters of a server's message that are kept.
 const TEXT: usize = 1000;
 
@@ -145,21 +147,6 @@ fn short(message: &str) -> String {
         Some((end, _)) => format!("{}…", message.get(..end).unwrap_or_default()),
         None => message.to_owned(),
     }
-}
-
-/// An error and its causes in one line, without the repetitions that many errors make.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

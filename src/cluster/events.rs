@@ -9,8 +9,8 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 use tokio::time::Instant;
 
-use super::error::chain;
 use crate::api::condition::Reason;
+use crate::causes::chain;
 
 /// The API server forgets events after an hour; what still holds then is told again.
 const TOLD: Duration = Duration::from_secs(3_300);

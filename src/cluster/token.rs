@@ -13,6 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
 use crate::api::bootstrap_config::JOIN_GROUP;
+use crate::guards::Guard;
 
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, FIELD_MANAGER};
@@ -91,7 +92,7 @@ pub async fn create(workload: &Workload, id: &str, secret: &SecretString, owner:
     match workload.call(&format!("create secrets {NAMESPACE}/{}", name(id)), api(workload).create(&PostParams::default(), &body)).await {
         Ok(made) => Token::read(made).ok_or_else(|| foreign(id)),
         Err(WorkloadError::Api(ApiError::AlreadyExists(text))) => match get(workload, id).await? {
-            Some(token) if token.owner.as_deref() == Some(&owner.id) => Ok(token),
+            Some(token) if token.owner.as_deref() == Some(&owner.id) && Guard::FoundToken.holds() => Ok(token),
             Some(_) => Err(foreign(id)),
             // Deleted between the two calls, or not a token.
             None => Err(WorkloadError::Api(ApiError::Conflict(text))),

@@ -27,6 +27,7 @@ use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::name::minor;
 use crate::api::namespaces::Namespaces;
+use crate::causes::chain;
 
 /// The Secret is looked at again after that time, or when a call with its client fails.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -149,8 +150,7 @@ impl Workload {
     async fn connected(source_name: &str, bytes: &[u8], connect: impl Fn(Config) -> kube::Result<Client>) -> Result<Self, WorkloadError> {
         let invalid = |why: String| WorkloadError::KubeconfigInvalid { source_name: source_name.to_owned(), why };
         let kubeconfig = safe(bytes).map_err(invalid)?;
-        let mut config =
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|e| invalid(super::error::chain(&e)))?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(|e| invalid(chain(&e)))?;
         // Set by environment variables that are meant for something else; a kubeconfig that asks for one is refused.
         config.proxy_url = None;
         config.connect_timeout = Some(CONNECT_LIMIT);
@@ -158,7 +158,7 @@ impl Workload {
         config.default_retry = false;
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
-        let client = connect(config).map_err(|e| invalid(super::error::chain(&e)))?;
+        let client = connect(config).map_err(|e| invalid(chain(&e)))?;
         let fingerprint = HEXLOWER.encode(&Sha256::digest(bytes));
         Ok(Self { client, ca_pem, server, fingerprint, minor: Arc::default(), gate: Gate::default() })
     }

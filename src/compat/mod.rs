@@ -1,4 +1,5 @@
-//! WHICH VERSIONS WORK TOGETHER (pure): Kubernetes × Windows × container runtime × pause image × CNI × cloudbase-init.
+//! WHICH VERSIONS WORK TOGETHER (pure): Kubernetes × Windows × container runtime × pause image × CNI × cloudbase-init ×
+//! hypervisor.
 //!
 //! All knowledge is in `compat.toml`, with source and date. An *edge* is a set of components that depend on each other; its rows are
 //! read like those of a firewall: the first that matches decides, and without a match the answer is unknown. [`answer`] checks every
@@ -15,7 +16,7 @@ pub use data::{Data, Edge, Row, Verdict, data};
 pub use part::{Component, Part, PartError, Question};
 pub use show::{markdown, table};
 pub use solve::{Answer, Change, Finding, Nearest, answer};
-pub use spec::{Incompatible, check, newer_than_server, pause_image};
+pub use spec::{Incompatible, check, hypervisor, newer_than_server, pause_image};
 
 #[cfg(test)]
 mod tests;

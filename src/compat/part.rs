@@ -29,11 +29,23 @@ pub enum Component {
     /// Network plug-in.
     Cni,
     CloudbaseInit,
+    /// What the machines are made with: `vsphere`, `proxmox` or `libvirt`.
+    Hypervisor,
 }
 
 impl Component {
-    pub const ALL: [Self; 9] =
-        [Self::Kubernetes, Self::Windows, Self::Runtime, Self::Pause, Self::Image, Self::Isolation, Self::Network, Self::Cni, Self::CloudbaseInit];
+    pub const ALL: [Self; 10] = [
+        Self::Kubernetes,
+        Self::Windows,
+        Self::Runtime,
+        Self::Pause,
+        Self::Image,
+        Self::Isolation,
+        Self::Network,
+        Self::Cni,
+        Self::CloudbaseInit,
+        Self::Hypervisor,
+    ];
 
     /// As in `compat.toml`, in JSON and in the flags of `capw compat`.
     pub fn name(self) -> &'static str {
@@ -47,6 +59,7 @@ impl Component {
             Self::Network => "network",
             Self::Cni => "cni",
             Self::CloudbaseInit => "cloudbase-init",
+            Self::Hypervisor => "hypervisor",
         }
     }
 

@@ -32,9 +32,10 @@ fn field(component: Component) -> &'static str {
         Component::Runtime => "spec.containerd.line",
         Component::Pause => "spec.containerd.sandboxImage",
         Component::Isolation => "spec.windows.hyperVIsolation",
-        Component::Network => "spec.kubeProxy.networkType",
+        Component::Network => "spec.kubeProxy.networkType or spec.knownVersions.podNetwork",
         Component::Cni => "spec.knownVersions.networkPlugin",
         Component::CloudbaseInit => "spec.knownVersions.cloudbaseInit",
+        Component::Hypervisor => "spec.hypervisorRef of the WindowsMachine",
         _ => "spec",
     }
 }
@@ -62,14 +63,14 @@ fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Quest
     if spec.containerd.hyper_v.is_some() || spec.windows.hyper_v_isolation {
         question = question.with(Part::parse(Component::Isolation, "hyperv")?);
     }
-    if let Some(proxy) = &spec.kube_proxy {
-        let network = match proxy.network_type {
+    let known = spec.known_versions.clone().unwrap_or_default();
+    if let Some(network) = spec.kube_proxy.as_ref().map(|proxy| proxy.network_type).or(known.pod_network) {
+        let network = match network {
             ProxyNetwork::Overlay => "overlay",
             ProxyNetwork::L2Bridge => "l2bridge",
         };
         question = question.with(Part::parse(Component::Network, network)?);
     }
-    let known = spec.known_versions.clone().unwrap_or_default();
     if let Some(plugin) = &known.network_plugin {
         question = question.with(Part::parse(Component::Cni, plugin)?);
     }
@@ -145,6 +146,14 @@ fn said(finding: &Finding) -> String {
     format!("{}: {}{source}", parts.join(" with "), finding.why)
 }
 
+/// What is known of a hypervisor, from what it calls itself, e.g. `VMware vCenter Server 8.0.3 build-24322831`; `None` if it has no number, or no
+/// row is about it.
+pub fn hypervisor(product: &str, called: &str) -> Option<Finding> {
+    let number = called.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let part = Part::parse(Component::Hypervisor, &format!("{product}@{number}")).ok()?;
+    findings(data(), &Question::default().with(part)).into_iter().find(|finding| finding.row.is_some())
+}
+
 /// The sandbox image for a node: kubeadm's own for the version, or the next newer one that has the Windows release.
 pub fn pause_image(windows: WindowsRelease, kubernetes: &str) -> Option<String> {
     let data = data();
@@ -186,7 +195,10 @@ mod tests {
         hyper_v.containerd.sandbox_image = Some("mcr.microsoft.com/oss/kubernetes/pause:3.9".into());
         assert!(check(&hyper_v, "v1.36.3").is_ok(), "with process isolation it can work");
         hyper_v.windows.hyper_v_isolation = true;
+        let mut overlay = known(KnownVersions { pod_network: Some(ProxyNetwork::Overlay), windows_revision: Some(4061), ..Default::default() });
+        overlay.windows_release = WindowsRelease::Server2025;
         for (spec, field, words) in [
+            (overlay, "spec.windowsRelease", "KB5066835"),
             (hyper_v, "spec.containerd.sandboxImage", "oss/v2"),
             (
                 known(KnownVersions { network_plugin: Some("cilium@1.18".into()), ..Default::default() }),
@@ -199,7 +211,22 @@ mod tests {
             assert_eq!(error.field, field, "{error}");
             assert!(error.message.contains(words), "{error}");
         }
-        let fine = KnownVersions { network_plugin: Some("calico@3.32".into()), windows_revision: Some(5499), cloudbase_init: Some("1.1.8".into()) };
+        let fine = KnownVersions {
+            network_plugin: Some("calico@3.32".into()),
+            windows_revision: Some(5499),
+            cloudbase_init: Some("1.1.8".into()),
+            pod_network: Some(ProxyNetwork::Overlay),
+        };
         assert!(check(&known(fine), "v1.36.3").is_ok());
+    }
+
+    #[test]
+    fn a_hypervisor_is_known_by_what_it_calls_itself() {
+        let verdict = |product, called| hypervisor(product, called).map(|finding| finding.verdict);
+        assert_eq!(verdict("vsphere", "VMware vCenter Server 7.0.3 build-24322831"), Some(Verdict::Warns));
+        assert_eq!(verdict("vsphere", "VMware vCenter Server 6.5.0 build-5973321"), Some(Verdict::Fails));
+        assert_eq!(verdict("proxmox", "Proxmox VE 9.0.3"), Some(Verdict::Works));
+        assert_eq!(verdict("libvirt", "libvirt 8.0.0"), Some(Verdict::Unknown));
+        assert_eq!((verdict("simulated", "simulated 1.0"), verdict("libvirt", "libvirt")), (None, None));
     }
 }

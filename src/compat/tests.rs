@@ -1,11 +1,14 @@
 //! An example for every row, and properties of any question.
 
+mod examples;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
 
+use self::examples::EXAMPLES;
 use super::*;
 use crate::api::bootstrap_config::{ContainerdLine, UtilityVm, WindowsBootstrapConfigSpec, WindowsRelease};
 
@@ -17,92 +20,6 @@ fn ask(text: &str) -> Question {
         question.with(Part::parse(component, value).unwrap())
     })
 }
-
-/// The row, a question that it decides, and the verdict of its edge.
-#[rustfmt::skip]
-const EXAMPLES: &[(&str, &str, Verdict)] = &[
-    ("kubernetes-before-1.31", "kubernetes=v1.30.14", Verdict::Fails),
-    ("kubernetes-1.31.0", "kubernetes=v1.31.0", Verdict::Warns),
-    ("kubernetes-ended", "kubernetes=v1.34.4", Verdict::Warns),
-    ("kubernetes-current", "kubernetes=v1.36.3", Verdict::Works),
-    ("kubernetes-1.37", "kubernetes=v1.37.0", Verdict::Works),
-    ("kubernetes-after-1.37", "kubernetes=v1.38.0", Verdict::Fails),
-    ("windows-semi-annual", "windows=20H2", Verdict::Fails),
-    ("windows-23h2", "windows=10.0.25398.1000", Verdict::Fails),
-    ("windows-2019", "windows=1809", Verdict::Warns),
-    ("windows-2022-kb5040437", "windows=10.0.20348.2582", Verdict::Fails),
-    ("windows-2022-before-5499", "windows=20348.2700", Verdict::Warns),
-    ("windows-2022", "windows=2022", Verdict::Works),
-    ("windows-2025", "windows=ltsc2025", Verdict::Works),
-    ("runtime-docker", "runtime=docker@28", Verdict::Fails),
-    ("runtime-cri-o", "runtime=cri-o", Verdict::Fails),
-    ("containerd-before-1.7", "runtime=containerd@1.6.39", Verdict::Fails),
-    ("containerd-1.7", "runtime=containerd@1.7", Verdict::Warns),
-    ("containerd-2.0", "runtime=containerd@2.0.7", Verdict::Warns),
-    ("containerd-2.1", "runtime=containerd@2.1.3", Verdict::Warns),
-    ("containerd-2.2", "runtime=containerd@2.2", Verdict::Warns),
-    ("containerd-2.3", "runtime=containerd@2.3.7", Verdict::Works),
-    ("pause-dead", "pause=kubeletwin/pause:latest", Verdict::Fails),
-    ("pause-k8s-gcr-io", "pause=k8s.gcr.io/pause:3.9", Verdict::Warns),
-    ("pause-known", "pause=registry.k8s.io/pause:3.10", Verdict::Works),
-    ("cni-without-windows", "cni=cilium@1.18.0", Verdict::Fails),
-    ("cni-with-windows", "cni=calico@3.32", Verdict::Works),
-    ("cloudbase-init-1.1.5", "cloudbase-init=1.1.5", Verdict::Warns),
-    ("cloudbase-init-current", "cloudbase-init=1.1.8", Verdict::Works),
-    ("cloudbase-init-1.1.9", "cloudbase-init=1.1.9", Verdict::Unknown),
-    ("cloudbase-init-old", "cloudbase-init=1.1.2", Verdict::Warns),
-    ("kubernetes-windows-2022", "kubernetes=v1.31.4 windows=2022", Verdict::Works),
-    ("kubernetes-windows-2025", "kubernetes=v1.35.0 windows=2025", Verdict::Works),
-    ("kubernetes-windows-2025-early", "kubernetes=v1.34.9 windows=2025", Verdict::Warns),
-    ("kubernetes-windows-2019", "kubernetes=v1.34.9 windows=2019", Verdict::Works),
-    ("kubernetes-windows-2019-late", "kubernetes=v1.35.0 windows=2019", Verdict::Warns),
-    ("kubernetes-1.31-containerd", "kubernetes=v1.31.4 runtime=containerd@1.7.20", Verdict::Works),
-    ("kubernetes-1.32-containerd", "kubernetes=v1.32.4 runtime=containerd@2.0.1", Verdict::Works),
-    ("kubernetes-1.33-containerd", "kubernetes=v1.33.4 runtime=containerd@2.0.4", Verdict::Works),
-    ("kubernetes-1.34-containerd", "kubernetes=v1.34.4 runtime=containerd@2.1.3", Verdict::Works),
-    ("kubernetes-1.35-containerd", "kubernetes=v1.35.4 runtime=containerd@1.7.28", Verdict::Works),
-    ("kubernetes-1.36-containerd", "kubernetes=v1.36.3 runtime=containerd@2.2.0", Verdict::Works),
-    ("kubernetes-1.37-containerd", "kubernetes=v1.37.0 runtime=containerd@2.3.7", Verdict::Works),
-    ("kubernetes-containerd-not-recommended", "kubernetes=v1.36.3 runtime=containerd@1.7.29", Verdict::Warns),
-    ("kubernetes-without-docker", "kubernetes=v1.36.3 runtime=docker", Verdict::Fails),
-    ("windows-2025-containerd", "windows=2025 runtime=containerd@2.0.4", Verdict::Works),
-    ("windows-2025-containerd-2.0.0", "windows=2025 runtime=containerd@2.0.3", Verdict::Warns),
-    ("windows-2025-containerd-1.7", "windows=2025 runtime=containerd@1.7", Verdict::Fails),
-    ("windows-2022-containerd", "windows=2022 runtime=containerd@1.7.29", Verdict::Works),
-    ("windows-2019-containerd", "windows=2019 runtime=containerd@2.3.4", Verdict::Works),
-    ("pause-2025", "windows=2025 pause=registry.k8s.io/pause:3.10.2", Verdict::Works),
-    ("pause-2025-hyperv", "windows=2025 pause=registry.k8s.io/pause:3.10.1 isolation=hyperv", Verdict::Fails),
-    ("pause-2025-process", "windows=2025 pause=registry.k8s.io/pause:3.10", Verdict::Warns),
-    ("pause-2025-old-path-hyperv", "windows=2025 pause=mcr.microsoft.com/oss/kubernetes/pause:3.9 isolation=hyperv", Verdict::Fails),
-    ("pause-2025-old-path", "windows=2025 pause=mcr.microsoft.com/oss/kubernetes/pause:3.9", Verdict::Warns),
-    ("pause-2022", "windows=2022 pause=registry.k8s.io/pause:3.10", Verdict::Works),
-    ("pause-2019", "windows=2019 pause=registry.k8s.io/pause:3.10.2", Verdict::Works),
-    ("pause-too-old", "windows=2022 pause=registry.k8s.io/pause:3.5", Verdict::Fails),
-    ("pause-2025-signed", "windows=2025 pause=mcr.microsoft.com/oss/v2/kubernetes/pause:3.10.1-3", Verdict::Works),
-    ("image-2019", "windows=2019 image=ltsc2019", Verdict::Works),
-    ("image-2022", "windows=2022 image=ltsc2022", Verdict::Works),
-    ("image-2025", "windows=2025 image=ltsc2022", Verdict::Works),
-    ("image-older-hyperv", "windows=2025 image=ltsc2019 isolation=hyperv", Verdict::Works),
-    ("image-older", "windows=2022 image=ltsc2019", Verdict::Fails),
-    ("image-newer", "windows=2022 image=ltsc2025 isolation=hyperv", Verdict::Fails),
-    ("network-2025-before-october-2025", "windows=10.0.26100.6584 network=overlay", Verdict::Fails),
-    ("network-2025", "windows=2025 network=overlay", Verdict::Works),
-    ("network-overlay", "windows=2022 network=overlay", Verdict::Works),
-    ("network-l2bridge", "windows=26100.1 network=l2bridge", Verdict::Works),
-    ("calico", "windows=2022 cni=calico@3.32.1", Verdict::Works),
-    ("calico-2025", "windows=2025 cni=calico@3.32.1", Verdict::Unknown),
-    ("flannel", "windows=2019 cni=flannel@0.28.9", Verdict::Works),
-    ("flannel-2025", "windows=2025 cni=flannel@0.28.9", Verdict::Unknown),
-    ("antrea", "windows=2022 cni=antrea@2.4.0", Verdict::Works),
-    ("antrea-2025", "windows=2025 cni=antrea@2.4.0", Verdict::Warns),
-    ("ovn-kubernetes", "windows=2025 cni=ovn-kubernetes", Verdict::Works),
-    ("ovn-kubernetes-2019", "windows=2019 cni=ovn-kubernetes", Verdict::Warns),
-    ("aws-vpc-cni", "windows=2022 cni=aws-vpc-cni", Verdict::Works),
-    ("aws-vpc-cni-2025", "windows=2025 cni=aws-vpc-cni kubernetes=v1.35.1", Verdict::Works),
-    ("azure-cni", "windows=2022 cni=azure-cni", Verdict::Works),
-    ("win-plugins", "windows=2022 cni=win-overlay@1.9.0", Verdict::Works),
-    ("cloudbase-init-windows", "windows=2025 cloudbase-init=1.1.8", Verdict::Works),
-];
 
 #[test]
 fn each_row_decides_its_example() {
@@ -145,6 +62,7 @@ fn without_a_row_the_answer_is_unknown() {
         ("pause=registry.example.com/pause:3.10.2", "nothing is known about registry.example.com/pause:3.10.2"),
         ("windows=2025 cni=azure-cni", "nothing is known about Windows Server 2025 with azure-cni"),
         ("cloudbase-init=0.9.11", "nothing is known about cloudbase-init 0.9.11"),
+        ("hypervisor=xenserver@8", "nothing is known about xenserver 8"),
     ] {
         let answer = answer(data(), &ask(question));
         assert_eq!(answer.verdict, Verdict::Unknown, "{question}: {:?}", answer.findings);

@@ -6,6 +6,7 @@
 mod autoscaler;
 mod bootstrap_config;
 mod control_plane;
+mod definitions;
 mod fleet;
 mod hypervisor;
 mod machine;
@@ -104,7 +105,9 @@ pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watch
             tokio::join!(controllers.run("externalcontrolplane", &watch, triggers, reconcile), shared.unreadable(controllers, &watch));
         }
     };
-    tokio::join!(infrastructure, bootstrap, control_plane);
+    let definitions = definitions::Context { cluster: shared.management.cluster.clone(), metrics: controllers.metrics.clone() };
+    let definitions = definitions::run(definitions, roles, &watching.selection.namespaces, &controllers.stop);
+    tokio::join!(infrastructure, bootstrap, control_plane, definitions);
     // The service holds the caches too.
     autoscaler.iter().for_each(ServiceHandle::close);
     shared.clusters.stop();

@@ -32,15 +32,8 @@ pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared
     let (client, script) = Script::new(exchanges);
     let cluster = Cluster::new(client.clone());
     let time = AtomicI64::new(1_767_225_600);
-    let settings = DriverSettings {
-        simulated_state: std::env::temp_dir().join(format!("capw-wiring-{}", uuid::Uuid::new_v4())),
-        simulated_guests: false,
-        wine_programs: None,
-        passes: 32,
-        clock: Arc::new(|| Timestamp::UNIX_EPOCH),
-        hook: Arc::new(|_| ()),
-        requests: Arc::new(|_, _, _| ()),
-    };
+    let state = std::env::temp_dir().join(format!("capw-wiring-{}", uuid::Uuid::new_v4()));
+    let settings = DriverSettings::uncounted(state, 32, Arc::new(|| Timestamp::UNIX_EPOCH));
     let management = Arc::new(Management {
         cluster: cluster.clone(),
         events: Events::new(client, "test", Arc::new(|_| ())),

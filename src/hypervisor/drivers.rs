@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::libvirt::LibvirtDriver;
 use super::login::Login;
 use super::observed::{CallHook, EndpointSettings, ObservedDriver};
+use super::proxmox::ProxmoxDriver;
 pub use super::simulated::Clock;
 use super::simulated::{self, SimulatedDriver};
 use super::vsphere::{Sessions, VsphereDriver};
@@ -40,6 +41,21 @@ pub struct DriverSettings {
     pub clock: Clock,
     pub hook: CallHook,
     pub requests: RequestHook,
+}
+
+impl DriverSettings {
+    /// Those of a process that runs no guests and counts nothing.
+    pub fn uncounted(simulated_state: PathBuf, passes: usize, clock: Clock) -> Self {
+        Self {
+            simulated_state,
+            simulated_guests: false,
+            wine_programs: None,
+            passes,
+            clock,
+            hook: Arc::new(|_| ()),
+            requests: Arc::new(|_, _, _| ()),
+        }
+    }
 }
 
 /// One shared connection per WindowsHypervisor, replaced when its spec or its login changes.
@@ -146,17 +162,18 @@ impl Drivers {
 
     fn make(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let DriverSettings { simulated_state, clock, passes, hook, .. } = &self.settings;
-        let driver: Arc<dyn Driver> = match (&spec.simulated, &spec.libvirt, &spec.vsphere) {
-            (Some(simulated), None, None) => {
+        let driver: Arc<dyn Driver> = match (&spec.simulated, &spec.libvirt, &spec.vsphere, &spec.proxmox) {
+            (Some(simulated), None, None, None) => {
                 let default_name = format!("{}.{}", key.namespace, key.name);
                 let wire = self.wire("simulated", key);
                 Arc::new(SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), wire)?)
             }
-            (None, Some(libvirt), None) => Arc::new(LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?),
-            (None, None, Some(vsphere)) => Arc::new(VsphereDriver::new(vsphere.clone(), login, &self.vcenters, self.wire("vsphere", key))?),
+            (None, Some(libvirt), None, None) => Arc::new(LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?),
+            (None, None, Some(vsphere), None) => Arc::new(VsphereDriver::new(vsphere.clone(), login, &self.vcenters, self.wire("vsphere", key))?),
+            (None, None, None, Some(proxmox)) => Arc::new(ProxmoxDriver::new(proxmox.clone(), login, self.wire("proxmox", key))?),
             _ => {
                 let text = format!(
-                    "WindowsHypervisor {key}: name exactly one driver: set spec.libvirt, spec.vsphere or, for a trial, spec.simulated, e.g. to {{}}"
+                    "WindowsHypervisor {key}: name exactly one driver: set spec.libvirt, spec.vsphere, spec.proxmox or, for a trial, spec.simulated, e.g. to {{}}"
                 );
                 return Err(DriverError::Invalid(text));
             }
@@ -191,15 +208,7 @@ mod tests {
     use crate::api::hypervisor::Simulated;
 
     fn drivers() -> Drivers {
-        Drivers::new(DriverSettings {
-            simulated_state: PathBuf::from("/nonexistent"),
-            simulated_guests: false,
-            wine_programs: None,
-            passes: 32,
-            clock: Arc::new(|| Timestamp::UNIX_EPOCH),
-            hook: Arc::new(|_| ()),
-            requests: Arc::new(|_, _, _| ()),
-        })
+        Drivers::new(DriverSettings::uncounted("/nonexistent".into(), 32, Arc::new(|| Timestamp::UNIX_EPOCH)))
     }
 
     fn hypervisor(name: &str, simulated: Option<Simulated>) -> WindowsHypervisor {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::DriverError;
+
 /// The values of a Secret, by key. They are never shown.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Login {
@@ -19,6 +21,11 @@ impl Login {
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&[u8]> {
         self.values.get(key).map(Vec::as_slice).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a key that must be there.
+    pub fn required(&self, key: &str) -> Result<&[u8], DriverError> {
+        self.get(key).ok_or_else(|| DriverError::Auth(format!("{} is missing", self.place(key))))
     }
 
     /// Where the value of a key is, for people.

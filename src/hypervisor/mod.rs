@@ -8,11 +8,16 @@
 #[cfg(test)]
 mod contract;
 pub mod drivers;
+mod fresh;
 mod gate;
+mod https;
 mod libvirt;
 pub mod login;
 pub mod observed;
+mod proxmox;
+mod shutdowns;
 mod simulated;
+mod ssh;
 mod tls;
 mod vsphere;
 mod wire;
@@ -24,6 +29,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
+pub use self::gate::Kept;
 pub use crate::vm::DriverError;
 
 use crate::api::name::VmUuid;
@@ -41,6 +47,12 @@ pub trait Driver: Send + Sync {
     /// Whether what the spec names (image, networks) exists, and whether a seed of that kind can be given. No side effects.
     async fn check(&self, spec: &VmSpec, seed: SeedKind) -> Result<(), DriverError>;
 
+    /// Keeps a place for the change that follows a look, until that change or until the value is dropped; fails with
+    /// [`DriverError::Busy`] when there is none. By default there is no limit.
+    fn keep_place(&self, _key: &MachineKey) -> Result<Option<Kept>, DriverError> {
+        Ok(None)
+    }
+
     /// All VMs at this endpoint with our owner mark, by one listing, and what is left of others.
     async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError>;
 
@@ -48,7 +60,10 @@ pub trait Driver: Send + Sync {
     async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError>;
 
     /// Chooses ids (VMID, host, folder). No side effects. The caller stores the result before it calls [`Driver::advance`].
-    async fn plan(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError>;
+    /// By default there is nothing to choose: name and UUID are computed.
+    async fn plan(&self, _key: &MachineKey, _spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
+        Ok(journal.clone())
+    }
 
     /// Goes on towards "runs with this seed". A task that takes long is the last request of a call.
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError>;

@@ -10,7 +10,7 @@ use futures::stream::BoxStream;
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug_span};
 
-use super::gate::Gate;
+use super::gate::{Gate, Kept};
 use super::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
 use crate::api::hypervisor::Alias;
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
@@ -49,7 +49,7 @@ pub struct ObservedDriver {
     settings: EndpointSettings,
     hook: CallHook,
     reads: Gate,
-    changes: Gate,
+    changes: Arc<Gate>,
 }
 
 impl ObservedDriver {
@@ -58,7 +58,7 @@ impl ObservedDriver {
         // Reads and changes together take at most half of the passes: an endpoint that is slow does not hold up others.
         let share = (settings.most_calls / 4).max(1);
         let reads = Gate::new(caps.reads.min(share));
-        let changes = Gate::new(caps.changes.min(settings.most_changes.unwrap_or(usize::MAX)).min(share));
+        let changes = Arc::new(Gate::new(caps.changes.min(settings.most_changes.unwrap_or(usize::MAX)).min(share)));
         Self { inner, settings, hook, reads, changes }
     }
 
@@ -68,8 +68,13 @@ impl ObservedDriver {
     }
 
     /// A change whose reply is late may have happened: the caller must observe, not repeat it.
-    async fn change(&self, call: &'static str, work: impl Future<Output = Result<DriverStep, DriverError>>) -> Result<DriverStep, DriverError> {
-        let _permit = self.changes.enter().map_err(|after| DriverError::Busy { after })?;
+    async fn change(
+        &self,
+        call: &'static str,
+        key: &MachineKey,
+        work: impl Future<Output = Result<DriverStep, DriverError>>,
+    ) -> Result<DriverStep, DriverError> {
+        let _permit = self.changes.enter_for(key.vm).map_err(|after| DriverError::Busy { after })?;
         self.timed(call, work, DriverError::Unknown).await
     }
 
@@ -113,6 +118,10 @@ impl Driver for ObservedDriver {
         self.inner.caps()
     }
 
+    fn keep_place(&self, key: &MachineKey) -> Result<Option<Kept>, DriverError> {
+        self.changes.keep(key.vm).map(Some).map_err(|after| DriverError::Busy { after })
+    }
+
     // Asked by the endpoint's own controller only, one at a time: machines must not keep it from being looked at.
     async fn describe(&self) -> Result<Endpoint, DriverError> {
         self.timed("describe", self.inner.describe(), DriverError::Unreachable).await
@@ -141,15 +150,15 @@ impl Driver for ObservedDriver {
     }
 
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
-        self.change("advance", self.inner.advance(key, &self.translated(spec), seed, journal, observed)).await
+        self.change("advance", key, self.inner.advance(key, &self.translated(spec), seed, journal, observed)).await
     }
 
     async fn detach(&self, key: &MachineKey, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
-        self.change("detach", self.inner.detach(key, journal, observed)).await
+        self.change("detach", key, self.inner.detach(key, journal, observed)).await
     }
 
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
-        self.change("retire", self.inner.retire(key, how, journal, observed)).await
+        self.change("retire", key, self.inner.retire(key, how, journal, observed)).await
     }
 
     fn hints(&self) -> Option<BoxStream<'static, ()>> {
@@ -190,9 +199,6 @@ mod tests {
         async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
             tokio::time::sleep(self.takes).await;
             Ok(Observed::Absent)
-        }
-        async fn plan(&self, _: &MachineKey, _: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
-            Ok(journal.clone())
         }
         async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &Seed, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
             Ok(DriverStep::Done)

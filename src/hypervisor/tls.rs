@@ -41,16 +41,12 @@ fn trusting(login: &Login) -> Result<ConfigBuilder<ClientConfig, WantsClientCert
 }
 
 fn certificates(login: &Login, key: &str) -> Result<Vec<CertificateDer<'static>>, DriverError> {
-    let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(given(login, key)?).collect();
+    let found: Result<Vec<CertificateDer<'static>>, _> = CertificateDer::pem_slice_iter(login.required(key)?).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         Ok(_) => Err(unusable(login, key, &"it holds no certificate in PEM")),
         Err(error) => Err(unusable(login, key, &error)),
     }
-}
-
-fn given<'a>(login: &'a Login, key: &str) -> Result<&'a [u8], DriverError> {
-    login.get(key).ok_or_else(|| DriverError::Auth(format!("{} is missing", login.place(key))))
 }
 
 fn unusable(login: &Login, key: &str, why: &dyn std::fmt::Display) -> DriverError {
@@ -60,7 +56,7 @@ fn unusable(login: &Login, key: &str, why: &dyn std::fmt::Display) -> DriverErro
 impl Tls {
     pub fn new(login: &Login) -> Result<Self, DriverError> {
         // The error of the reader may quote what it read.
-        let key = PrivateKeyDer::from_pem_slice(given(login, KEY)?).map_err(|_| unusable(login, KEY, &"it holds no private key in PEM"))?;
+        let key = PrivateKeyDer::from_pem_slice(login.required(KEY)?).map_err(|_| unusable(login, KEY, &"it holds no private key in PEM"))?;
         let config =
             trusting(login)?.with_client_auth_cert(certificates(login, CERTIFICATE)?, key).map_err(|error| unusable(login, CERTIFICATE, &error))?;
         Ok(Self(Arc::new(config)))
@@ -87,11 +83,11 @@ pub fn refusal(host: &str, error: &std::io::Error) -> Option<DriverError> {
     }
     match cause.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(why) => Some(DriverError::Certificate(format!(
-            "the certificate of {host} is not trusted: {why:?}. Check {AUTHORITY} in the Secret, and that the certificate names {host}; nothing was sent"
+            "the certificate of {host} is not trusted: {why:?}. Check {AUTHORITY} in the Secret of spec.credentialsRef, and that the certificate names {host}; nothing was sent"
         ))),
-        rustls::Error::AlertReceived(why) => {
-            Some(DriverError::Auth(format!("{host} does not accept our certificate: {why:?}. Renew {CERTIFICATE} and {KEY} in the Secret")))
-        }
+        rustls::Error::AlertReceived(why) => Some(DriverError::Auth(format!(
+            "{host} does not accept our certificate: {why:?}. Renew {CERTIFICATE} and {KEY} in the Secret of spec.credentialsRef"
+        ))),
         _ => None,
     }
 }

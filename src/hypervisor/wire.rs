@@ -13,8 +13,25 @@ pub struct Request {
     pub name: &'static str,
     /// From 1, for each connection.
     pub number: u64,
-    /// It may change something: when its reply is lost, nobody knows whether it has.
+    /// It may change something: when its reply is lost, the caller cannot know whether it has.
     pub changes: bool,
+}
+
+/// What a request may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Reads,
+    Changes,
+}
+
+impl Effect {
+    /// What it means that no answer came to a request that may have arrived.
+    pub fn unanswered(self, text: String) -> DriverError {
+        match self {
+            Self::Reads => DriverError::Unreachable(text),
+            Self::Changes => DriverError::Unknown(text),
+        }
+    }
 }
 
 /// What becomes of a request.
@@ -46,25 +63,30 @@ impl Wire {
 
     /// Makes a request that changes nothing.
     pub async fn read<T, E: From<DriverError>>(&self, name: &'static str, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        self.request(name, false, work).await
+        self.request(name, Effect::Reads, work).await
     }
 
     /// Makes a request that may change something.
     pub async fn change<T, E: From<DriverError>>(&self, name: &'static str, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        self.request(name, true, work).await
+        self.request(name, Effect::Changes, work).await
     }
 
-    async fn request<T, E: From<DriverError>>(&self, name: &'static str, changes: bool, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    /// Makes a request with that effect.
+    pub async fn request<T, E: From<DriverError>>(
+        &self,
+        name: &'static str,
+        effect: Effect,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        match (self.hook)(Request { name, number, changes }) {
+        match (self.hook)(Request { name, number, changes: effect == Effect::Changes }) {
             Fate::Pass => work.await,
             #[cfg(test)]
             Fate::DropRequest => Err(DriverError::Unreachable(format!("request {name} was lost")).into()),
             #[cfg(test)]
             Fate::DropReply => {
                 let _ = work.await;
-                let text = format!("the answer to {name} was lost");
-                Err(if changes { DriverError::Unknown(text) } else { DriverError::Unreachable(text) }.into())
+                Err(effect.unanswered(format!("the answer to {name} was lost")).into())
             }
         }
     }

@@ -3,6 +3,7 @@
 pub mod bootstrap_config;
 pub mod conditions;
 pub mod control_plane;
+pub mod definitions;
 pub mod hypervisor;
 pub mod identity;
 pub mod machine;

@@ -122,6 +122,7 @@ struct All {
     request_times: Times<RequestTime>,
     watch_errors: Family<Kind, Counter>,
     malformed: Family<Kind, Counter>,
+    stored_versions_outdated: Family<Kind, Gauge>,
     events: Family<Outcome, Counter>,
     autoscaler_calls: Family<Call, Counter>,
     autoscaler_times: Times<CallTime>,
@@ -158,6 +159,7 @@ impl Default for Metrics {
             request_times: Family::new_with_constructor(times),
             watch_errors: Family::default(),
             malformed: Family::default(),
+            stored_versions_outdated: Family::default(),
             events: Family::default(),
             autoscaler_calls: Family::default(),
             autoscaler_times: Family::new_with_constructor(times),
@@ -181,6 +183,8 @@ impl Default for Metrics {
         registry.register("api_request_duration_seconds", "Time until the head of an answer came", all.request_times.clone());
         registry.register("watch_errors", "Errors of watches; each is tried again by itself", all.watch_errors.clone());
         registry.register("malformed_objects", "Objects that do not have the shape of their kind and are skipped", all.malformed.clone());
+        let help = "1 while objects of a kind may be stored in another version than the one that is written today";
+        registry.register("stored_versions_outdated", help, all.stored_versions_outdated.clone());
         registry.register("events", "Events by outcome", all.events.clone());
         registry.register("autoscaler_calls", "Calls of cluster-autoscaler by name and gRPC code", all.autoscaler_calls.clone());
         registry.register("autoscaler_call_duration_seconds", "Time of a call of cluster-autoscaler", all.autoscaler_times.clone());
@@ -280,6 +284,10 @@ impl Metrics {
 
     pub fn malformed(&self, kind: &str) {
         self.0.malformed.get_or_create(&Kind { kind: kind.into() }).inc();
+    }
+
+    pub fn stored_versions_outdated(&self, kind: &str, outdated: bool) {
+        self.0.stored_versions_outdated.get_or_create(&Kind { kind: kind.into() }).set(outdated.into());
     }
 
     pub fn event(&self, outcome: &'static str) {

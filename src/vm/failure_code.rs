@@ -180,7 +180,7 @@ documented_enum! {
         /// kubeadm could not join the cluster.
         Join => code(
             71, JoinFailed,
-            "Check from the machine that the API server's address answers, that the clock is right and that the token has not expired (see the WindowsBootstrapConfig); then delete the Machine.",
+            "Check from the machine that the API server's address answers, that the clock is right and that the token has not expired (see the WindowsBootstrapConfig); then delete the Machine. If JoinCredentialValid of the WindowsBootstrapConfig says `TokenUsed`, the machine was interrupted after its certificate was issued: no second one is issued, so delete the Machine at once.",
         ),
         /// The configuration of the kubelet could not be written.
         KubeletConfig => code(72, JoinFailed, DISK),

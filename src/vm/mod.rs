@@ -178,6 +178,8 @@ pub struct Present {
     pub report: Option<GuestReport>,
     /// The hypervisor's own words why a VM that is on does not run.
     pub trouble: Option<String>,
+    /// What the hypervisor warns of while the VM runs, in its own words. It changes nothing but what is said.
+    pub warning: Option<String>,
 }
 
 /// Whether a VM's seed is attached.

@@ -13,5 +13,6 @@ $configuration.CodeCoverage.OutputPath = [System.IO.Path]::GetTempFileName()
 $result = Invoke-Pester -Configuration $configuration
 foreach ($test in $result.Failed) { [System.Console]::WriteLine("error: $($test.ExpandedPath): $($test.ErrorRecord[0].Exception.Message)") }
 foreach ($container in $result.FailedContainers) { [System.Console]::WriteLine("error: $($container.Item): $($container.ErrorRecord)") }
+foreach ($test in $result.Skipped) { [System.Console]::WriteLine("skipped: $($test.ExpandedPath)") }
 foreach ($missed in $result.CodeCoverage.CommandsMissed) { [System.Console]::WriteLine("missed: $($missed.File):$($missed.Line) $($missed.Command)") }
-[System.Console]::WriteLine("passed $($result.PassedCount), failed $($result.FailedCount), covered $([int] $result.CodeCoverage.CoveragePercent) percent")
+[System.Console]::WriteLine("passed $($result.PassedCount), failed $($result.FailedCount), skipped $($result.SkippedCount), covered $([int] $result.CodeCoverage.CoveragePercent) percent")

@@ -239,8 +239,13 @@ function global:Use-KeptAccess([string] $Path, [bool] $Directory, $Security) {
     $kept = 'C:\stand-in\access\' + ($Path.ToLowerInvariant() -replace '[\\/:]', '_')
     [void] [System.IO.Directory]::CreateDirectory('C:\stand-in\access')
     if ($null -ne $Security) {
-        [System.IO.File]::WriteAllText($kept, $Security.GetSecurityDescriptorSddlForm('Access'))
-        return
+        # Windows lets two runners set the access of a directory at the same time.
+        for ($attempt = 1; $true; $attempt++) {
+            try { return [System.IO.File]::WriteAllText($kept, $Security.GetSecurityDescriptorSddlForm('Access')) } catch {
+                if ($attempt -ge 50) { throw }
+                Start-Sleep -Milliseconds 20
+            }
+        }
     }
     $found = New-Object System.Security.AccessControl.FileSecurity
     if ($Directory) { $found = New-Object System.Security.AccessControl.DirectorySecurity }

@@ -219,7 +219,13 @@ static int sc(void) {
     if (argc_ < 3) return ERROR_INVALID_PARAMETER;
     snprintf(key, sizeof key, SERVICES "%s", argv_[2]);
     if (!strcmp(argv_[1], "config")) return set_number(key, "Start", 2), 0;
-    if (!strcmp(argv_[1], "triggerinfo")) return RegDeleteTreeA(HKEY_LOCAL_MACHINE, strcat(key, "\\TriggerInfo")), 0;
+    if (!strcmp(argv_[1], "triggerinfo")) {
+        // The key itself stays, without triggers.
+        HKEY empty;
+        RegDeleteTreeA(HKEY_LOCAL_MACHINE, strcat(key, "\\TriggerInfo"));
+        if (!RegCreateKeyA(HKEY_LOCAL_MACHINE, key, &empty)) RegCloseKey(empty);
+        return 0;
+    }
     if (!strcmp(argv_[1], "failureflag")) return set_number(key, "FailureActionsOnNonCrashFailures", atoi(argv_[3])), 0;
     if (!strcmp(argv_[1], "failure") && argc_ > 6) {
         DWORD data[64] = {atoi(argv_[4]), 0, 0, 0, 20};
@@ -419,6 +425,18 @@ int main(int argc, char **argv) {
         strncat(arguments, argv[i], 2000);
     }
     if (is("linger")) return Sleep(30000), 0;
+    if (is("hold") && argc > 3) {
+        // Keeps a file to itself for some milliseconds, once a runner has its lock.
+        for (int tries = 0; tries < 6000; tries++, Sleep(10)) {
+            HANDLE lock = CreateFileA(argv[3], GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE, 0, OPEN_EXISTING, 0, 0);
+            if (lock == INVALID_HANDLE_VALUE && GetLastError() == ERROR_SHARING_VIOLATION) break;
+            if (lock != INVALID_HANDLE_VALUE) CloseHandle(lock);
+        }
+        HANDLE file = CreateFileA(argv[1], GENERIC_READ, 0, 0, OPEN_EXISTING, 0, 0);
+        note("held %s %d\n", argv[1], file != INVALID_HANDLE_VALUE);
+        Sleep(atoi(argv[2]));
+        return 0;
+    }
     if (is("hold")) {
         // As a scanner: others may read the file, but neither write nor replace it.
         HANDLE file = CreateFileA(argv[1], GENERIC_READ, FILE_SHARE_READ, 0, OPEN_EXISTING, 0, 0);

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vmware/govmomi"
+	"github.com/vmware/govmomi/event"
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/property"
@@ -22,8 +25,15 @@ type vcenter struct {
 	ctx      context.Context
 	client   *govmomi.Client
 	finder   *find.Finder
+	registry *simulator.Registry
+	login    *url.Userinfo
 	lock     sync.Mutex
 	requests map[string]int
+	// The privilege that every user lacks, by the id of the folder.
+	withheld map[string]string
+	clones   []*clone
+	// The templates of a content library, by the id of their item.
+	templates map[string]string
 }
 
 // command is what a test asks for. Names of folders and VMs are below the datacenter's folder of VMs.
@@ -46,7 +56,9 @@ type machine struct {
 	Memory   int32             `json:"memory"`
 	Firmware string            `json:"firmware"`
 	Disks    []int64           `json:"disks"`
+	Stores   []string          `json:"stores"`
 	Networks []string          `json:"networks"`
+	Drives   []string          `json:"drives"`
 	Values   map[string]string `json:"values"`
 }
 
@@ -63,6 +75,30 @@ func (v *vcenter) carryOut(line []byte) (any, error) {
 		}
 		_, err = parent.CreateFolder(v.ctx, c.Name)
 		return c.Name, err
+	case "template":
+		return c.Name, v.template(c.Name)
+	case "storage pod":
+		return c.Name, v.storagePod(c)
+	case "library":
+		return c.Name, v.library(c)
+	case "group":
+		return c.Name, v.group(c.Name)
+	case "members":
+		return v.members(c.Name)
+	case "file":
+		return v.file(c)
+	case "withhold", "grant":
+		folder, err := v.finder.Folder(v.ctx, path.Join("/DC0/vm", c.Folder))
+		if err != nil {
+			return nil, err
+		}
+		v.lock.Lock()
+		defer v.lock.Unlock()
+		v.withheld[folder.Reference().Value] = c.Name
+		if c.Do == "grant" {
+			delete(v.withheld, folder.Reference().Value)
+		}
+		return c.Name, nil
 	case "vms":
 		return v.machines(c.Folder)
 	case "occupy":
@@ -96,6 +132,14 @@ func (v *vcenter) carryOut(line []byte) (any, error) {
 		act := map[string]func(context.Context) (*object.Task, error){"off": vm.PowerOff, "suspend": vm.Suspend}[c.Do]
 		task, err := act(v.ctx)
 		return c.Name, wait(v.ctx, task, err)
+	case "alarm":
+		vm, err := v.vm(c)
+		if err != nil {
+			return nil, err
+		}
+		// An alarm of the simulator's own, "vcsim VM Alarm", follows such events.
+		said := &types.EventEx{EventTypeId: "vcsim.vm." + c.Task, ObjectType: "VirtualMachine", ObjectId: vm.Reference().Value}
+		return c.Name, event.NewManager(v.client.Client).PostEvent(v.ctx, said)
 	case "set":
 		vm, err := v.vm(c)
 		if err != nil {
@@ -122,9 +166,26 @@ func (v *vcenter) carryOut(line []byte) (any, error) {
 	return nil, fmt.Errorf("no command %q", c.Do)
 }
 
-// prepare makes the templates: one with a snapshot, one without.
+// prepare makes the templates: those of releases with a snapshot, one without.
 func (v *vcenter) prepare() error {
 	v.finder = find.NewFinder(v.client.Client)
+	source, err := v.finder.VirtualMachine(v.ctx, "/DC0/vm/DC0_C0_RP0_VM0")
+	if err != nil {
+		return err
+	}
+	task, err := source.PowerOff(v.ctx)
+	if err := wait(v.ctx, task, err); err != nil {
+		return err
+	}
+	for _, name := range []string{"windows-server-2022", "windows-server-2025", hanging, "without-snapshot"} {
+		if err := v.template(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *vcenter) template(name string) error {
 	source, err := v.finder.VirtualMachine(v.ctx, "/DC0/vm/DC0_C0_RP0_VM0")
 	if err != nil {
 		return err
@@ -137,35 +198,32 @@ func (v *vcenter) prepare() error {
 	if err != nil {
 		return err
 	}
-	task, err := source.PowerOff(v.ctx)
+	to := pool.Reference()
+	task, err := source.Clone(v.ctx, parent, name, types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: &to}})
 	if err := wait(v.ctx, task, err); err != nil {
 		return err
 	}
-	to := pool.Reference()
-	for _, name := range []string{"windows-server-2022", "without-snapshot"} {
-		task, err := source.Clone(v.ctx, parent, name, types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: &to}})
+	template, err := v.finder.VirtualMachine(v.ctx, "/DC0/vm/"+name)
+	if err != nil {
+		return err
+	}
+	spec := types.VirtualMachineConfigSpec{Firmware: string(types.GuestOsDescriptorFirmwareTypeEfi)}
+	for id, image := range images {
+		if image == name {
+			spec.GuestId = id
+		}
+	}
+	task, err = template.Reconfigure(v.ctx, spec)
+	if err := wait(v.ctx, task, err); err != nil {
+		return err
+	}
+	if name != "without-snapshot" {
+		task, err = template.CreateSnapshot(v.ctx, "sealed", "", false, false)
 		if err := wait(v.ctx, task, err); err != nil {
-			return err
-		}
-		template, err := v.finder.VirtualMachine(v.ctx, "/DC0/vm/"+name)
-		if err != nil {
-			return err
-		}
-		task, err = template.Reconfigure(v.ctx, types.VirtualMachineConfigSpec{Firmware: string(types.GuestOsDescriptorFirmwareTypeEfi)})
-		if err := wait(v.ctx, task, err); err != nil {
-			return err
-		}
-		if name == "windows-server-2022" {
-			task, err = template.CreateSnapshot(v.ctx, "sealed", "", false, false)
-			if err := wait(v.ctx, task, err); err != nil {
-				return err
-			}
-		}
-		if err := template.MarkAsTemplate(v.ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	return template.MarkAsTemplate(v.ctx)
 }
 
 func (v *vcenter) vm(c command) (*object.VirtualMachine, error) {
@@ -179,6 +237,9 @@ func (v *vcenter) destroy(c command) error {
 	}
 	if task, err := vm.PowerOff(v.ctx); err == nil {
 		_ = task.Wait(v.ctx)
+	}
+	for v.making(vm.Reference()) != "" {
+		time.Sleep(10 * time.Millisecond)
 	}
 	task, err := vm.Destroy(v.ctx)
 	return wait(v.ctx, task, err)
@@ -228,6 +289,13 @@ func (v *vcenter) machines(folder string) ([]machine, error) {
 			switch device := device.(type) {
 			case *types.VirtualDisk:
 				it.Disks = append(it.Disks, device.CapacityInKB>>20)
+				var file object.DatastorePath
+				file.FromString(device.Backing.(types.BaseVirtualDeviceFileBackingInfo).GetVirtualDeviceFileBackingInfo().FileName)
+				it.Stores = append(it.Stores, file.Datastore)
+			case *types.VirtualCdrom:
+				if iso, is := device.Backing.(*types.VirtualCdromIsoBackingInfo); is {
+					it.Drives = append(it.Drives, iso.FileName)
+				}
 			case types.BaseVirtualEthernetCard:
 				it.Networks = append(it.Networks, network(device.GetVirtualEthernetCard().Backing))
 			}

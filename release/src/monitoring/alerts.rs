@@ -5,7 +5,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::promtool::{checkout, metrics, named, promtool};
+use crate::checkout;
+
+use super::promtool::{metrics, named, promtool};
 
 /// Series with their values a minute, a look after some minutes, and the labels of the alert that fires then.
 struct Case {
@@ -138,6 +140,13 @@ const CASES: &[Case] = &[
     ),
     silent("CapwMalformedObjects", 90, &[(r#"capw_malformed_objects_total{namespace="a",kind="windowsmachines"}"#, "1x120")]),
     fires(
+        "CapwStoredVersionsOutdated",
+        70,
+        &[("namespace", "a"), ("kind", "windowsmachines")],
+        &[(r#"capw_stored_versions_outdated{namespace="a",kind="windowsmachines"}"#, "1x80")],
+    ),
+    silent("CapwStoredVersionsOutdated", 70, &[(r#"capw_stored_versions_outdated{namespace="a",kind="windowsmachines"}"#, "1x50 0x40")]),
+    fires(
         "CapwMemoryNearLimit",
         40,
         &[("namespace", "a"), ("pod", "capw-1")],
@@ -208,7 +217,7 @@ fn each_alert_has_cases_of_both_kinds() {
 #[test]
 fn each_alert_names_metrics_that_exist_and_has_a_page() {
     let (rules, metrics) = (rules(), metrics());
-    assert!(rules.len() >= 16);
+    assert!(rules.len() >= 17);
     let index = fs::read_to_string(checkout().join("docs/runbooks/index.md")).unwrap();
     for rule in &rules {
         let named = named(text(rule, "/expr"));

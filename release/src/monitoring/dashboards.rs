@@ -100,6 +100,7 @@ const OPERATOR: &[Panel] = &[
     panel("Processor", "short", &[("{{pod}}", "rate(process_cpu_seconds_total{$of}[$__rate_interval]) and on (namespace, pod) capw_build_info")]),
     panel("Errors of watches", "ops", &[("{{kind}}", "sum by (kind) (rate(capw_watch_errors_total{$of}[$__rate_interval]))")]),
     panel("Objects that cannot be read", "short", &[("{{kind}}", "sum by (kind) (increase(capw_malformed_objects_total{$of}[1h]))")]),
+    panel("Kinds with objects in an older version", "bool", &[("{{kind}}", "max by (kind) (capw_stored_versions_outdated{$of})")]),
 ];
 
 /// File name, title and panels.
@@ -157,7 +158,8 @@ fn graph(at: usize, panel: &Panel, source: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::monitoring::promtool::{checkout, metrics, named, promtool};
+    use crate::checkout;
+    use crate::monitoring::promtool::{metrics, named, promtool};
 
     #[test]
     fn the_files_are_current() {

@@ -2,14 +2,11 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-pub fn checkout() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+use crate::checkout;
 
 /// Names of the metrics that `docs/metrics.md` lists, which a test holds against the registry.
 pub fn metrics() -> Vec<String> {

@@ -72,7 +72,7 @@ pub struct ProviderVariable {
 /// Which token of the pod's service account a program gets.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self.requireServiceAccount || !has(self.requiredServiceAccountAnnotationKeys)").message("required annotations need a service account: set requireServiceAccount to true"))]
+#[x_kube(validation = Rule::new("self.requireServiceAccount || !has(self.requiredServiceAccountAnnotationKeys)").message("requiredServiceAccountAnnotationKeys are those of a service account: set requireServiceAccount to true"))]
 pub struct TokenAttributes {
     /// Audience of the token.
     #[schemars(length(min = 1, max = 253))]

@@ -3,6 +3,8 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ProxyNetwork;
+
 /// Versions of what is in the image and in the cluster.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -12,6 +14,9 @@ pub struct KnownVersions {
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z][-A-Za-z0-9]*(@v?[0-9]+([.][0-9]+){0,2})?$')").message("must be NAME or NAME@VERSION, e.g. calico@3.32"))]
     pub network_plugin: Option<String>,
+    /// How the cluster's pod network reaches pods on Windows, where CAPW does not run kube-proxy with `kubeProxy.networkType`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_network: Option<ProxyNetwork>,
     /// Revision of Windows in the image, the last number of its version: 5499 in 10.0.20348.5499.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 99_999))]

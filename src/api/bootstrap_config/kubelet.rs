@@ -49,7 +49,7 @@ pub struct Kubelet {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(a, isIP(a))").message("must be IP addresses, e.g. 10.96.0.10"))]
     pub cluster_dns: Vec<String>,
-    /// Addresses of the node: one, or one per family; `0.0.0.0` or `::` for the family's default. Needed on machines with more than one network, where the kubelet may choose the wrong one. Default: the kubelet chooses.
+    /// Addresses of the node: one, or one per family; `0.0.0.0` or `::` for the family's default. Default: on a machine with more than one network that from which it reaches the API server when it joins, unless `cloudProvider` is set; otherwise the kubelet chooses.
     #[serde(default, rename = "nodeIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2), inner(length(min = 2, max = 45)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]

@@ -120,7 +120,7 @@ documented_enum! {
         ),
         /// Something on the hypervisor carries CAPW's mark or name but belongs to no VM: what is left of an interrupted removal, or what
         /// another management cluster is making. It is not touched.
-        StraysFound => problem(Hypervisor, NoStrays, "Look at what the message names, and remove it when nobody needs it."),
+        StraysFound => problem(Hypervisor, NoStrays, "Look at what the message names, and remove it when it is no longer needed."),
         /// Everything on the hypervisor with CAPW's mark belongs to a VM.
         Clean => stage(NoStrays, "Nothing."),
         /// VMs that CAPW made for machines of this namespace, and that no WindowsMachine asks for; the message names them.
@@ -217,7 +217,7 @@ documented_enum! {
         /// The bootstrap token can be used. It is renewed until the machine has joined.
         TokenValid => stage(JoinCredentialValid, "Nothing."),
         /// The node has its certificate, so the token was deleted.
-        TokenUsed => stage(JoinCredentialValid, "Nothing."),
+        TokenUsed => stage(JoinCredentialValid, "Nothing, if the Node appears. If it does not, no second certificate is issued: delete the Machine."),
         /// The machine did not join within `spec.join.tokenMaxAgeSeconds`, so its token was deleted.
         TokenExpired => problem(
             Guest, JoinCredentialValid, "Find out why it did not join (see the WindowsMachine), then delete the Machine.",

@@ -4,14 +4,16 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::CloneMode;
+
 /// QEMU on a host of one's own, through its libvirt daemon.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.pool == oldSelf.pool").message("pool: cannot change, the VMs would be lost: make another WindowsHypervisor"))]
 pub struct Libvirt {
-    /// Where the daemon is, as libvirt's own clients write it: `qemu+tls://HOST/system` or `qemu+tls://HOST:PORT/system`, with `ca.crt`, `tls.crt` and `tls.key` in the Secret of `credentialsRef`; or on the same host `qemu+unix:///system`, `qemu+unix:///system?socket=/run/libvirt/libvirt-sock`. For a daemon without rights: `session` in place of `system`, and the path of its socket.
+    /// Where the daemon is, as libvirt's own clients write it: `qemu+tls://HOST/system` or `qemu+tls://HOST:PORT/system`, with `ca.crt`, `tls.crt` and `tls.key` in the Secret of `credentialsRef`; `qemu+ssh://USER@HOST/system` or `qemu+ssh://USER@HOST:PORT/system?socket=PATH`, with `ssh-privatekey` and `known_hosts`; or on the same host `qemu+unix:///system`, `qemu+unix:///system?socket=/run/libvirt/libvirt-sock`. For a daemon without rights: `session` in place of `system`, and the path of its socket.
     #[schemars(length(min = 1, max = 500))]
-    #[x_kube(validation = Rule::new("self.matches('^qemu[+](unix:///(system|session)([?]socket=/[^ ?#]+)?|tls://([-a-zA-Z0-9.]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/(system|session))$')").message("must be like qemu+tls://kvm1.example.com/system or qemu+unix:///system?socket=/run/libvirt/libvirt-sock"))]
+    #[x_kube(validation = Rule::new("self.matches('^qemu[+](unix:///(system|session)([?]socket=/[^ ?#]+)?|tls://([-a-zA-Z0-9.]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/(system|session)|ssh://[-_a-zA-Z0-9.]+@([-a-zA-Z0-9.]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/(system|session)([?]socket=/[^ ?#]+)?)$')").message("must be like qemu+tls://kvm1.example.com/system, qemu+ssh://capw@kvm1.example.com/system or qemu+unix:///system?socket=/run/libvirt/libvirt-sock"))]
     pub address: String,
     /// The storage pool with the images. Everything that VMs need is made in it.
     #[serde(default = "default_pool")]
@@ -27,6 +29,12 @@ pub struct Libvirt {
     /// Disks and network interfaces: `Virtio` is fast, but the image must have its drivers; `Emulated` (SATA, e1000e) is known to every Windows.
     #[serde(default)]
     pub devices: DeviceModel,
+    /// How disks come from the image: `Linked` is a file that holds only what differs from the image, made at once, and the image must stay as it is; `Full` is a copy, which takes as long as the image is large. `Auto` is `Linked`.
+    #[serde(default)]
+    pub clone: CloneMode,
+    /// How a guest's reports get here: `Serial`, by its serial port COM1, which QEMU writes to a file in the pool; `Agent`, by the QEMU guest agent, which must be in the image, where the host lets QEMU write no such file.
+    #[serde(default)]
+    pub words: GuestWords,
 }
 
 fn default_pool() -> String {
@@ -41,6 +49,8 @@ impl Default for Libvirt {
             network: None,
             acceleration: Acceleration::default(),
             devices: DeviceModel::default(),
+            clone: CloneMode::default(),
+            words: GuestWords::default(),
         }
     }
 }
@@ -65,4 +75,14 @@ pub enum DeviceModel {
     Virtio,
     /// Hardware that exists.
     Emulated,
+}
+
+/// How the reports of guests get here.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum GuestWords {
+    /// By the serial port COM1.
+    #[default]
+    Serial,
+    /// By the QEMU guest agent.
+    Agent,
 }

@@ -1,6 +1,7 @@
 //! `WindowsHypervisor`: an endpoint that provides VMs, with exactly one driver.
 
 mod libvirt;
+mod proxmox;
 mod vsphere;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -10,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::LocalReference;
 
-pub use self::libvirt::{Acceleration, DeviceModel, Libvirt};
+pub use self::libvirt::{Acceleration, DeviceModel, GuestWords, Libvirt};
+pub use self::proxmox::{Proxmox, VmIds};
 pub use self::vsphere::{CloneMode, Vsphere};
 
 /// A hypervisor endpoint with its credentials. Machines in the same namespace name it in `spec.hypervisorRef`, or Cluster API does so through the failure domain of a Machine. Exactly one driver is set.
@@ -42,8 +44,8 @@ pub use self::vsphere::{CloneMode, Vsphere};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("[has(self.simulated), has(self.libvirt), has(self.vsphere)].exists_one(driver, driver)").message("name exactly one driver, e.g. spec.simulated: {}"))]
-#[x_kube(validation = Rule::new("has(self.simulated) == has(oldSelf.simulated) && has(self.libvirt) == has(oldSelf.libvirt) && has(self.vsphere) == has(oldSelf.vsphere)").message("the driver cannot change, the VMs would be lost: make another WindowsHypervisor"))]
+#[x_kube(validation = Rule::new("[has(self.simulated), has(self.libvirt), has(self.vsphere), has(self.proxmox)].exists_one(driver, driver)").message("name exactly one driver of simulated, libvirt, vsphere and proxmox, e.g. spec.simulated: {}"))]
+#[x_kube(validation = Rule::new("has(self.simulated) == has(oldSelf.simulated) && has(self.libvirt) == has(oldSelf.libvirt) && has(self.vsphere) == has(oldSelf.vsphere) && has(self.proxmox) == has(oldSelf.proxmox)").message("the driver cannot change, the VMs would be lost: make another WindowsHypervisor"))]
 pub struct WindowsHypervisorSpec {
     /// A hypervisor of memory and files inside the operator, for demos, tests and dry runs. Its guests read the config drive that a real guest would read and join the cluster with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,6 +56,9 @@ pub struct WindowsHypervisorSpec {
     /// VMs of a vCenter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vsphere: Option<Vsphere>,
+    /// VMs of a Proxmox VE cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxmox: Option<Proxmox>,
     /// A Secret in the same namespace with the credentials; which keys it must have depends on the driver. CAPW reads it every five minutes, and at once when the hypervisor does not accept them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_ref: Option<LocalReference>,
@@ -87,7 +92,10 @@ impl WindowsHypervisorSpec {
     /// Name of the driver that is set.
     pub fn driver(&self) -> Option<&'static str> {
         let simulated = self.simulated.as_ref().map(|_| "simulated");
-        simulated.or(self.libvirt.as_ref().map(|_| "libvirt")).or(self.vsphere.as_ref().map(|_| "vsphere"))
+        let libvirt = self.libvirt.as_ref().map(|_| "libvirt");
+        let vsphere = self.vsphere.as_ref().map(|_| "vsphere");
+        let proxmox = self.proxmox.as_ref().map(|_| "proxmox");
+        simulated.or(libvirt).or(vsphere).or(proxmox)
     }
 }
 
@@ -97,6 +105,7 @@ impl Default for WindowsHypervisorSpec {
             simulated: None,
             libvirt: None,
             vsphere: None,
+            proxmox: None,
             credentials_ref: None,
             images: Vec::new(),
             networks: Vec::new(),
@@ -182,6 +191,10 @@ pub struct Simulated {
     /// `true` makes the endpoint refuse every call, like a hypervisor whose network is down.
     #[serde(default)]
     pub unreachable: bool,
+    /// Of a hundred calls, so many fail: a third is not carried out, a third loses its reply, a third is never answered. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub failing_calls: Option<i32>,
     /// Faults by VM name. The names `*-noboot`, `*-nojoin` and `*-slow` (also followed by a random suffix) have those faults without being listed.
     #[serde(default)]
     #[schemars(length(max = 64))]

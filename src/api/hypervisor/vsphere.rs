@@ -26,7 +26,7 @@ pub struct Vsphere {
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^[^/]+(/[^/]+)+$')").message("must be a path like cluster1/Resources or cluster1/Resources/capw"))]
     pub resource_pool: String,
-    /// The datastore that disks are on; below a folder or a cluster of datastores: `FOLDER/NAME`.
+    /// The datastore that disks are on, or a cluster of datastores, of which each machine gets the one with the most room; below a folder: `FOLDER/NAME`.
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^[^/]+(/[^/]+)*$')").message("must be a path without / at its ends, e.g. ds1"))]
     pub datastore: String,
@@ -34,6 +34,10 @@ pub struct Vsphere {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 500))]
     pub network: Option<String>,
+    /// A VM group of the pool's cluster that machines are put into before they start, for rules of DRS that an administrator makes: e.g. that they run only on hosts that are licensed for Windows. CAPW makes no rules. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 80))]
+    pub vm_group: Option<String>,
     /// How disks come from the image: `Linked` shares those of its newest snapshot and takes seconds; `Full` copies them; `Auto` is `Linked` where the image has a snapshot and the machine asks for no other size of its system disk.
     #[serde(default)]
     pub clone: CloneMode,
@@ -45,7 +49,7 @@ pub enum CloneMode {
     /// Linked where that is possible.
     #[default]
     Auto,
-    /// A difference to the image's newest snapshot.
+    /// A difference to the image; of a vCenter's, to its newest snapshot.
     Linked,
     /// A copy.
     Full,

@@ -70,6 +70,7 @@ pub const TEMPLATE_LABEL: &str = "infrastructure.cluster.x-k8s.io/template-hash"
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.cluster) || has(self.version)").message("version: needed where cluster is given, e.g. v1.36.3"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.cluster) || has(self.cluster)").message("cluster: cannot be taken away, the nodes of a pool stay in their cluster: make another pool"))]
 pub struct WindowsNodePoolSpec {
     /// Desired machines, 0 to 10000. If a MachinePool owns the pool, its number is used instead.
     #[serde(default = "one_machine")]

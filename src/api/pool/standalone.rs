@@ -9,7 +9,7 @@ use crate::api::control_plane::KubeconfigSecretReference;
 /// The cluster that a pool's nodes join without Cluster API.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.kubeconfigSecretRef) == has(oldSelf.kubeconfigSecretRef) && (!has(self.kubeconfigSecretRef) || self.kubeconfigSecretRef == oldSelf.kubeconfigSecretRef)").message("kubeconfigSecretRef: the nodes of a pool stay in their cluster; make another pool for another cluster"))]
+#[x_kube(validation = Rule::new("has(self.kubeconfigSecretRef) == has(oldSelf.kubeconfigSecretRef) && (!has(self.kubeconfigSecretRef) || self.kubeconfigSecretRef == oldSelf.kubeconfigSecretRef)").message("kubeconfigSecretRef: cannot change, the nodes of a pool stay in their cluster: make another pool"))]
 pub struct PoolCluster {
     /// A Secret (same namespace) with the kubeconfig of the cluster. Default: the cluster that the pool itself is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]

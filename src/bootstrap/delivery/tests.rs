@@ -188,7 +188,7 @@ fn what_is_too_large_is_refused_with_its_exact_size() {
     for (channel, range, close, name) in [
         (Channel::ConfigDrive, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
         (Channel::NoCloud, 700_000..960_000, 2_000, "Kubernetes Secret, 1 MiB"),
-        (Channel::GuestInfo, 5_000..60_000, 1, "VMware guestinfo value, 64 KiB"),
+        (Channel::GuestInfo, 1_000..60_000, 1, "VMware guestinfo value, 64 KiB"),
     ] {
         let with = |length: usize| {
             let mut facts = facts();

@@ -92,10 +92,13 @@ fn what(kind: &Kind) -> String {
             let remote = if remote.is_empty() { String::new() } else { format!(" {side} {}", remote.join(", ")) };
             format!("{verb} {what} {way}{remote}").replace(" PORT ", " port ")
         }
-        Kind::Service { name, command_line, start, depends_on, .. } => {
+        Kind::Service { name, command_line, start, depends_on, address, .. } => {
             let start = if *start == Start::Auto { "started with Windows" } else { "started on demand" };
             let after = if depends_on.is_empty() { String::new() } else { format!(", after {}", depends_on.join(", ")) };
-            format!("Define the service {name}, {start}{after}: {command_line}")
+            let address = address.as_ref().map_or_else(String::new, |address| {
+                format!(" (with several networks also {}ADDRESS, that from which {} is reached)", address.flag, address.to)
+            });
+            format!("Define the service {name}, {start}{after}: {command_line}{address}")
         }
         Kind::Running { name, after } if after.is_empty() => format!("Start the service {name}"),
         Kind::Running { name, after } => format!("Start the service {name}, again if it is older than {}", after.join(", ")),

@@ -146,6 +146,9 @@ pub enum Kind {
         reset_seconds: u32,
         /// Milliseconds before each restart; the last value repeats.
         restart_delays: Vec<u32>,
+        /// Ends the command line on a machine with several networks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<AddressFlag>,
     },
     /// The service runs, and was started after the last change by the items in `after`.
     Running {
@@ -188,6 +191,15 @@ pub enum Kind {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tasks: Vec<String>,
     },
+}
+
+/// A flag whose value only the machine knows: its own address.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+pub struct AddressFlag {
+    /// Up to the value, e.g. `--node-ip=`.
+    pub flag: String,
+    /// The address is that from which the machine reaches this `host:port`.
+    pub to: String,
 }
 
 /// Who has access.

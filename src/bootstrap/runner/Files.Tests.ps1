@@ -39,6 +39,42 @@ Describe 'files.ps1' {
             [System.IO.File]::ReadAllText($path) | Should -Be 'new'
             $tries.Count | Should -Be 3
         }
+        It 'that another program holds is read and written once it is let go' {
+            $late = @{ Stream = $null; Tries = 0 }
+            Mock Start-Sleep {
+                $late.Tries++
+                if ($late.Tries -eq 3) { $late.Stream.Dispose() }
+            }
+            [System.IO.File]::WriteAllText($path, 'old')
+            $late.Stream = [System.IO.File]::Open($path, 'Open', 'ReadWrite', 'None')
+            Read-Text $path | Should -Be 'old'
+            $late.Tries = 0
+            $late.Stream = [System.IO.File]::Open("$path.new", 'Create', 'ReadWrite', 'None')
+            Write-WholeText $path 'new'
+            [System.IO.File]::ReadAllText($path) | Should -Be 'new'
+            $late.Tries | Should -Be 3
+        }
+        It 'that does not exist is not waited for' {
+            { Read-Text "$path.none" } | Should -Throw
+            Should -Invoke Start-Sleep -Times 0 -Exactly
+        }
+        It 'that is held for long cannot be read' {
+            [System.IO.File]::WriteAllText($path, 'old')
+            $stream = [System.IO.File]::Open($path, 'Open', 'ReadWrite', 'None')
+            try { { Read-Text $path } | Should -Throw } finally { $stream.Dispose() }
+            Should -Invoke Start-Sleep -Times 9 -Exactly
+        }
+        It 'goes through the caches to the disk' {
+            $asked = New-Object System.Collections.ArrayList
+            $stream = New-Object PSObject
+            foreach ($name in @('Write', 'Flush', 'Dispose')) {
+                $noted = [scriptblock]::Create("[void] `$asked.Add('$name ' + `$args[-1])").GetNewClosure()
+                $stream.PSObject.Members.Add((New-Object System.Management.Automation.PSScriptMethod($name, $noted)))
+            }
+            Mock New-Object { [void] $asked.Add([string] $ArgumentList[5]); $stream } -ParameterFilter { $TypeName -eq 'System.IO.FileStream' }
+            Write-Through $path ([byte[]] @(1, 2))
+            [string]::Join('|', $asked.ToArray()) | Should -Be 'WriteThrough|Write 2|Flush True|Dispose '
+        }
         It 'fails in the end' {
             { Move-Over "$path.none" $path } | Should -Throw
             Should -Invoke Start-Sleep -Times 9 -Exactly

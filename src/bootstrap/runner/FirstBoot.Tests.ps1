@@ -137,8 +137,12 @@ Describe 'capw-firstboot.ps1' {
             Mock New-ScheduledTaskAction { "$Execute $Argument" }
             Mock New-ScheduledTaskTrigger { $AtStartup }
             Mock New-ScheduledTaskPrincipal { $UserId }
-            Mock New-ScheduledTaskSettingsSet { 'settings' }
-            Mock Register-ScheduledTask { $tasks[$TaskName] = "$Action" }
+            Mock New-ScheduledTaskSettingsSet { "$ExecutionTimeLimit $Priority" }
+            Mock Register-ScheduledTask {
+                $tasks[$TaskName] = "$Action"
+                $tasks.Limit = $Settings
+            }
+            $powershell = [System.IO.Path]::Combine($windows, 'System32', 'WindowsPowerShell', 'v1.0', 'powershell.exe')
             Mock Start-ScheduledTask { $tasks.Started = $TaskName }
             $setup = [System.IO.Path]::Combine($windows, 'Setup', 'Scripts', 'SetupComplete.cmd')
         }
@@ -149,8 +153,11 @@ Describe 'capw-firstboot.ps1' {
             }
             $copy = [System.IO.Path]::Combine($Root, 'capw-firstboot.ps1')
             [System.IO.File]::ReadAllText($copy) | Should -Be ([System.IO.File]::ReadAllText($script))
-            $tasks['capw-firstboot'] | Should -Be "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy RemoteSigned -File $copy"
-            @([System.IO.File]::ReadAllLines($setup) | Where-Object { $_ -match '-Install -Start$' }).Count | Should -Be 1
+            $tasks['capw-firstboot'] | Should -Be "$powershell -NoProfile -NonInteractive -ExecutionPolicy RemoteSigned -File $copy"
+            $tasks.Limit | Should -Be '00:00:00 4'
+            $lines = @([System.IO.File]::ReadAllLines($setup) | Where-Object { $_ -match '-Install -Start$' })
+            $lines.Count | Should -Be 1
+            $lines[0].StartsWith("$powershell ") | Should -Be $true
             $tasks.ContainsKey('Started') | Should -Be $false
             Should -Invoke Protect-Directory -Times 2 -Exactly
         }

@@ -61,6 +61,19 @@ Describe 'journal.ps1' {
             Open-State 'a'
             "$($State.reboots) $($State.sequence) $($State.boots)" | Should -Be '0 6 1'
         }
+        It 'that another program holds is read and saved once it is let go' {
+            Open-State 'a'
+            $State.reboots = 2
+            Save-State
+            $late = @{ Stream = [System.IO.File]::Open($StateFile, 'Open', 'ReadWrite', 'None') }
+            Mock Start-Sleep { $late.Stream.Dispose() }
+            Open-State 'a'
+            $State.reboots | Should -Be 2
+            Save-Finished
+            $late.Stream = [System.IO.File]::Open([System.IO.Path]::Combine($StateDirectory, 'finished'), 'Open', 'ReadWrite', 'None')
+            Test-Finished 'a' | Should -Be $true
+            [System.IO.File]::Delete([System.IO.Path]::Combine($StateDirectory, 'finished'))
+        }
         It 'is known even if it cannot be saved' {
             Mock Write-Whole { throw 'there is not enough space on the disk' }
             { Open-State 'a' } | Should -Throw '*not enough space*'
@@ -111,6 +124,12 @@ Describe 'journal.ps1' {
             Set-Marker 'join' 'abc' @{ kubelet = '12 99' }
             $marker = Get-Marker 'join'
             "$($marker.digest) $($marker.processes.kubelet)" | Should -Be 'abc 12 99'
+        }
+        It 'that another program holds is read once it is let go' {
+            Set-Marker 'held' 'abc' @{}
+            $late = @{ Stream = [System.IO.File]::Open([System.IO.Path]::Combine($MarkerDirectory, 'held.json'), 'Open', 'ReadWrite', 'None') }
+            Mock Start-Sleep { $late.Stream.Dispose() }
+            (Get-Marker 'held').digest | Should -Be 'abc'
         }
         It 'is none when it cannot be read' {
             foreach ($text in @('', '{"dig', "`0`0`0`0", '{"digest":"a"}', '[]', '"x"')) {

@@ -194,7 +194,33 @@ Describe 'loader.ps1' {
             [System.IO.File]::WriteAllText($kept, "`0" * 100)
             & $loader -Source task -Root $Root
             $LASTEXITCODE | Should -Be 1002
-            $said[0] | Should -Match ' plan failed 11 [0-9a-f]{8} loader\.ps1:\d+ .'
+            $said[0] | Should -Match ' plan failed 11 [0-9a-f]{8} loader\.ps1:\d+ .*payload\.gz is damaged, and no drive has the payload of this plan'
+        }
+        It 'takes a damaged archive again from the drive that has its plan: <damage>' -TestCases @(
+            @{ damage = "`0`0`0`0`0`0`0`0" }
+            @{ damage = '' }
+            @{ damage = 'cut' }
+        ) {
+            $drive = [System.IO.Path]::Combine([string] $TestDrive, 'delivered')
+            $other = [System.IO.Path]::Combine([string] $TestDrive, 'of another machine')
+            foreach ($directory in @($other, $drive)) { [void] [System.IO.Directory]::CreateDirectory($directory) }
+            Mock Get-DriveRoot { return @($other, $drive) }
+            $packed = & $pack $files
+            [System.IO.File]::WriteAllBytes([System.IO.Path]::Combine($drive, 'payload.gz'), $packed)
+            [System.IO.File]::WriteAllBytes([System.IO.Path]::Combine($other, 'payload.gz'), (& $pack @{ 'node.json' = '{"other": 1}' }))
+            if ($damage -eq 'cut') {
+                [System.IO.File]::WriteAllBytes($kept, $packed[0..($packed.Length - 40)])
+            } else {
+                [System.IO.File]::WriteAllText($kept, $damage)
+            }
+            [System.IO.File]::Delete([System.IO.Path]::Combine($Payload, 'secret', 'token'))
+            [System.IO.File]::Delete($note)
+            & $loader -Source task -Root $Root
+            $LASTEXITCODE | Should -Be 0
+            $said.Count | Should -Be 0
+            & $read 'secret/token' | Should -Be 'abc'
+            Get-Sha256 ([System.IO.File]::ReadAllBytes($kept)) | Should -Be (Get-Sha256 $packed)
+            [System.IO.File]::ReadAllText($LogFile) | Should -Match 'payload\.gz is damaged: '
         }
     }
 

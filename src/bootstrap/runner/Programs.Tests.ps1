@@ -80,11 +80,14 @@ Describe 'programs.ps1' {
             Test-DownloadItem $item | Should -Be $false
             Set-DownloadItem $item
             Test-DownloadItem $item | Should -Be $true
-            # What is there already gets another name: it may run.
-            Set-DownloadItem $item
-            [System.IO.File]::Exists("$path.old") | Should -Be $true
+            # What is there already gets another name: it may run. If it does not, it goes.
             Set-DownloadItem $item
             Test-DownloadItem $item | Should -Be $true
+            [System.IO.File]::Exists("$path.old") | Should -Be $false
+            [void] [System.IO.Directory]::CreateDirectory("$path.old")
+            Set-DownloadItem $item
+            Test-DownloadItem $item | Should -Be $true
+            [System.IO.Directory]::Exists("$path.old") | Should -Be $true
         }
         It 'takes the place of programs that run, one after the other' {
             $path = [System.IO.Path]::Combine($bin, 'c.exe')
@@ -139,7 +142,8 @@ Describe 'programs.ps1' {
             Test-ArchiveItem $item | Should -Be $false
             Set-ArchiveItem $item
             Test-ArchiveItem $item | Should -Be $true
-            [System.IO.File]::ReadAllText([System.IO.Path]::Combine($bin, 'one.exe.old')) | Should -Be 'old'
+            [System.IO.File]::ReadAllText([System.IO.Path]::Combine($bin, 'one.exe')) | Should -Be 'new'
+            [System.IO.Directory]::GetFiles($bin, 'one.exe.old*').Count | Should -Be 0
             Should -Invoke Invoke-Program -Times 1 -Exactly -ParameterFilter { "$($Argv[1..7])" -eq "-x -f $path -C $bin --strip-components 1" }
             [System.IO.File]::Delete([System.IO.Path]::Combine($bin, 'one.exe'))
             Test-ArchiveItem $item | Should -Be $false

@@ -122,6 +122,18 @@ Describe 'report.ps1' {
             [System.IO.File]::ReadAllText($LogFile) | Should -Match 'report to serial:COM1: the port is busy'
             [System.IO.File]::ReadAllText($LogFile) | Should -Match 'report to file: '
         }
+        It 'waits for a guest agent that reads the file' {
+            # Where the tests run, a file that is open for reading may be written.
+            $tries = @{ Count = 0 }
+            Mock Start-Sleep
+            Mock Add-Line {
+                $tries.Count++
+                if ($tries.Count -lt 3) { throw 'it is being read' }
+            } -ParameterFilter { $Path -eq $ReportFile }
+            Send-Report 'join' 'done' 0 'x'
+            $tries.Count | Should -Be 3
+            Should -Invoke Start-Sleep -Times 2 -Exactly
+        }
         It 'goes where the plan says' {
             $Plan = ConvertFrom-Json -InputObject '{"redact": [], "report": ["serial:COM2"]}'
             Send-Report 'join' 'done' 0 'x'

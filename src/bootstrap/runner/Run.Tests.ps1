@@ -129,6 +129,39 @@ Describe 'run.ps1' {
             & $run -Payload $Payload
             & $lines | Should -Be 'clean done 0 | plan finished 0'
         }
+        It 'only cleans up when the state was lost after the file that says that all is done' {
+            $source = [System.IO.Path]::Combine($Payload, 'success')
+            [System.IO.File]::WriteAllText($source, 'success')
+            $success = @{
+                id = 'sentinel'; kind = 'file'; code = 15; seconds = 1; attempts = 1; path = (& $path 'success'); source = 'success'
+                sha256 = (Get-TextDigest 'success'); access = 'inherited'
+            }
+            $clean = @{ id = 'clean'; kind = 'absent'; code = 15; seconds = 1; attempts = 1; paths = @((& $path 'secret')) }
+            & $write @((& $step 'one'), $success, $clean)
+            & $run -Payload $Payload
+            & $lines | Should -Match ' \| clean done 0 \| plan finished 0$'
+            # Another plan does not take it for its own.
+            foreach ($file in @($StateFile, "$StateFile.old", (& $path 'one'))) { [System.IO.File]::Delete($file) }
+            $said.Clear()
+            & $write @((& $step 'one'), (& $step 'two'), $success, $clean)
+            & $run -Payload $Payload
+            & $lines | Should -Be 'one started 0 | one done 0 | two started 0 | two done 0 | plan finished 0'
+            # A power cut before that was noted.
+            foreach ($file in @($StateFile, "$StateFile.old")) { [System.IO.File]::WriteAllText($file, "`0`0`0") }
+            foreach ($file in @((& $path 'one'), [System.IO.Path]::Combine($StateDirectory, 'finished'))) { [System.IO.File]::Delete($file) }
+            $programs.Clear()
+            & $run -Payload $Payload
+            $programs.Count | Should -Be 0
+            $said[$said.Count - 1] | Should -Match ' plan finished 0 '
+        }
+        It 'says how a service ended that did not stay' {
+            Mock Test-RunningItem { $false }
+            Mock Set-RunningItem
+            Mock Get-ServiceEnd { "exit code 7 of $Name" }
+            & $write @(@{ id = 'kubelet'; kind = 'running'; code = 75; seconds = 1; attempts = 1; name = 'kubelet' })
+            & $run -Payload $Payload
+            $said[1] | Should -Match 'kubelet failed 75 [0-9a-f]{8} it is still not true after it was done: exit code 7 of kubelet$'
+        }
         It 'undoes what a failed attempt left, and says why it failed' {
             $item = & $step 'one'
             $item.undo = @('undo', 'one')
@@ -154,6 +187,32 @@ Describe 'run.ps1' {
             & $write @($item)
             & $run -Payload $Payload
             & $lines | Should -Be 'plan finished 0'
+        }
+        It 'is not ended by a marker that cannot be written for a while' {
+            & $write @((& $step 'one'), (& $step 'two'))
+            $held = @{ Times = 1 }
+            $real = (Get-Command -Name 'Set-Marker').ScriptBlock
+            Mock Set-Marker {
+                if ($Id -eq 'one' -and $held.Times -gt 0) {
+                    $held.Times--
+                    throw 'it is in use'
+                }
+                & $real $Id $Digest $Processes
+            }
+            & $run -Payload $Payload
+            # Nothing is done that a kill could leave unnoticed.
+            & $lines | Should -Be 'one started 0 | one retry 18 | one started 0 | one done 0 | two started 0 | two done 0 | plan finished 0'
+            [string]::Join(' | ', $programs.ToArray()) | Should -Be 'make one | make two'
+            $LASTEXITCODE | Should -Be 0
+        }
+        It 'is not ended by a marker of what is true that cannot be written' {
+            [System.IO.File]::WriteAllText((& $path 'one'), '')
+            Mock Set-Marker { throw 'it is in use' }
+            & $write @((& $step 'one'))
+            & $run -Payload $Payload
+            & $lines | Should -Be 'one done 0 | plan finished 0'
+            # Another start may write it.
+            $LASTEXITCODE | Should -Be 1002
         }
         It 'fails when an act changes nothing' {
             $item = & $step 'one'
@@ -271,7 +330,7 @@ Describe 'run.ps1' {
             [System.IO.File]::Delete([System.IO.Path]::Combine($Payload, 'node.json'))
             & $run -Payload $Payload
             $LASTEXITCODE | Should -Be 1002
-            $said[0] | Should -Match '^capw1 1 0 plan failed 11 [0-9a-f]{8} run\.ps1:\d+ .*node\.json'
+            $said[0] | Should -Match '^capw1 1 0 plan failed 11 [0-9a-f]{8} report\.ps1:\d+ .*node\.json'
         }
         It 'is told when the disk is full' {
             & $write @((& $step 'one'))

@@ -63,6 +63,21 @@ Describe 'items.ps1' {
             Test-ServiceItem $item | Should -Be $true
             $known.DependOnService | Should -Be 'http'
         }
+        It 'is told the address that leads to an endpoint, where there are several networks' {
+            $address = ConvertFrom-Json -InputObject '{"flag": "--node-ip=", "to": "10.0.0.9:6443"}'
+            $item.PSObject.Properties.Add((New-Object System.Management.Automation.PSNoteProperty('address', $address)))
+            $networks = @('Ethernet')
+            Mock Get-SourceAddress { '10.0.0.21' } -ParameterFilter { $To -eq '10.0.0.9:6443' }
+            Mock Get-OwnNetwork { $networks }
+            Set-ServiceItem $item
+            $known.ImagePath | Should -Be '"C:\k\kubelet.exe" --windows-service'
+            Test-ServiceItem $item | Should -Be $true
+            $networks = @('Ethernet', 'Storage')
+            Test-ServiceItem $item | Should -Be $false
+            Set-ServiceItem $item
+            $known.ImagePath | Should -Be '"C:\k\kubelet.exe" --windows-service --node-ip=10.0.0.21'
+            Test-ServiceItem $item | Should -Be $true
+        }
         It 'says what the service manager answers' {
             $answers = 5
             { Set-ServiceItem $item } | Should -Throw 'the service manager answers 5 to the change of kubelet'

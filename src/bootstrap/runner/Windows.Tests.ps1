@@ -110,6 +110,10 @@ Describe 'windows.ps1' {
             Get-LastWord "I1 x`r`nerror: it failed`r`nTo see the stack trace, use --v=5`r`n" | Should -Be 'error: it failed'
             Get-LastWord "one`ntwo`n`n" | Should -Be 'two'
             Get-LastWord '' | Should -Be ''
+            Get-LastWord "`r`n `r`n" | Should -Be ''
+            Get-LastWord "[ERROR Port]: in use`n[ERROR File]: exists`nhint`n" | Should -Be '[ERROR File]: exists'
+            Get-LastWord "error: old`n$("line`n" * 19)" | Should -Be 'error: old'
+            Get-LastWord "error: old`n$("line`n" * 20)" | Should -Be 'line'
         }
         It 'is the cause and not the advice after it' {
             $text = "error: it failed`nTo see the stack trace of this error execute with --v=5 or higher`n"
@@ -307,6 +311,20 @@ Describe 'windows.ps1' {
             Test-RestartWanted | Should -Be $false
             Set-RestartWanted
             Test-RestartWanted | Should -Be $true
+        }
+    }
+
+    Context 'the address of the machine' {
+        It 'is the one from which the other end is reached' {
+            foreach ($endpoint in @('127.0.0.1:6443', '[::1]:6443')) {
+                "$(Get-SourceAddress $endpoint)" | Should -Be $endpoint.Substring(0, $endpoint.LastIndexOf(':')).Trim('[', ']')
+            }
+        }
+        It 'that does not exist is told' {
+            { Get-SourceAddress 'none.invalid:6443' } | Should -Throw
+        }
+        It 'is not counted where it is loopback' {
+            @(Get-OwnNetwork) | Should -Not -Contain 'lo'
         }
     }
 }

@@ -12,6 +12,8 @@ $ErrorActionPreference = 'Stop'
 $copy = [System.IO.Path]::Combine($Root, 'capw-firstboot.ps1')
 $task = 'capw-firstboot'
 $attempts = 5
+# By its full path: a program of that name in a directory of PATH would run as SYSTEM.
+$powershell = [System.IO.Path]::Combine($Windows, 'System32', 'WindowsPowerShell', 'v1.0', 'powershell.exe')
 
 function Write-FirstBootLog([string] $Text) {
     $log = [System.IO.Path]::Combine($Windows, 'Temp', 'capw-firstboot.log')
@@ -30,23 +32,35 @@ function Protect-Directory([string] $Path) {
     Set-DirectorySecurity $Path $security
 }
 
+# Past Windows' cache: the power may go as soon as Setup is over, and a task whose script is full of zeros does nothing.
+function Write-Copy {
+    $bytes = [System.IO.File]::ReadAllBytes($PSCommandPath)
+    $file = New-Object System.IO.FileStream($copy, [System.IO.FileMode]::Create, [System.IO.FileAccess]::Write, [System.IO.FileShare]::None, 4096, [System.IO.FileOptions]::WriteThrough)
+    try {
+        $file.Write($bytes, 0, $bytes.Length)
+        $file.Flush($true)
+    } finally {
+        $file.Dispose()
+    }
+}
+
 function Install-FirstBoot {
     [void] [System.IO.Directory]::CreateDirectory($Root)
     Protect-Directory $Root
-    if ($PSCommandPath -ne $copy) { [System.IO.File]::WriteAllBytes($copy, [System.IO.File]::ReadAllBytes($PSCommandPath)) }
+    if ($PSCommandPath -ne $copy) { Write-Copy }
 
     $arguments = "-NoProfile -NonInteractive -ExecutionPolicy RemoteSigned -File $copy"
     if ($DisableAdministrator) { $arguments = "$arguments -DisableAdministrator" }
     # A second way to the same end, where the Task Scheduler does not work during Setup. It may not restart the machine: the task does.
     $setup = [System.IO.Path]::Combine($Windows, 'Setup', 'Scripts', 'SetupComplete.cmd')
     [void] [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($setup))
-    $line = "powershell.exe $arguments -Install -Start"
+    $line = "$powershell $arguments -Install -Start"
     if (-not [System.IO.File]::Exists($setup) -or -not [System.IO.File]::ReadAllText($setup).Contains($line)) {
         [System.IO.File]::AppendAllText($setup, "`r`n$line`r`n")
     }
     $definition = @{
         TaskName = $task; Force = $true
-        Action = New-ScheduledTaskAction -Execute 'powershell.exe' -Argument $arguments
+        Action = New-ScheduledTaskAction -Execute $powershell -Argument $arguments
         Trigger = New-ScheduledTaskTrigger -AtStartup
         Principal = New-ScheduledTaskPrincipal -UserId 'S-1-5-18' -LogonType ServiceAccount -RunLevel Highest
         Settings = New-ScheduledTaskSettingsSet -RestartCount 3 -RestartInterval (New-TimeSpan -Minutes 1) -ExecutionTimeLimit ([System.TimeSpan]::Zero) -Priority 4

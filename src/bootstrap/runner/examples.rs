@@ -1,7 +1,8 @@
 //! One item of each kind and script, for tests: a new one that is forgotten here does not compile.
 
 use crate::bootstrap::plan::{
-    Access, Action, Check, Direction, ExitCodes, FeatureState, Kind, Protocol, ProxyAddress, RegistryData, Script, Start, Variables, When,
+    Access, Action, AddressFlag, Check, Direction, ExitCodes, FeatureState, Kind, Protocol, ProxyAddress, RegistryData, Script, Start, Variables,
+    When,
 };
 
 /// One of each kind, so that a new one cannot be forgotten: the match below does not compile without it.
@@ -25,7 +26,15 @@ pub(super) fn kinds() -> Vec<Kind> {
             ports: vec![text()],
             remote: vec![text()],
         },
-        Kind::Service { name: text(), command_line: text(), start: Start::Auto, depends_on: vec![text()], reset_seconds: 1, restart_delays: vec![] },
+        Kind::Service {
+            name: text(),
+            command_line: text(),
+            start: Start::Auto,
+            depends_on: vec![text()],
+            reset_seconds: 1,
+            restart_delays: vec![],
+            address: Some(AddressFlag { flag: text(), to: text() }),
+        },
         Kind::Running { name: text(), after: vec![text()] },
         Kind::Task { name: text(), argv: vec![], every_minutes: Some(1) },
         Kind::Command {

@@ -4,7 +4,7 @@
 # Is the plan with that digest carried out? Then its secrets are gone and must not come back.
 function Test-Finished([string] $Digest) {
     $path = [System.IO.Path]::Combine($Root, 'state', 'finished')
-    return [System.IO.File]::Exists($path) -and [System.IO.File]::ReadAllText($path) -ceq $Digest
+    return [System.IO.File]::Exists($path) -and (Read-Text $path) -ceq $Digest
 }
 
 function Get-Sha256([byte[]] $Bytes) {
@@ -30,7 +30,16 @@ function Write-Through([string] $Path, [byte[]] $Bytes) {
 # Writes a file so that a kill or a power cut leaves the old or the new one. Backup: where the old one is kept.
 function Write-Whole([string] $Path, [byte[]] $Bytes, $Backup = [NullString]::Value) {
     $temporary = "$Path.new"
-    Write-Through $temporary $Bytes
+    for ($attempt = 1; $true; $attempt++) {
+        try {
+            Write-Through $temporary $Bytes
+            break
+        } catch {
+            # A scanner may hold what an earlier one has left.
+            if ($attempt -ge 10) { throw }
+            Start-Sleep -Milliseconds 200
+        }
+    }
     Move-Over $temporary $Path $Backup
 }
 

@@ -156,16 +156,23 @@ function Set-FirewallItem($Item) {
     $null = New-NetFirewallRule @rule
 }
 
-# --- service: name, commandLine, start, dependsOn (none: as it is), resetSeconds, restartDelays
+# --- service: name, commandLine, start, dependsOn (none: as it is), resetSeconds, restartDelays, address {flag, to}
 function Test-ServiceItem($Item) {
     $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Item.name)"
     if ($null -eq (Get-Service -Name $Item.name -ErrorAction SilentlyContinue)) { return $false }
     $start = @{ auto = 2; demand = 3 }[$Item.start]
     $depends = [string]::Join(' ', @(Get-Field $Item 'dependsOn' @()))
-    return (Get-RegistryValue $key 'ImagePath') -ceq $Item.commandLine -and (Get-RegistryValue $key 'Start') -eq $start -and
+    return (Get-RegistryValue $key 'ImagePath') -ceq (Get-CommandLine $Item) -and (Get-RegistryValue $key 'Start') -eq $start -and
         ($depends -eq '' -or [string]::Join(' ', @(Get-RegistryValue $key 'DependOnService')) -ieq $depends) -and
         (Get-RegistryValue $key 'FailureActionsOnNonCrashFailures') -eq 1 -and
         (Get-FailureActions (Get-RegistryValue $key 'FailureActions')) -ceq (Get-WantedActions $Item)
+}
+
+# With several networks a program cannot know which of its addresses others reach: it is told the one that leads to where it has to go.
+function Get-CommandLine($Item) {
+    $wanted = Get-Field $Item 'address' $null
+    if ($null -eq $wanted -or @(Get-OwnNetwork).Count -lt 2) { return $Item.commandLine }
+    return "$($Item.commandLine) $($wanted.flag)$(Get-SourceAddress $wanted.to)"
 }
 
 # The registry holds five numbers (reset seconds, -, -, count, -) and then pairs of kind (1: restart) and milliseconds.
@@ -184,12 +191,13 @@ function Get-WantedActions($Item) {
 function Set-ServiceItem($Item) {
     $depends = [string[]] @(Get-Field $Item 'dependsOn' @())
     $mode = @{ auto = 'Automatic'; demand = 'Manual' }[$Item.start]
+    $line = Get-CommandLine $Item
     if ($null -eq (Get-Service -Name $Item.name -ErrorAction SilentlyContinue)) {
-        $null = New-Service -Name $Item.name -BinaryPathName $Item.commandLine -StartupType $mode
+        $null = New-Service -Name $Item.name -BinaryPathName $line -StartupType $mode
     }
     # Not sc.exe: its own quoting of quotes in a command line is a trap.
     $service = Get-CimInstance -ClassName Win32_Service -Filter "Name='$($Item.name)'"
-    $arguments = @{ PathName = $Item.commandLine; StartMode = $mode }
+    $arguments = @{ PathName = $line; StartMode = $mode }
     if ($depends.Count -gt 0) { $arguments.ServiceDependencies = $depends }
     $result = Invoke-CimMethod -InputObject $service -MethodName Change -Arguments $arguments
     if ($result.ReturnValue -ne 0) { throw "the service manager answers $($result.ReturnValue) to the change of $($Item.name)" }
@@ -295,7 +303,7 @@ function Test-CommandItem($Item) {
     $check = Get-Field $Item 'check' $null
     if ($null -ne $check) { return Test-Check $check }
     $note = [System.IO.Path]::Combine($MarkerDirectory, "$($Item.id).ran")
-    return [System.IO.File]::Exists($note) -and [System.IO.File]::ReadAllText($note) -ceq (Get-ItemDigest $Item)
+    return [System.IO.File]::Exists($note) -and (Read-Text $note) -ceq (Get-ItemDigest $Item)
 }
 
 function Set-CommandItem($Item) {

@@ -29,7 +29,7 @@ function Get-BootId {
 function Read-Object([string] $Path, [string[]] $Properties) {
     if (-not [System.IO.File]::Exists($Path)) { return $null }
     try {
-        $object = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Path))
+        $object = ConvertFrom-Json -InputObject (Read-Text $Path)
         foreach ($name in $Properties) {
             if ($null -eq $object -or $null -eq $object.PSObject.Properties[$name]) { throw "expected $name in it, found none" }
         }
@@ -54,6 +54,7 @@ function Read-State {
 function Open-State([string] $Digest) {
     [void] [System.IO.Directory]::CreateDirectory($MarkerDirectory)
     $known = Read-State
+    $Journal.anew = $null -eq $known
     $State.sequence = Get-LastSequence
     $State.boot = Get-BootId
     $State.boots = 1

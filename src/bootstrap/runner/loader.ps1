@@ -34,32 +34,68 @@ function Read-Archive([byte[]] $Packed) {
     }
 }
 
-# The archive, or $null: the plan is at its end, and has removed all that holds secrets. cloudbase-init runs a copy of this script that does
-# not lie on the drive.
-function Get-Archive([string] $Kept) {
-    if ($archive -ne '') { return , [System.Convert]::FromBase64String($archive) }
-    $places = @($Kept)
-    if ($archiveDigest -ne '') { $places += @(@($PSScriptRoot) + @(Get-DriveRoot) | ForEach-Object { [System.IO.Path]::Combine($_, 'payload.gz') }) }
-    foreach ($path in $places) {
+# The plan in the files of an archive.
+function Get-PlanFile($Files) {
+    $node = @($Files | Where-Object { $_.path -eq 'node.json' })
+    if ($node.Count -ne 1) { throw 'the archive has no plan' }
+    return $node[0]
+}
+
+# The digest of the plan that was unpacked; '' if there is none.
+function Get-UnpackedPlan([string] $Payload) {
+    $path = [System.IO.Path]::Combine($Payload, 'node.json')
+    if (-not [System.IO.File]::Exists($path)) { return '' }
+    return Get-Sha256 ([System.IO.File]::ReadAllBytes($path))
+}
+
+# The bytes of each payload.gz beside this script and on drives.
+function Get-DeliveredArchive {
+    foreach ($root in @($PSScriptRoot) + @(Get-DriveRoot)) {
+        $path = [System.IO.Path]::Combine($root, 'payload.gz')
         if (-not [System.IO.File]::Exists($path)) { continue }
-        $bytes = [System.IO.File]::ReadAllBytes($path)
-        if ($archiveDigest -eq '' -or (Get-Sha256 $bytes) -ceq $archiveDigest) { return , $bytes }
+        try { , [System.IO.File]::ReadAllBytes($path) } catch { Write-Log "$path cannot be read: $($_.Exception.Message)" }
     }
-    if ($archiveDigest -ne '') { throw "expected payload.gz with digest $archiveDigest beside this script or on a drive, found none" }
-    return $null
+}
+
+# The archive that was kept, or $null: the plan is at its end, and has removed all that holds secrets. One that is damaged is taken again
+# from where it was delivered: of what drives have, it is the one with the plan that was unpacked.
+function Get-KeptArchive([string] $Kept, [string] $Payload) {
+    if (-not [System.IO.File]::Exists($Kept)) { return $null }
+    $bytes = [System.IO.File]::ReadAllBytes($Kept)
+    try {
+        $null = Get-PlanFile @(Read-Archive $bytes)
+        return , $bytes
+    } catch { $problem = $_.Exception.Message }
+    Write-Log "$Kept is damaged: $problem"
+    $plan = Get-UnpackedPlan $Payload
+    foreach ($bytes in @(Get-DeliveredArchive)) {
+        try { if ((Get-PlanFile @(Read-Archive $bytes)).digest -ceq $plan) { return , $bytes } } catch { Write-Log "a payload.gz is damaged: $_" }
+    }
+    throw "$Kept is damaged, and no drive has the payload of this plan: replace this machine ($problem)"
+}
+
+# cloudbase-init runs a copy of this script that does not lie on the drive.
+function Get-Archive([string] $Kept, [string] $Payload) {
+    if ($archive -ne '') { return , [System.Convert]::FromBase64String($archive) }
+    if ($archiveDigest -eq '') { return , (Get-KeptArchive $Kept $Payload) }
+    if ([System.IO.File]::Exists($Kept)) {
+        $bytes = [System.IO.File]::ReadAllBytes($Kept)
+        if ((Get-Sha256 $bytes) -ceq $archiveDigest) { return , $bytes }
+    }
+    foreach ($bytes in @(Get-DeliveredArchive)) { if ((Get-Sha256 $bytes) -ceq $archiveDigest) { return , $bytes } }
+    throw "expected payload.gz with digest $archiveDigest beside this script or on a drive, found none"
 }
 
 function Update-Payload([string] $Payload) {
     $kept = [System.IO.Path]::Combine($Root, 'payload.gz')
-    $packed = Get-Archive $kept
+    $packed = Get-Archive $kept $Payload
     if ($null -eq $packed) { return }
     $files = @(Read-Archive $packed)
-    $node = @($files | Where-Object { $_.path -eq 'node.json' })
-    if ($node.Count -ne 1) { throw 'the archive has no plan' }
-    if (Test-Finished $node[0].digest) { return }
+    $node = Get-PlanFile $files
+    if (Test-Finished $node.digest) { return }
     if (-not [System.IO.File]::Exists($kept) -or (Get-Sha256 ([System.IO.File]::ReadAllBytes($kept))) -cne (Get-Sha256 $packed)) {
-        # Nothing of another payload may stay.
-        if ([System.IO.Directory]::Exists($Payload)) { [System.IO.Directory]::Delete($Payload, $true) }
+        # Nothing of another payload may stay. Of the same one all stays: the boot task needs it if the power is cut now.
+        if ([System.IO.Directory]::Exists($Payload) -and (Get-UnpackedPlan $Payload) -cne $node.digest) { [System.IO.Directory]::Delete($Payload, $true) }
         Write-Whole $kept $packed
     }
     $unpacked = 0

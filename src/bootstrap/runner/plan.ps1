@@ -23,7 +23,7 @@ function Invoke-PlanItem($Item) {
             $processes = @{}
             if ($null -ne $marker) { $processes = $marker.processes }
             if ($begun) { $processes = Get-Processes $Item.id }
-            Set-Marker $Item.id $digest $processes
+            Save-Marker $Item.id $digest $processes
             if ($Item.kind -eq 'reboot' -and (Test-RestartPending)) {
                 Send-Report $Item.id 'warned' $Item.code 'Windows asks for a restart by itself, also after one'
             } else {
@@ -38,27 +38,46 @@ function Invoke-PlanItem($Item) {
         }
         return 'reboot'
     }
+    $untrue = 'it is still not true after it was done'
     $problem = ''
     for ($attempt = 1; $attempt -le $Item.attempts; $attempt++) {
         Test-Deadline
         Send-Report $Item.id 'started' 0 "attempt $attempt of $($Item.attempts)"
-        if ($begun) { Undo-PlanItem $Item }
-        Set-Marker $Item.id '' (Get-Processes $Item.id)
-        $begun = $true
-        $problem = 'it is still not true after it was done'
-        # Data that are wrong stay wrong: that is no reason to try again.
-        try { $null = & $act $Item } catch [System.IO.InvalidDataException] { throw } catch { $problem = $_.Exception.Message }
+        $problem = $untrue
+        try {
+            if ($begun) { Undo-PlanItem $Item }
+            # Without it a kill would not be noticed: an attempt that cannot note that it begins does nothing.
+            Set-Marker $Item.id '' (Get-Processes $Item.id)
+            $begun = $true
+            $null = & $act $Item
+        } catch [System.IO.InvalidDataException] {
+            # Data that are wrong stay wrong: that is no reason to try again.
+            throw
+        } catch { $problem = $_.Exception.Message }
         if (Test-PlanItem $test $Item) {
-            Set-Marker $Item.id $digest (Get-Processes $Item.id)
+            Save-Marker $Item.id $digest (Get-Processes $Item.id)
             Send-Report $Item.id 'done' 0 "attempt $attempt"
             return 'done'
         }
+        # Its act ended well, and then the service did not stay.
+        if ($Item.kind -eq 'running' -and $problem -ceq $untrue) { $problem = "${untrue}: $(Get-ServiceEnd $Item.name)" }
         if ($attempt -lt $Item.attempts) {
             Send-Report $Item.id 'retry' $Item.code $problem
             Start-Sleep -Seconds ([System.Math]::Min(60, 5 * [System.Math]::Pow(2, $attempt - 1)))
         }
     }
     throw $problem
+}
+
+# Notes what was found true. What was noted before is still there if this fails, and leads to the same end: the item is tested again, and
+# services that read it are started again.
+function Save-Marker([string] $Id, [string] $Digest, $Processes) {
+    try {
+        Set-Marker $Id $Digest $Processes
+    } catch {
+        $Journal.lost = $true
+        Write-Log "the marker of $Id cannot be saved: $($_.Exception.Message)"
+    }
 }
 
 # A test that cannot be made says that the item is not true; what is done about it then says why.
@@ -97,6 +116,14 @@ function Restart-Windows {
     return 0
 }
 
+# Where the state was lost: only cleaning up is left once the file is there that says that all is done, which a plan writes before it cleans up.
+# If another plan was finished before, the file may be that one's.
+function Test-AllDone($Items) {
+    if ($Items.Count -lt 2 -or $Items[-1].kind -ne 'absent' -or $Items[-2].kind -ne 'file') { return $false }
+    if ([System.IO.File]::Exists([System.IO.Path]::Combine($StateDirectory, 'finished'))) { return $false }
+    return Test-PlanItem 'Test-FileItem' $Items[-2]
+}
+
 # The whole plan. Returns the exit code.
 function Invoke-Plan {
     if (Test-Finished $State.digest) {
@@ -114,6 +141,7 @@ function Invoke-Plan {
     }
     $items = @($Plan.items)
     $last = $items[$items.Count - 1]
+    if ($Journal.anew -and (Test-AllDone $items)) { $State.cleaning = $true }
     foreach ($item in $items) {
         # Items before it may need secrets that are gone.
         if ($State.cleaning -and $item.id -cne $last.id) { continue }

@@ -59,6 +59,13 @@ function Move-Aside([string] $Path) {
     }
 }
 
+# What was moved aside goes when its successor is there. A program that still runs cannot be deleted and stays.
+function Remove-Aside([string] $Path) {
+    foreach ($number in @('', 2, 3, 4, 5)) {
+        try { [System.IO.File]::Delete("$Path.old$number") } catch { Write-Log "$Path.old$number stays: $($_.Exception.Message)" }
+    }
+}
+
 # What a program has written goes to the disk before it counts: after a power cut it would be zeros.
 function Sync-Directory([string] $Path) {
     foreach ($file in [System.IO.Directory]::GetFiles($Path, '*', [System.IO.SearchOption]::AllDirectories)) {
@@ -88,6 +95,7 @@ function Set-DownloadItem($Item) {
     }
     Move-Aside $Item.path
     [System.IO.File]::Move($temporary, $Item.path)
+    Remove-Aside $Item.path
 }
 
 # --- archive: path, digest, directory, strip, files. What was unpacked is noted, because its files may be changed afterwards.
@@ -96,7 +104,7 @@ function Test-ArchiveItem($Item) {
         if (-not [System.IO.File]::Exists([System.IO.Path]::Combine($Item.directory, $file))) { return $false }
     }
     $note = [System.IO.Path]::Combine($StateDirectory, "unpacked-$($Item.id)")
-    return [System.IO.File]::Exists($note) -and [System.IO.File]::ReadAllText($note) -ceq $Item.digest
+    return [System.IO.File]::Exists($note) -and (Read-Text $note) -ceq $Item.digest
 }
 
 function Set-ArchiveItem($Item) {
@@ -113,5 +121,7 @@ function Set-ArchiveItem($Item) {
         }
     }
     Sync-Directory $Item.directory
+    # Before it is noted: a machine that loses its power here unpacks again, and leaves nothing of the first time.
+    foreach ($file in @($Item.files)) { Remove-Aside ([System.IO.Path]::Combine($Item.directory, $file)) }
     Write-WholeText ([System.IO.Path]::Combine($StateDirectory, "unpacked-$($Item.id)")) $Item.digest
 }

@@ -1,5 +1,5 @@
 # What the machine says of itself, and where. The loader carries a copy of this file, so it works without a plan and without a state, and
-# nothing here throws: a full disk, a file that another program holds and a busy channel may each cost a copy of a line, never the line.
+# no report throws: a full disk, a file that another program holds and a busy channel may each cost a copy of a line, never the line.
 
 $LogFile = [System.IO.Path]::Combine($Root, 'bootstrap.log')
 # For lines that the log does not take.
@@ -16,8 +16,9 @@ $Plan = $null
 $State = @{
     digest = ''; used = 0; reboots = 0; sequence = [int64] 0; boot = ''; boots = 0; outcome = ''; theirs = $false; cleaning = $false
 }
-# open: the state was read. lost: something that later starts need could not be written. before: seconds that earlier runners worked.
-$Journal = @{ open = $false; lost = $false; before = 0 }
+# open: the state was read. anew: there was none. lost: something that later starts need could not be written. before: seconds that earlier
+# runners worked.
+$Journal = @{ open = $false; anew = $false; lost = $false; before = 0 }
 
 # A property that may be missing.
 function Get-Field($Object, [string] $Name, $Default) {
@@ -72,13 +73,25 @@ function Get-ReportLine([int64] $Sequence, [int] $Boot, [string] $Item, [string]
     return "capw1 $Sequence $Boot $Item $What $Code $sum $clean"
 }
 
+# A scanner may hold a file for a moment.
+function Read-Text([string] $Path) {
+    for ($attempt = 1; $true; $attempt++) {
+        try {
+            return [System.IO.File]::ReadAllText($Path)
+        } catch {
+            if ($attempt -ge 10 -or -not [System.IO.File]::Exists($Path)) { throw }
+            Start-Sleep -Milliseconds 200
+        }
+    }
+}
+
 # The highest number that any file remembers: of two reports readers take the one with the higher number for the newer one.
 function Get-LastSequence {
     $last = [int64] 0
     foreach ($path in @($StateFile, "$StateFile.old", $ReportFile, "$ReportFile.1")) {
         if (-not [System.IO.File]::Exists($path)) { continue }
         try {
-            foreach ($match in [System.Text.RegularExpressions.Regex]::Matches([System.IO.File]::ReadAllText($path), '(?:capw1 |"sequence":)(\d{1,18})\b')) {
+            foreach ($match in [System.Text.RegularExpressions.Regex]::Matches((Read-Text $path), '(?:capw1 |"sequence":)(\d{1,18})\b')) {
                 $last = [System.Math]::Max($last, [int64] $match.Groups[1].Value)
             }
         } catch {
@@ -86,6 +99,14 @@ function Get-LastSequence {
         }
     }
     return $last
+}
+
+# A guest agent that reads the file keeps it from being written, for a moment.
+function Add-Report([string] $Line) {
+    for ($attempt = 1; $true; $attempt++) {
+        try { Add-Line $ReportFile $Line $ReportLimit; return } catch { if ($attempt -ge 10) { throw } }
+        Start-Sleep -Milliseconds 50
+    }
 }
 
 # Tells how an item is, on every channel that is there. One that fails is left out: the plan matters more than its report.
@@ -106,7 +127,7 @@ function Send-Report([string] $Item, [string] $What, [int64] $Code, [string] $Me
     if ($null -ne $Plan) { $channels = @(Get-Field $Plan 'report' $channels) }
     foreach ($channel in $channels) {
         try {
-            if ($channel -eq 'file') { Add-Line $ReportFile $line $ReportLimit }
+            if ($channel -eq 'file') { Add-Report $line }
             if ($channel -eq 'guestinfo') { Send-GuestInfo $line }
             if ($channel -eq 'kvp') { Send-KeyValue $line }
             if ($channel -like 'serial:*') { Send-Serial $channel.Substring(7) $line }

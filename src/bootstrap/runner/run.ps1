@@ -24,7 +24,7 @@ try {
     if (-not $Locked -and $null -eq $lock) {
         Write-Log 'another runner has been busy for an hour'
     } else {
-        $text = [System.IO.File]::ReadAllText([System.IO.Path]::Combine($Payload, 'node.json'))
+        $text = Read-Text ([System.IO.Path]::Combine($Payload, 'node.json'))
         $Plan = ConvertFrom-Json -InputObject $text
         Open-State (Get-TextDigest $text)
         $code = Invoke-Plan

@@ -148,7 +148,7 @@ function Test-DomainJoinScript($Item) {
     $computer = Get-CimInstance -ClassName Win32_ComputerSystem
     if ($computer.PartOfDomain -and $computer.Domain -ieq $Item.domain) { return $true }
     $asked = [System.IO.Path]::Combine($StateDirectory, 'domain-join')
-    return [System.IO.File]::Exists($asked) -and [System.IO.File]::ReadAllText($asked) -ceq (Get-BootId)
+    return [System.IO.File]::Exists($asked) -and (Read-Text $asked) -ceq (Get-BootId)
 }
 
 function Set-DomainJoinScript($Item) {

@@ -24,8 +24,8 @@ fn scripts_are_small_and_plain_ascii() {
         assert!(text.lines().all(|line| line.len() <= 200 && line == line.trim_end()), "{name}: long line or blanks at its end");
     }
     let lines: usize = RUNNER.map(|name| script(name).lines().count()).iter().sum();
-    assert!(lines < 1500, "{lines} lines");
-    assert!(LOADER.len() < 20_000, "the loader has {} bytes", LOADER.len());
+    assert!(lines < 1650, "{lines} lines");
+    assert!(LOADER.len() < 22_000, "the loader has {} bytes", LOADER.len());
     assert!(LOADER.starts_with("#ps1_sysnative\n"));
     for text in [LOADER.as_str(), script("run.ps1")] {
         assert!(text.contains("Set-StrictMode -Version 2.0") && text.contains("$ErrorActionPreference = 'Stop'"));

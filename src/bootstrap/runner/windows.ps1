@@ -63,10 +63,21 @@ function ConvertTo-CommandLine([string[]] $Arguments) {
 
 # What a program that failed said last: the line that it marks as an error, else its last line.
 function Get-LastWord([string] $Text) {
-    $lines = @((Get-Tail $Text 8000) -split "`r?`n" | Where-Object { $_.Trim() -ne '' } | Select-Object -Last 20)
-    $marked = @($lines | Where-Object { $_ -match 'error: |\[ERROR' })
-    if ($marked.Count -gt 0) { return $marked[-1].Trim() }
-    return [string]::Join('', @($lines | Select-Object -Last 1)).Trim()
+    $last = ''
+    $marked = ''
+    $since = 0
+    foreach ($line in (Get-Tail $Text 8000).Split("`n")) {
+        if ($line.Trim() -eq '') { continue }
+        $last = $line.Trim()
+        $since++
+        if ($last -match 'error: |\[ERROR') {
+            $marked = $last
+            $since = 0
+        }
+    }
+    # One far above is about something else.
+    if ($marked -ne '' -and $since -lt 20) { return $marked }
+    return $last
 }
 
 # The end of a text, for messages.
@@ -159,6 +170,33 @@ function Set-TextList([string] $Path, [string] $Name, [string[]] $Texts) {
     try { $key.SetValue($Name, $Texts, [Microsoft.Win32.RegistryValueKind]::MultiString) } finally { $key.Dispose() }
 }
 
+# Names of the adapters that have an address, without loopback and addresses that Windows assigns itself.
+function Get-OwnNetwork {
+    foreach ($adapter in [System.Net.NetworkInformation.NetworkInterface]::GetAllNetworkInterfaces()) {
+        if ([string] $adapter.OperationalStatus -ne 'Up' -or [string] $adapter.NetworkInterfaceType -eq 'Loopback') { continue }
+        $found = @($adapter.GetIPProperties().UnicastAddresses | ForEach-Object { $_.Address })
+        $found = @($found | Where-Object { [string] $_ -notmatch '^(169\.254\.|fe80:)' })
+        if ($found.Count -gt 0) { $adapter.Name }
+    }
+}
+
+# The address from which the machine reaches host:port. Its own routes decide: a datagram socket is connected without a packet.
+function Get-SourceAddress([string] $To) {
+    $at = $To.LastIndexOf(':')
+    $problem = "$To has no address"
+    foreach ($there in [System.Net.Dns]::GetHostAddresses($To.Substring(0, $at).Trim('[', ']'))) {
+        $socket = New-Object System.Net.Sockets.Socket($there.AddressFamily, 'Dgram', 'Udp')
+        try {
+            $socket.Connect($there, [int] $To.Substring($at + 1))
+            return $socket.LocalEndPoint.Address
+        } catch {
+            # A name may have addresses of a family to which there is no way.
+            $problem = "no network leads to ${there}: $($_.Exception.GetBaseException().Message)"
+        } finally { $socket.Dispose() }
+    }
+    throw $problem
+}
+
 # Does something hold that can be seen without changing anything?
 function Test-Check($Check) {
     $file = Get-Field $Check 'file' $null
@@ -242,7 +280,7 @@ function Set-RestartWanted {
 
 function Test-OwnRestartWanted {
     $wanted = [System.IO.Path]::Combine($StateDirectory, 'restart-wanted')
-    return [System.IO.File]::Exists($wanted) -and [System.IO.File]::ReadAllText($wanted) -ceq (Get-BootId)
+    return [System.IO.File]::Exists($wanted) -and (Read-Text $wanted) -ceq (Get-BootId)
 }
 
 # Does the servicing of Windows want a restart?

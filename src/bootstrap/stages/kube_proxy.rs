@@ -39,6 +39,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
         depends_on: Vec::new(),
         reset_seconds: RESET_SECONDS,
         restart_delays: vec![5_000, 10_000, 60_000],
+        address: None,
     };
     all.add(item(
         "kube-proxy-service",

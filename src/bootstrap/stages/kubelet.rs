@@ -4,7 +4,7 @@ use super::{KUBEADM_DOCS, KUBELET_DOCS, NODE_DOCS, PlanBuilder, RESET_SECONDS, i
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
-use crate::bootstrap::plan::{Access, Action, Check, Direction, Item, Kind, Protocol, Start};
+use crate::bootstrap::plan::{Access, Action, AddressFlag, Check, Direction, Item, Kind, Protocol, Start};
 use crate::bootstrap::render::{Documents, kubeadm, kubelet};
 use crate::vm::FailureCode;
 
@@ -113,6 +113,9 @@ fn credential_providers(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result
 fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(), RenderError> {
     let joined = Check::File(paths::KUBELET_KUBECONFIG.into());
     let command_line = kubelet::command_line(facts, &documents.kubelet_flags)?;
+    let spec = &facts.spec.kubelet;
+    // On Windows the kubelet takes the first address that its own name leads to. A cloud controller manager does not ask it.
+    let chosen = spec.node_ips.is_empty() && spec.cloud_provider.is_none();
     let service = |start| Kind::Service {
         name: "kubelet".into(),
         command_line: command_line.clone(),
@@ -120,6 +123,7 @@ fn node(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &Documents<'_>
         depends_on: owned(&["containerd"]),
         reset_seconds: RESET_SECONDS,
         restart_delays: vec![5_000, 10_000, 60_000],
+        address: chosen.then(|| AddressFlag { flag: "--node-ip=".into(), to: facts.endpoint.clone() }),
     };
     let broken = "Read C:\\var\\log\\kubelet\\kubelet.log.";
     all.add(Item {

@@ -78,6 +78,11 @@ impl PlanBuilder {
     }
 }
 
+/// The longest that the join may take: every attempt, and what is undone before the next one.
+fn all_joins(items: &[Item]) -> u32 {
+    items.iter().filter(|item| item.code == FailureCode::Join).map(|item| item.seconds * item.attempts).sum()
+}
+
 /// The plan and its payload files.
 pub(super) fn plan(facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<(Plan, BTreeMap<String, Vec<u8>>), RenderError> {
     let mut all = PlanBuilder::default();
@@ -96,7 +101,7 @@ pub(super) fn plan(facts: &BootstrapFacts, documents: &Documents<'_>) -> Result<
         plan_version: PLAN_VERSION,
         machine: PlanMachine { uid: facts.machine_uid.clone(), name: facts.machine_name.clone(), generation: facts.generation },
         kubernetes: facts.kubernetes.to_string(),
-        limits: Limits { reboots: 3 + steps::restarts(facts), minutes: MINUTES + (kubelet::JOIN_SECONDS + steps::seconds(facts)).div_ceil(60) },
+        limits: Limits { reboots: 3 + steps::restarts(facts), minutes: MINUTES + (all_joins(&all.items) + steps::seconds(facts)).div_ceil(60) },
         report: owned(&["serial:COM1", "guestinfo", "kvp", "file"]),
         redact: owned(&[TOKEN_FORM]),
         items: all.items,

@@ -66,7 +66,7 @@ fn time(all: &mut PlanBuilder, facts: &BootstrapFacts) {
     const PARAMETERS: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services\W32Time\Parameters";
     const SERVICE: &str = r"HKLM:\SYSTEM\CurrentControlSet\Services\W32Time";
     let servers = &facts.spec.network.time_servers;
-    // Whoever compares the clock must be able to set it.
+    // A clock that is compared must also be one that can be set.
     if servers.is_empty() && facts.spec.network.clock_tolerance_seconds == 0 {
         return;
     }

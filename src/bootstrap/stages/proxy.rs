@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(found, Some(ProxyAddress::Plain("http://b:2".into())));
         assert_eq!(ask(Proxy { http: plain("http://a:1"), ..Proxy::default() }).0, None);
         assert_eq!(ask(Proxy { https: plain("http://b:2"), no_proxy: vec![".k8s.io".into()], ..Proxy::default() }).0, None);
-        // .NET Framework speaks no TLS to a proxy; whoever downloads nothing through it may have one.
+        // .NET Framework speaks no TLS to a proxy; a node that downloads nothing through it may have one.
         let refused = |proxy: Proxy, url: &str| {
             let mut facts = crate::bootstrap::sample::full();
             facts.spec.network.proxy = Some(proxy);

@@ -49,6 +49,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts, documents: &D
         depends_on: Vec::new(),
         reset_seconds: RESET_SECONDS,
         restart_delays: vec![15_000, 30_000, 60_000],
+        address: None,
     };
     all.add(item(
         "containerd-service",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use secrecy::SecretString;
 
-use crate::api::bootstrap_config::{PortRange, Route, SecretKeyRef};
+use crate::api::bootstrap_config::{CloudProvider, PortRange, Route, SecretKeyRef};
 use crate::bootstrap::delivery::read::Payload;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Item, Kind, Plan, Variables};
@@ -75,6 +75,24 @@ fn settings_that_are_off_add_no_items() {
     facts.spec = serde_json::from_value(spec).unwrap();
     let plan = plan(&facts);
     assert_eq!(usual - plan.items.len(), 20, "{}", explain(&plan));
+}
+
+#[test]
+fn the_machine_chooses_the_address_of_the_node_where_nothing_else_does() {
+    let flag = |change: fn(&mut BootstrapFacts)| {
+        let mut facts = facts();
+        change(&mut facts);
+        let plan = plan(&facts);
+        let flags = ["kubelet-service", "kubelet-automatic"].map(|id| match &find(&plan, id).kind {
+            Kind::Service { address, .. } => address.as_ref().map(|address| format!("{}{}", address.flag, address.to)),
+            kind => panic!("{kind:?}"),
+        });
+        assert_eq!(flags[0], flags[1]);
+        flags[0].clone()
+    };
+    assert_eq!(flag(|_| ()), Some(format!("--node-ip={}", facts().endpoint)));
+    assert_eq!(flag(|facts| facts.spec.kubelet.node_ips = vec!["10.0.0.21".into()]), None);
+    assert_eq!(flag(|facts| facts.spec.kubelet.cloud_provider = Some(CloudProvider::External)), None);
 }
 
 #[test]

@@ -5,12 +5,12 @@ mod machine;
 mod reasons;
 mod show;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use crate::cli::output::print;
 use crate::diagnosis::{self, Finding};
 
 /// Exit code when something was found; 1 is an error, 2 a wrong command line.
@@ -64,7 +64,7 @@ impl Diagnose {
             Format::Text => show::text(&answer),
             Format::Json => serde_json::to_string_pretty(&answer).map_err(|e| e.to_string())? + "\n",
         };
-        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))?;
+        print(text)?;
         Ok(if answer.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
     }
 }

@@ -67,6 +67,15 @@ fn a_text_with_several_files_is_read_as_those_files() {
     assert_eq!(logs(&[("collected.log", elsewhere.as_bytes())], &["collected.log"]).unwrap().findings, []);
 }
 
+/// What collect.ps1 itself wrote, under PowerShell for Windows.
+#[test]
+fn what_is_collected_on_a_machine_is_read_as_it_is() {
+    let answer = logs(&[("collected.log", include_bytes!("collected.log").as_slice())], &["collected.log"]).unwrap();
+    let shown = show::text(&answer);
+    assert!(answer.findings.iter().any(|found| found.id == "F41"), "{shown}");
+    assert!(shown.contains("seen    collected.log: kubelet.log:"), "{shown}");
+}
+
 #[test]
 fn the_kind_of_a_file_can_be_said_and_utf_16_is_read() {
     let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain(TOKEN.encode_utf16().flat_map(u16::to_le_bytes)).collect();

@@ -36,6 +36,8 @@ pub(super) struct Manifests {
     workers: Vec<Workers>,
     /// Of Clusters with a topology.
     topology_version: Option<String>,
+    /// Of the object that stands for the control plane, whichever provider's.
+    control_plane_version: Option<String>,
     endpoint: Option<String>,
     service_domain: Option<String>,
     pod_networks: Vec<String>,
@@ -113,6 +115,11 @@ impl Manifests {
                 self.topology_version = at(&value, "spec.topology.version").map(str::to_owned).or_else(|| self.topology_version.take());
                 self.service_domain = at(&value, "spec.clusterNetwork.serviceDomain").map(str::to_owned).or_else(|| self.service_domain.take());
             }
+            ("controlplane.cluster.x-k8s.io", _) => {
+                // What is there, before what is asked for.
+                let version = at(&value, "status.version").or_else(|| at(&value, "spec.version"));
+                self.control_plane_version = version.map(str::to_owned).or_else(|| self.control_plane_version.take());
+            }
             ("cluster.x-k8s.io", "Machine") => self.workers.extend(value.get("spec").map(workers)),
             ("cluster.x-k8s.io", "MachineDeployment" | "MachineSet" | "MachinePool") => {
                 self.workers.extend(value.pointer("/spec/template/spec").map(workers));
@@ -122,9 +129,9 @@ impl Manifests {
         Ok(())
     }
 
-    /// Of the version that the Cluster gives its control plane.
+    /// Of the control plane's own version, or else of the one that the Cluster gives it.
     pub(super) fn api_server_minor(&self) -> Option<u32> {
-        minor(self.topology_version.as_deref()?)
+        minor(self.control_plane_version.as_deref().or(self.topology_version.as_deref())?)
     }
 
     /// One machine per configuration, with the WindowsMachine that something ties to it, or else the only one there is.

@@ -3,7 +3,6 @@
 mod manifests;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -17,6 +16,7 @@ use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::read::Payload;
 use crate::bootstrap::render::reserves;
 use crate::bootstrap::{self, Bootstrap, BootstrapFacts, DataSize, Secrets, ca_hash, finding};
+use crate::cli::output::print;
 
 /// A token that no cluster has.
 const PLACEHOLDER_TOKEN: &str = "000000.placeholdertoken";
@@ -50,7 +50,7 @@ pub struct Render {
 impl Render {
     pub fn main(self) -> Result<(), String> {
         let text = self.run()?;
-        std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"))
+        print(text)
     }
 
     /// What is printed.

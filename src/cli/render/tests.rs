@@ -94,6 +94,30 @@ fn flags_and_documents_are_put_together() {
     assert!(said.contains("apiServerEndpoint: 'other:6443'") && !said.contains("shutdownGracePeriod:"), "{said}");
 }
 
+/// A kubelet that is newer than the API server is refused for machines of a deployment and of a pool.
+#[test]
+fn a_kubelet_is_not_newer_than_the_control_plane() {
+    let directory = tempfile::tempdir().unwrap();
+    let workers = |kind: &str, version: &str| {
+        format!(
+            "apiVersion: cluster.x-k8s.io/v1beta2\nkind: {kind}\nmetadata: {{name: w}}\nspec: {{template: {{spec: {{version: {version}, bootstrap: {{configRef: {{name: pool}}}}, infrastructureRef: {{name: big}}}}}}}}\n"
+        )
+    };
+    for control_plane in [
+        "kind: KubeadmControlPlane\nspec: {version: v1.34.2}",
+        "kind: ExternalControlPlane\nspec: {}\nstatus: {version: v1.34.2}",
+        "kind: KubeadmControlPlane\nspec: {version: v1.36.0}\nstatus: {version: v1.34.2}",
+    ] {
+        let control_plane = format!("apiVersion: controlplane.cluster.x-k8s.io/v1beta2\nmetadata: {{name: c}}\n{control_plane}\n");
+        for kind in ["MachineDeployment", "MachinePool"] {
+            let text = |version: &str| format!("{CONFIG}---\n{MACHINE}---\n{control_plane}---\n{}", workers(kind, version));
+            let error = render(&["-f", &file(&directory, &text("v1.35.0"))]).unwrap_err();
+            assert!(error.contains("v1.35.0") && error.contains("the API server is 1.34"), "{kind} {control_plane}: {error}");
+            render(&["-f", &file(&directory, &text("v1.34.9"))]).unwrap();
+        }
+    }
+}
+
 #[test]
 fn errors_name_file_document_field_and_remedy() {
     let directory = tempfile::tempdir().unwrap();

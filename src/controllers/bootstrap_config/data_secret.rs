@@ -18,7 +18,7 @@ use crate::cluster::{ApiError, Creation};
 use crate::lifecycle::bootstrap_config::report::Token;
 
 /// What other infrastructure providers understand; cloudbase-init finds out by itself what the data is.
-pub const FORMAT: &str = "cloud-config";
+const FORMAT: &str = "cloud-config";
 /// The join token, so that one which expired can be made again for a guest that already has it.
 const TOKEN_KEY: &str = "token";
 
@@ -71,24 +71,20 @@ impl<T> ByUid<T> {
 
 /// Makes the Secret if it is not there, and returns its name.
 pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
-    let mut data = vec![
-        ("value", made.user_data.as_bytes()),
-        ("format", FORMAT.as_bytes()),
-        (CHANNEL_KEY, object.spec.channel.name().as_bytes()),
-        (TOKEN_KEY, token.expose_secret().as_bytes()),
-    ];
+    let mut data = vec![("value", made.user_data.as_bytes()), (TOKEN_KEY, token.expose_secret().as_bytes())];
     data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
     ensure_holding(ctx, object, capi::cluster_name(object.metadata.labels.as_ref()), data).await
 }
 
-/// As [`ensure`], with this data.
+/// As [`ensure`], with this data beside what every Secret of ours holds.
 pub async fn ensure_holding(
     ctx: &Context,
     object: &WindowsBootstrapConfig,
     cluster: Option<&str>,
-    data: Vec<(&str, &[u8])>,
+    mut data: Vec<(&str, &[u8])>,
 ) -> Result<String, Error> {
     let name = object.name_any();
+    data.extend([("format", FORMAT.as_bytes()), (CHANNEL_KEY, object.spec.channel.name().as_bytes())]);
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.clone()),

@@ -4,7 +4,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
-use super::data_secret::{self, FORMAT};
+use super::data_secret;
 use super::{Context, MANAGER};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster};
@@ -35,7 +35,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
         return say(ctx, object, Desired::no(ConditionType::Ready, Reason::InvalidSpec, message), None).await;
     }
     let labelled = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or(&pool.spec.cluster_name);
-    match data_secret::ensure_holding(ctx, object, Some(labelled), vec![("value", DATA.as_bytes()), ("format", FORMAT.as_bytes())]).await {
+    match data_secret::ensure_holding(ctx, object, Some(labelled), vec![("value", DATA.as_bytes())]).await {
         Ok(secret) => say(ctx, object, Desired::yes(ConditionType::Ready, Reason::Ready), Some(&secret)).await,
         Err(data_secret::Error::Taken(message)) => say(ctx, object, Desired::no(ConditionType::Ready, Reason::SecretConflict, message), None).await,
         Err(data_secret::Error::Api(error)) => Err(error.into()),

@@ -28,6 +28,7 @@ use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi;
 use crate::api::cluster_ref::ClusterRef;
 use crate::cluster::workload::WorkloadError;
+use crate::guards::Guard;
 use crate::lifecycle::Decision;
 use crate::lifecycle::bootstrap_config::outcome::{self, DataProblem};
 use crate::lifecycle::bootstrap_config::report::{self, Token};
@@ -117,6 +118,7 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::
     ctx.known_tokens.take(&uid);
     ctx.disowned.take(&uid);
     if let Err(error) = clean_up::clean_up(ctx, object, found).await
+        && Guard::TokenBeforeFinalizer.holds()
         && !outcome::may_leave_token(object, fault(&error), ctx.management.now())
     {
         if let Some(cluster) = ClusterRef::of(&object.metadata) {

@@ -65,7 +65,7 @@ async fn a_kubeconfig_that_is_missing_is_reported_and_looked_at_again() {
     assert_eq!(script.seen()[2].body["reason"], "KubeconfigMissing", "no other condition of a configuration says it");
 }
 
-/// Whoever may write these kinds can write the annotation that a standalone pool writes.
+/// Every user who may write these kinds can write the annotation that a standalone pool writes.
 #[tokio::test]
 async fn nothing_is_made_in_the_own_cluster_without_a_pool_that_owns_the_machine() {
     let joins = json!({crate::api::cluster_ref::JOINS_ANNOTATION: "own/cluster"});
@@ -110,7 +110,7 @@ async fn the_configuration_of_a_machine_pool_gets_a_secret_that_joins_no_machine
     let (ctx, script) = stage(vec![step("POST /api/v1/namespaces/lab/secrets", secret), step(STATUS, object.clone())]);
     pass(&ctx, object).await;
     let data = script.seen()[0].body["data"].clone();
-    assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), ["format", "value"], "no token");
+    assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), ["channel", "format", "value"], "no token");
     assert_eq!(script.seen()[1].body["status"]["dataSecretName"], "win-1");
 }
 
@@ -136,4 +136,26 @@ async fn the_secret_gets_its_owner_back_when_the_object_does() {
     }
     let metadata = &script.seen()[1].body["metadata"];
     assert_eq!((&metadata["ownerReferences"][0]["uid"], &metadata["uid"]), (&json!("c"), &json!("s")));
+}
+
+#[tokio::test]
+async fn the_secret_of_a_machine_pool_gets_its_owner_back() {
+    const SECRETS: &str = "/api/v1/namespaces/lab/secrets";
+    let object = config(json!({}), "MachinePool");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}});
+    let (ctx, script) = stage(vec![step(&format!("POST {SECRETS}"), secret), step(STATUS, object.clone())]);
+    pass(&ctx, object.clone()).await;
+    // As it was made, and then something took its owner reference away.
+    let mut made = script.seen()[0].body.clone();
+    made["metadata"]["ownerReferences"] = json!([]);
+    made["metadata"]["resourceVersion"] = json!("8");
+    let (ctx, script) = stage(vec![
+        refuse(&format!("POST {SECRETS}"), 409, "AlreadyExists"),
+        step(&format!("GET {SECRETS}/win-1"), made.clone()),
+        step(&format!("PUT {SECRETS}/win-1"), made),
+        step(STATUS, object.clone()),
+    ]);
+    pass(&ctx, object).await;
+    assert_eq!(script.seen()[2].body["metadata"]["ownerReferences"][0]["uid"], "c");
+    assert_eq!(script.seen()[3].body["status"]["dataSecretName"], "win-1");
 }

@@ -10,6 +10,7 @@ use crate::api::name::ObjectKey;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::cluster::{ApiError, token};
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
+use crate::guards::Guard;
 use crate::lifecycle::bootstrap_config::outcome::{token_expired, token_extended, token_used};
 use crate::lifecycle::bootstrap_config::report::Token;
 use crate::lifecycle::bootstrap_config::token_id;
@@ -41,9 +42,13 @@ async fn extend_in(ctx: &Context, object: &WindowsBootstrapConfig, target: &Targ
 
 pub async fn delete(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found, expired: bool) -> Result<Outcome, ReconcileError> {
     let Some(target) = &found.cluster else { return Ok(Outcome::done()) };
+    let joined = found.owner.request().is_some_and(|owner| owner.node.is_some());
+    let decision = if expired { token_expired(object) } else { token_used(joined) };
+    if !Guard::TokenBeforeReport.holds() {
+        say(ctx, object, &decision, None, None).await?;
+    }
     let workload = ctx.clusters.get(&target.cluster).await?;
     delete_in(ctx, object, &workload).await?;
-    let decision = if expired { token_expired(object) } else { token_used() };
     say(ctx, object, &decision, None, None).await
 }
 

@@ -14,7 +14,7 @@ use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::api::name::ObjectKey;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
-use crate::hypervisor::{Driver, DriverError, DriverStep as Called};
+use crate::hypervisor::{Driver, DriverError, DriverStep as Called, Kept};
 use crate::lifecycle::Decision;
 use crate::lifecycle::hypervisor::{is_used_by, room};
 use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, NodeIdentity, is_provisioned};
@@ -47,11 +47,13 @@ impl From<DriverError> for Failure {
     }
 }
 
-/// The VM as it is: a row of the last listing where that is enough, else a direct look.
-pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Result<Observed, DriverError> {
+/// The VM as it is: a row of the last listing where that is enough, else a direct look. What is seen of a VM in the making, or going, leads
+/// to a change: the place for it is kept while the second value lives, and without one a look would be for nothing.
+pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Result<(Observed, Option<Kept>), DriverError> {
     let inventories = &ctx.hypervisors.inventories;
     let settled = matches!(vm.target.goal, Goal::Run { .. }) && (is_provisioned(object) || object.spec.provider_id.is_some());
     let listed = (settled && !vm::is_given_up(object, ctx.management.now())).then(|| inventories.running(vm.place, vm.target.key.vm)).flatten();
+    let kept = if settled { None } else { vm.driver.keep_place(&vm.target.key)? };
     let observed = match listed {
         Some(row) => Observed::Present(row),
         None => vm.driver.observe(&vm.target.key, &vm.journal).await.inspect_err(|error| {
@@ -63,7 +65,7 @@ pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Res
     };
     let present = if let Observed::Present(present) = &observed { Some(present.clone()) } else { None };
     inventories.note(vm.place, vm.target.key.vm, present);
-    Ok(observed)
+    Ok((observed, kept))
 }
 
 /// Carries out a decision about the VM.

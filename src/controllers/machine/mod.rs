@@ -80,7 +80,7 @@ async fn ask_hypervisor(ctx: &Context, object: &WindowsMachine, owner: &Owner, t
     };
     let place = ObjectKey::of(&hypervisor.metadata);
     let vm = act::Vm { driver: &*driver, hypervisor: &hypervisor, place: &place, target, journal: vm::journal(object) };
-    let observed = match act::observe(ctx, object, &vm).await {
+    let (observed, _kept) = match act::observe(ctx, object, &vm).await {
         Ok(observed) => observed,
         Err(error) => return act::driver_failed(ctx, object, target, &error).await,
     };

@@ -1,4 +1,4 @@
-//! An API server in memory: objects, versions, finalizers, owners, watches; and a fault at each request that a plan names.
+//! An API server in memory: objects, versions, finalizers, owners, watches; and the faults of a plan.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,39 +18,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::Layer;
 
+use super::plan::{Fault, Plan};
 use crate::cluster::limits::Limits;
-
-/// What happens at one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    RequestLost,
-    ReplyLost,
-    InternalError,
-    Unavailable,
-    Throttled,
-    Conflict,
-    TimeoutAfterEffect,
-    NoAnswer,
-    /// The process dies before the request has left it.
-    CrashBefore,
-    /// It dies after the request took effect.
-    CrashAfter,
-}
-
-impl Fault {
-    pub const ALL: [Self; 10] = [
-        Self::RequestLost,
-        Self::ReplyLost,
-        Self::InternalError,
-        Self::Unavailable,
-        Self::Throttled,
-        Self::Conflict,
-        Self::TimeoutAfterEffect,
-        Self::NoAnswer,
-        Self::CrashBefore,
-        Self::CrashAfter,
-    ];
-}
 
 /// Group and version with resource, namespace and name.
 type Key = (String, String, String);
@@ -64,7 +33,7 @@ struct Store {
     watches: Vec<(String, UnboundedSender<Bytes>)>,
     /// Requests so far that are no watch.
     requests: Vec<String>,
-    plan: Vec<(usize, Fault)>,
+    plan: Plan,
     crashed: bool,
 }
 
@@ -78,8 +47,8 @@ pub struct Api {
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 impl Api {
-    pub fn new(plan: &[(usize, Fault)], now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
-        Self { store: Arc::new(Mutex::new(Store { plan: plan.to_vec(), ..Store::default() })), now }
+    pub fn new(plan: &Plan, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+        Self { store: Arc::new(Mutex::new(Store { plan: plan.clone(), ..Store::default() })), now }
     }
 
     pub fn client(&self) -> Client {
@@ -144,9 +113,10 @@ impl Api {
         }
         let fault = {
             let mut store = self.lock();
-            let number = store.requests.len();
-            store.requests.push(format!("{} {path}", parts.method));
-            store.plan.iter().find(|(at, _)| *at == number).map(|(_, fault)| *fault)
+            let request = format!("{} {path}", parts.method);
+            let fault = store.plan.fault(&request, &store.requests);
+            store.requests.push(request);
+            fault
         };
         let lost = |what: &str| Err(std::io::Error::other(what.to_owned()));
         match fault {
@@ -184,8 +154,14 @@ impl Api {
                 let _ = sender.unbounded_send(event(kind, object));
             }
         }
+        let late = store.plan.late(&resource);
         store.watches.push((resource, sender));
-        let body = StreamBody::new(receiver.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))));
+        let body = StreamBody::new(receiver.then(move |bytes| async move {
+            if !late.is_zero() {
+                tokio::time::sleep(late).await;
+            }
+            Ok::<_, Infallible>(Frame::data(bytes))
+        }));
         Response::new(body.boxed_unsync())
     }
 }

@@ -1,232 +1,82 @@
-//! Fault plans: the life of a standalone pool (create, scale down, replace, delete) in one process and in paused time, against an API server in
-//! memory and simulated VMs, once for each fault at each request. Whatever the plan: never two VMs for a machine, never a VM of a living
-//! machine removed, and the end is that of a life without faults.
+//! Fault plans: the life of a standalone pool (create, scale down, roll out, replace, delete while a machine joins) is lived again and again,
+//! each time with other faults, in another order of events, or without one of our guards. Whatever fails: never two VMs for a machine, never
+//! a VM of a living machine removed, and the end is that of a life without faults.
 
 mod api;
+mod mutations;
+mod plan;
+mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use self::plan::{Fault, Plan};
+use self::world::World;
 
-use self::api::{Api, Fault};
-use super::runtime::controller::ControllerLoop;
-use super::runtime::watch::{Selection, Watching};
-use super::{Parts, Roles, run};
-use crate::api::name::VmUuid;
-use crate::api::namespaces::Namespaces;
-use crate::cluster::Cluster;
-use crate::cluster::events::Events;
-use crate::cluster::workload::Workloads;
-use crate::hypervisor::drivers::{DriverSettings, Drivers};
-use crate::telemetry::{Metrics, Readiness};
+/// Orders of events in which each plan of the ordinary tests may run.
+const ORDERS: u64 = 8;
 
-const INFRASTRUCTURE: &str = "apis/infrastructure.cluster.x-k8s.io/v1alpha1";
-/// Between two looks at the world.
-const LOOK: Duration = Duration::from_millis(250);
-/// Everything comes to its end within that time, of the clock in the world.
-const LIMIT: Duration = Duration::from_secs(600);
-
-/// One life.
-struct World {
-    api: Api,
-    state: PathBuf,
-    start: Instant,
-    /// Machines whose VM is there, by the directory of the VM.
-    known: BTreeMap<String, String>,
-    process: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
-}
-
-/// A clock that goes with the runtime's.
-fn clock(start: Instant) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
-    let first = Timestamp::from_second(1_800_000_000).unwrap();
-    Arc::new(move || first + jiff::SignedDuration::try_from(start.elapsed()).unwrap())
-}
-
-impl World {
-    fn new(plan: &[(usize, Fault)]) -> Self {
-        let start = Instant::now();
-        let api = Api::new(plan, clock(start));
-        let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts:\n- name: x\n  context: {cluster: c, user: u}\nclusters:\n- name: c\n  cluster: {server: 'https://10.0.0.1:6443', certificate-authority-data: CA}\nusers:\n- name: u\n  user: {token: t}\n";
-        let ca = rcgen::generate_simple_self_signed(vec!["api".into()]).unwrap().cert.pem();
-        let base64 = |text: &str| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
-        let kubeconfig = kubeconfig.replace("CA", &base64(&ca));
-        let own = |name: &str| json!({"name": name, "namespace": "lab"});
-        api.put("api/v1/secrets", json!({"apiVersion": "v1", "kind": "Secret", "metadata": own("there"), "data": {"value": base64(&kubeconfig)}}));
-        api.put("api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}));
-        let hypervisor = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor", "metadata": own("h"), "spec": {"simulated": {}}});
-        api.put(&format!("{INFRASTRUCTURE}/windowshypervisors"), hypervisor);
-        let pool = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool", "metadata": own("win"), "spec": {
-            "cluster": {"kubeconfigSecretRef": {"name": "there", "key": "value"}}, "replicas": 2, "version": "v1.36.3",
-            "template": {"machine": {"image": "windows-server-2022"}, "bootstrap": {"windowsRelease": "2022"}}}});
-        api.put(&format!("{INFRASTRUCTURE}/windowsnodepools"), pool);
-        let state = std::env::temp_dir().join(format!("capw-model-{}", uuid::Uuid::new_v4()));
-        Self { api, state, start, known: BTreeMap::new(), process: None }
-    }
-
-    /// Starts the controllers, as a process would.
-    fn begin(&mut self) {
-        let (client, stop) = (self.api.client(), CancellationToken::new());
-        let (metrics, readiness) = (Metrics::default(), Readiness::default());
-        let controllers = ControllerLoop {
-            concurrency: 4,
-            selection: Selection::default(),
-            metrics: metrics.clone(),
-            written: Default::default(),
-            passes: Default::default(),
-            stop: stop.clone(),
-        };
-        let watching = Watching { client: client.clone(), selection: Selection::default(), metrics, readiness, stop: stop.clone() };
-        let settings = DriverSettings {
-            simulated_state: self.state.clone(),
-            simulated_guests: false,
-            wine_programs: None,
-            passes: 4,
-            clock: clock(self.start),
-            hook: Arc::new(|_| ()),
-            requests: Arc::new(|_, _, _| ()),
-        };
-        let (cluster, there) = (Cluster::new(client.clone()), client.clone());
-        let parts = Parts {
-            workloads: Workloads::connected(cluster.clone(), Arc::new(move |_| Ok(there.clone())), Namespaces::All),
-            cluster,
-            events: Events::new(client, "model", Arc::new(|_| ())),
-            drivers: Arc::new(Drivers::new(settings)),
-            clock: clock(self.start),
-            new_token_secret: Arc::new(|| "0123456789abcdef".to_owned().into()),
-            approve_serving_certificates: true,
-            autoscaler: None,
-        };
-        let roles = Roles { infrastructure: true, bootstrap: true, control_plane: false };
-        let process = tokio::spawn(async move { run(parts, roles, &controllers, &watching).await });
-        self.process = Some((process, stop));
-    }
-
-    async fn end(&mut self) {
-        if let Some((process, stop)) = self.process.take() {
-            process.abort();
-            let _ = process.await;
-            stop.cancel();
-        }
-    }
-
-    /// VMs by directory: name and whether it runs.
-    fn vms(&self) -> Vec<(String, String, bool)> {
-        let home = self.state.join("lab.h");
-        let entries = std::fs::read_dir(&home).into_iter().flatten().filter_map(Result::ok).filter(|entry| entry.path().is_dir());
-        let read = |entry: std::fs::DirEntry| {
-            let record = std::fs::read(entry.path().join("vm.json")).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())?;
-            Some((entry.file_name().into_string().ok()?, record["name"].as_str()?.to_owned(), record["power"] == "On"))
-        };
-        entries.filter_map(read).collect()
-    }
-
-    fn machines(&self) -> Vec<Value> {
-        self.api.all("windowsmachines")
-    }
-
-    /// One look: the guests do their part, and what must never be is looked for.
-    async fn look(&mut self) {
-        sleep(LOOK).await;
-        if self.api.take_crash() {
-            self.end().await;
-            self.begin();
-        }
-        self.api.collect();
-        let (vms, machines) = (self.vms(), self.machines());
-        let of = |vm: &str| machines.iter().find(|machine| VmUuid::of(machine["metadata"]["uid"].as_str().unwrap()).to_string() == vm);
-        for (vm, name) in &self.known {
-            let is_alive = of(vm).is_some_and(|machine| machine["metadata"]["deletionTimestamp"].is_null());
-            assert!(!is_alive || vms.iter().any(|(there, ..)| there == vm), "the VM of {name}, which lives, was removed");
-        }
-        let names: BTreeSet<&str> = vms.iter().map(|(_, name, _)| name.as_str()).collect();
-        assert_eq!(names.len(), vms.len(), "two VMs for a machine: {vms:?}");
-        for (vm, name, runs) in &vms {
-            assert!(of(vm).is_some(), "the VM of {name} has no machine any more");
-            if *runs && !self.known.contains_key(vm) {
-                let id = format!("windows://h/{vm}");
-                let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": "windows"}}, "spec": {"providerID": id},
-                    "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": clock(self.start)().to_string()}]}});
-                self.api.put("api/v1/nodes", node);
-                self.known.insert(vm.clone(), name.clone());
-            }
-        }
-        self.known.retain(|vm, _| vms.iter().any(|(there, ..)| there == vm));
-    }
-
-    async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let since = Instant::now();
-        while !is_so(self) {
-            let seen = || format!("machines {:?}, VMs {:?}, Nodes {}", self.machines(), self.vms(), self.api.all("nodes").len());
-            assert!(since.elapsed() < LIMIT, "never came: {what}; {}", seen());
-            self.look().await;
-        }
-    }
-
-    fn has(&self, count: usize) -> bool {
-        let pool = self.api.all("windowsnodepools");
-        let ready = pool.first().map_or(0, |pool| pool["status"]["readyReplicas"].as_u64().unwrap_or(0));
-        let tokens = self.api.all("secrets").iter().filter(|secret| secret["type"] == "bootstrap.kubernetes.io/token").count();
-        self.machines().len() == count && self.vms().len() == count && self.api.all("nodes").len() == count && ready == count as u64 && tokens == 0
-    }
-
-    /// A whole life; how many requests it took.
-    async fn live(mut self) -> Vec<String> {
-        let pools = format!("{INFRASTRUCTURE}/windowsnodepools");
-        self.begin();
-        self.until("two machines", |world| world.has(2)).await;
-        self.api.merge(&pools, "lab", "win", &json!({"spec": {"replicas": 1}}));
-        self.until("one machine", |world| world.has(1)).await;
-        self.api.merge(&pools, "lab", "win", &json!({"spec": {"template": {"machine": {"image": "windows-server-2025"}}}}));
-        let is_new = |world: &Self| world.machines().iter().all(|machine| machine["spec"]["image"] == "windows-server-2025");
-        self.until("another machine", |world| world.has(1) && is_new(world)).await;
-        self.api.delete(&pools, "lab", "win");
-        let left = |world: &Self| {
-            ["windowsmachines", "windowsbootstrapconfigs", "windowsnodepools", "nodes"].map(|kind| world.api.all(kind).len()).iter().sum::<usize>()
-        };
-        // The kubeconfig stays.
-        self.until("nothing", |world| left(world) == 0 && world.vms().is_empty() && world.api.all("secrets").len() == 1).await;
-        self.end().await;
-        let _ = std::fs::remove_dir_all(&self.state);
-        self.api.requests()
-    }
-}
-
-/// Runs one life in a runtime of its own.
-fn live(plan: &[(usize, Fault)]) -> Vec<String> {
+/// Runs one life in a runtime of its own; the requests in it.
+fn live(plan: &Plan) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async { World::new(plan).live().await })
 }
 
-/// A fault at every third request of a whole life, each in its turn; with `CAPW_PLANS=N`, every fault at every request, and N pairs of them.
-#[test]
-fn whatever_fails_once_the_end_is_the_same() {
-    let requests = live(&[]);
-    let singles = |at: usize| Fault::ALL.into_iter().map(move |fault| vec![(at, fault)]);
+/// The number `nth` of a series that looks random and is the same every time.
+fn mix(nth: usize) -> usize {
+    (nth + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33
+}
+
+fn number(name: &str) -> Option<usize> {
     #[allow(clippy::disallowed_methods)]
-    let pairs: Option<usize> = std::env::var("CAPW_PLANS").ok().map(|text| text.parse().expect("CAPW_PLANS is a number"));
-    let mut plans: Vec<Vec<(usize, Fault)>> = match pairs {
-        Some(_) => (0..requests.len()).flat_map(singles).collect(),
-        None => (0..requests.len()).step_by(3).filter_map(|at| singles(at).nth(at % Fault::ALL.len())).collect(),
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// Every fault at every request.
+fn singles(requests: usize) -> impl Iterator<Item = Plan> {
+    (0..requests).flat_map(|at| Fault::ALL.map(|fault| Plan::numbered(&[(at, fault)])))
+}
+
+/// Every pair of requests, with two faults that `seed` chooses.
+fn pairs(requests: usize, seed: usize) -> impl Iterator<Item = Plan> {
+    let fault = move |one: usize, other: usize| Fault::ALL[mix(seed ^ mix(one * requests + other)) % Fault::ALL.len()];
+    (0..requests).flat_map(move |one| (one + 1..requests).map(move |other| Plan::numbered(&[(one, fault(one, other)), (other, fault(other, one))])))
+}
+
+/// Lives all plans, on every processor; what went wrong.
+fn run(plans: &[Plan], requests: &[String]) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut failed = Vec::new();
+        while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(told) = std::panic::catch_unwind(|| live(plan)) {
+                let why = told.downcast_ref::<String>().cloned().unwrap_or_default();
+                failed.push(format!("{plan:?} {:?}: {why}", plan.names(requests)));
+            }
+        }
+        failed
     };
-    plans.extend((0..pairs.unwrap_or(0)).map(|seed| {
-        let mix = |salt: usize| (seed * 2 + salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
-        let one = |salt: usize| (mix(salt) % requests.len(), Fault::ALL[mix(salt) / 7 % Fault::ALL.len()]);
-        vec![one(0), one(1)]
-    }));
-    let failed: Vec<String> = plans
-        .iter()
-        .filter_map(|plan| {
-            let told = std::panic::catch_unwind(|| live(plan)).err()?;
-            let why = told.downcast_ref::<String>().cloned().unwrap_or_default();
-            Some(format!("{plan:?}, {:?}: {why}", plan.iter().map(|(at, _)| requests.get(*at)).collect::<Vec<_>>()))
-        })
-        .collect();
-    println!("{} requests in a life, {} plans", requests.len(), plans.len());
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..std::thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
+        all.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    })
+}
+
+/// A sample of single faults and of pairs, in several orders of events; with `CAPW_PLANS=SEED`, every fault at every request and every
+/// pair of requests.
+#[test]
+fn whatever_fails_the_end_is_the_same() {
+    let requests = live(&Plan::default());
+    let count = requests.len();
+    let plans: Vec<Plan> = match number("CAPW_PLANS") {
+        Some(seed) => singles(count).chain(pairs(count, seed)).enumerate().map(|(nth, plan)| plan.in_order((nth + seed) as u64 % ORDERS)).collect(),
+        None => {
+            let some = (0..count).step_by(7).map(|at| Plan::numbered(&[(at, Fault::ALL[at / 7 % Fault::ALL.len()])]));
+            let two = pairs(count, 0).step_by(count * (count - 1) / 2 / 6).take(6);
+            some.chain(two).enumerate().map(|(nth, plan)| plan.in_order(nth as u64 % ORDERS)).collect()
+        }
+    };
+    let failed = run(&plans, &requests);
+    println!("{count} requests in a life, {} plans", plans.len());
     assert!(failed.is_empty(), "{} of {} plans:\n{}", failed.len(), plans.len(), failed.join("\n"));
 }

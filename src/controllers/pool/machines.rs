@@ -11,6 +11,7 @@ use crate::api::machine::WindowsMachine;
 use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
 use crate::cluster::{ApiError, Creation};
 use crate::controllers::runtime::outcome::ReconcileError;
+use crate::guards::Guard;
 use crate::lifecycle::identity::NodeIdentity;
 use crate::lifecycle::pool::removal::{self, Removal};
 use crate::lifecycle::pool::request::PoolRequest;
@@ -130,7 +131,7 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
         }
         (Removal::WindowsMachine, _) => {
             let (name, uid) = (machine.object.name_any(), machine.object.uid().unwrap_or_default());
-            if why == Why::Failed && machine.member.failed_by_its_node() {
+            if why == Why::Failed && machine.member.failed_by_its_node() && Guard::FreshNode.holds() {
                 refuse_if_its_node_serves(ctx, machine).await?;
             }
             ctx.management.cluster.delete_exact::<WindowsMachine>(&namespace, &name, &uid, None).await?;

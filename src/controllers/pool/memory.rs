@@ -9,6 +9,7 @@ use kube::ResourceExt;
 
 use crate::api::machine::WindowsMachine;
 use crate::cluster::ApiError;
+use crate::guards::Guard;
 
 /// A watch that is behind for longer is down, and what it has not shown may be gone by now.
 const REMEMBERED: SignedDuration = SignedDuration::from_secs(60);
@@ -38,7 +39,7 @@ struct Memory {
 
 impl Memories {
     pub fn made(&self, pool: &str, object: WindowsMachine, now: Timestamp) {
-        if let Some(uid) = object.uid() {
+        if let Some(uid) = object.uid().filter(|_| Guard::MadeMachines.holds()) {
             self.lock().entry(pool.to_owned()).or_default().made.insert(uid, (object, now));
         }
     }
@@ -49,7 +50,7 @@ impl Memories {
 
     /// A name to try again.
     pub fn take_unanswered(&self, pool: &str) -> Option<String> {
-        self.lock().get_mut(pool)?.unanswered.pop()
+        self.lock().get_mut(pool)?.unanswered.pop().filter(|_| Guard::UnansweredNames.holds())
     }
 
     pub fn removed(&self, pool: &str, machine: &str, now: Timestamp) {
@@ -90,7 +91,7 @@ impl Memories {
     }
 
     pub fn is_removed(&self, pool: &str, machine: &str) -> bool {
-        self.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))
+        self.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine)) && Guard::RemovedMachines.holds()
     }
 
     /// A machine that the watch has shown, or the API server does not know, is no longer remembered.
@@ -206,5 +207,14 @@ mod tests {
         memories.refused("a", "no".into(), at(0));
         assert_eq!(memories.refusal("a", at(10)), Some(("no".into(), SignedDuration::from_secs(20))));
         assert_eq!((memories.refusal("a", at(30)), memories.refusal("b", at(10))), (None, None));
+    }
+
+    #[test]
+    fn a_machine_that_was_removed_counts_as_removed_before_a_watch_shows_it() {
+        let (memories, at) = (Memories::default(), |second| Timestamp::from_second(second).unwrap());
+        memories.removed("pool", "one", at(0));
+        assert!(memories.is_removed("pool", "one") && !memories.is_removed("pool", "two") && !memories.is_removed("other", "one"));
+        memories.unseen("pool", &[], at(60));
+        assert!(!memories.is_removed("pool", "one"), "a watch that shows it for a minute is right");
     }
 }

@@ -81,6 +81,10 @@ impl ClusterRequests {
         self.claims.retain(|_, (of, _)| listed.iter().any(|request| request.name_any() == *of));
     }
 
+    fn knows(&self, name: &str) -> bool {
+        self.requests.values().any(|names| names.contains(name))
+    }
+
     /// The request is gone. What was issued for it is not.
     fn forget(&mut self, name: &str) {
         self.refused.remove(name);
@@ -161,6 +165,8 @@ pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, work
             }
             Ok(Event::InitDone) => {
                 let listed = std::mem::take(&mut begun);
+                // All of them are handled anew.
+                handled.abort_all();
                 clusters.certificates().note(&cluster, |known| known.forget_all_but(&listed));
                 listed
             }
@@ -237,7 +243,15 @@ async fn handle_in_order(
     }
 }
 
-/// Handles a request, again after a failure: the watch does not show it a second time.
+/// What has become of a request.
+#[derive(Debug)]
+pub(super) enum Handled {
+    Done,
+    /// Who asks for the node is not known yet, e.g. because the Nodes of the cluster are still being listed.
+    Unseen,
+}
+
+/// Handles a request, again after a failure or when it comes too early: the watch does not show it a second time.
 async fn handle_until_done(
     clusters: &WorkloadClusters,
     cluster: &ClusterRef,
@@ -250,10 +264,20 @@ async fn handle_until_done(
         let turn = turns.acquire().await;
         let done = handle(clusters, cluster, workload, &request).await;
         drop(turn);
-        let Err(error) = done else { return };
-        failed(clusters, cluster, &error).await;
+        match &done {
+            Ok(Handled::Done) => return,
+            Ok(Handled::Unseen) => {}
+            Err(error) => failed(clusters, cluster, error).await,
+        }
         sleep(wait).await;
         wait = (wait * 2).min(LONGEST_WAIT);
+        if done.is_ok() {
+            // That costs no request, so it goes on until the request or its token is gone.
+            if clusters.certificates().note(cluster, |known| known.knows(&request.name_any())) {
+                continue;
+            }
+            return;
+        }
         // Without an answer it is tried as it was: if it has changed, that is a conflict.
         let Ok(all) = csr::list(workload).await else { continue };
         match all.into_iter().find(|now| now.metadata.uid == request.metadata.uid) {
@@ -273,16 +297,16 @@ async fn handle(
     cluster: &ClusterRef,
     workload: &Workload,
     request: &CertificateSigningRequest,
-) -> Result<(), WorkloadError> {
+) -> Result<Handled, WorkloadError> {
     let context = clusters.context();
     let Some((token, config)) = token_of(request).and_then(|token| Some((token.clone(), config_of(context, cluster, &token)?))) else {
         watch_name(clusters, cluster, request).await;
-        return Ok(());
+        return Ok(Handled::Done);
     };
     if is_decided(request) {
-        return Ok(());
+        return Ok(Handled::Done);
     }
-    let Some(expected) = expected(context, &config, token.clone()) else { return Ok(()) };
+    let Some(expected) = expected(context, &config, token.clone()) else { return Ok(Handled::Unseen) };
     let (host_name, node) = (expected.host_name.clone(), workload.node(&expected.host_name).await?);
     match clusters.certificates().note(cluster, |known| known.judge(request, expected, node.as_ref())) {
         Verdict::Approve => {
@@ -297,7 +321,7 @@ async fn handle(
         Verdict::Ignore => {}
         Verdict::Refuse(why) => refuse(clusters, cluster, &config, request, &why).await,
     }
-    Ok(())
+    Ok(Handled::Done)
 }
 
 /// Tells of a request for the name of one of our machines that was not made with its token, also if another approver took it.

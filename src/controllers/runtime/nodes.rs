@@ -68,7 +68,7 @@ impl Nodes {
     }
 
     /// Takes in an event of the watch; returns the names of the Nodes that have changed.
-    fn note(&self, cluster: &ClusterRef, event: Event<Node>, now: Timestamp) -> Vec<String> {
+    pub(super) fn note(&self, cluster: &ClusterRef, event: Event<Node>, now: Timestamp) -> Vec<String> {
         let mut all = self.lock();
         let Some(followed) = all.get_mut(cluster) else { return Vec::new() };
         let changed = followed.note(event);

@@ -42,7 +42,7 @@ impl Owners {
 
     fn standalone(&self, object: &WindowsMachine) -> Owner {
         let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Owner::None };
-        // Whoever may write a WindowsMachine can write that annotation.
+        // Every user who may write a WindowsMachine can write that annotation.
         if !may_join(&cluster, self.caches.pool_of(object).as_deref()) {
             return Owner::Unseen;
         }
@@ -104,5 +104,35 @@ impl Owners {
             }
             _ => Some(TargetCluster::standalone(cluster, pool.and_then(|p| p.spec.cluster.as_ref()), None)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::mock::{refuse, step};
+    use crate::controllers::testing::{read, shared};
+
+    /// A Cluster that no cache holds must not count as one that is not paused.
+    #[tokio::test]
+    async fn a_cluster_that_no_cache_holds_is_asked_for_before_anything_is_removed() {
+        const CLUSTERS: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/lab/clusters";
+        let answer =
+            |items: Value| step(CLUSTERS, json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterList", "metadata": {}, "items": items}));
+        let paused = json!({"metadata": {"name": "c1", "namespace": "lab"}, "spec": {"paused": true}});
+        let exchanges = vec![answer(json!([paused])), answer(json!([])), refuse(CLUSTERS, 503, "ServiceUnavailable")];
+        let (all, script) = shared(Caches::empty(), 1, exchanges);
+        let object = |deleted: Value| -> ObjectMeta {
+            read(json!({"name": "m", "namespace": "lab", "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "deletionTimestamp": deleted}))
+        };
+        let going = object(json!("2026-01-01T00:00:00Z"));
+        let found = all.owners.missing_cluster(&all.management, &going).await.unwrap();
+        assert!(found.is_some_and(|cluster| cluster.is_paused()));
+        assert!(all.owners.missing_cluster(&all.management, &going).await.unwrap().is_none(), "it is gone");
+        assert!(all.owners.missing_cluster(&all.management, &going).await.is_err(), "in doubt, nothing is removed");
+        assert!(all.owners.missing_cluster(&all.management, &object(Value::Null)).await.unwrap().is_none());
+        assert_eq!(script.seen().len(), 3, "one that stays asks for nothing");
     }
 }

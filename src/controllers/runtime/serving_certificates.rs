@@ -4,13 +4,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
+use super::certificates::Handled;
 use super::watch_task::WatchTask;
 use super::workload_clusters::{WatchContext, WorkloadClusters};
 use crate::api::cluster_ref::ClusterRef;
@@ -21,6 +24,10 @@ use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap_config::csr::serving::{ExpectedServing, SERVING_SIGNER, judge, own_addresses, requester};
 use crate::lifecycle::bootstrap_config::csr::{Verdict, is_decided};
 use crate::lifecycle::identity::NodeIdentity;
+
+/// Between two tries of requests that came too early or failed: the watch does not show them again, and a kubelet asks anew after a quarter of
+/// an hour.
+const AGAIN: Duration = Duration::from_secs(15);
 
 /// The watches, and what was refused, so that it is told once.
 #[derive(Default)]
@@ -53,23 +60,56 @@ impl ServingCertificates {
 /// Follows the requests of one workload cluster until the task is aborted.
 pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
     let mut events = std::pin::pin!(csr::events(&workload, SERVING_SIGNER));
-    while let Some(next) = events.next().await {
-        let handled = match next {
-            Ok(Event::InitApply(request) | Event::Apply(request)) => handle(&clusters, &cluster, &workload, &request).await,
-            Ok(Event::Delete(request)) => {
+    let mut waiting = HashMap::new();
+    loop {
+        let next = tokio::select! {
+            next = events.next() => next,
+            () = sleep(AGAIN), if !waiting.is_empty() => {
+                for (_, request) in std::mem::take(&mut waiting) {
+                    handle_or_keep(&clusters, &cluster, &workload, request, &mut waiting).await;
+                }
+                continue;
+            }
+        };
+        match next {
+            Some(Ok(Event::InitApply(request) | Event::Apply(request))) => {
+                handle_or_keep(&clusters, &cluster, &workload, request, &mut waiting).await;
+            }
+            Some(Ok(Event::Delete(request))) => {
+                waiting.remove(&request.name_any());
                 if let Some(followed) = clusters.serving_certificates().lock().get_mut(&cluster) {
                     followed.refused.remove(&request.name_any());
                 }
-                Ok(())
             }
-            Ok(Event::Init | Event::InitDone) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = handled {
-            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "serving certificates: {error}");
-            clusters.doubt(&cluster, &error).await;
+            // All that there are come now.
+            Some(Ok(Event::Init)) => waiting.clear(),
+            Some(Ok(Event::InitDone)) => {}
+            Some(Err(error)) => failed(&clusters, &cluster, &error).await,
+            None => return,
         }
     }
+}
+
+/// Handles a request, or keeps it for the next try.
+async fn handle_or_keep(
+    clusters: &WorkloadClusters,
+    cluster: &ClusterRef,
+    workload: &Workload,
+    request: CertificateSigningRequest,
+    waiting: &mut HashMap<String, CertificateSigningRequest>,
+) {
+    waiting.remove(&request.name_any());
+    match handle(clusters, cluster, workload, &request).await {
+        Ok(Handled::Done) => return,
+        Ok(Handled::Unseen) => {}
+        Err(error) => failed(clusters, cluster, &error).await,
+    }
+    waiting.insert(request.name_any(), request);
+}
+
+async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
+    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "serving certificates: {error}");
+    clusters.doubt(cluster, error).await;
 }
 
 async fn handle(
@@ -77,12 +117,11 @@ async fn handle(
     cluster: &ClusterRef,
     workload: &Workload,
     request: &CertificateSigningRequest,
-) -> Result<(), WorkloadError> {
+) -> Result<Handled, WorkloadError> {
     let context = clusters.context();
-    if is_decided(request) {
-        return Ok(());
-    }
-    let Some((machine, expected)) = requester(request).and_then(|node| expected(context, cluster, node)) else { return Ok(()) };
+    let machine = if is_decided(request) { None } else { requester(request).and_then(|node| machine_of(context, cluster, node)) };
+    let Some(machine) = machine else { return Ok(Handled::Done) };
+    let Some(expected) = expected(context, cluster, &machine) else { return Ok(Handled::Unseen) };
     let node = workload.node(expected.node.name.as_str()).await?;
     match judge(request, &expected, node.as_ref()) {
         Verdict::Approve => {
@@ -100,19 +139,28 @@ async fn handle(
             }
         }
     }
-    Ok(())
+    Ok(Handled::Done)
 }
 
-/// The machine of that node, and what it may ask for.
-fn expected(context: &WatchContext, cluster: &ClusterRef, node: &str) -> Option<(Arc<WindowsMachine>, ExpectedServing)> {
+fn machines_of(context: &WatchContext, cluster: &ClusterRef) -> Vec<Arc<WindowsMachine>> {
     let mut machines = context.caches.windows_machines.all(&cluster.namespace);
     machines.retain(|machine| ClusterRef::of(&machine.metadata).as_ref() == Some(cluster));
-    let of_node = |machine: &WindowsMachine| NodeIdentity::of(machine).filter(|identity| identity.name.as_str() == node);
-    let (machine, identity) = machines.iter().find_map(|machine| Some((machine.clone(), of_node(machine)?)))?;
-    context.owners.of_machine(&machine).request()?;
+    machines
+}
+
+/// The machine of that node.
+fn machine_of(context: &WatchContext, cluster: &ClusterRef, node: &str) -> Option<Arc<WindowsMachine>> {
+    let is_it = |machine: &Arc<WindowsMachine>| NodeIdentity::of(machine).is_some_and(|identity| identity.name.as_str() == node);
+    machines_of(context, cluster).into_iter().find(is_it)
+}
+
+/// What a machine may ask for; `None`: it is not known yet who asks for it.
+fn expected(context: &WatchContext, cluster: &ClusterRef, machine: &WindowsMachine) -> Option<ExpectedServing> {
+    context.owners.of_machine(machine).request()?;
+    let machines = machines_of(context, cluster);
     let others: Vec<&str> = machines.iter().filter(|other| other.uid() != machine.uid()).flat_map(|other| addresses(other)).collect();
-    let addresses = own_addresses(addresses(&machine).into_iter(), &others);
-    Some((machine.clone(), ExpectedServing { node: identity, addresses }))
+    let addresses = own_addresses(addresses(machine).into_iter(), &others);
+    Some(ExpectedServing { node: NodeIdentity::of(machine)?, addresses })
 }
 
 fn addresses(machine: &WindowsMachine) -> Vec<&str> {

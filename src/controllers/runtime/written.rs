@@ -8,6 +8,7 @@ use kube::ResourceExt;
 
 use crate::api::name::ObjectKey;
 use crate::cluster::Kind;
+use crate::guards::Guard;
 
 /// UID and version of an object, by its kind and key.
 type Versions = HashMap<(String, ObjectKey), (String, u64)>;
@@ -29,7 +30,7 @@ impl Written {
 
     /// Whether the cache has an older version of the object than the one that was written last.
     pub(super) fn is_stale<K: Kind>(&self, cached: &K) -> bool {
-        let Some((uid, seen)) = version(cached.meta()) else { return false };
+        let Some((uid, seen)) = version(cached.meta()).filter(|_| Guard::StaleCaches.holds()) else { return false };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key_of(cached);
         match all.get(&key) {
@@ -54,4 +55,27 @@ fn key_of<K: Kind>(object: &K) -> (String, ObjectKey) {
 /// Versions of one object are numbers that grow (KEP-5504); a server with other versions switches the guard off.
 fn version(metadata: &ObjectMeta) -> Option<(String, u64)> {
     Some((metadata.uid.clone()?, metadata.resource_version.as_ref()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use serde_json::json;
+
+    use super::*;
+
+    fn secret(uid: &str, version: &str) -> Secret {
+        serde_json::from_value(json!({"metadata": {"namespace": "lab", "name": "a", "uid": uid, "resourceVersion": version}})).unwrap()
+    }
+
+    #[test]
+    fn a_cache_that_is_behind_our_own_write_is_stale() {
+        let written = Written::default();
+        assert!(!written.is_stale(&secret("u", "1")), "nothing was written");
+        written.note(&secret("u", "5"));
+        assert!(written.is_stale(&secret("u", "4")));
+        assert!(!written.is_stale(&secret("another", "4")), "made anew");
+        written.note(&secret("u", "5"));
+        assert!(!written.is_stale(&secret("u", "5")));
+    }
 }

@@ -1,13 +1,36 @@
 //! A machine as the controller keeps it: its identity, its spec, and the journal in its status, which is written with compare and swap.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::time::sleep;
 
 use super::TestEndpoint;
 use crate::api::name::VmUuid;
+use crate::hypervisor::wire::Fate;
 use crate::hypervisor::{Driver, DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Observed, Present, Seed, SeedKind, StopMode, VmSpec};
+
+/// The requests of a driver, by name, as they leave.
+#[derive(Clone, Default)]
+pub struct Requests(Arc<Mutex<Vec<&'static str>>>);
+
+impl Requests {
+    /// A driver whose requests are noted.
+    pub fn of(endpoint: &dyn TestEndpoint) -> (Arc<dyn Driver>, Self) {
+        let requests = Self::default();
+        let noted = requests.clone();
+        let driver = endpoint.wired(Arc::new(move |request| {
+            noted.0.lock().unwrap().push(request.name);
+            Fate::Pass
+        }));
+        (driver, requests)
+    }
+
+    /// Those since the last time.
+    pub fn take(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
 
 /// Most calls until something is done.
 pub const MANY: usize = 200;
@@ -28,6 +51,11 @@ impl Machine {
     pub fn new(name: &str, spec: VmSpec) -> Self {
         let key = MachineKey { vm: VmUuid::of(name), cluster: "lab/one".into(), name: name.into() };
         Self { key, spec, seed: super::seed::seed(SeedKind::Drive), journal: Mutex::default() }
+    }
+
+    /// As if an earlier pass had stored it.
+    pub fn store<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        *self.lock() = values.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     }
 
     /// As after a move to another cluster, which loses status.
@@ -97,11 +125,11 @@ impl Machine {
         false
     }
 
-    fn journal(&self) -> Journal {
+    pub fn journal(&self) -> Journal {
         self.lock().clone()
     }
 
-    /// What the API server does with a status: it is stored if nobody else has written since it was read.
+    /// What the API server does with a status: it is stored if no other write came since it was read.
     fn stored(&self, read: &Journal, step: DriverStep) -> Result<DriverStep, DriverError> {
         if let DriverStep::Started { journal } | DriverStep::Failed { journal, .. } = &step {
             let mut stored = self.lock();

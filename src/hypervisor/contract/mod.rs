@@ -3,7 +3,9 @@
 pub mod authority;
 mod cuts;
 pub mod machine;
+pub mod program;
 mod seed;
+pub mod server;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -2,84 +2,14 @@
 
 use uuid::Uuid;
 
-use super::rpc::{Connection, RpcError};
+use super::refusal::{BEING_MADE, Error, code, unless};
+use super::rpc::{Connection, QEMU, RpcError};
 use super::xdr::{Decoder, Encoder, Malformed};
-use crate::hypervisor::DriverError;
+use crate::hypervisor::wire::Effect::{self, Changes, Reads};
 use crate::hypervisor::wire::Wire;
 
-/// Codes of libvirt's errors (`virErrorNumber`).
-pub mod code {
-    pub const INTERNAL_ERROR: u32 = 1;
-    pub const NO_SUPPORT: u32 = 3;
-    pub const INVALID_ARG: u32 = 8;
-    pub const OPERATION_FAILED: u32 = 9;
-    pub const XML_ERROR: u32 = 27;
-    pub const OPERATION_DENIED: u32 = 29;
-    pub const NO_DOMAIN: u32 = 42;
-    pub const AUTH_FAILED: u32 = 45;
-    pub const NO_STORAGE_POOL: u32 = 49;
-    pub const NO_STORAGE_VOL: u32 = 50;
-    pub const OPERATION_INVALID: u32 = 55;
-    pub const CONFIG_UNSUPPORTED: u32 = 67;
-    pub const AUTH_CANCELLED: u32 = 79;
-    pub const AUTH_UNAVAILABLE: u32 = 80;
-    pub const ACCESS_DENIED: u32 = 88;
-    pub const STORAGE_VOL_EXIST: u32 = 90;
-}
-
-/// Why a request failed.
-#[derive(Debug)]
-pub enum Error {
-    /// The daemon's answer.
-    Refused {
-        code: u32,
-        text: String,
-    },
-    Driver(DriverError),
-}
-
-impl From<DriverError> for Error {
-    fn from(error: DriverError) -> Self {
-        Self::Driver(error)
-    }
-}
-
-impl From<Malformed> for Error {
-    fn from(Malformed(what): Malformed) -> Self {
-        Self::Driver(DriverError::Transient(format!("libvirt's answer cannot be read: {what}")))
-    }
-}
-
-impl From<Error> for DriverError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Driver(error) => error,
-            Error::Refused { code, text } => refused(code, text),
-        }
-    }
-}
-
-fn refused(code: u32, text: String) -> DriverError {
-    let text = format!("libvirt says: {text}");
-    if text.contains("Cannot allocate memory") || text.contains("No space left on device") {
-        return DriverError::Capacity(format!("{text}. Remove machines, or add memory or disk space to the host"));
-    }
-    match code {
-        code::AUTH_FAILED | code::AUTH_CANCELLED | code::AUTH_UNAVAILABLE => DriverError::Auth(text),
-        code::OPERATION_DENIED | code::ACCESS_DENIED => DriverError::Denied(text),
-        code::XML_ERROR | code::CONFIG_UNSUPPORTED | code::INVALID_ARG | code::NO_SUPPORT => DriverError::Invalid(text),
-        _ => DriverError::Transient(text),
-    }
-}
-
-/// The answer, or `None` if the daemon refused with that code.
-pub fn unless<T>(result: Result<T, Error>, expected: u32) -> Result<Option<T>, Error> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(Error::Refused { code, .. }) if code == expected => Ok(None),
-        Err(error) => Err(error),
-    }
-}
+/// Instead of the number of one of the host's NUMA cells; it is -1 in the protocol.
+const ALL_CELLS: u32 = u32::MAX;
 
 /// A virtual machine, as libvirt names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,19 +45,37 @@ pub struct Node {
     pub cpus: u32,
 }
 
+/// What the daemon tells of a domain by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LifecycleEvent {
+    pub domain: Domain,
+    /// A number of `virDomainEventType`.
+    pub kind: u32,
+}
+
+impl LifecycleEvent {
+    /// The procedure by which it comes.
+    const PROCEDURE: u32 = 318;
+
+    /// Reads a message that the daemon has sent by itself; those of other kinds are none.
+    pub fn read(procedure: u32, body: &[u8]) -> Option<Self> {
+        let mut decoder = Decoder(body);
+        let _callback = decoder.u32().ok().filter(|_| procedure == Self::PROCEDURE)?;
+        Some(Self { domain: domain(&mut decoder).ok()?, kind: decoder.u32().ok()? })
+    }
+
+    /// Whether the domain does not run from now on: undefined, suspended, stopped, asleep or crashed.
+    pub fn ends_running(&self) -> bool {
+        matches!(self.kind, 1 | 3 | 5 | 7 | 8)
+    }
+}
+
 /// A connection with the wire that its requests pass.
 pub struct Client {
     connection: Connection,
     wire: Wire,
     address: String,
 }
-
-#[derive(Clone, Copy)]
-enum Effect {
-    Reads,
-    Changes,
-}
-use Effect::{Changes, Reads};
 
 impl Client {
     pub fn new(connection: Connection, wire: Wire, address: &str) -> Self {
@@ -148,6 +96,14 @@ impl Client {
         self.call("ConnectOpen", Reads, 1, Encoder::default().optional_text(Some(uri)).u32(0)).await.map(|_| ())
     }
 
+    /// Lets the daemon tell when domains start and stop.
+    pub async fn follow_domains(&self) -> Result<(), Error> {
+        const LIFECYCLE: u32 = 0;
+        const ALL_DOMAINS: u32 = 0;
+        let arguments = Encoder::default().u32(LIFECYCLE).u32(ALL_DOMAINS);
+        self.call("ConnectDomainEventCallbackRegisterAny", Reads, 316, arguments).await.map(|_| ())
+    }
+
     pub async fn version(&self) -> Result<u64, Error> {
         Ok(Decoder(&self.call("ConnectGetLibVersion", Reads, 157, Encoder::default()).await?).u64()?)
     }
@@ -158,6 +114,16 @@ impl Client {
         // The model: 32 characters, each encoded as a number.
         decoder.take(32 * 4)?;
         Ok(Node { memory_kib: decoder.u64()?, cpus: decoder.u32()? })
+    }
+
+    /// Memory that new VMs can have, in KiB: what is free, and what the host gives up for them. `None`: the host does not say.
+    pub async fn available_memory(&self) -> Result<Option<u64>, Error> {
+        // The daemon of a Linux host admits this number of values only.
+        let arguments = Encoder::default().u32(4).u32(ALL_CELLS).u32(0);
+        let Some(answer) = unless(self.call("NodeGetMemoryStats", Reads, 228, arguments).await, code::INVALID_ARG)? else { return Ok(None) };
+        let values = Decoder(&answer).list(|decoder| Ok((decoder.text()?, decoder.u64()?)))?;
+        let of = |names: &[&str]| values.iter().filter(|(name, _)| names.contains(&name.as_str())).map(|(_, kib)| kib).sum();
+        Ok(values.iter().any(|(name, _)| name == "free").then(|| of(&["free", "buffers", "cached"])))
     }
 
     pub async fn pool(&self, name: &str) -> Result<Pool, Error> {
@@ -198,6 +164,25 @@ impl Client {
         Ok(volume(&mut Decoder(&answer))?)
     }
 
+    /// A copy of a volume; the daemon answers when it is complete.
+    pub async fn copy_volume(&self, pool: &Pool, xml: &str, original: &Volume) -> Result<Volume, Error> {
+        let arguments = with_pool(pool).text(xml).text(&pool.name).text(&original.name).text(&original.key).u32(0);
+        let answer = self.call("StorageVolCreateXmlFrom", Changes, 125, arguments).await?;
+        Ok(volume(&mut Decoder(&answer))?)
+    }
+
+    pub async fn resize_volume(&self, pool: &Pool, volume: &Volume, bytes: u64) -> Result<(), Error> {
+        self.call("StorageVolResize", Changes, 260, with_volume(pool, volume).u64(bytes).u32(0)).await.map(|_| ())
+    }
+
+    /// Whether the content of a volume is not complete: nothing of it can be read then.
+    pub async fn is_being_made(&self, pool: &Pool, volume: &Volume) -> Result<bool, Error> {
+        match self.read_volume(pool, volume, 0, 1).await {
+            Err(Error::Refused { code: code::OPERATION_INVALID, text }) if text.contains(BEING_MADE) => Ok(true),
+            read => read.map(|_| false),
+        }
+    }
+
     pub async fn upload(&self, pool: &Pool, volume: &Volume, data: &[u8]) -> Result<(), Error> {
         let length = u64::try_from(data.len()).unwrap_or_default();
         let arguments = with_volume(pool, volume).u64(0).u64(length).u32(0).bytes();
@@ -207,7 +192,12 @@ impl Client {
 
     /// What a volume holds from `offset` on.
     pub async fn download(&self, pool: &Pool, volume: &Volume, offset: u64) -> Result<Vec<u8>, Error> {
-        let arguments = with_volume(pool, volume).u64(offset).u64(0).u32(0).bytes();
+        const TO_THE_END: u64 = 0;
+        self.read_volume(pool, volume, offset, TO_THE_END).await
+    }
+
+    async fn read_volume(&self, pool: &Pool, volume: &Volume, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+        let arguments = with_volume(pool, volume).u64(offset).u64(length).u32(0).bytes();
         let work = async { self.connection.download(209, arguments).await.map_err(|error| self.failed(error, Reads)) };
         self.wire.read("StorageVolDownload", work).await
     }
@@ -275,20 +265,28 @@ impl Client {
         self.call("DomainUpdateDeviceFlags", Changes, 174, with_domain(it).text(xml).u32(flags)).await.map(|_| ())
     }
 
+    /// Gives a command, in JSON, to the agent in a guest, and waits a short time for its answer.
+    pub async fn ask_agent(&self, it: &Domain, command: &str) -> Result<String, Error> {
+        const SECONDS: u32 = 2;
+        let arguments = with_domain(it).text(command).u32(SECONDS).u32(0).bytes();
+        let work = async { self.connection.call_of(QEMU, 3, arguments).await.map_err(|error| self.failed(error, Reads)) };
+        let answer: Vec<u8> = self.wire.read("QemuDomainAgentCommand", work).await?;
+        Ok(Decoder(&answer).optional_text()?.unwrap_or_default())
+    }
+
     async fn call(&self, name: &'static str, effect: Effect, procedure: u32, arguments: Encoder) -> Result<Vec<u8>, Error> {
         let work = async { self.connection.call(procedure, arguments.bytes()).await.map_err(|error| self.failed(error, effect)) };
-        match effect {
-            Reads => self.wire.read(name, work).await,
-            Changes => self.wire.change(name, work).await,
-        }
+        self.wire.request(name, effect, work).await
     }
 
     fn failed(&self, error: RpcError, effect: Effect) -> Error {
-        match (error, effect) {
-            (RpcError::Refused { code, text }, _) => Error::Refused { code, text },
-            (RpcError::Protocol(what), _) => Malformed(what).into(),
-            (RpcError::Closed, Reads) => DriverError::Unreachable(format!("{} has closed the connection", self.address)).into(),
-            (RpcError::Closed, Changes) => DriverError::Unknown(format!("{} has closed the connection before it answered", self.address)).into(),
+        match error {
+            RpcError::Refused { code, text } => Error::Refused { code, text },
+            RpcError::Protocol(what) => Malformed(what).into(),
+            RpcError::Closed => {
+                let early = if effect == Changes { " before it answered" } else { "" };
+                effect.unanswered(format!("{} has closed the connection{early}", self.address)).into()
+            }
         }
     }
 }
@@ -340,19 +338,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_libvirt_says_has_a_class() {
-        let class = |code: u32, text: &str| DriverError::from(Error::Refused { code, text: text.into() }).label();
-        for (code, text, expected) in [
-            (code::INTERNAL_ERROR, "qemu: cannot set up guest memory 'pc.ram': Cannot allocate memory", "capacity"),
-            (38, "cannot write: No space left on device", "capacity"),
-            (code::AUTH_FAILED, "authentication failed", "auth"),
-            (code::ACCESS_DENIED, "access denied: 'QEMU' denied 'domain:write'", "denied"),
-            (code::OPERATION_DENIED, "operation denied: read only access", "denied"),
-            (code::XML_ERROR, "XML error", "invalid"),
-            (code::OPERATION_FAILED, "operation failed", "transient"),
-        ] {
-            assert_eq!(class(code, text), expected, "{text}");
-        }
+    fn an_event_names_its_domain() {
+        let domain = Domain { name: "win-1".into(), uuid: Uuid::from_u128(7) };
+        let body = Encoder::default().u32(0).text(&domain.name).uuid(domain.uuid).u32(3).u32(5).u32(1).bytes();
+        assert_eq!(LifecycleEvent::read(318, &body), Some(LifecycleEvent { domain, kind: 5 }));
+        assert_eq!(LifecycleEvent::read(333, &body), None);
+        assert_eq!(LifecycleEvent::read(318, &body[..20]), None);
     }
 
     #[test]

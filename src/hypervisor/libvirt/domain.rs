@@ -23,8 +23,8 @@ pub struct Host<'a> {
     pub devices: DeviceModel,
     /// `None`: QEMU's own network, which needs no rights.
     pub default_network: Option<&'a str>,
-    /// Path of the file that the guest's serial port is written to.
-    pub log: &'a str,
+    /// Path of the file that the guest's serial port is written to, if it is.
+    pub log: Option<&'a str>,
 }
 
 /// The definition of a VM that does not exist yet. Nothing of the host is used but what `host` and `spec` name.
@@ -57,7 +57,7 @@ pub fn definition(key: &MachineKey, spec: &VmSpec, host: &Host) -> String {
     let drive = drive(Some((host.pool, &names.drive())));
     let serial = element("serial")
         .attribute("type", "pty")
-        .with(element("log").attribute("file", host.log).attribute("append", "on"))
+        .with_all(host.log.map(|file| element("log").attribute("file", file).attribute("append", "on")))
         .with(element("target").attribute("port", 0));
     let agent =
         element("channel").attribute("type", "unix").with(element("target").attribute("type", "virtio").attribute("name", "org.qemu.guest_agent.0"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn host(acceleration: Acceleration, devices: DeviceModel, default_network: Option<&'static str>) -> Host<'static> {
-        Host { pool: "default", acceleration, devices, default_network, log: "/pool/win-1.log" }
+        Host { pool: "default", acceleration, devices, default_network, log: Some("/pool/win-1.log") }
     }
 
     /// Every kind of definition, judged by libvirt's own schema where its validator is installed.
@@ -264,7 +264,7 @@ mod tests {
         for (number, (spec, host)) in [
             (spec(), host(Acceleration::Kvm, DeviceModel::Virtio, Some("default"))),
             (open, host(Acceleration::Kvm, DeviceModel::Emulated, Some("default"))),
-            (bios, host(Acceleration::Tcg, DeviceModel::Virtio, None)),
+            (bios, Host { log: None, ..host(Acceleration::Tcg, DeviceModel::Virtio, None) }),
         ]
         .into_iter()
         .enumerate()

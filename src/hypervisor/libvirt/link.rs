@@ -1,17 +1,22 @@
 //! The connection to a daemon: made when it is needed, shared by all calls, made anew when it has ended.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use russh::client::Handle;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::address::{Address, Transport};
-use super::client::{Client, Error, Pool, code};
-use super::rpc::Connection;
+use super::client::{Client, LifecycleEvent, Pool};
+use super::refusal::{Error, code};
+use super::rpc::{Connection, OnEvent};
+use super::told::Told;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::login::Login;
+use crate::hypervisor::ssh::{Place, Ssh, Trust, Tunnel};
 use crate::hypervisor::tls::{Tls, refusal};
 use crate::hypervisor::wire::Wire;
 use crate::vm::Thing;
@@ -19,12 +24,18 @@ use crate::vm::Thing;
 /// The way to one daemon, and to the pool of it that VMs are in.
 pub struct Link {
     text: String,
-    address: Address,
+    uri: String,
+    way: Way,
     pool: String,
-    /// For addresses that need one.
-    tls: Option<Tls>,
     wire: Wire,
+    told: Arc<Told>,
     current: Mutex<Current>,
+}
+
+enum Way {
+    Unix(PathBuf),
+    Tls { host: String, port: u16, tls: Tls },
+    Ssh { user: String, host: String, port: u16, socket: String, ssh: Ssh },
 }
 
 #[derive(Default)]
@@ -38,13 +49,19 @@ struct Current {
 pub struct Session {
     pub client: Client,
     pub pool: Pool,
+    /// What the connection runs through, for as long as it lasts.
+    _tunnel: Option<Handle<Trust>>,
 }
 
 impl Link {
-    pub fn new(text: &str, pool: &str, login: &Login, wire: Wire) -> Result<Self, DriverError> {
-        let address = Address::parse(text)?;
-        let tls = if matches!(address.transport, Transport::Tls { .. }) { Some(Tls::new(login)?) } else { None };
-        Ok(Self { text: text.to_owned(), address, pool: pool.to_owned(), tls, wire, current: Mutex::default() })
+    pub fn new(text: &str, pool: &str, login: &Login, wire: Wire, told: Arc<Told>) -> Result<Self, DriverError> {
+        let Address { transport, uri } = Address::parse(text)?;
+        let way = match transport {
+            Transport::Unix(path) => Way::Unix(path),
+            Transport::Tls { host, port } => Way::Tls { host, port, tls: Tls::new(login)? },
+            Transport::Ssh { user, host, port, socket } => Way::Ssh { user, host, port, socket, ssh: Ssh::new(login)? },
+        };
+        Ok(Self { text: text.to_owned(), uri, way, pool: pool.to_owned(), wire, told, current: Mutex::default() })
     }
 
     /// The connection.
@@ -67,26 +84,38 @@ impl Link {
     }
 
     async fn open(&self) -> Result<Session, DriverError> {
-        let connection = match (&self.address.transport, &self.tls) {
-            (Transport::Tls { host, port }, Some(tls)) => {
+        let mut tunnel = None;
+        let told = self.told.clone();
+        let on_event: OnEvent = Box::new(move |procedure, body| {
+            LifecycleEvent::read(procedure, body).iter().for_each(|event| told.take(event));
+        });
+        let connection = match &self.way {
+            Way::Tls { host, port, tls } => {
                 let mut stream = tls.connect(host, *port).await?;
                 // The daemon says with one byte that it accepts our certificate.
                 let refused = || {
                     DriverError::Auth(format!("{host} does not accept our certificate: look at tls_allowed_dn_list and ca_file in its libvirtd.conf"))
                 };
                 match stream.read_u8().await {
-                    Ok(1) => Connection::new(stream),
+                    Ok(1) => Connection::new(stream, on_event),
                     Ok(_) => return Err(refused()),
                     Err(error) => return Err(refusal(host, &error).unwrap_or_else(refused)),
                 }
             }
-            (Transport::Tls { .. }, None) => return Err(DriverError::Invalid(format!("{} needs a login", self.text))),
-            (Transport::Unix(path), _) => Connection::new(UnixStream::connect(path).await.map_err(|error| {
-                DriverError::Unreachable(format!(
-                    "libvirt does not answer at {}: {error}. Check that the daemon runs and that CAPW may open its socket",
-                    path.display()
-                ))
-            })?),
+            Way::Ssh { user, host, port, socket, ssh } => {
+                let Tunnel { stream, session } = ssh.connect(&Place { user, host, port: *port }, socket).await?;
+                tunnel = Some(session);
+                Connection::new(stream, on_event)
+            }
+            Way::Unix(path) => {
+                let stream = UnixStream::connect(path).await.map_err(|error| {
+                    DriverError::Unreachable(format!(
+                        "libvirt does not answer at {}: {error}. Check that the daemon runs and that CAPW may open its socket",
+                        path.display()
+                    ))
+                })?;
+                Connection::new(stream, on_event)
+            }
         };
         let client = Client::new(connection, self.wire.clone(), &self.text);
         let wanted = client.auth_list().await?;
@@ -96,7 +125,9 @@ impl Link {
                 self.text
             )));
         }
-        client.open(&self.address.uri).await?;
+        client.open(&self.uri).await?;
+        client.follow_domains().await?;
+        self.told.missed();
         let pool = match client.pool(&self.pool).await {
             Err(Error::Refused { code: code::NO_STORAGE_POOL, .. }) => {
                 let text = format!(
@@ -107,6 +138,6 @@ impl Link {
             }
             found => found?,
         };
-        Ok(Session { client, pool })
+        Ok(Session { client, pool, _tunnel: tunnel })
     }
 }

@@ -1,12 +1,16 @@
-//! The listing of a host: two requests however many VMs it has, one more for each VM that was not seen before, and one for each guest
-//! that still talks.
+//! The listing of a host: two requests however many VMs it has, one more for each VM that this process has neither made nor seen, and one for
+//! each guest that still talks; with the guest agent, three.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::client::{Domain, DomainState, Volume, code, unless};
+use super::agent;
+use super::client::{Domain, DomainState, Volume};
 use super::domain::{Found, may_be_ours};
 use super::link::Session;
+use super::refusal::{code, unless};
 use super::volumes::{self, Volumes};
+use crate::api::hypervisor::GuestWords;
 use crate::api::name::VmUuid;
 use crate::hypervisor::{DriverError, Listing, Row, Stray, Wanted};
 use crate::vm::{GuestReport, Power, Present, Seeded};
@@ -14,11 +18,37 @@ use crate::vm::{GuestReport, Power, Present, Seeded};
 /// Most that is kept of what a guest said last: a line may come in two parts.
 const TAIL: usize = 4096;
 
-/// What earlier listings have shown.
+/// Definitions that were made or read, by UUID: identity, processors and memory of a VM do not change.
+#[derive(Default)]
+pub struct Definitions(Mutex<HashMap<VmUuid, Found>>);
+
+impl Definitions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<VmUuid, Found>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the definition of a VM, in libvirt's XML.
+    pub fn note(&self, vm: VmUuid, xml: &str) -> Option<Found> {
+        let found = Found::read(xml)?;
+        self.lock().insert(vm, found.clone());
+        Some(found)
+    }
+
+    /// The definition of a domain; `None`: it has gone meanwhile, or is not of our making.
+    async fn get(&self, session: &Session, domain: &Domain) -> Result<Option<Found>, DriverError> {
+        let vm = VmUuid(domain.uuid);
+        let known = self.lock().get(&vm).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let xml = unless(session.client.domain_xml(domain).await, code::NO_DOMAIN)?;
+        Ok(xml.and_then(|xml| self.note(vm, &xml)))
+    }
+}
+
+/// What earlier listings have shown of guests.
 #[derive(Default)]
 pub struct Seen {
-    /// Definitions, by UUID: identity, processors and memory of a VM do not change.
-    definitions: HashMap<VmUuid, Found>,
     words: HashMap<VmUuid, Words>,
 }
 
@@ -35,51 +65,59 @@ impl Words {
         self.offset += u64::try_from(bytes.len()).unwrap_or_default();
         self.tail.extend(bytes);
         let found = GuestReport::newest([self.tail.as_slice()]);
+        self.note(found);
+        self.tail.drain(..self.tail.len().saturating_sub(TAIL));
+    }
+
+    fn note(&mut self, found: Option<GuestReport>) {
         self.newest = match (found, self.newest.take()) {
             (Some(new), Some(old)) if old.sequence > new.sequence => Some(old),
             (new, old) => new.or(old),
         };
-        self.tail.drain(..self.tail.len().saturating_sub(TAIL));
     }
 }
 
 impl Seen {
     /// The newest report that was read of a guest.
-    pub fn report(&self, vm: VmUuid) -> Option<GuestReport> {
+    fn report(&self, vm: VmUuid) -> Option<GuestReport> {
         self.words.get(&vm)?.newest.clone()
     }
 
-    pub async fn list(&mut self, session: &Session, wanted: &Wanted) -> Result<Listing, DriverError> {
+    pub async fn list(&mut self, session: &Session, definitions: &Definitions, wanted: &Wanted, channel: GuestWords) -> Result<Listing, DriverError> {
         let (domains, volumes) = (session.client.domains().await?, session.client.volumes(&session.pool).await?);
         let there: HashSet<VmUuid> = domains.iter().map(|it| VmUuid(it.domain.uuid)).collect();
-        self.definitions.retain(|vm, _| there.contains(vm));
+        definitions.lock().retain(|vm, _| there.contains(vm));
         self.words.retain(|vm, _| there.contains(vm));
-        let mut listing = Listing { strays: strays(&domains, &volumes, wanted), ..Listing::default() };
+        let mut ours = Vec::new();
         for it in domains.iter().filter(|it| may_be_ours(&it.domain.name, it.domain.uuid)) {
-            let Some(found) = self.definition(session, &it.domain).await? else { continue };
+            let Some(found) = definitions.get(session, &it.domain).await? else { continue };
             let Some((key, _)) = found.owner.clone().filter(|(key, _)| found.is_ours(key) && found.is_in(&session.pool.name)) else { continue };
-            let names = Volumes::of(&key);
-            let (power, trouble) = power(it);
-            if power == Power::On && wanted.words_of.contains(&key.vm) {
-                self.listen(session, &key.vm, &names, &volumes).await?;
-            }
-            let seeded = Seeded::from_attached(volumes.iter().any(|volume| volume.name == names.drive()));
-            let present = Present { power, seeded, vm: true, addresses: Vec::new(), report: self.report(key.vm), trouble };
-            listing.rows.push(Row { key, present, cpus: found.cpus, memory_mib: found.memory_mib });
+            ours.push((it, key, found));
         }
+        let talking = ours.iter().filter(|(it, key, _)| power(it).0 == Power::On && wanted.words_of.contains(&key.vm));
+        match channel {
+            GuestWords::Serial => {
+                for (_, key, _) in talking {
+                    self.listen(session, &key.vm, &Volumes::of(key), &volumes).await?;
+                }
+            }
+            GuestWords::Agent => {
+                let guests: Vec<Domain> = talking.map(|(it, _, _)| it.domain.clone()).collect();
+                for (guest, text) in agent::reports(&session.client, guests).await? {
+                    self.words.entry(VmUuid(guest.uuid)).or_default().note(GuestReport::newest([text.as_slice()]));
+                }
+            }
+        }
+        let rows = ours.into_iter().map(|(it, key, found)| {
+            let (power, trouble) = power(it);
+            let drive = Volumes::of(&key).drive();
+            let seeded = Seeded::from_attached(volumes.iter().any(|volume| volume.name == drive));
+            let present = Present { power, seeded, vm: true, addresses: Vec::new(), report: self.report(key.vm), trouble, warning: None };
+            Row { key, present, cpus: found.cpus, memory_mib: found.memory_mib }
+        });
+        let mut listing = Listing { rows: rows.collect(), strays: strays(&domains, &volumes, wanted) };
         listing.rows.sort_by_key(|row| row.key.vm);
         Ok(listing)
-    }
-
-    /// `None`: it has gone meanwhile, or is not of our making.
-    async fn definition(&mut self, session: &Session, domain: &Domain) -> Result<Option<Found>, DriverError> {
-        if let Some(found) = self.definitions.get(&VmUuid(domain.uuid)) {
-            return Ok(Some(found.clone()));
-        }
-        let Some(xml) = unless(session.client.domain_xml(domain).await, code::NO_DOMAIN)? else { return Ok(None) };
-        let found = Found::read(&xml);
-        self.definitions.extend(found.clone().map(|found| (VmUuid(domain.uuid), found)));
-        Ok(found)
     }
 
     async fn listen(&mut self, session: &Session, vm: &VmUuid, names: &Volumes, volumes: &[Volume]) -> Result<(), DriverError> {

@@ -11,11 +11,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::xdr::{Decoder, Malformed};
 
-const PROGRAM: u32 = 0x2000_8086;
+/// What libvirt offers for every hypervisor.
+pub const PROGRAM: u32 = 0x2000_8086;
+/// What it offers for QEMU only.
+pub const QEMU: u32 = 0x2000_8087;
 const KEEPALIVE: u32 = 0x6b65_6570;
 const VERSION: u32 = 1;
 /// Length of a header, the length itself included.
-const HEADER: usize = 28;
+pub const HEADER: usize = 28;
 /// Longest message that the daemon sends.
 const LONGEST: usize = 32 << 20;
 /// Payload of one message of a stream.
@@ -26,8 +29,8 @@ const STREAM: usize = 4 << 20;
 const CALL: u32 = 0;
 const EVENT: u32 = 2;
 const STREAMED: u32 = 3;
-const OK: u32 = 0;
-const ERROR: u32 = 1;
+pub const OK: u32 = 0;
+pub const ERROR: u32 = 1;
 const CONTINUE: u32 = 2;
 const PING: u32 = 1;
 const PONG: u32 = 2;
@@ -55,6 +58,9 @@ struct Message {
     body: Vec<u8>,
 }
 
+/// Gets the procedure and the body of each message that the daemon sends by itself, before any later answer.
+pub type OnEvent = Box<dyn Fn(u32, &[u8]) + Send + Sync>;
+
 /// A connection. It ends when this is dropped.
 pub struct Connection {
     outgoing: mpsc::Sender<Vec<u8>>,
@@ -81,7 +87,7 @@ impl Waiting {
 }
 
 impl Connection {
-    pub fn new(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+    pub fn new(stream: impl AsyncRead + AsyncWrite + Send + 'static, on_event: OnEvent) -> Self {
         let (mut reader, mut writer) = tokio::io::split(stream);
         let (outgoing, mut messages) = mpsc::channel::<Vec<u8>>(64);
         let waiting = Arc::<Waiting>::default();
@@ -94,7 +100,7 @@ impl Connection {
         });
         let (answers, replies) = (waiting.clone(), outgoing.clone());
         let read = tokio::spawn(async move {
-            while receive(&mut reader, &answers, &replies).await.is_some() {}
+            while receive(&mut reader, &answers, &replies, &on_event).await.is_some() {}
             let mut calls = answers.lock();
             calls.closed = true;
             // Those who wait see that their channel has ended.
@@ -110,14 +116,19 @@ impl Connection {
 
     /// Calls a procedure; the value is its answer.
     pub async fn call(&self, procedure: u32, arguments: Vec<u8>) -> Result<Vec<u8>, RpcError> {
-        let mut call = self.begin()?;
+        self.call_of(PROGRAM, procedure, arguments).await
+    }
+
+    /// Calls a procedure of that program.
+    pub async fn call_of(&self, program: u32, procedure: u32, arguments: Vec<u8>) -> Result<Vec<u8>, RpcError> {
+        let mut call = self.begin(program)?;
         call.send(procedure, CALL, OK, &arguments).await?;
         Ok(call.answer().await?.body)
     }
 
     /// Calls a procedure that takes a stream.
     pub async fn upload(&self, procedure: u32, arguments: Vec<u8>, data: &[u8]) -> Result<(), RpcError> {
-        let mut call = self.begin()?;
+        let mut call = self.begin(PROGRAM)?;
         call.send(procedure, CALL, OK, &arguments).await?;
         call.answer().await?;
         for chunk in data.chunks(CHUNK) {
@@ -129,7 +140,7 @@ impl Connection {
 
     /// Calls a procedure that gives a stream.
     pub async fn download(&self, procedure: u32, arguments: Vec<u8>) -> Result<Vec<u8>, RpcError> {
-        let mut call = self.begin()?;
+        let mut call = self.begin(PROGRAM)?;
         call.send(procedure, CALL, OK, &arguments).await?;
         call.answer().await?;
         let mut data = Vec::new();
@@ -148,7 +159,7 @@ impl Connection {
         Ok(data)
     }
 
-    fn begin(&self) -> Result<Call<'_>, RpcError> {
+    fn begin(&self, program: u32) -> Result<Call<'_>, RpcError> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let (sender, answers) = mpsc::unbounded_channel();
         let mut calls = self.waiting.lock();
@@ -156,20 +167,21 @@ impl Connection {
             return Err(RpcError::Closed);
         }
         calls.by_serial.insert(serial, sender);
-        Ok(Call { connection: self, serial, answers })
+        Ok(Call { connection: self, program, serial, answers })
     }
 }
 
 /// A call that is under way. When it is given up, its late answer is dropped.
 struct Call<'a> {
     connection: &'a Connection,
+    program: u32,
     serial: u32,
     answers: mpsc::UnboundedReceiver<Message>,
 }
 
 impl Call<'_> {
     async fn send(&self, procedure: u32, kind: u32, status: u32, body: &[u8]) -> Result<(), RpcError> {
-        let message = message(PROGRAM, procedure, kind, self.serial, status, body);
+        let message = message(self.program, procedure, kind, self.serial, status, body);
         self.connection.outgoing.send(message).await.map_err(|_| RpcError::Closed)
     }
 
@@ -185,7 +197,7 @@ impl Drop for Call<'_> {
     }
 }
 
-fn message(program: u32, procedure: u32, kind: u32, serial: u32, status: u32, body: &[u8]) -> Vec<u8> {
+pub fn message(program: u32, procedure: u32, kind: u32, serial: u32, status: u32, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX);
     let header = [length, program, VERSION, procedure, kind, serial, status];
     header.into_iter().flat_map(u32::to_be_bytes).chain(body.iter().copied()).collect()
@@ -195,17 +207,17 @@ fn message(program: u32, procedure: u32, kind: u32, serial: u32, status: u32, bo
 fn refusal(body: &[u8]) -> Result<RpcError, Malformed> {
     let mut decoder = Decoder(body);
     let (code, _domain) = (decoder.u32()?, decoder.u32()?);
-    Ok(RpcError::Refused { code, text: decoder.optional_text()?.unwrap_or_default() })
+    Ok(RpcError::Refused { code, text: decoder.message()?.unwrap_or_default() })
 }
 
 /// Takes one message from the stream to who waits for it. `None`: the connection is of no more use.
-async fn receive(reader: &mut (impl AsyncRead + Unpin), waiting: &Waiting, replies: &mpsc::Sender<Vec<u8>>) -> Option<()> {
+async fn receive(reader: &mut (impl AsyncRead + Unpin), waiting: &Waiting, replies: &mpsc::Sender<Vec<u8>>, on_event: &OnEvent) -> Option<()> {
     let mut header = [0; HEADER];
     reader.read_exact(&mut header).await.ok()?;
     let mut numbers = Decoder(&header);
     let mut next = || numbers.u32().ok();
     let (length, program, _version, procedure, kind, serial, status) = (next()? as usize, next()?, next()?, next()?, next()?, next()?, next()?);
-    if !(HEADER..=LONGEST).contains(&length) || ![PROGRAM, KEEPALIVE].contains(&program) {
+    if !(HEADER..=LONGEST).contains(&length) || ![PROGRAM, QEMU, KEEPALIVE].contains(&program) {
         tracing::warn!(length, program, "what answers is not libvirt: the connection is closed");
         return None;
     }
@@ -217,7 +229,9 @@ async fn receive(reader: &mut (impl AsyncRead + Unpin), waiting: &Waiting, repli
         }
         return Some(());
     }
-    if kind != EVENT {
+    if kind == EVENT {
+        on_event(procedure, &body);
+    } else {
         let calls = waiting.lock();
         if let Some(sender) = calls.by_serial.get(&serial) {
             let _ = sender.send(Message { kind, status, body });
@@ -234,7 +248,7 @@ mod tests {
 
     fn pair() -> (Connection, DuplexStream) {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
-        (Connection::new(ours), theirs)
+        (Connection::new(ours, Box::new(|_, _| {})), theirs)
     }
 
     async fn request(daemon: &mut DuplexStream) -> (u32, u32) {
@@ -248,7 +262,9 @@ mod tests {
 
     #[tokio::test]
     async fn answers_find_their_calls_whatever_comes_between() {
-        let (connection, mut daemon) = pair();
+        let (ours, mut daemon) = tokio::io::duplex(1 << 20);
+        let (told, mut events) = mpsc::unbounded_channel();
+        let connection = Connection::new(ours, Box::new(move |procedure, body| told.send((procedure, body.to_vec())).unwrap()));
         let both = async { tokio::join!(connection.call(14, vec![]), connection.call(24, vec![])) };
         let serve = async {
             let (first, second) = (request(&mut daemon).await, request(&mut daemon).await);
@@ -262,6 +278,7 @@ mod tests {
         let ((first, second), pong) = tokio::join!(both, serve);
         assert_eq!((first, pong), (Ok(b"body".to_vec()), (PONG, 0)));
         assert_eq!(second, Err(RpcError::Refused { code: 42, text: "no domain".into() }));
+        assert_eq!(events.try_recv(), Ok((318, b"event".to_vec())));
     }
 
     #[tokio::test]

@@ -62,9 +62,10 @@ pub fn vm_of(volume: &str) -> Option<&str> {
     })
 }
 
-/// An image: a file that disks are made over.
+/// An image: a file that disks are made over, or copies of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
+    pub name: String,
     pub path: String,
     pub format: String,
     pub bytes: u64,
@@ -79,6 +80,7 @@ impl Image {
         let in_target = |name: &str| target.children().find(|node| node.has_tag_name(name));
         let capacity = root.children().find(|node| node.has_tag_name("capacity"))?;
         Some(Self {
+            name: root.children().find(|node| node.has_tag_name("name"))?.text()?.to_owned(),
             path: in_target("path")?.text()?.to_owned(),
             format: in_target("format")?.attribute("type")?.to_owned(),
             bytes: capacity.text()?.trim().parse().ok()?,
@@ -93,8 +95,17 @@ pub fn over_image(name: &str, image: &Image, gib: Option<u64>) -> String {
     element("volume").with(element("name").text(name)).with(capacity(bytes)).with(target("qcow2")).with(backing).to_string()
 }
 
+/// A disk that holds all of the image.
+pub fn copy(name: &str, image: &Image) -> String {
+    disk(name, image.bytes)
+}
+
 pub fn empty_disk(name: &str, gib: u64) -> String {
-    element("volume").with(element("name").text(name)).with(capacity(gib << 30)).with(target("qcow2")).to_string()
+    disk(name, gib << 30)
+}
+
+fn disk(name: &str, bytes: u64) -> String {
+    element("volume").with(element("name").text(name)).with(capacity(bytes)).with(target("qcow2")).to_string()
 }
 
 /// A file of that length.

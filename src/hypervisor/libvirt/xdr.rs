@@ -59,10 +59,19 @@ impl<'a> Decoder<'a> {
     }
 
     pub fn text(&mut self) -> Result<String, Malformed> {
+        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| Malformed("a text that is not UTF-8"))
+    }
+
+    /// A text for people: libvirt passes on what other programs have written, in whatever encoding.
+    pub fn message(&mut self) -> Result<Option<String>, Malformed> {
+        if self.u32()? == 0 { Ok(None) } else { self.bytes().map(|text| Some(String::from_utf8_lossy(text).into_owned())) }
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.u32()? as usize;
-        let text = self.take(length)?.to_vec();
+        let bytes = self.take(length)?;
         self.take(length.next_multiple_of(4) - length)?;
-        String::from_utf8(text).map_err(|_| Malformed("a text that is not UTF-8"))
+        Ok(bytes)
     }
 
     pub fn optional_text(&mut self) -> Result<Option<String>, Malformed> {

@@ -53,6 +53,11 @@ impl Datacenter {
         Ok(())
     }
 
+    /// In a hundred.
+    pub fn failing_calls(&self) -> i32 {
+        self.settings.failing_calls.unwrap_or_default()
+    }
+
     pub fn describe(&self) -> Endpoint {
         let (cpus, memory_mib) = self.capacity.unzip();
         Endpoint { id: format!("simulated:{}", self.name), version: "simulated 1.0".into(), cpus, memory_mib, lacks: Vec::new() }
@@ -90,7 +95,7 @@ impl Datacenter {
             return Ok(Observed::Absent);
         }
         let seeded = Seeded::from_attached(left.iter().any(Home::seeded));
-        Ok(Observed::Present(Present { power: Power::Off, seeded, vm: false, addresses: Vec::new(), report: None, trouble: None }))
+        Ok(Observed::Present(Present { power: Power::Off, seeded, vm: false, addresses: Vec::new(), report: None, trouble: None, warning: None }))
     }
 
     fn present(&self, vm: &Home, record: &Record, now: Timestamp) -> Result<Present, DriverError> {
@@ -101,6 +106,7 @@ impl Datacenter {
             addresses: record.addresses(now),
             report: vm.report().map_err(|error| self.failed("reading", &vm.console(), &error))?,
             trouble: None,
+            warning: None,
         })
     }
 

@@ -1,14 +1,42 @@
 //! Which VMs have which faults: by name, by list and by count.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::{fs, io};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::record::replace;
 use crate::api::hypervisor::{Fault, SimulatedFault};
+
+/// What becomes of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Answered,
+    NotCarriedOut,
+    ReplyLost,
+    NeverAnswered,
+}
+
+impl Fate {
+    /// `failing` of a hundred calls fail: this one, or not, as its number and the time decide.
+    pub fn of(failing: i32, number: u64, now: Timestamp) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (number, now.as_nanosecond()).hash(&mut hasher);
+        let drawn = hasher.finish();
+        if drawn % 100 >= u64::try_from(failing).unwrap_or(0) {
+            return Self::Answered;
+        }
+        match drawn / 100 % 3 {
+            0 => Self::NotCarriedOut,
+            1 => Self::ReplyLost,
+            _ => Self::NeverAnswered,
+        }
+    }
+}
 
 /// How often the create call fails for a VM with [`Fault::CreateFails`].
 pub const CREATE_FAILURES: u32 = 3;
@@ -141,6 +169,15 @@ mod tests {
             prop_assert_eq!(matches(&name, &other), name == other);
             let starred = format!("*{name}*");
             prop_assert_eq!(matches(&starred, &other), other.contains(&name));
+        }
+    }
+
+    #[test]
+    fn calls_fail_in_every_way_as_often_as_asked() {
+        let count = |failing, fate| (0..10_000).filter(|number| Fate::of(failing, *number, Timestamp::UNIX_EPOCH) == fate).count();
+        assert_eq!((count(0, Fate::Answered), count(100, Fate::Answered)), (10_000, 0));
+        for fate in [Fate::NotCarriedOut, Fate::ReplyLost, Fate::NeverAnswered] {
+            assert!((800..1200).contains(&count(30, fate)), "{fate:?}: {}", count(30, fate));
         }
     }
 }

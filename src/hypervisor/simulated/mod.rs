@@ -12,13 +12,15 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 
 use self::datacenter::Datacenter;
-use super::wire::Wire;
+use self::fault::Fate;
+use super::wire::{Effect, Wire};
 use super::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
 use crate::api::hypervisor::Simulated;
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
@@ -40,6 +42,8 @@ pub struct SimulatedDriver {
     datacenter: Arc<Datacenter>,
     clock: Clock,
     wire: Wire,
+    /// Calls so far.
+    calls: AtomicU64,
 }
 
 impl SimulatedDriver {
@@ -47,7 +51,7 @@ impl SimulatedDriver {
     /// written to disk before the first VM is created.
     pub fn new(state: &Path, default_name: &str, settings: Simulated, clock: Clock, wire: Wire) -> Result<Self, DriverError> {
         let datacenter = Arc::new(Datacenter::new(state, default_name, settings)?);
-        Ok(Self { datacenter, clock, wire })
+        Ok(Self { datacenter, clock, wire, calls: AtomicU64::new(0) })
     }
 
     async fn read<T, F>(&self, name: &'static str, work: F) -> Result<T, DriverError>
@@ -55,7 +59,7 @@ impl SimulatedDriver {
         T: Send + 'static,
         F: FnOnce(&Datacenter, Timestamp) -> Result<T, DriverError> + Send + 'static,
     {
-        self.wire.read(name, self.call(work)).await
+        self.wire.read(name, self.call(Effect::Reads, work)).await
     }
 
     async fn change<T, F>(&self, name: &'static str, work: F) -> Result<T, DriverError>
@@ -63,20 +67,33 @@ impl SimulatedDriver {
         T: Send + 'static,
         F: FnOnce(&Datacenter, Timestamp) -> Result<T, DriverError> + Send + 'static,
     {
-        self.wire.change(name, self.call(work)).await
+        self.wire.change(name, self.call(Effect::Changes, work)).await
     }
 
     /// Runs one call of the data centre on a thread that may block.
-    async fn call<T, F>(&self, work: F) -> Result<T, DriverError>
+    async fn call<T, F>(&self, effect: Effect, work: F) -> Result<T, DriverError>
     where
         T: Send + 'static,
         F: FnOnce(&Datacenter, Timestamp) -> Result<T, DriverError> + Send + 'static,
     {
         let (datacenter, now) = (self.datacenter.clone(), (self.clock)());
         datacenter.reachable()?;
-        tokio::task::spawn_blocking(move || work(&datacenter, now))
+        let fate = Fate::of(datacenter.failing_calls(), self.calls.fetch_add(1, Ordering::Relaxed), now);
+        let failed = |what: &str| format!("{what}, because spec.simulated.failingCalls of the WindowsHypervisor says so; it is retried");
+        if fate == Fate::NotCarriedOut {
+            return Err(DriverError::Transient(failed("the call was not carried out")));
+        }
+        let done = tokio::task::spawn_blocking(move || work(&datacenter, now))
             .await
-            .map_err(|error| DriverError::Unknown(format!("a call of the simulated hypervisor was interrupted: {error}; it is retried")))?
+            .map_err(|error| DriverError::Unknown(format!("a call of the simulated hypervisor was interrupted: {error}; it is retried")))?;
+        match fate {
+            Fate::ReplyLost => Err(effect.unanswered(failed("the reply was lost"))),
+            Fate::NeverAnswered => {
+                tokio::time::sleep(CAPS.deadline).await;
+                Err(effect.unanswered(failed("there was no answer")))
+            }
+            Fate::Answered | Fate::NotCarriedOut => done,
+        }
     }
 }
 
@@ -102,11 +119,6 @@ impl Driver for SimulatedDriver {
     async fn observe(&self, key: &MachineKey, _journal: &Journal) -> Result<Observed, DriverError> {
         let key = key.clone();
         self.read("observe", move |datacenter, now| datacenter.observe(&key, now)).await
-    }
-
-    async fn plan(&self, _key: &MachineKey, _spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
-        // The UUID is the directory name: there is nothing to choose.
-        Ok(journal.clone())
     }
 
     async fn advance(

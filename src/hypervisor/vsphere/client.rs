@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use roxmltree::Node;
 
+use super::drive::DatastoreFile;
 use super::fault::{Error, Fault, NOT_FOUND};
-use super::session::{Effect, Open, Session};
-use super::soap::{Answer, Reference, child, children, method, text_at, text_of, unreadable};
+use super::mirror::Mirror;
+use super::session::{Open, Session};
+use super::soap::{Answer, Reference, child, children, method, text_at, text_of, typed, unreadable};
 use crate::hypervisor::DriverError;
-use crate::hypervisor::wire::Wire;
+use crate::hypervisor::wire::{Effect, Wire};
 use crate::hypervisor::xml::{Element, element};
 
 /// A session with the wire that its requests pass.
@@ -29,6 +31,42 @@ pub enum TaskState {
     Forgotten,
 }
 
+/// The properties of a task that are read.
+const TASK: [&str; 3] = ["info.state", "info.result", "info.error"];
+
+/// A task, property by property.
+#[derive(Clone, Debug, Default)]
+pub struct Task {
+    state: String,
+    result: Option<Reference>,
+    error: Option<Fault>,
+}
+
+impl Task {
+    /// Notes a property. What is told may be older than what is known: a task does not go back from its end, nor lose what came of it.
+    pub fn set(&mut self, path: &str, value: Option<Node>) {
+        match path {
+            "info.state" if !self.has_ended() => self.state = value.map(text_of).unwrap_or_default().to_owned(),
+            "info.result" => self.result = value.and_then(Reference::of).or(self.result.take()),
+            "info.error" => self.error = value.map(Fault::of_localized).or(self.error.take()),
+            _ => {}
+        }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state(), Some(TaskState::Succeeded(_) | TaskState::Failed(_)))
+    }
+
+    pub fn state(&self) -> Option<TaskState> {
+        Some(match self.state.as_str() {
+            "" => return None,
+            "success" => TaskState::Succeeded(self.result.clone()),
+            "error" => TaskState::Failed(self.error.clone().unwrap_or_else(|| Fault { kind: String::new(), text: "a task failed".into() })),
+            _ => TaskState::Running,
+        })
+    }
+}
+
 /// The properties of one object.
 #[derive(Clone, Copy)]
 pub struct Properties<'a, 'input>(Node<'a, 'input>);
@@ -40,6 +78,11 @@ impl<'a, 'input> Properties<'a, 'input> {
 
     pub fn get(&self, path: &str) -> Option<Node<'a, 'input>> {
         children(self.0, "propSet").find(|set| text_at(*set, &["name"]) == Some(path)).and_then(|set| child(set, "val"))
+    }
+
+    /// Each path with its value.
+    pub fn all(&self) -> impl Iterator<Item = (&'a str, Node<'a, 'input>)> {
+        children(self.0, "propSet").filter_map(|set| Some((text_at(set, &["name"])?, child(set, "val")?)))
     }
 
     pub fn text(&self, path: &str) -> Option<&'a str> {
@@ -75,6 +118,13 @@ pub struct Selection<'s> {
     pub through: Option<Through>,
 }
 
+/// A state of what a collector has told.
+pub struct Version {
+    pub version: String,
+    /// There is no more to be told now.
+    pub is_whole: bool,
+}
+
 #[derive(Clone, Copy)]
 pub struct Through {
     pub kind: &'static str,
@@ -89,6 +139,19 @@ impl Client {
 
     pub fn server(&self) -> &str {
         self.session.server()
+    }
+
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// What the vCenter has told by itself.
+    pub fn mirror(&self) -> &Mirror {
+        &self.session.mirror
     }
 
     pub async fn open(&self) -> Result<Arc<Open>, DriverError> {
@@ -148,18 +211,19 @@ impl Client {
     }
 
     pub async fn task(&self, id: &str) -> Result<TaskState, Error> {
-        let paths = ["info.state", "info.result", "info.error"].map(str::to_owned);
+        let paths = TASK.map(str::to_owned);
         let task = Reference::new("Task", id);
-        let state = self.of_one(&task, "Task", &paths, |task| {
-            Some(match task.text("info.state")? {
-                "success" => TaskState::Succeeded(task.reference("info.result")),
-                "error" => TaskState::Failed(
-                    task.get("info.error").map(Fault::of_localized).unwrap_or_else(|| Fault { kind: String::new(), text: "a task failed".into() }),
-                ),
-                _ => TaskState::Running,
-            })
+        let found = self.of_one(&task, "Task", &paths, |task| {
+            let mut found = Task::default();
+            task.all().for_each(|(path, value)| found.set(path, Some(value)));
+            Some(found)
         });
-        Ok(state.await?.unwrap_or(TaskState::Forgotten))
+        let found = found.await?.unwrap_or_default();
+        let state = found.state();
+        if found.has_ended() {
+            self.mirror().asked(id, found);
+        }
+        Ok(state.unwrap_or(TaskState::Forgotten))
     }
 
     /// The privileges, among those of each object, that the session lacks there.
@@ -195,6 +259,21 @@ impl Client {
         self.begin("PowerOffVM_Task", vm, &[]).await
     }
 
+    /// A change of a cluster; what is not named stays as it is.
+    pub async fn reconfigure_cluster(&self, cluster: &Reference, spec: &Element) -> Result<String, Error> {
+        self.begin("ReconfigureComputeResource_Task", cluster, &[spec.clone(), element("modify").text(true)]).await
+    }
+
+    /// Writes a file of a datastore, whether or not there is one already.
+    pub async fn upload(&self, datacenter: &str, file: &DatastoreFile, content: Vec<u8>) -> Result<(), DriverError> {
+        self.session.upload(&self.wire, datacenter, file, content.into()).await
+    }
+
+    pub async fn delete_file(&self, file: &DatastoreFile, datacenter: &Reference) -> Result<String, Error> {
+        let files = self.open().await?.files.clone();
+        self.begin("DeleteDatastoreFile_Task", &files, &[element("name").text(file.name()), datacenter.element("datacenter")]).await
+    }
+
     /// With its disks.
     pub async fn destroy(&self, vm: &Reference) -> Result<String, Error> {
         self.begin("Destroy_Task", vm, &[]).await
@@ -209,23 +288,46 @@ impl Client {
         self.change("CancelTask", |_| method("CancelTask", &Reference::new("Task", task))).await.map(|_| ())
     }
 
-    /// A collector that tells of changes of these properties of the VMs in a folder.
-    pub async fn watch(&self, folder: &Reference, paths: &[String]) -> Result<Reference, Error> {
-        let nameless = || unreadable(&"it names nothing that was made");
+    /// A collector that tells of changes; what it tells of is said by filters.
+    pub async fn collector(&self) -> Result<Reference, Error> {
         let made = self.read("CreatePropertyCollector", |open| method("CreatePropertyCollector", &open.collector)).await?;
-        let collector = made.value(Reference::of)?.ok_or_else(nameless)?;
-        let through = Some(Through { kind: "Folder", path: "childEntity", deep: false });
-        let selection = Selection { of: folder, kind: "VirtualMachine", paths, through };
-        let request = |_: &Open| method("CreateFilter", &collector).with(filter("spec", &selection)).with(element("partialUpdates").text(true));
-        self.read("CreateFilter", request).await?.value(Reference::of)?.ok_or_else(nameless)?;
-        Ok(collector)
+        made.value(Reference::of)?.ok_or_else(nameless)
     }
 
-    /// Waits until something has changed since that version; `None`: nothing has for so long. The first version is empty.
-    pub async fn wait_for_updates(&self, collector: &Reference, version: &str, longest: Duration) -> Result<Option<String>, Error> {
+    /// It ends with the session, too.
+    pub async fn end_collector(&self, collector: &Reference) -> Result<(), Error> {
+        self.read("DestroyPropertyCollector", |_| method("DestroyPropertyCollector", collector)).await.map(drop)
+    }
+
+    /// Has a collector tell of the VMs in a folder; gives the filter. Of the folder itself it tells too: then all is told that is there.
+    pub async fn tell_of_folder(&self, collector: &Reference, folder: &Reference, paths: &[String]) -> Result<Reference, Error> {
+        let through = Through { kind: "Folder", path: "childEntity", deep: false };
+        let name = ["name".to_owned()];
+        let spec = |_: &Open| spec("spec", &[("VirtualMachine", paths), ("Folder", name.as_slice())], folder, Some(through), false);
+        self.filter(collector, spec).await
+    }
+
+    /// Has a collector tell of the tasks that run or have ended in the last minutes.
+    pub async fn tell_of_tasks(&self, collector: &Reference) -> Result<Reference, Error> {
+        let through = Through { kind: "TaskManager", path: "recentTask", deep: false };
+        let paths = TASK.map(str::to_owned);
+        self.filter(collector, |open| spec("spec", &[("Task", paths.as_slice())], &open.tasks, Some(through), true)).await
+    }
+
+    async fn filter(&self, collector: &Reference, spec: impl Fn(&Open) -> Element) -> Result<Reference, Error> {
+        let request = |open: &Open| method("CreateFilter", collector).with(spec(open)).with(element("partialUpdates").text(false));
+        self.read("CreateFilter", request).await?.value(Reference::of)?.ok_or_else(nameless)
+    }
+
+    /// Waits until something has changed since that version, and notes it; `None`: nothing has for so long. The first version is empty.
+    pub async fn wait_for_updates(&self, collector: &Reference, version: &str, longest: Duration) -> Result<Option<Version>, Error> {
         let options = element("options").with(element("maxWaitSeconds").text(longest.as_secs()));
         let request = |_: &Open| method("WaitForUpdatesEx", collector).with(element("version").text(version)).with(options.clone());
-        self.read("WaitForUpdatesEx", request).await?.value(|set| text_at(set, &["version"]).map(str::to_owned))
+        self.read("WaitForUpdatesEx", request).await?.value(|set| {
+            self.mirror().apply(set);
+            let is_whole = text_at(set, &["truncated"]) != Some("true");
+            Some(Version { version: text_at(set, &["version"])?.to_owned(), is_whole })
+        })
     }
 
     async fn begin(&self, name: &'static str, this: &Reference, arguments: &[Element]) -> Result<String, Error> {
@@ -258,18 +360,28 @@ fn page<T>(answer: &Answer, found: &mut Vec<T>, read: &mut impl FnMut(Properties
     Ok(page.unwrap_or_default())
 }
 
+fn nameless() -> Error {
+    unreadable(&"it names nothing that was made")
+}
+
 fn filter(name: &'static str, selection: &Selection) -> Element {
-    let properties =
-        element("propSet").with(element("type").text(selection.kind)).with_all(selection.paths.iter().map(|path| element("pathSet").text(path)));
-    let through = selection.through.map(|Through { kind, path, deep }| {
-        let again = deep.then(|| super::soap::typed("selectSet", "SelectionSpec").with(element("name").text("all")));
-        super::soap::typed("selectSet", "TraversalSpec")
+    spec(name, &[(selection.kind, selection.paths)], selection.of, selection.through, selection.through.is_some())
+}
+
+/// Properties of objects by type; `skip`: not of `of` itself.
+fn spec(name: &'static str, properties: &[(&str, &[String])], of: &Reference, through: Option<Through>, skip: bool) -> Element {
+    let properties = properties
+        .iter()
+        .map(|(kind, paths)| element("propSet").with(element("type").text(kind)).with_all(paths.iter().map(|path| element("pathSet").text(path))));
+    let through = through.map(|Through { kind, path, deep }| {
+        let again = deep.then(|| typed("selectSet", "SelectionSpec").with(element("name").text("all")));
+        typed("selectSet", "TraversalSpec")
             .with(element("name").text("all"))
             .with(element("type").text(kind))
             .with(element("path").text(path))
             .with(element("skip").text(false))
             .with_all(again)
     });
-    let objects = element("objectSet").with(selection.of.element("obj")).with(element("skip").text(selection.through.is_some())).with_all(through);
-    element(name).with(properties).with(objects)
+    let objects = element("objectSet").with(of.element("obj")).with(element("skip").text(skip)).with_all(through);
+    element(name).with_all(properties).with(objects)
 }

@@ -1,29 +1,48 @@
-//! HTTP to a vCenter: a few connections that are kept open, each to the server whose certificate was verified.
+//! HTTP to a vCenter.
 
-use std::error::Error as _;
-use std::io;
-
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client, Error as HttpError};
-use hyper_util::rt::TokioExecutor;
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body_util::Full;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 
+use super::drive::DatastoreFile;
 use crate::hypervisor::DriverError;
+use crate::hypervisor::https::{Https, Lost};
 use crate::hypervisor::login::Login;
-use crate::hypervisor::tls;
 
-/// Longest answer.
-const LONGEST: usize = 64 << 20;
 /// The oldest version of the API that is spoken; newer servers understand it.
 const VERSION: &str = "urn:vim25/6.7";
 
 pub struct Connection {
     server: String,
     uri: Uri,
-    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    https: Https,
+}
+
+/// Who makes a request of the REST API.
+pub enum Proof<'a> {
+    /// User and password.
+    Password(&'a str, &'a SecretString),
+    /// A session.
+    Token(&'a str),
+}
+
+impl Proof<'_> {
+    fn header(&self) -> Result<(&'static str, HeaderValue), DriverError> {
+        let (name, text) = match self {
+            Self::Password(user, password) => {
+                ("authorization", format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", password.expose_secret()))))
+            }
+            Self::Token(token) => ("vmware-api-session-id", (*token).to_owned()),
+        };
+        let mut value = HeaderValue::try_from(text).map_err(|_| DriverError::Transient("the vCenter's session cannot be used".into()))?;
+        value.set_sensitive(true);
+        Ok((name, value))
+    }
 }
 
 /// What a server sent.
@@ -33,23 +52,13 @@ pub struct Response {
     pub cookie: Option<String>,
 }
 
-/// Why there is no answer.
-#[derive(Debug)]
-pub enum Lost {
-    /// The request has not arrived.
-    Before(DriverError),
-    /// It may have arrived.
-    After(String),
-}
-
 impl Connection {
     /// Nothing is sent before the first request.
     pub fn new(server: &str, login: &Login) -> Result<Self, DriverError> {
         let uri = format!("https://{server}/sdk").parse::<Uri>().map_err(|error| {
             DriverError::Invalid(format!("spec.vsphere.server {server:?}: {error}; expected e.g. vcenter.example.com or vcenter.example.com:443"))
         })?;
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls::without_certificate(login)?).https_only().enable_http1().build();
-        Ok(Self { server: server.to_owned(), uri, http: Client::builder(TokioExecutor::new()).build(connector) })
+        Ok(Self { server: server.to_owned(), uri, https: Https::new("vCenter", login)? })
     }
 
     pub fn server(&self) -> &str {
@@ -62,45 +71,52 @@ impl Connection {
             .method(Method::POST)
             .uri(&self.uri)
             .header(header::CONTENT_TYPE, "text/xml; charset=utf-8")
-            .header(header::USER_AGENT, concat!("capw/", env!("CARGO_PKG_VERSION")))
             .header("SOAPAction", VERSION);
         if let Some(cookie) = cookie {
             request = request.header(header::COOKIE, cookie);
         }
         let request = request.body(Full::from(envelope)).map_err(|error| Lost::Before(DriverError::Invalid(error.to_string())))?;
-        let answer = self.http.request(request).await.map_err(|error| self.lost(&error))?;
-        let status = answer.status();
-        let cookies = answer.headers().get_all(header::SET_COOKIE).iter();
+        let answer = self.https.send(&self.server, request).await?;
+        let cookies = answer.headers.get_all(header::SET_COOKIE).iter();
         let cookie = cookies.filter_map(|value| value.to_str().ok()?.split(';').next()).find(|value| value.starts_with("vmware_soap_session="));
         let cookie = cookie.map(str::to_owned);
-        let body = Limited::new(answer.into_body(), LONGEST).collect().await;
-        let bytes = body.map_err(|error| Lost::After(format!("{} did not send its whole answer: {error}", self.server)))?.to_bytes();
-        match status {
+        match answer.status {
             // Faults have the second.
-            StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => Ok(Response { text: String::from_utf8_lossy(&bytes).into_owned(), cookie }),
+            StatusCode::OK | StatusCode::INTERNAL_SERVER_ERROR => Ok(Response { text: String::from_utf8_lossy(&answer.body).into_owned(), cookie }),
             // From the front of a vCenter whose services do not answer it.
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::BAD_GATEWAY => {
+            status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::BAD_GATEWAY) => {
                 Err(Lost::After(format!("the vCenter {} answers {status}: its services are starting or have ended", self.server)))
             }
             status => Err(Lost::After(format!("{} answers {status}: is it a vCenter?", self.server))),
         }
     }
 
-    fn lost(&self, error: &HttpError) -> Lost {
-        let mut cause = error.source();
-        while let Some(it) = cause {
-            if let Some(refused) = it.downcast_ref::<io::Error>().and_then(|error| tls::refusal(&self.server, error)) {
-                return Lost::Before(refused);
-            }
-            cause = it.source();
-        }
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(it) = cause {
-            text = format!("{text}: {it}");
-            cause = it.source();
-        }
-        let text = format!("the vCenter {} does not answer: {text}. Check address, firewall, and that it runs", self.server);
-        if error.is_connect() { Lost::Before(DriverError::Unreachable(text)) } else { Lost::After(text) }
+    /// Makes a request of the REST API.
+    pub async fn rest(&self, method: Method, path: &str, proof: Proof<'_>, body: Option<&Value>) -> Result<(StatusCode, Bytes), Lost> {
+        let (name, value) = proof.header().map_err(Lost::Before)?;
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("https://{}{path}", self.server))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(name, value)
+            .body(Full::from(body.map(Value::to_string).unwrap_or_default()))
+            .map_err(|error| Lost::Before(DriverError::Invalid(error.to_string())))?;
+        let answer = self.https.send(&self.server, request).await?;
+        Ok((answer.status, answer.body))
+    }
+
+    /// Writes a file of a datastore; gives what the server says to it.
+    pub async fn put(&self, datacenter: &str, file: &DatastoreFile, content: Bytes, cookie: &str) -> Result<(StatusCode, String), Lost> {
+        let [datacenter, datastore] = [datacenter, &file.datastore].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string());
+        let path: Vec<String> = file.path.split('/').map(|part| utf8_percent_encode(part, NON_ALPHANUMERIC).to_string()).collect();
+        let request = Request::builder()
+            .method(Method::PUT)
+            .uri(format!("https://{}/folder/{}?dcPath={datacenter}&dsName={datastore}", self.server, path.join("/")))
+            .header(header::CONTENT_TYPE, "application/octet-stream")
+            .header(header::COOKIE, cookie)
+            .body(Full::from(content))
+            .map_err(|error| Lost::Before(DriverError::Invalid(error.to_string())))?;
+        let answer = self.https.send(&self.server, request).await?;
+        Ok((answer.status, answer.reason.map(|reason| format!("({reason}) ")).unwrap_or_default()))
     }
 }

@@ -4,18 +4,19 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tokio::time::Instant;
 
-use super::client::{Selection, TaskState, Through};
-use super::fault::POWER_STATE;
+use super::client::TaskState;
+use super::fault::{NOT_FOUND, POWER_STATE};
 use super::found::{self, Found, Memory};
+use super::group::Group;
+use super::look::Cloned;
 use super::place::{Place, folder_path};
 use super::updates::updates;
-use super::{CAPS, CLONE, Cloned, LOOK, VsphereDriver};
-use crate::hypervisor::xml::element;
+use super::{CAPS, CLONE, LOOK, VsphereDriver};
 use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Row, Wanted};
 use crate::vm::{Journal, MachineKey, Observed, Power, Seed, SeedKind, StopMode, VmSpec};
 
 /// What a guest that is asked to shut down may answer without harm: it is off, has no tools, or is about to.
-const NO_SHUTDOWN: [&str; 5] = [POWER_STATE, "ToolsUnavailable", "TaskInProgress", "InvalidState", "ManagedObjectNotFound"];
+const NO_SHUTDOWN: [&str; 5] = [POWER_STATE, "ToolsUnavailable", "TaskInProgress", "InvalidState", NOT_FOUND];
 
 #[async_trait]
 impl Driver for VsphereDriver {
@@ -27,7 +28,10 @@ impl Driver for VsphereDriver {
         let open = self.client.open().await?;
         let place = Place::find(&self.client, &self.settings).await?;
         *self.place.lock().await = Some((place.clone(), Instant::now()));
-        let (capacity, lacks) = (place.capacity(&self.client).await?, place.lacks(&self.client).await?);
+        let (capacity, mut lacks) = (place.capacity(&self.client).await?, place.lacks(&self.client).await?);
+        if let Some(name) = &self.settings.vm_group {
+            lacks.extend(Group::find(&self.client, &place.pool, name).await?.lacks(&self.client).await?);
+        }
         Ok(Endpoint {
             id: format!("vCenter {}", open.instance),
             version: open.product.clone(),
@@ -37,24 +41,24 @@ impl Driver for VsphereDriver {
         })
     }
 
-    async fn check(&self, spec: &VmSpec, _seed: SeedKind) -> Result<(), DriverError> {
+    async fn check(&self, spec: &VmSpec, seed: SeedKind) -> Result<(), DriverError> {
         self.image(&spec.image).await?.is_linked(spec, self.settings.clone)?;
-        self.networks(spec).await.map(|_| ())
+        self.networks(spec).await?;
+        if seed == SeedKind::Drive {
+            self.place().await?.admits_drives(&self.client).await?;
+        }
+        Ok(())
     }
 
-    async fn list(&self, _wanted: &Wanted) -> Result<Listing, DriverError> {
-        let folder = self.place().await?.folder;
-        let paths = found::paths();
-        let through = Some(Through { kind: "Folder", path: "childEntity", deep: false });
-        let selection = Selection { of: &folder, kind: "VirtualMachine", paths: &paths, through };
-        let found = self.client.properties(&selection, Found::read).await?;
+    async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError> {
+        let found = self.all(!wanted.words_of.is_empty()).await?;
         let mut known = self.known.lock().await;
         known.tidy();
         let mut rows: Vec<Row> = Vec::new();
         for found in found {
             let Some(key) = found.key() else { continue };
             known.note(key.vm, Memory::Is(found.vm.clone()));
-            rows.push(Row { key, present: found.present(), cpus: found.cpus, memory_mib: found.memory_mib });
+            rows.push(Row { key, present: self.present(&found).await, cpus: found.cpus(), memory_mib: found.memory_mib });
         }
         rows.sort_by_key(|row| row.key.vm);
         Ok(Listing { rows, strays: Vec::new() })
@@ -67,19 +71,18 @@ impl Driver for VsphereDriver {
             Cloned::Unknown => self.find(key).await?,
         };
         Ok(match found {
+            // What has just begun to be cloned may be seen nowhere yet, and only the journal names the task.
+            None if journal.get(CLONE).is_none() && self.has_just_begun(key).await => Observed::Present(Found::creating()),
             None => Observed::Absent,
-            Some(found) if found.is_unknown || found.is_ours(key) => Observed::Present(found.present()),
+            Some(found) if found.is_unknown() || found.is_ours(key) => Observed::Present(self.present(&found).await),
+            // A clone gets its mark a moment after its name.
+            Some(found) if found.is_unmarked() && self.has_just_begun(key).await => Observed::Present(Found::creating()),
             Some(found) => Observed::Foreign { what: format!("VM {} on {}", found.name, self.client.server()), is_marked: found.is_marked_for(key) },
         })
     }
 
     fn hints(&self) -> Option<BoxStream<'static, ()>> {
-        Some(updates(self.client.clone(), folder_path(&self.settings)))
-    }
-
-    async fn plan(&self, _key: &MachineKey, _spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
-        // Name and UUID are computed: there is nothing to choose.
-        Ok(journal.clone())
+        Some(updates(&self.client, folder_path(&self.settings)))
     }
 
     async fn advance(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal, observed: &Observed) -> Result<DriverStep, DriverError> {
@@ -90,7 +93,7 @@ impl Driver for VsphereDriver {
             return match journal.get(CLONE) {
                 // A second clone of that name would be refused.
                 None => self.begin_clone(key, spec, seed, journal).await,
-                Some(task) => match self.client.task(task).await? {
+                Some(task) => match self.task(task, None).await? {
                     TaskState::Running => Ok(self.next_look(key).await),
                     TaskState::Failed(fault) => Ok(self.clone_failed(key, journal, Some(fault)).await),
                     TaskState::Succeeded(_) | TaskState::Forgotten => Ok(self.clone_failed(key, journal, None).await),
@@ -103,14 +106,16 @@ impl Driver for VsphereDriver {
             return Err(error);
         }
         let is_made = matches!(observed, Observed::Present(present) if present.power != Power::Creating);
-        let found = if is_made { self.find_ours(key).await?.filter(|found| !found.is_unknown) } else { None };
+        let found = if is_made { self.find_ours(key).await?.filter(|found| !found.is_unknown()) } else { None };
         let Some(found) = found else { return Ok(self.next_look(key).await) };
         if !found.is_off() {
             return Ok(DriverStep::Done);
         }
         // Its clone did not start it, or it was switched off before it could read its seed.
+        self.join_group(&found.vm).await?;
         self.reseed(&found, seed).await?;
-        let done = self.is_done(self.client.power_on(&found.vm).await, &[POWER_STATE]).await?;
+        let is_on = |vm: Option<&Found>| vm.is_some_and(|vm| !vm.is_off());
+        let done = self.is_done(&found.vm, self.client.power_on(&found.vm).await, &[POWER_STATE], is_on).await?;
         Ok(if done { DriverStep::Changed } else { DriverStep::Wait { after: LOOK } })
     }
 
@@ -119,17 +124,15 @@ impl Driver for VsphereDriver {
         if found.seed.is_empty() {
             return Ok(DriverStep::Done);
         }
-        let spec = element("spec").with_all(found::no_seed());
-        let done = self.is_done(self.client.reconfigure(&found.vm, &spec).await, &[]).await?;
-        Ok(if done { DriverStep::Changed } else { DriverStep::Wait { after: LOOK } })
+        Ok(if self.unseed(&found).await? { DriverStep::Changed } else { DriverStep::Wait { after: LOOK } })
     }
 
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
         let wait = Ok(DriverStep::Wait { after: LOOK });
         let Some(found) = self.find_ours(key).await? else {
-            let is_gone = matches!(self.known.lock().await.get(key.vm), Some(Memory::Gone));
+            let is_gone = matches!(self.known.lock().await.get(key.vm), Some(Memory::Gone(_)));
             return match journal.get(CLONE).filter(|_| !is_gone) {
-                Some(task) => match self.client.task(task).await? {
+                Some(task) => match self.task(task, None).await? {
                     TaskState::Running => {
                         // One that cannot be cancelled ends by itself, and its VM is removed then.
                         let _ = self.client.cancel(task).await;
@@ -142,24 +145,49 @@ impl Driver for VsphereDriver {
                 None => Ok(DriverStep::Done),
             };
         };
-        if found.is_unknown {
+        if found.is_unknown() {
             return found.unreadable().map_or(wait, Err);
         }
-        if !found.is_off() {
-            if how == StopMode::Graceful {
-                return match self.client.shut_down(&found.vm).await {
-                    Err(error) if !error.is(&NO_SHUTDOWN) => Err(error.into()),
-                    _ => wait,
-                };
-            }
-            if !self.is_done(self.client.power_off(&found.vm).await, &[POWER_STATE]).await? {
-                return wait;
-            }
-        }
-        if !self.is_done(self.client.destroy(&found.vm).await, &[]).await? {
+        // A VM that is still being made is off, and must not be destroyed under its task.
+        if let Some(task) = journal.get(CLONE).filter(|_| found.is_off())
+            && self.is_running(task).await?
+        {
+            let _ = self.client.cancel(task).await;
             return wait;
         }
-        self.known.lock().await.note(key.vm, Memory::Gone);
+        if !found.is_off() && how == StopMode::Graceful {
+            if self.shutdowns.has(key.vm) {
+                return wait;
+            }
+            // It loses nothing by being asked.
+            return match self.client.shut_down(&found.vm).await {
+                Ok(()) => {
+                    self.shutdowns.note(key.vm);
+                    wait
+                }
+                Err(error) if error.is(&NO_SHUTDOWN) => wait,
+                Err(error) => Err(error.into()),
+            };
+        }
+        let Some(found) = self.confirmed(key, found).await? else { return Ok(DriverStep::Changed) };
+        if !found.is_off() {
+            let is_off = |vm: Option<&Found>| vm.is_none_or(Found::is_off);
+            if !self.is_done(&found.vm, self.client.power_off(&found.vm).await, &[POWER_STATE], is_off).await? {
+                return wait;
+            }
+            // What was told since then says whose it is; else its mark is read again before it is destroyed.
+            if !self.client.mirror().vm(&found.vm).is_some_and(|told| told.is_off() && told.is_ours(key)) {
+                return Ok(DriverStep::Changed);
+            }
+        }
+        if found.has_drive() && !self.remove_drive(&found).await? {
+            return wait;
+        }
+        if !self.is_done(&found.vm, self.client.destroy(&found.vm).await, &[], |vm| vm.is_none()).await? {
+            return wait;
+        }
+        self.client.mirror().forget(&found.vm);
+        self.known.lock().await.note(key.vm, Memory::Gone(Instant::now()));
         Ok(DriverStep::Changed)
     }
 }

@@ -48,6 +48,8 @@ pub const NOT_AUTHENTICATED: &str = "NotAuthenticated";
 pub const NOT_FOUND: &str = "ManagedObjectNotFound";
 /// The VM is in that state already, or cannot get into it.
 pub const POWER_STATE: &str = "InvalidPowerState";
+/// A file of a datastore is not there.
+pub const FILE_NOT_FOUND: &str = "FileNotFound";
 /// The name is taken.
 pub const DUPLICATE_NAME: &str = "DuplicateName";
 
@@ -90,14 +92,17 @@ impl Fault {
     }
 }
 
+/// The credentials are wrong.
+pub fn unusable_login(why: &str) -> DriverError {
+    DriverError::Auth(format!("{why}. Check username and password in the Secret of spec.credentialsRef"))
+}
+
 impl From<Fault> for DriverError {
     fn from(fault: Fault) -> Self {
         let Fault { kind, text } = fault;
         let said = format!("the vCenter says: {text}");
         match kind.as_str() {
-            "InvalidLogin" | "InvalidLocale" | "PasswordExpired" => {
-                Self::Auth(format!("{said}. Check username and password in the Secret of spec.credentialsRef"))
-            }
+            "InvalidLogin" | "InvalidLocale" | "PasswordExpired" => unusable_login(&said),
             "NoPermission" => Self::Denied(format!("{said}. Grant it to the user; the role is in docs/hypervisors/vsphere.md")),
             "NoDiskSpace"
             | "InsufficientStorageSpace"
@@ -119,7 +124,7 @@ impl From<Fault> for DriverError {
             "HostNotConnected" | "HostNotReachable" | "HostCommunication" | "InvalidHostState" | "HostConnectFault" | "NoActiveHostInCluster" => {
                 Self::Invalid(format!("{said}. Its host does not answer or is in maintenance; CAPW goes on when it is back"))
             }
-            "FileNotFound" | "FileLocked" | "CannotAccessFile" | "InvalidDatastore" | "InaccessibleDatastore" => {
+            FILE_NOT_FOUND | "FileLocked" | "CannotAccessFile" | "InvalidDatastore" | "InaccessibleDatastore" => {
                 Self::Invalid(format!("{said}. Check the datastore, and the image's snapshot and disks"))
             }
             "TaskInProgress" | "ConcurrentAccess" | "Timedout" | "RequestCanceled" | "ResourceInUse" | "InvalidState" | POWER_STATE | NOT_FOUND

@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::time::Duration;
 
+use roxmltree::Node;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::alarms;
 use super::client::{Client, Properties};
 use super::fault::Error;
 use super::soap::{Reference, children, text_at, text_of, typed};
 use crate::api::name::VmUuid;
+use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::{GuestReport, MachineKey, Power, Present, Seed, Seeded, usable};
@@ -20,8 +24,10 @@ const NAME: usize = 80;
 /// Our keys of a VM's extra configuration. Those of the guest begin with `guestinfo.`; it can read and write no others.
 const MARK: &str = "capw.mark";
 const MACHINE: &str = "capw.machine";
-/// A digest of the values that its guest was given; empty when they were taken away.
+/// A digest of what its guest was given; empty when it was taken away.
 const SEED: &str = "capw.seed";
+/// Begins the digest of a drive, and stands alone for one that is to come.
+const DRIVE: &str = "drive:";
 /// Where the guest says how far it is.
 const REPORT: &str = "guestinfo.capw.report";
 
@@ -39,25 +45,41 @@ pub struct Found {
     mark: String,
     /// Name of the WindowsMachine that it was made for.
     machine: String,
-    pub cpus: u32,
+    /// `None`: it is being made, or cannot be read: nothing is known of it but its name.
+    cpus: Option<u32>,
     pub memory_mib: u64,
-    /// It is being made, or cannot be read: nothing is known of it but its name.
-    pub is_unknown: bool,
     is_template: bool,
     power: String,
-    trouble: Option<String>,
+    connection: String,
+    question: String,
+    /// Alarms that a person should look at.
+    pub alarms: Vec<Reference>,
     addresses: Vec<IpAddr>,
     report: Option<GuestReport>,
     pub seed: String,
+    /// The vCenter has told of it by itself: it was not read now.
+    pub is_told: bool,
 }
 
+/// A path of one key of the extra configuration.
+const EXTRA: &str = "config.extraConfig[\"";
+const END: &str = "\"]";
+
 fn extra(key: &str) -> String {
-    format!("config.extraConfig[\"{key}\"]")
+    format!("{EXTRA}{key}{END}")
+}
+
+fn addresses(net: Node) -> Vec<IpAddr> {
+    let interfaces = children(net, "GuestNicInfo").filter(|interface| {
+        // Those of no device are made by the guest itself, e.g. for its containers.
+        text_at(*interface, &["deviceConfigId"]).and_then(|id| id.parse::<i64>().ok()).is_some_and(|id| id >= 0)
+    });
+    usable(interfaces.flat_map(|interface| children(interface, "ipAddress")).filter_map(|address| text_of(address).parse().ok()))
 }
 
 /// The properties that are read. The whole extra configuration never is: it holds the secrets of each guest.
 pub fn paths() -> Vec<String> {
-    const PLAIN: [&str; 9] = [
+    const PLAIN: [&str; 10] = [
         "name",
         "config.instanceUuid",
         "config.template",
@@ -67,52 +89,93 @@ pub fn paths() -> Vec<String> {
         "runtime.connectionState",
         "runtime.question",
         "guest.net",
+        alarms::PATH,
     ];
     PLAIN.into_iter().map(str::to_owned).chain([MARK, MACHINE, SEED, REPORT].map(extra)).collect()
 }
 
-/// Those whose changes concern machines.
-pub fn telling() -> Vec<String> {
-    let plain = ["runtime.powerState", "runtime.connectionState", "runtime.question", "guest.net"].map(str::to_owned);
-    plain.into_iter().chain([extra(REPORT)]).collect()
-}
-
 impl Found {
+    /// A VM of which nothing is known yet.
+    fn new(vm: Reference) -> Self {
+        Self {
+            vm,
+            name: String::new(),
+            uuid: None,
+            mark: String::new(),
+            machine: String::new(),
+            cpus: None,
+            memory_mib: 0,
+            is_template: false,
+            power: String::new(),
+            connection: String::new(),
+            question: String::new(),
+            alarms: Vec::new(),
+            addresses: Vec::new(),
+            report: None,
+            seed: String::new(),
+            is_told: false,
+        }
+    }
+
+    /// One of which the vCenter begins to tell.
+    pub fn told(vm: Reference) -> Self {
+        Self { is_told: true, ..Self::new(vm) }
+    }
+
     pub fn read(properties: Properties) -> Option<Self> {
-        let value = |key: &str| {
-            let value = properties.get(&extra(key)).and_then(|option| text_at(option, &["value"]));
-            value.unwrap_or_default().to_owned()
-        };
-        let text = |path: &str| properties.text(path).unwrap_or_default();
-        let addresses = properties.get("guest.net").into_iter().flat_map(|net| children(net, "GuestNicInfo")).filter(|nic| {
-            // Those of no device are made by the guest itself, e.g. for its containers.
-            text_at(*nic, &["deviceConfigId"]).and_then(|id| id.parse::<i64>().ok()).is_some_and(|id| id >= 0)
-        });
-        let addresses = addresses.flat_map(|nic| children(nic, "ipAddress")).filter_map(|address| text_of(address).parse().ok());
-        let question = properties.get("runtime.question").and_then(|question| text_at(question, &["text"])).filter(|text| !text.is_empty());
-        let power = text("runtime.powerState");
-        let trouble = match (text("runtime.connectionState"), power, question) {
-            (_, _, Some(question)) => Some(format!("it waits for an answer: {question}. Answer it in the vSphere Client")),
-            (_, "suspended", _) => Some("it was suspended, but not by CAPW: power it on".to_owned()),
-            ("connected" | "", _, _) => None,
-            (state, _, _) => Some(format!("the vCenter calls it {state}: look at its host and datastore")),
-        };
-        Some(Self {
-            vm: properties.object()?,
-            name: text("name").to_owned(),
-            uuid: Uuid::try_parse(text("config.instanceUuid")).ok(),
-            mark: value(MARK),
-            machine: value(MACHINE),
-            cpus: properties.number("config.hardware.numCPU").unwrap_or_default(),
-            memory_mib: properties.number("config.hardware.memoryMB").unwrap_or_default(),
-            is_unknown: properties.text("config.hardware.numCPU").is_none(),
-            is_template: text("config.template") == "true",
-            power: power.to_owned(),
-            trouble,
-            addresses: usable(addresses),
-            report: GuestReport::newest([value(REPORT).as_bytes()]),
-            seed: value(SEED),
-        })
+        let mut found = Self::new(properties.object()?);
+        properties.all().for_each(|(path, value)| found.set(path, Some(value)));
+        Some(found)
+    }
+
+    /// Notes a property; `None`: it has no value.
+    pub fn set(&mut self, path: &str, value: Option<Node>) {
+        let text = || value.map(text_of).unwrap_or_default();
+        match path {
+            "name" => self.name = text().to_owned(),
+            "config.instanceUuid" => self.uuid = Uuid::try_parse(text()).ok(),
+            "config.template" => self.is_template = text() == "true",
+            "config.hardware.numCPU" => self.cpus = text().parse().ok(),
+            "config.hardware.memoryMB" => self.memory_mib = text().parse().unwrap_or_default(),
+            "runtime.powerState" => self.power = text().to_owned(),
+            "runtime.connectionState" => self.connection = text().to_owned(),
+            "runtime.question" => self.question = value.and_then(|question| text_at(question, &["text"])).unwrap_or_default().to_owned(),
+            alarms::PATH => self.alarms = value.map(alarms::raised).unwrap_or_default(),
+            "guest.net" => self.addresses = value.map(addresses).unwrap_or_default(),
+            path => {
+                let value = || value.and_then(|option| text_at(option, &["value"])).unwrap_or_default().to_owned();
+                match path.strip_prefix(EXTRA).and_then(|rest| rest.strip_suffix(END)) {
+                    Some(MARK) => self.mark = value(),
+                    Some(MACHINE) => self.machine = value(),
+                    Some(SEED) => self.seed = value(),
+                    Some(REPORT) => self.report = GuestReport::newest([value().as_bytes()]),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    pub fn cpus(&self) -> u32 {
+        self.cpus.unwrap_or_default()
+    }
+
+    /// It is being made, or cannot be read: nothing is known of it but its name.
+    pub fn is_unknown(&self) -> bool {
+        self.cpus.is_none()
+    }
+
+    pub fn has_uuid(&self, vm: VmUuid) -> bool {
+        self.uuid == Some(vm.0)
+    }
+
+    /// Why it does not run, in the words of the vCenter.
+    fn trouble(&self) -> Option<String> {
+        match (self.connection.as_str(), self.power.as_str(), self.question.as_str()) {
+            ("connected" | "", power, "") if power != "suspended" => None,
+            (_, "suspended", "") => Some("it was suspended, but not by CAPW: power it on".to_owned()),
+            (state, _, "") => Some(format!("the vCenter calls it {state}: look at its host and datastore")),
+            (_, _, question) => Some(format!("it waits for an answer: {question}. Answer it in the vSphere Client")),
+        }
     }
 
     /// The machine that it was made for. A copy of such a VM carries its mark too, but has neither its UUID nor its name.
@@ -121,7 +184,12 @@ impl Found {
     }
 
     pub fn is_ours(&self, key: &MachineKey) -> bool {
-        self.mark == key.owner_mark() && (self.uuid == Some(key.vm.0) || self.name == name_of(key)) && !self.is_template
+        let is_named = self.has_uuid(key.vm) || self.name == name_of(key);
+        is_named && self.mark == key.owner_mark() && !self.is_template
+    }
+
+    pub fn is_unmarked(&self) -> bool {
+        self.mark.is_empty()
     }
 
     /// Whether its mark names that machine, in whatever cluster.
@@ -134,12 +202,17 @@ impl Found {
         unreadable(&self.present())
     }
 
+    /// Whether its directory may have the file of a drive.
+    pub fn has_drive(&self) -> bool {
+        self.seed.starts_with(DRIVE)
+    }
+
     pub fn is_off(&self) -> bool {
         self.power == "poweredOff"
     }
 
     pub fn present(&self) -> Present {
-        let power = if self.is_unknown {
+        let power = if self.is_unknown() {
             Power::Creating
         } else if self.is_off() {
             Power::Off
@@ -152,12 +225,13 @@ impl Found {
             vm: true,
             addresses: if power == Power::On { self.addresses.clone() } else { Vec::new() },
             report: self.report.clone(),
-            trouble: self.trouble.clone(),
+            trouble: self.trouble(),
+            warning: None,
         }
     }
 
     pub fn creating() -> Present {
-        Present { power: Power::Creating, seeded: Seeded::Yes, vm: true, addresses: Vec::new(), report: None, trouble: None }
+        Present { power: Power::Creating, seeded: Seeded::Yes, vm: true, addresses: Vec::new(), report: None, trouble: None, warning: None }
     }
 }
 
@@ -181,18 +255,38 @@ pub fn mark(key: &MachineKey) -> [Element; 2] {
     [option(MARK, &key.owner_mark()), option(MACHINE, &key.name)]
 }
 
+/// What a clone gets of its seed: all of it, or that a drive is to come.
+pub fn seed_of_clone(given: &Seed) -> Vec<Element> {
+    match given {
+        Seed::GuestInfo(values) => seed(values),
+        Seed::Drive { .. } => vec![seeded(DRIVE)],
+    }
+}
+
 /// The values that a guest is given.
 pub fn seed(values: &BTreeMap<String, String>) -> Vec<Element> {
-    values.iter().map(|(key, value)| option(key, value)).chain([option(SEED, &digest(values))]).collect()
+    values.iter().map(|(key, value)| option(key, value)).chain([seeded(&digest_of(values))]).collect()
 }
 
 /// The values that a guest is given, emptied: an empty value is none.
 pub fn no_seed() -> Vec<Element> {
     let keys = crate::bootstrap::delivery::guest_info::KEYS;
-    keys.iter().map(|key| option(key, "")).chain([option(SEED, "")]).collect()
+    keys.iter().map(|key| option(key, "")).chain([seeded("")]).collect()
 }
 
-pub fn digest(values: &BTreeMap<String, String>) -> String {
+/// Says which seed the guest has been given.
+pub fn seeded(digest: &str) -> Element {
+    option(SEED, digest)
+}
+
+pub fn digest(seed: &SeedImage) -> String {
+    match seed {
+        SeedImage::GuestInfo(values) => digest_of(values),
+        SeedImage::Drive(bytes) => format!("{DRIVE}{}", data_encoding::HEXLOWER.encode(&Sha256::digest(bytes))),
+    }
+}
+
+fn digest_of(values: &BTreeMap<String, String>) -> String {
     let mut digest = Sha256::new();
     for text in values.iter().flat_map(|(key, value)| [key, value]) {
         digest.update(text.len().to_be_bytes());
@@ -201,13 +295,8 @@ pub fn digest(values: &BTreeMap<String, String>) -> String {
     data_encoding::HEXLOWER.encode(&digest.finalize())
 }
 
-/// The values of a seed, if it is one of this kind.
-pub fn values(seed: &Seed) -> Option<&BTreeMap<String, String>> {
-    match seed {
-        Seed::GuestInfo(values) => Some(values),
-        Seed::Drive { .. } => None,
-    }
-}
+/// How long it is remembered that a VM was destroyed.
+const GONE: Duration = Duration::from_secs(300);
 
 /// What is remembered of VMs: one request less for each look. A reference is never used for another VM.
 #[derive(Default)]
@@ -220,8 +309,8 @@ pub enum Memory {
     Cloning(Instant),
     /// It was read.
     Is(Reference),
-    /// It was destroyed.
-    Gone,
+    /// It was destroyed then.
+    Gone(Instant),
 }
 
 impl Known {
@@ -237,8 +326,8 @@ impl Known {
         self.0.remove(&vm);
     }
 
-    /// Forgets those that were destroyed.
+    /// Forgets those that were destroyed some time ago.
     pub fn tidy(&mut self) {
-        self.0.retain(|_, memory| !matches!(memory, Memory::Gone));
+        self.0.retain(|_, memory| !matches!(memory, Memory::Gone(since) if since.elapsed() > GONE));
     }
 }

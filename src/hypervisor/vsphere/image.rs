@@ -1,15 +1,15 @@
 //! Images, and what is asked for when a VM is cloned from one.
 
-use std::collections::BTreeMap;
-
 use roxmltree::Node;
 
 use super::client::{Client, Properties, Selection, Through};
 use super::found;
+use super::library::Item;
 use super::place::{Network, Place};
 use super::soap::{Reference, attribute, child, children, text_at, typed};
 use crate::api::hypervisor::{CloneMode, Vsphere};
 use crate::hypervisor::DriverError;
+use crate::hypervisor::fresh::listed;
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::{MachineKey, Thing, VmSpec};
 
@@ -49,14 +49,21 @@ const MOST_CORES: u32 = 64;
 
 impl Image {
     pub async fn find(client: &Client, settings: &Vsphere, name: &str) -> Result<Self, DriverError> {
-        let root = format!("{}/vm", settings.datacenter);
-        let at = match client.find_path(&format!("{root}/{name}")).await? {
-            Some(found) if found.kind == "VirtualMachine" => found,
-            _ => Self::search(client, &root, name).await?,
+        let at = match Item::of(name) {
+            Some(item) => item?.template(client).await?,
+            None => Self::by_path(client, settings, name).await?,
         };
         let paths = ["config.firmware", "config.hardware.device", "snapshot.currentSnapshot"].map(str::to_owned);
         let read = client.of_one(&at, "VirtualMachine", &paths, |properties| Some(Self::read(name, &at, properties)));
         read.await?.ok_or_else(|| DriverError::Transient(format!("image {name:?} was there and is not")))
+    }
+
+    async fn by_path(client: &Client, settings: &Vsphere, name: &str) -> Result<Reference, DriverError> {
+        let root = format!("{}/vm", settings.datacenter);
+        match client.find_path(&format!("{root}/{name}")).await? {
+            Some(found) if found.kind == "VirtualMachine" => Ok(found),
+            _ => Self::search(client, &root, name).await,
+        }
     }
 
     /// Looks in all folders of the datacenter.
@@ -80,9 +87,7 @@ impl Image {
                 client.server()
             ))),
             (None, _) => {
-                let mut there: Vec<&str> = templates.iter().map(|(name, _)| name.as_str()).collect();
-                there.sort_unstable();
-                let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+                let there = listed(templates.iter().map(|(name, _)| name.as_str()));
                 let text = format!(
                     "{} has no image {name:?} in {root}; templates that the user may see: {there}. Correct spec.image of the machine or spec.images of the WindowsHypervisor, or add the template",
                     client.server()
@@ -164,11 +169,16 @@ impl Image {
             .with(element("memoryMB").text(spec.memory_mib))
             .with_all(self.device_changes(spec, asked)?)
             .with_all(found::mark(key))
-            .with_all(found::seed(asked.values))
+            .with_all(asked.seed.iter().cloned())
             .with_all(boot)
             .with(element("nestedHVEnabled").text(spec.nested_virtualization));
         let snapshot = self.snapshot.as_ref().filter(|_| linked).map(|snapshot| snapshot.element("snapshot"));
-        Ok(element("spec").with(location).with(element("template").text(false)).with(config).with(element("powerOn").text(true)).with_all(snapshot))
+        Ok(element("spec")
+            .with(location)
+            .with(element("template").text(false))
+            .with(config)
+            .with(element("powerOn").text(asked.starts))
+            .with_all(snapshot))
     }
 
     fn device_changes(&self, spec: &VmSpec, asked: &Asked) -> Result<Vec<Element>, DriverError> {
@@ -199,10 +209,10 @@ impl Image {
             }
         }
         for surplus in self.interfaces.iter().skip(asked.networks.len()) {
-            changes.push(change("remove", None, typed_device(&surplus.kind).with(element("key").text(surplus.key))));
+            changes.push(change("remove", None, typed("device", &surplus.kind).with(element("key").text(surplus.key))));
         }
         if spec.tpm && !self.has_tpm {
-            changes.push(change("add", None, typed_device("VirtualTPM").with(element("key").text(-300))));
+            changes.push(change("add", None, typed("device", "VirtualTPM").with(element("key").text(-300))));
         }
         Ok(changes)
     }
@@ -215,7 +225,9 @@ pub struct Asked<'a> {
     /// One for each interface; `None`: that of the image's interface.
     pub networks: &'a [Option<Network>],
     /// What the guest is given.
-    pub values: &'a BTreeMap<String, String>,
+    pub seed: Vec<Element>,
+    /// The VM is complete once it is cloned, and starts.
+    pub starts: bool,
 }
 
 /// One socket, or as few as need be.
@@ -230,16 +242,12 @@ fn change(operation: &'static str, file_operation: Option<&'static str>, device:
         .with(device)
 }
 
-fn typed_device(kind: &str) -> Element {
-    element("device").attribute("xsi:type", kind)
-}
-
 fn disk(key: i64, file: &str, controller: i64, unit: i64, kib: u64) -> Element {
     let backing = typed("backing", "VirtualDiskFlatVer2BackingInfo")
         .with(element("fileName").text(file))
         .with(element("diskMode").text("persistent"))
         .with_all(file.is_empty().then(|| element("thinProvisioned").text(true)));
-    typed_device("VirtualDisk")
+    typed("device", "VirtualDisk")
         .with(element("key").text(key))
         .with(backing)
         .with(element("controllerKey").text(controller))
@@ -253,5 +261,5 @@ fn card(kind: &str, key: i64, network: &Network) -> Element {
         .with(element("startConnected").text(true))
         .with(element("allowGuestControl").text(true))
         .with(element("connected").text(true));
-    typed_device(kind).with(element("key").text(key)).with(network.backing()).with(connected).with(element("addressType").text("generated"))
+    typed("device", kind).with(element("key").text(key)).with(network.backing()).with(connected).with(element("addressType").text("generated"))
 }

@@ -2,15 +2,26 @@
 //!
 //! A VM is a clone of a template in one folder, in which its name is unique: of two clones with one name the second is refused. The mark
 //! is in its extra configuration, under a key that its guest can neither read nor write; guestinfo values carry the seed in and the
-//! guest's words out. Nothing is made beside the VM, so nothing is left when it is gone.
+//! guest's words out. A seed may be a CD too, whose file is in the VM's own directory. Nothing is made beside the VM, so nothing is left
+//! when it is gone.
+//!
+//! The vCenter tells of what changes ([`updates`], [`mirror`]), so that looks and waits cost no requests. What was told is read again
+//! before anything is destroyed; where nothing is told, everything is asked for.
 
+mod alarms;
 mod client;
 mod connection;
+mod drive;
 mod driver;
 mod fault;
 mod found;
+mod group;
 mod image;
+mod library;
+mod look;
+mod mirror;
 mod place;
+mod rest;
 mod session;
 mod soap;
 #[cfg(test)]
@@ -21,39 +32,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use self::client::{Client, TaskState};
-use self::fault::{DUPLICATE_NAME, Error, Fault, NOT_FOUND};
+use self::client::Client;
+use self::drive::Slot;
+use self::fault::{DUPLICATE_NAME, Error, FILE_NOT_FOUND, Fault, NOT_FOUND};
 use self::found::{Found, Known, Memory, name_of};
+use self::group::Group;
 use self::image::{Asked, Image};
 use self::place::{Network, Place};
 pub use self::session::Sessions;
 use self::soap::Reference;
+use super::fresh::Fresh;
 use super::login::Login;
+use super::shutdowns::Shutdowns;
 use super::wire::Wire;
 use super::xml::element;
 use super::{Caps, DriverError, DriverStep};
 use crate::api::hypervisor::Vsphere;
+use crate::bootstrap::delivery::SeedImage;
 use crate::vm::{Journal, MachineKey, Seed, SeedKind, VmSpec};
 
 const CAPS: Caps = Caps {
     driver: "vsphere",
-    seeds: &[SeedKind::GuestInfo],
+    seeds: &[SeedKind::GuestInfo, SeedKind::Drive],
     tick: Duration::from_secs(20),
     deadline: Duration::from_secs(60),
     reads: 16,
     changes: 8,
 };
-/// What was found of images, networks and places is believed for so long.
-const FRESH: Duration = Duration::from_secs(60);
 /// Between two looks at a clone, or at a guest that shuts down.
 const LOOK: Duration = Duration::from_secs(3);
-const SHORTEST_LOOK: Duration = Duration::from_millis(100);
-const LONGEST_LOOK: Duration = Duration::from_secs(10);
-/// How long a call waits for a task that is usually short, and when it looks first; then less and less often.
-const SHORT_TASK: Duration = Duration::from_secs(20);
-const FIRST_LOOK: Duration = Duration::from_millis(20);
+/// How long the places are believed that were found. Each description finds them anew, and so does a request that says that one is gone.
+const PLACES: Duration = Duration::from_secs(900);
+/// How often a VM is put into a group that others change at the same time.
+const GROUP_TRIES: u32 = 4;
 /// Key of the journal: the task that clones.
 const CLONE: &str = "clone";
 
@@ -62,22 +75,36 @@ pub struct VsphereDriver {
     settings: Vsphere,
     client: Arc<Client>,
     place: Mutex<Option<(Place, Instant)>>,
-    images: Mutex<Vec<(Image, Instant)>>,
-    networks: Mutex<Vec<(String, Network, Instant)>>,
+    images: Mutex<Fresh<Image>>,
+    networks: Mutex<Fresh<Network>>,
     known: Mutex<Known>,
+    alarms: alarms::Names,
+    shutdowns: Shutdowns,
+    /// When all VMs were last read, told or not.
+    listed: Mutex<Option<Instant>>,
 }
 
 impl VsphereDriver {
     /// Nothing is asked of the vCenter before the first call. Placements with the same address and login share a session.
     pub fn new(settings: Vsphere, login: &Login, sessions: &Sessions, wire: Wire) -> Result<Self, DriverError> {
         let client = Arc::new(Client::new(sessions.get(&settings.server, login)?, wire));
-        Ok(Self { settings, client, place: Mutex::default(), images: Mutex::default(), networks: Mutex::default(), known: Mutex::default() })
+        Ok(Self {
+            settings,
+            client,
+            place: Mutex::default(),
+            images: Mutex::default(),
+            networks: Mutex::default(),
+            known: Mutex::default(),
+            alarms: alarms::Names::default(),
+            shutdowns: Shutdowns::default(),
+            listed: Mutex::default(),
+        })
     }
 
     async fn place(&self) -> Result<Place, DriverError> {
         let mut place = self.place.lock().await;
         match &*place {
-            Some((place, since)) if since.elapsed() < FRESH => return Ok(place.clone()),
+            Some((place, since)) if since.elapsed() < PLACES => return Ok(place.clone()),
             _ => {}
         }
         let found = Place::find(&self.client, &self.settings).await?;
@@ -87,31 +114,29 @@ impl VsphereDriver {
 
     async fn image(&self, name: &str) -> Result<Image, DriverError> {
         let mut images = self.images.lock().await;
-        images.retain(|(_, since)| since.elapsed() < FRESH);
-        if let Some((image, _)) = images.iter().find(|(image, _)| image.name == name) {
-            return Ok(image.clone());
+        if let Some(image) = images.get(name) {
+            return Ok(image);
         }
         let image = Image::find(&self.client, &self.settings, name).await?;
-        images.push((image.clone(), Instant::now()));
+        images.put(name, image.clone());
         Ok(image)
     }
 
     /// The networks of a machine's interfaces; `None`: that of the image's interface.
     async fn networks(&self, spec: &VmSpec) -> Result<Vec<Option<Network>>, DriverError> {
         let mut known = self.networks.lock().await;
-        known.retain(|(_, _, since)| since.elapsed() < FRESH);
         let mut networks = Vec::new();
         for nic in &spec.nics {
             let Some(name) = nic.network.as_deref().or(self.settings.network.as_deref()) else {
                 networks.push(None);
                 continue;
             };
-            let network = match known.iter().find(|(known, _, _)| known == name) {
-                Some((_, network, _)) => network.clone(),
+            let network = match known.get(name) {
+                Some(network) => network,
                 None => {
                     let datacenter = self.place().await?.datacenter;
                     let network = Network::find(&self.client, &datacenter, name).await?;
-                    known.push((name.to_owned(), network.clone(), Instant::now()));
+                    known.put(name, network.clone());
                     network
                 }
             };
@@ -120,76 +145,15 @@ impl VsphereDriver {
         Ok(networks)
     }
 
-    /// The VM of a machine, whoever made what has its name or UUID. `None` proves that there is none: neither with its UUID in the whole
-    /// vCenter, nor with its name in the folder, where it is seen while it is being cloned.
-    async fn find(&self, key: &MachineKey) -> Result<Option<Found>, DriverError> {
-        let known = self.known.lock().await.get(key.vm);
-        if let Some(Memory::Is(vm)) = known {
-            if let Some(found) = found::read(&self.client, &vm).await? {
-                return Ok(Some(found));
-            }
-            self.known.lock().await.forget(key.vm);
-        }
-        let by_uuid = match self.client.find_vm(key.vm.0).await? {
-            Some(vm) => self.read(key, &vm).await?,
-            None => None,
-        };
-        if by_uuid.as_ref().is_some_and(|found| found.is_ours(key)) {
-            return Ok(by_uuid);
-        }
-        let folder = self.place().await?.folder;
-        let by_name = match self.client.find_child(&folder, &name_of(key)).await? {
-            Some(vm) => self.read(key, &vm).await?,
-            None => None,
-        };
-        Ok(by_name.or(by_uuid))
-    }
-
-    async fn read(&self, key: &MachineKey, vm: &Reference) -> Result<Option<Found>, DriverError> {
-        let found = found::read(&self.client, vm).await?;
-        if found.as_ref().is_some_and(|found| found.is_ours(key)) {
-            self.known.lock().await.note(key.vm, Memory::Is(vm.clone()));
-        }
-        Ok(found)
-    }
-
-    /// What has become of the clone that the journal names. While it is made, that is one request for each look.
-    async fn cloned(&self, key: &MachineKey, journal: &Journal) -> Result<Cloned, DriverError> {
-        let Some(task) = journal.get(CLONE) else { return Ok(Cloned::Unknown) };
-        if let Some(Memory::Is(_) | Memory::Gone) = self.known.lock().await.get(key.vm) {
-            return Ok(Cloned::Unknown);
-        }
-        Ok(match self.client.task(task).await? {
-            TaskState::Running => Cloned::Running,
-            TaskState::Succeeded(Some(vm)) => self.read(key, &vm).await?.map_or(Cloned::Unknown, |found| Cloned::Is(Box::new(found))),
-            TaskState::Succeeded(None) | TaskState::Failed(_) | TaskState::Forgotten => Cloned::Unknown,
-        })
-    }
-
-    /// When to look at a clone again: after as long as it has taken so far.
-    async fn next_look(&self, key: &MachineKey) -> DriverStep {
-        let after = match self.known.lock().await.get(key.vm) {
-            Some(Memory::Cloning(since)) => since.elapsed().clamp(SHORTEST_LOOK, LONGEST_LOOK),
-            _ => LOOK,
-        };
-        DriverStep::Wait { after }
-    }
-
-    async fn find_ours(&self, key: &MachineKey) -> Result<Option<Found>, DriverError> {
-        match self.find(key).await? {
-            Some(found) if !found.is_unknown && !found.is_ours(key) => Err(self.conflict(&found.name)),
-            found => Ok(found),
-        }
-    }
-
     fn conflict(&self, vm: &str) -> DriverError {
         DriverError::Conflict(format!("VM {vm} on {} has no mark of CAPW for this machine: it is left alone", self.client.server()))
     }
 
     async fn begin_clone(&self, key: &MachineKey, spec: &VmSpec, seed: &Seed, journal: &Journal) -> Result<DriverStep, DriverError> {
-        let Some(values) = found::values(seed) else { return Err(no_drive()) };
         let (place, image, networks) = (self.place().await?, self.image(&spec.image).await?, self.networks(spec).await?);
-        let asked = Asked { place: &place, mode: self.settings.clone, networks: &networks, values };
+        let place = place.with_datastore(&self.client, &self.settings).await?;
+        let starts = seed.kind() == SeedKind::GuestInfo && self.settings.vm_group.is_none();
+        let asked = Asked { place: &place, mode: self.settings.clone, networks: &networks, seed: found::seed_of_clone(seed), starts };
         let wanted = image.clone_spec(key, spec, &asked)?;
         let task = match self.client.clone_vm(image.vm(), &place.folder, &name_of(key), &wanted).await {
             Err(error) if error.is(&[NOT_FOUND]) => {
@@ -209,8 +173,8 @@ impl VsphereDriver {
 
     /// Something has the name already: another process of ours was faster, or it is not ours.
     async fn duplicate(&self, key: &MachineKey) -> DriverError {
-        match self.find(key).await {
-            Ok(Some(found)) if !found.is_unknown && !found.is_ours(key) => self.conflict(&found.name),
+        match self.find_by_request(key, false).await {
+            Ok(Some(found)) if !found.is_unknown() && !found.is_ours(key) => self.conflict(&found.name),
             Ok(Some(_)) => DriverError::Transient("the VM was made at the same time by another process".into()),
             Ok(None) => DriverError::Denied(format!(
                 "the folder on {} has something named {} that the credentials do not see: grant System.Read on the folder, with propagation",
@@ -222,6 +186,9 @@ impl VsphereDriver {
     }
 
     async fn clone_failed(&self, key: &MachineKey, journal: &Journal, fault: Option<Fault>) -> DriverStep {
+        self.known.lock().await.forget(key.vm);
+        // A snapshot or a disk of the image may be what was missing.
+        self.images.lock().await.clear();
         let error = match fault {
             Some(fault) if fault.is(&[DUPLICATE_NAME]) => self.duplicate(key).await,
             Some(fault) => match DriverError::from(fault) {
@@ -235,45 +202,61 @@ impl VsphereDriver {
         DriverStep::Failed { journal, error }
     }
 
-    /// Waits for a short task; `false`: it goes on.
-    async fn is_done(&self, task: Result<String, Error>, harmless: &[&str]) -> Result<bool, DriverError> {
-        let is_harmless = |fault: &Fault| fault.is(harmless) || fault.is(&[NOT_FOUND]);
-        let task = match task {
-            Err(Error::Fault(fault)) if is_harmless(&fault) => return Ok(true),
-            task => task?,
-        };
-        let (start, mut look) = (Instant::now(), FIRST_LOOK);
-        loop {
-            sleep(look).await;
-            match self.client.task(&task).await? {
-                TaskState::Succeeded(_) | TaskState::Forgotten => return Ok(true),
-                TaskState::Failed(fault) if is_harmless(&fault) => return Ok(true),
-                TaskState::Failed(fault) => return Err(fault.into()),
-                TaskState::Running if start.elapsed() > SHORT_TASK => return Ok(false),
-                TaskState::Running => look = (look * 5).min(LOOK),
-            }
-        }
-    }
-
-    /// The guest gets these values, if it has not been given them already.
+    /// A VM that is off gets its seed, if it has not been given it already.
     async fn reseed(&self, found: &Found, seed: &Seed) -> Result<(), DriverError> {
-        let Some(values) = found::values(seed) else { return Err(no_drive()) };
-        if found.seed.is_empty() || found.seed == found::digest(values) {
+        let image = SeedImage::from(seed);
+        let wanted = found::digest(&image);
+        if found.seed.is_empty() || found.seed == wanted {
             return Ok(());
         }
-        let spec = element("spec").with_all(found::seed(values));
-        self.is_done(self.client.reconfigure(&found.vm, &spec).await, &[]).await.map(|_| ())
+        let spec = match image {
+            SeedImage::GuestInfo(values) => element("spec").with_all(found::seed(&values)),
+            SeedImage::Drive(bytes) => {
+                let slot = Slot::read(&self.client, &found.vm).await?.ok_or_else(|| DriverError::Transient("the VM was there and is not".into()))?;
+                self.client.upload(&self.settings.datacenter, &slot.file, bytes).await?;
+                element("spec").with_all(slot.attach()).with(found::seeded(&wanted))
+            }
+        };
+        let should = |vm: Option<&Found>| vm.is_some_and(|vm| vm.seed == wanted);
+        self.is_done(&found.vm, self.client.reconfigure(&found.vm, &spec).await, &[], should).await.map(|_| ())
     }
-}
 
-/// What has become of a clone.
-enum Cloned {
-    Running,
-    Is(Box<Found>),
-    /// Only a look can say.
-    Unknown,
-}
+    /// The seed is taken away. `false`: that goes on.
+    async fn unseed(&self, found: &Found) -> Result<bool, DriverError> {
+        if found.has_drive() && !self.remove_drive(found).await? {
+            return Ok(false);
+        }
+        let spec = element("spec").with_all(found::no_seed());
+        let is_seedless = |vm: Option<&Found>| vm.is_some_and(|vm| vm.seed.is_empty());
+        self.is_done(&found.vm, self.client.reconfigure(&found.vm, &spec).await, &[], is_seedless).await
+    }
 
-fn no_drive() -> DriverError {
-    DriverError::Invalid("vSphere machines get their data by guestinfo: set spec.channel of the WindowsBootstrapConfig to GuestInfo".into())
+    /// The CD is ejected and its file deleted. `false`: that goes on.
+    async fn remove_drive(&self, found: &Found) -> Result<bool, DriverError> {
+        let Some(slot) = Slot::read(&self.client, &found.vm).await? else { return Ok(true) };
+        if let Some(eject) = slot.eject() {
+            let spec = element("spec").with(eject);
+            if !self.is_done(&found.vm, self.client.reconfigure(&found.vm, &spec).await, &[], |_| true).await? {
+                return Ok(false);
+            }
+        }
+        let datacenter = self.place().await?.datacenter;
+        let deletion = self.client.delete_file(&slot.file, &datacenter).await;
+        self.is_done(&found.vm, deletion, &[FILE_NOT_FOUND], |_| true).await
+    }
+
+    /// A VM that is off is put into the group that the settings name. Others may change the group at the same time, so it is read again.
+    async fn join_group(&self, vm: &Reference) -> Result<(), DriverError> {
+        let Some(name) = &self.settings.vm_group else { return Ok(()) };
+        let pool = self.place().await?.pool;
+        let _alone = self.client.session().groups.lock().await;
+        for _ in 0..GROUP_TRIES {
+            let group = Group::find(&self.client, &pool, name).await?;
+            if group.has(vm) {
+                return Ok(());
+            }
+            self.is_done(vm, self.client.reconfigure_cluster(&group.cluster, &group.with(vm)).await, &[], |_| true).await?;
+        }
+        Err(DriverError::Transient(format!("VM group {name:?} is changed by others again and again")))
+    }
 }

@@ -1,9 +1,10 @@
 //! Where VMs are put: folder, resource pool, datastore and networks, found by the paths of the settings.
 
-use super::client::{Client, Selection, Through};
+use super::client::{Client, Properties, Selection, Through};
 use super::soap::{Reference, text_at, typed};
 use crate::api::hypervisor::Vsphere;
 use crate::hypervisor::DriverError;
+use crate::hypervisor::fresh::listed;
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::Thing;
 
@@ -13,8 +14,20 @@ pub struct Place {
     pub datacenter: Reference,
     pub folder: Reference,
     pub pool: Reference,
+    /// Or a cluster of datastores, until one of it is chosen.
     pub datastore: Reference,
 }
+
+/// A datastore of a cluster of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Store {
+    datastore: Reference,
+    is_usable: bool,
+    free: i64,
+}
+
+/// The type of a cluster of datastores.
+const STORAGE_POD: &str = "StoragePod";
 
 /// Path of the folder that VMs are made in.
 pub fn folder_path(settings: &Vsphere) -> String {
@@ -52,9 +65,32 @@ impl Place {
             datacenter: find("datacenter", datacenter, datacenter, &["Datacenter"]).await?,
             folder: find("folder", folder.as_deref().unwrap_or_default(), &folder_path(settings), &["Folder"]).await?,
             pool: find("resourcePool", resource_pool, &below("host", resource_pool), &["ResourcePool", "VirtualApp"]).await?,
-            datastore: find("datastore", datastore, &below("datastore", datastore), &["Datastore"]).await?,
+            datastore: find("datastore", datastore, &below("datastore", datastore), &["Datastore", STORAGE_POD]).await?,
         };
         Ok(place)
+    }
+
+    /// With the datastore of a cluster of them that has the most room at the moment.
+    pub async fn with_datastore(mut self, client: &Client, settings: &Vsphere) -> Result<Self, DriverError> {
+        if self.datastore.kind != STORAGE_POD {
+            return Ok(self);
+        }
+        let paths = ["summary.accessible", "summary.maintenanceMode", "summary.freeSpace"].map(str::to_owned);
+        let through = Some(Through { kind: STORAGE_POD, path: "childEntity", deep: false });
+        let selection = Selection { of: &self.datastore, kind: "Datastore", paths: &paths, through };
+        let read = |store: Properties| {
+            let is_usable =
+                store.text("summary.accessible") == Some("true") && matches!(store.text("summary.maintenanceMode"), None | Some("normal"));
+            Some(Store { datastore: store.object()?, is_usable, free: store.number("summary.freeSpace").unwrap_or_default() })
+        };
+        self.datastore = roomiest(client.properties(&selection, read).await?).ok_or_else(|| {
+            DriverError::Capacity(format!(
+                "spec.vsphere.datastore {:?} is a cluster of datastores, and none of it can be used on {}: each is inaccessible or in maintenance, or the user does not see it (it needs System.Read and Datastore.AllocateSpace, with propagation)",
+                settings.datastore,
+                client.server()
+            ))
+        })?;
+        Ok(self)
     }
 
     pub async fn capacity(&self, client: &Client) -> Result<Capacity, DriverError> {
@@ -98,6 +134,28 @@ impl Place {
         }
         Ok(lacks)
     }
+
+    /// Whether seeds may be CDs here, whose files are written to the datastore.
+    pub async fn admits_drives(&self, client: &Client) -> Result<(), DriverError> {
+        const NEEDED: [(&str, &[&str]); 2] = [
+            ("datastore", &["Datastore.FileManagement"]),
+            ("folder", &["VirtualMachine.Interact.DeviceConnection", "VirtualMachine.Interact.SetCDMedia"]),
+        ];
+        for ((what, privileges), object) in NEEDED.iter().zip([&self.datastore, &self.folder]) {
+            let lacking = client.lacking(object, privileges).await?;
+            if !lacking.is_empty() {
+                return Err(DriverError::Denied(format!(
+                    "a CD with the machine's data needs {} on the {what}: grant it to the user, or set spec.channel of the WindowsBootstrapConfig to GuestInfo",
+                    lacking.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn roomiest(stores: Vec<Store>) -> Option<Reference> {
+    stores.into_iter().filter(|store| store.is_usable).max_by_key(|store| store.free).map(|store| store.datastore)
 }
 
 /// How an interface is connected to a network.
@@ -126,9 +184,7 @@ impl Network {
         let selection = Selection { of: datacenter, kind: "Network", paths: &paths, through };
         let all = client.properties(&selection, |network| Some((network.text("name")?.to_owned(), network.object()?))).await?;
         let Some((_, found)) = all.iter().find(|(known, _)| known == name) else {
-            let mut there: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-            there.sort_unstable();
-            let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+            let there = listed(all.iter().map(|(name, _)| name.as_str()));
             let text = format!(
                 "{} has no network {name:?} in that datacenter; it has {there}: correct spec.networks of the machine, or spec.networks or spec.vsphere.network of the WindowsHypervisor",
                 client.server()
@@ -170,5 +226,20 @@ impl Network {
                 .with(element("opaqueNetworkId").text(id))
                 .with(element("opaqueNetworkType").text(kind)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_cluster_the_usable_datastore_with_the_most_room_is_taken() {
+        let store = |id: &str, is_usable, free| Store { datastore: Reference { kind: "Datastore".into(), id: id.into() }, is_usable, free };
+        let chosen = |stores: &[Store]| roomiest(stores.to_vec()).map(|datastore| datastore.id);
+        assert_eq!(chosen(&[store("a", true, 1), store("b", true, 3), store("c", true, 2)]).as_deref(), Some("b"));
+        assert_eq!(chosen(&[store("a", true, 1), store("b", false, 3)]).as_deref(), Some("a"));
+        assert_eq!(chosen(&[store("a", false, 1)]), None);
+        assert_eq!(chosen(&[]), None);
     }
 }

@@ -3,15 +3,20 @@
 
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError, Weak};
 
+use bytes::Bytes;
+use http::StatusCode;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 
-use super::connection::{Connection, Lost};
+use super::connection::Connection;
+use super::drive::DatastoreFile;
 use super::fault::{Error, NOT_AUTHENTICATED};
+use super::mirror::Mirror;
 use super::soap::{Answer, Reference, child, envelope, method, text_at, text_of, unreadable};
+use super::updates::Following;
 use crate::hypervisor::DriverError;
 use crate::hypervisor::login::Login;
-use crate::hypervisor::wire::Wire;
+use crate::hypervisor::wire::{Effect, Wire};
 use crate::hypervisor::xml::{Element, element};
 
 /// Keys of the Secret.
@@ -42,6 +47,10 @@ pub struct Session {
     user: String,
     password: SecretString,
     current: Mutex<Current>,
+    pub mirror: Mirror,
+    pub following: Following,
+    /// Held while a group of a cluster is changed: a change names all of its members.
+    pub groups: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -63,27 +72,37 @@ pub struct Open {
     pub search: Reference,
     pub collector: Reference,
     pub authorization: Reference,
-}
-
-/// What a request may do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    Reads,
-    Changes,
+    pub tasks: Reference,
+    pub files: Reference,
 }
 
 impl Session {
     fn new(server: &str, login: &Login) -> Result<Self, DriverError> {
-        let given = |key: &str| {
-            let value = login.get(key).ok_or_else(|| DriverError::Auth(format!("{} is missing", login.place(key))))?;
-            String::from_utf8(value.to_vec()).map_err(|_| DriverError::Auth(format!("{} is no text", login.place(key))))
-        };
+        let given =
+            |key: &str| String::from_utf8(login.required(key)?.to_vec()).map_err(|_| DriverError::Auth(format!("{} is no text", login.place(key))));
         let (user, password) = (given(USER)?.trim().to_owned(), SecretString::from(given(PASSWORD)?.trim_end_matches(['\r', '\n'])));
-        Ok(Self { connection: Connection::new(server, login)?, user, password, current: Mutex::default() })
+        Ok(Self {
+            connection: Connection::new(server, login)?,
+            user,
+            password,
+            current: Mutex::default(),
+            mirror: Mirror::default(),
+            following: Following::default(),
+            groups: Mutex::default(),
+        })
     }
 
     pub fn server(&self) -> &str {
         self.connection.server()
+    }
+
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// User and password.
+    pub fn credentials(&self) -> (&str, &SecretString) {
+        (&self.user, &self.password)
     }
 
     /// The session; it is begun if there is none.
@@ -119,6 +138,29 @@ impl Session {
         .map(|(answer, _)| answer)
     }
 
+    /// Writes a file of a datastore in the session.
+    pub async fn upload(&self, wire: &Wire, datacenter: &str, file: &DatastoreFile, content: Bytes) -> Result<(), DriverError> {
+        for is_last in [false, true] {
+            let open = self.open(wire).await?;
+            let work =
+                async { self.connection.put(datacenter, file, content.clone(), &open.cookie).await.map_err(|lost| lost.error(Effect::Changes)) };
+            let (status, reason) = wire.change("PutFile", work).await?;
+            let said = format!("the vCenter {} answers {status} {reason}when {} is written", self.server(), file.name());
+            match status {
+                status if status.is_success() => return Ok(()),
+                StatusCode::UNAUTHORIZED if !is_last => self.forget(&open).await,
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    return Err(DriverError::Denied(format!("{said}: grant Datastore.FileManagement on the datastore")));
+                }
+                status if status.is_server_error() => {
+                    return Err(DriverError::Transient(format!("{said}: check that the datastore has room and that its hosts reach it")));
+                }
+                _ => return Err(DriverError::Invalid(said)),
+            }
+        }
+        Err(DriverError::Transient("the session of the vCenter ends again and again".into()))
+    }
+
     /// Another call may have begun a new one already.
     async fn forget(&self, ended: &Arc<Open>) {
         let mut current = self.current.lock().await;
@@ -138,10 +180,12 @@ impl Session {
                 reference("searchIndex")?,
                 reference("propertyCollector")?,
                 reference("authorizationManager")?,
+                reference("taskManager")?,
+                reference("fileManager")?,
                 [about("apiType"), about("instanceUuid"), about("fullName")],
             ))
         })?;
-        let Some((manager, search, collector, authorization, [kind, instance, product])) = content else {
+        let Some((manager, search, collector, authorization, tasks, files, [kind, instance, product])) = content else {
             return Err(unreadable(&"it does not say what it is"));
         };
         if kind != "VirtualCenter" || instance.is_empty() {
@@ -156,7 +200,7 @@ impl Session {
         let (answer, cookie) = self.send(wire, "Login", Effect::Reads, &login, None).await?;
         let key = answer.value(|node| child(node, "key").map(|key| text_of(key).to_owned()))?.unwrap_or_default();
         let cookie = cookie.ok_or_else(|| unreadable(&"the login began no session"))?;
-        Ok(Open { cookie, key, instance, product, search, collector, authorization })
+        Ok(Open { cookie, key, instance, product, search, collector, authorization, tasks, files })
     }
 
     async fn send(
@@ -168,11 +212,7 @@ impl Session {
         cookie: Option<&str>,
     ) -> Result<(Answer, Option<String>), Error> {
         let work = async {
-            let response = self.connection.post(envelope(request), cookie).await.map_err(|lost| match (lost, effect) {
-                (Lost::Before(error), _) => error,
-                (Lost::After(text), Effect::Reads) => DriverError::Unreachable(text),
-                (Lost::After(text), Effect::Changes) => DriverError::Unknown(text),
-            })?;
+            let response = self.connection.post(envelope(request), cookie).await.map_err(|lost| lost.error(effect))?;
             let answer = Answer::new(response.text).map_err(|error| match (error, effect) {
                 // It may have been done.
                 (Error::Driver(DriverError::Transient(text)), Effect::Changes) => DriverError::Unknown(text).into(),
@@ -180,9 +220,6 @@ impl Session {
             })?;
             Ok((answer, response.cookie))
         };
-        match effect {
-            Effect::Reads => wire.read(name, work).await,
-            Effect::Changes => wire.change(name, work).await,
-        }
+        wire.request(name, effect, work).await
     }
 }

@@ -47,7 +47,7 @@ pub fn method(name: &'static str, this: &Reference) -> Element {
 }
 
 /// A value whose type must be named.
-pub fn typed(name: &'static str, kind: &'static str) -> Element {
+pub fn typed(name: &'static str, kind: &str) -> Element {
     element(name).attribute("xsi:type", kind)
 }
 

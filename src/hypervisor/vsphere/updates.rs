@@ -1,60 +1,155 @@
-//! What changes in a folder, told by the vCenter: one request that it answers when there is something to say.
+//! What changes at a vCenter, told by it: one collector and one open request for each session, for all folders that are looked after.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::client::Client;
+use super::CAPS;
+use super::client::{Client, Version};
 use super::fault::Error;
 use super::found;
 use super::soap::Reference;
 use crate::hypervisor::DriverError;
 
-/// How long the vCenter keeps a request if nothing changes.
-const LONGEST: Duration = Duration::from_secs(300);
+/// How long the vCenter keeps a request if nothing changes: so long one that hangs may pass for a quiet one.
+const LONGEST: Duration = CAPS.tick;
 /// How much later its answer may come.
-const LATE: Duration = Duration::from_secs(30);
-/// After a failure. The listing at each tick goes on meanwhile.
-const PAUSE: Duration = Duration::from_secs(10);
+const LATE: Duration = Duration::from_secs(5);
+/// Between two requests, so that changes gather.
+const BETWEEN: Duration = Duration::from_millis(500);
+/// After a failure. Meanwhile everything is asked for.
+const PAUSE: Duration = Duration::from_secs(5);
 
-/// A collector of changes, which lives as long as the session that it was made in.
-struct Watch {
-    collector: Reference,
-    version: String,
+/// What looks after the folders of a session, as long as anything listens.
+#[derive(Default)]
+pub struct Following(Mutex<Weak<Follower>>);
+
+/// Paths of folders, and how many listen to each.
+type Folders = BTreeMap<String, usize>;
+
+struct Follower {
+    folders: watch::Sender<Folders>,
+    _task: AbortOnDropHandle<()>,
 }
 
-/// An item for each time that a VM in the folder at that path has come, gone or changed.
-pub fn updates(client: Arc<Client>, folder: String) -> BoxStream<'static, ()> {
-    stream::unfold((client, folder, None), |(client, folder, mut watch)| async move {
-        loop {
-            match timeout(LONGEST + LATE, next(&client, &folder, &mut watch)).await {
-                Ok(Ok(true)) => return Some(((), (client, folder, watch))),
-                Ok(Ok(false)) => {}
-                Ok(Err(_)) | Err(_) => {
-                    // With the session, or with the vCenter, its collectors end.
-                    watch = None;
-                    sleep(PAUSE).await;
-                }
+/// One that listens to a folder.
+struct Listener {
+    follower: Arc<Follower>,
+    folder: String,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.follower.folders.send_modify(|folders| {
+            if let Some(count) = folders.get_mut(&self.folder) {
+                *count -= 1;
             }
-        }
+            folders.retain(|_, count| *count > 0);
+        });
+    }
+}
+
+impl Following {
+    fn listen(&self, client: &Arc<Client>, folder: String) -> Listener {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let follower = current.upgrade().unwrap_or_else(|| {
+            let folders = watch::Sender::new(Folders::new());
+            let task = AbortOnDropHandle::new(tokio::spawn(follow(client.clone(), folders.subscribe())));
+            Arc::new(Follower { folders, _task: task })
+        });
+        *current = Arc::downgrade(&follower);
+        follower.folders.send_modify(|folders| *folders.entry(folder.clone()).or_default() += 1);
+        Listener { follower, folder }
+    }
+}
+
+/// An item for each time that VMs in the folder at that path have come, gone or changed. While it is polled, the mirror of the session
+/// shows what is in the folder.
+pub fn updates(client: &Arc<Client>, folder: String) -> BoxStream<'static, ()> {
+    let changes = client.mirror().changes();
+    let listener = client.session().following.listen(client, folder);
+    stream::unfold((listener, changes), |(listener, mut changes)| async move {
+        changes.changed().await.ok()?;
+        Some(((), (listener, changes)))
     })
     .boxed()
 }
 
-/// Whether something has changed.
-async fn next(client: &Client, folder: &str, watch: &mut Option<Watch>) -> Result<bool, Error> {
-    let (collector, version) = match watch.take() {
-        Some(Watch { collector, version }) => (collector, version),
-        None => {
-            let folder = client.find_path(folder).await?.ok_or_else(|| DriverError::Transient(format!("there is no folder {folder}")))?;
-            (client.watch(&folder, &found::telling()).await?, String::new())
+async fn follow(client: Arc<Client>, mut folders: watch::Receiver<Folders>) {
+    let ended = Ended(client);
+    let client = &ended.0;
+    loop {
+        // Several come at the same time when the process starts.
+        sleep(BETWEEN).await;
+        let wanted: Vec<String> = folders.borrow_and_update().keys().cloned().collect();
+        let mut collector = None;
+        let failure = tokio::select! {
+            failure = tell(client, &wanted, &mut collector) => Some(failure),
+            changed = folders.changed() => match changed {
+                Ok(()) => None,
+                Err(_) => return,
+            },
+        };
+        client.mirror().end();
+        match failure {
+            // With the session, or with the vCenter, its collectors end.
+            Some(error) => {
+                tracing::debug!(server = client.server(), error = %DriverError::from(error), "the vCenter tells of no changes: it is asked instead");
+                sleep(PAUSE).await;
+            }
+            None => {
+                if let Some(collector) = collector {
+                    let _ = client.end_collector(&collector).await;
+                }
+            }
+        }
+    }
+}
+
+/// Nothing is told when the task ends, however it does.
+struct Ended(Arc<Client>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.mirror().end();
+    }
+}
+
+/// Keeps the mirror as the vCenter is, until that fails.
+async fn tell(client: &Client, wanted: &[String], made: &mut Option<Reference>) -> Error {
+    let work = async {
+        let collector = made.insert(client.collector().await?).clone();
+        let mut folders = HashMap::new();
+        for path in wanted {
+            // One that is not there is named by the description of its endpoint.
+            if let Some(folder) = client.find_path(path).await? {
+                folders.insert(client.tell_of_folder(&collector, &folder, &found::paths()).await?.id, folder);
+            }
+        }
+        client.tell_of_tasks(&collector).await?;
+        client.mirror().begin(folders);
+        let mut version = String::new();
+        loop {
+            let late = |_| DriverError::Unreachable("it did not answer in time".into());
+            let told = timeout(LONGEST + LATE, client.wait_for_updates(&collector, &version, LONGEST)).await.map_err(late)??;
+            let Some(Version { version: newest, is_whole }) = told else { continue };
+            version = newest;
+            if is_whole {
+                if !client.mirror().is_whole() {
+                    return Err(DriverError::Denied("not all VMs in the folder may be read".into()).into());
+                }
+                sleep(BETWEEN).await;
+            }
         }
     };
-    let is_first = version.is_empty();
-    let found = client.wait_for_updates(&collector, &version, LONGEST).await?;
-    let is_news = found.is_some() && !is_first;
-    *watch = Some(Watch { collector, version: found.unwrap_or(version) });
-    Ok(is_news)
+    let result: Result<std::convert::Infallible, Error> = work.await;
+    match result {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
 }

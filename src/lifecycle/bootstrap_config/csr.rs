@@ -137,7 +137,7 @@ fn first(expected: &Expected, content: &Content) -> Result<(), String> {
     let name = &expected.host_name;
     if let Some(who) = &expected.taken_by {
         return Err(format!(
-            "a certificate for {name} was approved for {who:?}, and not by CAPW: whoever has it can act as this machine. Find out who that is, delete the request, then the Machine"
+            "a certificate for {name} was approved for {who:?}, and not by CAPW: the holder of its key can act as this machine. Find out who that is, delete the request, then the Machine"
         ));
     }
     match &expected.approved_key {

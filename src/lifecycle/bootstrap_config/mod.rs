@@ -19,6 +19,7 @@ use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::machine::{HostNamePolicy, WindowsMachine};
 use crate::api::name::{HostName, ProviderId, base36};
 use crate::compat;
+use crate::guards::Guard;
 
 /// The kubelet fetches its certificate with the token, in a watch that it may have to open again: it gets so long for that.
 const FETCH_SECONDS: i64 = 10;
@@ -94,7 +95,7 @@ fn decide_life(s: &ObservedConfig<'_>, ours: bool, now: Timestamp) -> Decision<B
         // A Cluster that is not there may be paused.
         Some(_) if s.cluster.is_none() => Decision::new(BootstrapStep::Wait),
         // Something took the finalizer away: without it, a token may outlive its machine.
-        Some(_) if !ours => Decision::new(BootstrapStep::Adopt),
+        Some(_) if !ours && Guard::ConfigFinalizer.holds() => Decision::new(BootstrapStep::Adopt),
         Some(_) => keep_token(s, owner, now),
         None => make_data(s, owner, ours, now),
     }
@@ -140,7 +141,7 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
         Infrastructure::Ours(machine) if future_provider_id(machine).is_none() => return wait("has no hypervisor yet; see its conditions"),
         _ => {}
     }
-    if !ours {
+    if !ours && Guard::ConfigFinalizer.holds() {
         return Decision::new(BootstrapStep::Adopt);
     }
     Decision::new(BootstrapStep::MakeData { endpoint: endpoint.clone() })
@@ -203,11 +204,12 @@ pub fn token_id(object: &WindowsBootstrapConfig) -> String {
 /// deleted, as it expects the API server to go too. Where it stays, the Node is ours to remove.
 ///
 /// Core takes the Node that names the provider ID: it must have the machine's name too. The WindowsMachine is gone by now, but a name
-/// that it may not shorten is one that needs no shortening.
+/// that it may not shorten is one that needs no shortening. A Cluster that is deleted at once leaves core no time to find the Node.
 pub fn node_to_delete(request: &NodeRequest) -> Option<NodeIdentity> {
     let provider_id = ProviderId::parse(request.provider_id.as_deref()?).ok()?;
     let name = HostName::choose(&request.infrastructure.name, provider_id.vm, HostNamePolicy::Auto).ok()?;
-    (request.node.as_deref()? == name.as_str()).then_some(NodeIdentity { name, provider_id })
+    let is_other = request.node.as_deref().is_some_and(|node| node != name.as_str());
+    (!is_other).then_some(NodeIdentity { name, provider_id })
 }
 
 fn waiting(why: Reason, message: impl Into<String>, s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {

@@ -64,10 +64,14 @@ fn token_valid() -> Desired {
     Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenValid)
 }
 
-/// The node has its certificate.
-pub fn token_used() -> Decision<()> {
+/// The node has its certificate. It may lose it until it has `joined`, and no second one is issued.
+pub fn token_used(joined: bool) -> Decision<()> {
     let used = Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenUsed);
-    Decision::new(()).say(used.with_message("the node has its certificate; the token was deleted"))
+    Decision::new(()).say(used.with_message(if joined {
+        "the node has its certificate; the token was deleted"
+    } else {
+        "the certificate was issued and the token deleted. A machine that was interrupted before it stored the certificate cannot ask for another one: if its Node does not appear, delete the Machine, or let a MachineHealthCheck do so"
+    }))
 }
 
 /// The node has not joined in time.
@@ -120,6 +124,12 @@ mod tests {
             let decision = not_made(problem, "x".into());
             assert_eq!((decision.conditions[0].reason, decision.look_again.is_some()), (reason, again), "{problem:?}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_may_have_lost_its_certificate_is_told_apart() {
+        let message = |joined| token_used(joined).conditions[0].message.clone();
+        assert!(message(false).contains("delete the Machine") && !message(true).contains("delete the Machine"));
     }
 
     #[test]

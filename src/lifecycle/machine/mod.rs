@@ -18,6 +18,7 @@ use super::{Decision, Gate, paused_condition};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{FINALIZER, FirmwareType, WindowsMachine};
 use crate::api::name::{NameError, mebibytes};
+use crate::guards::Guard;
 use crate::vm::{MacAddress, MachineKey, Nic, VmDisk, VmSpec};
 
 /// Everything that is known before a hypervisor is asked.
@@ -111,7 +112,7 @@ fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<
         Err(error @ NameError::HostNameTooLong { .. }) => return stuck(Reason::HostNameTooLong, format!("metadata.name: {error}")),
         Err(error) => return stuck(Reason::InvalidSpec, error.to_string()),
     };
-    if !ours {
+    if !ours && Guard::MachineFinalizer.holds() {
         return Decision::new(MachineStep::Adopt { hypervisor });
     }
     let provisioned = is_provisioned(s.object);

@@ -10,6 +10,7 @@ use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::api::name::ProviderId;
 use crate::diagnosis;
+use crate::guards::Guard;
 use crate::lifecycle::identity::{is_provisioned, provider_id};
 use crate::lifecycle::owner::Owner;
 use crate::lifecycle::{Decision, created, quiet_left, seconds};
@@ -47,6 +48,7 @@ pub enum VmStep {
 
 pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
     match (&s.target.goal, s.observed) {
+        (Goal::Gone, Observed::Present(_)) if !Guard::ProofOfAbsence.holds() => Decision::new(VmStep::Release),
         (Goal::Gone, Observed::Present(_)) => deleting(VmStep::Retire(stop_mode(s.object, s.stop, now)), s.object, now),
         (Goal::Gone, Observed::Foreign { what, is_marked: true }) => in_doubt(what, &s.target.hypervisor),
         // A VM with the mark of another machine is not ours: ours is gone.
@@ -61,8 +63,8 @@ pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
                 .look_again(Duration::from_secs(60))
         }
         (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
-            Some(id) => removed(&id, &s.target.hypervisor),
-            None => Decision::new(VmStep::Create),
+            Some(id) if Guard::OneVm.holds() => removed(&id, &s.target.hypervisor),
+            _ => Decision::new(VmStep::Create),
         },
         (Goal::Run { .. }, Observed::Present(vm)) => running(s, vm, now),
     }
@@ -97,7 +99,8 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
         if provider_id(s.object).is_none() {
             return Decision::new(VmStep::SetProviderId(id));
         }
-        let decision = Decision::new(VmStep::Report(Box::new(vm.clone()))).say(Desired::yes(ConditionType::VirtualMachineReady, Reason::Provisioned));
+        let ready = Desired::yes(ConditionType::VirtualMachineReady, Reason::Provisioned).with_message(vm.warning.clone().unwrap_or_default());
+        let decision = Decision::new(VmStep::Report(Box::new(vm.clone()))).say(ready);
         let decision = joined(s, vm, decision, now);
         let decision = if has_read_its_seed(s.object, vm) { Decision { step: VmStep::Detach(Box::new(vm.clone())), ..decision } } else { decision };
         return match news_in(s.object, vm, now) {

@@ -14,6 +14,7 @@ fn full() -> Metrics {
     metrics.api_request("workload", "list", "nodes", None, Duration::ZERO);
     metrics.watch_error("pods");
     metrics.malformed("pods");
+    metrics.stored_versions_outdated("windowsmachines", true);
     metrics.event("published");
     metrics.autoscaler_call("Refresh", "ok", Duration::ZERO);
     metrics.leader(true);
@@ -73,6 +74,7 @@ fn the_text_has_what_was_counted() {
         "capw_hypervisor_requests_total{driver=\"simulated\",endpoint=\"lab/a\",request=\"list\"} 1",
         "capw_api_requests_total{cluster=\"management\",verb=\"get\",resource=\"secrets\",code=\"404\"} 1",
         "capw_api_requests_total{cluster=\"workload\",verb=\"list\",resource=\"nodes\",code=\"none\"} 1",
+        "capw_stored_versions_outdated{kind=\"windowsmachines\"} 1",
         "capw_leader 1",
         "capw_machines{phase=\"starting\"} 2.0",
         "capw_machine_oldest_seconds{phase=\"starting\"} 60.0",

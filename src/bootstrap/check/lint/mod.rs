@@ -25,6 +25,7 @@
 //! | L23 | fields and flags that CAPW or kubeadm sets |
 //! | L24 | credential providers |
 //! | L25 | secrets in the text of a script |
+//! | L26 | installers that restart Windows by themselves |
 
 mod credentials;
 mod fields;

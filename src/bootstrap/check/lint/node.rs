@@ -1,4 +1,4 @@
-//! Rules about reserves, addresses, kubeadm, containerd, kube-proxy and delivery: L7, L9 to L14, L18, L25.
+//! Rules about reserves, addresses, kubeadm, containerd, kube-proxy and delivery: L7, L9 to L14, L18, L25, L26.
 
 use serde_json::Value;
 
@@ -11,6 +11,7 @@ const WINDOWS_MIB: u64 = 2048;
 
 pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
     check_delivery(node.facts, findings);
+    check_installers(node.facts, findings);
     // Whether they fit into the machine is checked where they are computed.
     let reserves = &node.documents.reserves;
     let kept = reserves.system.memory_mib + reserves.kube.memory_mib;
@@ -50,6 +51,24 @@ fn check_delivery(facts: &BootstrapFacts, findings: &mut Findings) {
         "{given}, so the join token is in the text of the script, which Windows keeps in its event log (Microsoft-Windows-PowerShell/Operational, event 4104) if the image switches script block logging on: use ConfigDrive, NoCloud or Unattend with a WindowsMachine, or restrict who reads that log"
     );
     findings.warning("L25", "spec.channel", facts.spec.channel.name(), remedy);
+}
+
+/// L26: 1641 says that the installer has begun a restart, under a plan that goes on.
+fn check_installers(facts: &BootstrapFacts, findings: &mut Findings) {
+    let steps = &facts.spec.steps;
+    for (list, steps) in [("beforeJoin", &steps.before_join), ("afterJoin", &steps.after_join)] {
+        for (index, step) in steps.iter().enumerate() {
+            let Some(command) = &step.command else { continue };
+            let program = command.argv.first().and_then(|program| program.rsplit(['\\', '/']).next()).unwrap_or_default().to_ascii_lowercase();
+            let words = command.argv.iter().map(String::as_str).chain(command.raw_arguments.iter().flat_map(|raw| raw.split_whitespace()));
+            let calm = |word: &str| word.eq_ignore_ascii_case("/norestart") || word.to_ascii_uppercase().starts_with("REBOOT=R");
+            if !["msiexec", "msiexec.exe"].contains(&program.as_str()) || words.into_iter().any(calm) {
+                continue;
+            }
+            let remedy = "it may restart Windows by itself (exit code 1641) while the plan goes on: add /norestart, and 3010 to exitCodes.restart";
+            findings.warning("L26", format!("spec.steps.{list}[{index}].command.argv"), &step.name, remedy);
+        }
+    }
 }
 
 /// Addresses that one node gets of an IPv4 network such as `10.244.0.0/16`: a part of that length, or all of a smaller one.

@@ -302,3 +302,20 @@ fn secrets_in_the_text_of_a_script_are_a_warning() {
         assert_eq!(said(&facts), expected, "{channel} {ours}");
     }
 }
+
+#[test]
+fn an_installer_that_restarts_windows_is_a_warning() {
+    for (argv, raw, expected) in [
+        (&["msiexec.exe", "/i", "a.msi", "/qn"][..], None, &["W:L26"][..]),
+        (&[r"C:\Windows\System32\MSIEXEC.EXE", "/i", "a.msi"], Some("A=1"), &["W:L26"]),
+        (&["msiexec", "/i", "a.msi", "/NoRestart"], None, &[]),
+        (&["msiexec", "/i", "a.msi"], Some("/qn /norestart"), &[]),
+        (&["msiexec", "/i", "a.msi", "REBOOT=ReallySuppress"], None, &[]),
+        (&["setup.exe", "/i"], None, &[]),
+    ] {
+        let mut facts = facts();
+        let step = json!({"name": "agent", "command": {"argv": argv, "rawArguments": raw}});
+        facts.spec.steps.after_join = vec![serde_json::from_value(step).unwrap()];
+        assert_eq!(said(&facts), expected, "{argv:?} {raw:?}");
+    }
+}

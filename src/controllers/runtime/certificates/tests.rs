@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::bootstrap_config::JOIN_GROUP;
+use crate::api::cluster_ref::{ClusterSource, JOINS_ANNOTATION};
 use crate::cluster::mock::{Exchange, Script, refuse, step};
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{holding, read, shared};
@@ -25,6 +26,11 @@ fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, S
         "spec": {}, "status": {"tokenID": "abcdef"}});
     let caches =
         Caches { machines: holding(vec![of_core]), windows_machines: holding(vec![machine]), configs: holding(vec![config]), ..Caches::empty() };
+    let (clusters, workload, script) = with(caches, exchanges);
+    (clusters, ClusterRef::cluster_api("lab", "c1"), workload, script)
+}
+
+fn with(caches: Caches, exchanges: Vec<Exchange>) -> (WorkloadClusters, Workload, Script) {
     let (shared, script) = shared(caches, 1, exchanges);
     let workload = Workload {
         client: shared.management.cluster.client().clone(),
@@ -34,7 +40,7 @@ fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, S
         minor: Default::default(),
         gate: Default::default(),
     };
-    (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
+    (shared.clusters.clone(), workload, script)
 }
 
 /// A request of that user, for a key of its own.
@@ -127,6 +133,53 @@ async fn an_approval_that_fails_is_tried_again() {
     ]);
     handle_all(&clusters, &cluster, &workload, vec![ours]).await;
     assert_eq!(script.seen()[6].body["status"]["conditions"][0]["type"], "Approved");
+}
+
+/// A machine of a standalone pool whose VM runs, in a cluster whose Nodes are not listed yet.
+fn standalone(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
+    let own = |uid: &str, annotations: Value, owners: Value| json!({"name": "win-1", "namespace": "lab", "uid": uid, "annotations": annotations, "ownerReferences": owners});
+    let joins = "secret/there/value";
+    let machine = json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine", "spec": {"image": "w"},
+        "metadata": own("w", json!({JOINS_ANNOTATION: joins, HYPERVISOR_ANNOTATION: "h1"}), json!([])),
+        "status": {"initialization": {"provisioned": true}}});
+    let owner =
+        json!([{"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine", "name": "win-1", "uid": "w", "controller": true}]);
+    let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+        "metadata": own("c", json!({JOINS_ANNOTATION: joins}), owner), "spec": {}, "status": {"tokenID": "abcdef"}});
+    let caches = Caches { windows_machines: holding(vec![machine]), configs: holding(vec![config]), ..Caches::empty() };
+    let (clusters, workload, script) = with(caches, exchanges);
+    let source = ClusterSource::Kubeconfig { secret: "there".into(), key: "value".into() };
+    let cluster = ClusterRef { namespace: "lab".into(), source };
+    clusters.nodes().watch(&cluster, &workload, |_| tokio::spawn(std::future::pending::<()>()).abort_handle());
+    (clusters, cluster, workload, script)
+}
+
+/// A watch shows a request once. After a start, requests may be listed before what says whose they are.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_before_the_nodes_are_known_is_approved_later() {
+    let (clusters, cluster, workload, script) = standalone(vec![refuse(NODE, 404, "NotFound"), approval("early")]);
+    let early = vec![request("early", "system:bootstrap:abcdef", json!([]))];
+    let later = async {
+        sleep(Duration::from_secs(5)).await;
+        assert!(script.seen().is_empty(), "nothing is asked meanwhile");
+        for event in [Event::Init, Event::InitDone] {
+            clusters.nodes().note(&cluster, event, Timestamp::UNIX_EPOCH);
+        }
+    };
+    tokio::join!(handle_all(&clusters, &cluster, &workload, early), later);
+    assert_eq!(script.seen().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_goes_before_the_nodes_are_known_is_left() {
+    let (clusters, cluster, workload, script) = standalone(vec![]);
+    let early = vec![request("early", "system:bootstrap:abcdef", json!([]))];
+    let later = async {
+        sleep(Duration::from_secs(5)).await;
+        clusters.certificates().note(&cluster, |known| known.forget("early"));
+    };
+    tokio::join!(handle_all(&clusters, &cluster, &workload, early), later);
+    assert!(script.seen().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

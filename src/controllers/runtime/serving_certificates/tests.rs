@@ -3,7 +3,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use serde_json::json;
 
 use super::*;
-use crate::cluster::mock::{Exchange, Script, step};
+use crate::cluster::mock::{Exchange, Script, refuse, step};
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{holding, read, shared};
 use crate::lifecycle::identity::INFRASTRUCTURE;
@@ -11,6 +11,11 @@ use crate::lifecycle::identity::INFRASTRUCTURE;
 const VM: &str = "windows://h1/3f2504e0-4f89-51d3-9a0c-0305e82c3301";
 
 fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
+    stage_with(true, exchanges)
+}
+
+/// `is_seen`: the Machine is in the cache.
+fn stage_with(is_seen: bool, exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
     let core = "cluster.x-k8s.io/v1beta2";
     let of_core = json!({"apiVersion": core, "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
         "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "WindowsMachine", "name": "win-1"}}});
@@ -22,7 +27,8 @@ fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, S
             "spec": {"image": "w", "providerID": VM}, "status": {"addresses": addresses}})
     };
     let machines = vec![machine("win-1", &["10.0.0.5", "10.0.0.7"]), machine("win-2", &["10.0.0.7"])];
-    let caches = Caches { machines: holding(vec![of_core]), windows_machines: holding(machines), ..Caches::empty() };
+    let of_core = if is_seen { vec![of_core] } else { vec![] };
+    let caches = Caches { machines: holding(of_core), windows_machines: holding(machines), ..Caches::empty() };
     let (shared, script) = shared(caches, 1, exchanges);
     let workload = Workload {
         client: shared.management.cluster.client().clone(),
@@ -70,6 +76,23 @@ async fn an_address_that_another_machine_has_too_is_refused_and_told_once() {
         handle(&clusters, &cluster, &workload, &request("win-1", "10.0.0.7")).await.unwrap();
     }
     assert!(script.seen()[1].body["note"].as_str().unwrap().contains("10.0.0.7"), "{:?}", script.seen()[1]);
+}
+
+#[tokio::test]
+async fn a_request_that_fails_or_comes_too_early_is_kept() {
+    const APPROVAL: &str = "PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/csr/approval";
+    let ours = || request("win-1", "10.0.0.5");
+    let mut waiting = HashMap::new();
+    let (clusters, cluster, workload, _script) = stage_with(false, vec![]);
+    handle_or_keep(&clusters, &cluster, &workload, ours(), &mut waiting).await;
+    assert_eq!(waiting.len(), 1, "its Machine is not seen yet");
+
+    let exchanges = vec![its_node(), refuse(APPROVAL, 500, "InternalError"), its_node(), step(APPROVAL, json!(ours()))];
+    let (clusters, cluster, workload, _script) = stage(exchanges);
+    handle_or_keep(&clusters, &cluster, &workload, ours(), &mut waiting).await;
+    assert_eq!(waiting.len(), 1, "the approval failed");
+    handle_or_keep(&clusters, &cluster, &workload, ours(), &mut waiting).await;
+    assert!(waiting.is_empty());
 }
 
 #[tokio::test]

@@ -1,23 +1,29 @@
 //! The libvirt driver against the contract of every driver, at a real daemon with real QEMU VMs; and what only this one does.
 
-mod daemon;
+mod agent;
+mod between;
+mod clones;
+mod recipe;
+mod ssh;
 mod tls;
+mod told;
+mod troubles;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use capw_libvirtd::Daemon;
 
-use self::daemon::Daemon;
 use super::LibvirtDriver;
 use super::volumes::{Volumes, vm_of};
-use crate::api::hypervisor::{Acceleration, Libvirt};
+use crate::api::hypervisor::{Acceleration, CloneMode, GuestWords, Libvirt};
 use crate::bootstrap::delivery::SeedImage;
-use crate::hypervisor::contract::machine::Machine;
+use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
 use crate::hypervisor::contract::{self, TestEndpoint};
 use crate::hypervisor::login::Login;
 use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
@@ -32,6 +38,8 @@ struct LibvirtEndpoint {
     daemon: Arc<Daemon>,
     pool: String,
     directory: PathBuf,
+    clone: CloneMode,
+    words: GuestWords,
 }
 
 impl LibvirtEndpoint {
@@ -39,7 +47,14 @@ impl LibvirtEndpoint {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let pool = format!("pool-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = daemon.pool(&pool, IMAGE);
-        Self { daemon: daemon.clone(), pool, directory }
+        Self { daemon: daemon.clone(), pool, directory, clone: CloneMode::default(), words: GuestWords::default() }
+    }
+
+    /// Whose VMs get copies of the image.
+    fn with_copies(daemon: &Arc<Daemon>) -> Self {
+        let mut endpoint = Self::new(daemon);
+        endpoint.clone = CloneMode::Full;
+        endpoint
     }
 
     fn at(&self, socket: &str, hook: WireHook) -> Arc<dyn Driver> {
@@ -47,6 +62,8 @@ impl LibvirtEndpoint {
             address: format!("qemu+unix:///session?socket={socket}"),
             pool: self.pool.clone(),
             acceleration: Acceleration::Tcg,
+            clone: self.clone,
+            words: self.words,
             ..Libvirt::default()
         };
         let driver = LibvirtDriver::new(settings, &Login::default(), Wire::new(hook)).unwrap();
@@ -148,34 +165,35 @@ async fn any_request_may_be_lost() {
     contract::any_request_may_be_lost(|| LibvirtEndpoint::new(&daemon)).await;
 }
 
+#[tokio::test]
+#[ignore = "it takes minutes"]
+async fn it_keeps_the_contract_with_full_clones() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    contract::all(|| LibvirtEndpoint::with_copies(&daemon)).await;
+}
+
 /// Requests of a whole life, counted where they leave, without those that connect.
 #[tokio::test]
 async fn a_life_takes_few_requests() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
-    let requests: Arc<Mutex<Vec<&'static str>>> = Arc::default();
-    let told = requests.clone();
-    let driver = endpoint.wired(Arc::new(move |request| {
-        told.lock().unwrap().push(request.name);
-        Fate::Pass
-    }));
+    let (driver, requests) = Requests::of(&endpoint);
     let first = Machine::new("first", endpoint.spec());
     assert!(first.create(&*driver, 10).await, "the connection is open, image and networks are known");
     let machine = Machine::new("second", endpoint.spec());
-    let made = |requests: &Mutex<Vec<&'static str>>| std::mem::take(&mut *requests.lock().unwrap());
-    made(&requests);
+    requests.take();
     assert!(machine.create(&*driver, 10).await);
-    let create = made(&requests);
+    let create = requests.take();
     while machine.detach(&*driver).await.unwrap() != DriverStep::Done {}
-    let detach = made(&requests);
+    let detach = requests.take();
     assert!(machine.delete(&*driver, StopMode::Hard, 10).await);
-    let delete = made(&requests);
+    let delete = requests.take();
     let text = format!("create {create:?}\ndetach {detach:?}\ndelete {delete:?}");
-    assert!(create.len() <= 14 && detach.len() <= 9 && delete.len() <= 14, "{text}");
+    assert!(create.len() <= 10 && detach.len() <= 5 && delete.len() <= 8, "{text}");
     driver.list(&Wanted::default()).await.unwrap();
-    made(&requests);
+    requests.take();
     driver.list(&Wanted::default()).await.unwrap();
-    assert_eq!(made(&requests), ["ConnectGetAllDomainStats", "StoragePoolListAllVolumes"], "at rest");
+    assert_eq!(requests.take(), ["ConnectGetAllDomainStats", "StoragePoolListAllVolumes"], "at rest");
 }
 
 /// What a person does on the host is seen in the next listing.
@@ -244,9 +262,19 @@ async fn the_words_of_a_guest_are_read_to_the_last() {
     let said = |sequence| GuestReport { sequence, boot: 1, item: "join".into(), state: "done".into(), code: 0, message: "x".into() };
     let speak = |text: &str| fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(text.as_bytes()).unwrap();
     speak(&(said(1).line() + "\n" + &"noise ".repeat(6000) + "\n"));
-    assert_eq!(report(&wanted).await, Some(said(1)));
+    // A busy daemon may end a stream before its first byte: the next look reads on.
+    let is_read = async |sequence| {
+        for _ in 0..MANY {
+            if report(&wanted).await == Some(said(sequence)) {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(is_read(1).await);
     speak(&(said(2).line() + "\n"));
-    assert_eq!((report(&Wanted::default()).await, report(&wanted).await), (Some(said(1)), Some(said(2))), "who is not asked for is not read");
+    assert_eq!(report(&Wanted::default()).await, Some(said(1)), "who is not asked for is not read");
+    assert!(is_read(2).await);
 }
 
 /// UEFI with Secure Boot, a TPM and a second disk: the daemon takes the definition and starts it, and removes what it made for it.

@@ -5,15 +5,19 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
+use capw_libvirtd::Daemon;
 use rcgen::ExtendedKeyUsagePurpose;
 
-use super::daemon::Daemon;
+use super::LibvirtEndpoint;
 use crate::api::hypervisor::{Acceleration, Libvirt};
+use crate::hypervisor::contract::TestEndpoint;
 use crate::hypervisor::contract::authority::{Authority, Identity};
+use crate::hypervisor::contract::machine::{MANY, Machine};
 use crate::hypervisor::libvirt::LibvirtDriver;
 use crate::hypervisor::login::Login;
 use crate::hypervisor::wire::{Fate, Wire};
-use crate::hypervisor::{Driver, DriverError};
+use crate::hypervisor::{Driver, DriverError, DriverStep};
+use crate::vm::{Journal, Power, StopMode};
 
 fn login(authority: &Authority, client: &Identity) -> Login {
     let values = [("ca.crt", &authority.pem), ("tls.crt", &client.certificate), ("tls.key", &client.key)];
@@ -21,14 +25,14 @@ fn login(authority: &Authority, client: &Identity) -> Login {
 }
 
 /// What a daemon needs to listen for TLS; everything lies below that directory.
-fn configuration(directory: &Path, authority: &Authority, port: u16) -> String {
+fn configuration(directory: &Path, authority: &Authority, port: u16, allowed: &str) -> String {
     let server = authority.issue("daemon", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
     for (name, text) in [("ca.pem", &authority.pem), ("server.pem", &server.certificate), ("server.key", &server.key)] {
         fs::write(directory.join(name), text).unwrap();
     }
     let file = |name: &str| directory.join(name).display().to_string();
     format!(
-        "listen_tls = 1\nlisten_addr = \"127.0.0.1\"\ntls_port = \"{port}\"\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\ntls_allowed_dn_list = [\"CN=capw\"]\n",
+        "listen_tls = 1\nlisten_addr = \"127.0.0.1\"\ntls_port = \"{port}\"\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\ntls_allowed_dn_list = [\"CN={allowed}\"]\n",
         file("ca.pem"),
         file("server.pem"),
         file("server.key"),
@@ -39,7 +43,7 @@ fn configuration(directory: &Path, authority: &Authority, port: u16) -> String {
 async fn each_side_must_trust_the_certificate_of_the_other() {
     let (ours, other) = (Authority::new("lab"), Authority::new("other"));
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let Some(daemon) = Daemon::start_with(|directory| configuration(directory, &ours, port)).map(Arc::new) else { return };
+    let Some(daemon) = Daemon::start_with(|directory| configuration(directory, &ours, port, "capw")).map(Arc::new) else { return };
     daemon.pool("tls", super::IMAGE);
     let client = |authority: &Authority, name: &str| authority.issue(name, &[], ExtendedKeyUsagePurpose::ClientAuth);
     let describe = async |login: &Login, host: &str| {
@@ -65,4 +69,39 @@ async fn each_side_must_trust_the_certificate_of_the_other() {
     let without = Login::new("lab/kvm1".into(), [("ca.crt".to_owned(), ours.pem.clone().into_bytes())].into());
     let result = describe(&without, "127.0.0.1").await;
     assert!(matches!(&result, Err(DriverError::Auth(text)) if text.contains("tls.key") && text.contains("lab/kvm1")), "{result:?}");
+}
+
+/// The old login is revoked before the Secret has the new one: that is told, and then work goes on with the same VMs.
+#[tokio::test]
+async fn a_login_that_is_revoked_is_told_and_the_next_one_goes_on() {
+    let ours = Authority::new("lab");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let Some(daemon) = Daemon::start_with(|directory| configuration(directory, &ours, port, "capw")).map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let driver = |name: &str| {
+        let login = login(&ours, &ours.issue(name, &[], ExtendedKeyUsagePurpose::ClientAuth));
+        let settings = Libvirt {
+            address: format!("qemu+tls://127.0.0.1:{port}/session"),
+            pool: endpoint.pool.clone(),
+            acceleration: Acceleration::Tcg,
+            ..Libvirt::default()
+        };
+        LibvirtDriver::new(settings, &login, Wire::new(Arc::new(|_| Fate::Pass))).unwrap()
+    };
+    let (old, machine) = (driver("capw"), Machine::new("stays", endpoint.spec()));
+    assert!(machine.create(&old, MANY).await);
+    assert_eq!(machine.present(&driver("capw")).await.power, Power::On, "both hold for a while");
+    daemon.stop();
+    daemon.configure(&configuration(&daemon.path("c"), &ours, port, "capw-2"));
+    daemon.launch();
+    daemon.try_virsh(["pool-start", &endpoint.pool]);
+    // The first call may still be under way on the connection that has ended.
+    let _ = old.describe().await;
+    for error in [old.describe().await.err(), old.observe(&machine.key, &Journal::new()).await.err()] {
+        assert!(matches!(&error, Some(DriverError::Auth(text)) if text.contains("tls_allowed_dn_list")), "{error:?}");
+    }
+    let new = driver("capw-2");
+    assert_eq!(machine.present(&new).await.power, Power::On);
+    assert_eq!(machine.advance(&new).await, Ok(DriverStep::Done));
+    assert!(machine.delete(&new, StopMode::Hard, MANY).await);
 }

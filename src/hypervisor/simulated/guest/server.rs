@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use x509_parser::pem::Pem;
 
 use super::JoinError;
+use crate::causes::chain;
 
 /// Longest time without an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -82,17 +83,4 @@ pub fn certificates(pem: &str) -> Result<Vec<Vec<u8>>, String> {
         Ok(_) => Err("the CA has no certificate in PEM form".into()),
         Err(error) => Err(format!("the CA is not in PEM form: {error}")),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

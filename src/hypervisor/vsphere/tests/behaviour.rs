@@ -1,6 +1,7 @@
 //! What only this driver does, at the simulator.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::StreamExt;
 use serde_json::json;
@@ -9,7 +10,7 @@ use super::vcenter::Vcenter;
 use super::{VsphereEndpoint, name_of};
 use crate::api::hypervisor::{CloneMode, Vsphere, WindowsHypervisor, WindowsHypervisorSpec};
 use crate::api::name::ObjectKey;
-use crate::hypervisor::contract::machine::Machine;
+use crate::hypervisor::contract::machine::{Machine, Requests};
 use crate::hypervisor::contract::{TestEndpoint, authority::Authority};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::login::Login;
@@ -53,6 +54,21 @@ async fn a_vm_is_as_asked_to_an_independent_reader() {
 }
 
 #[tokio::test]
+async fn disks_go_where_a_cluster_of_datastores_has_the_most_room() {
+    let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
+    let endpoint = VsphereEndpoint::new(&vcenter);
+    vcenter.ask(json!({"do": "storage pod", "name": "gold", "values": {"gold-1": "50", "gold-2": "900", "gold-3": "inMaintenance"}}));
+    vcenter.ask(json!({"do": "storage pod", "name": "tin", "values": {"tin-1": "inMaintenance"}}));
+    let at = |datastore: &str| endpoint.with(Vsphere { datastore: datastore.into(), ..endpoint.settings() }, Arc::new(|_| Fate::Pass));
+    let (driver, machine) = (at("gold"), Machine::at(&endpoint, "stored"));
+    assert_eq!(driver.describe().await.unwrap().lacks, Vec::<String>::new());
+    assert!(machine.create(&*driver, STEPS).await);
+    assert_eq!(endpoint.machine(&machine.key).unwrap().stores, Some(vec!["gold-2".to_owned()]));
+    let error = Machine::at(&endpoint, "nowhere").advance(&*at("tin")).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Capacity(text) if text.contains("\"tin\"") && text.contains("in maintenance")), "{error}");
+}
+
+#[tokio::test]
 async fn what_is_missing_or_does_not_fit_is_named_with_the_remedy() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
     let endpoint = VsphereEndpoint::new(&vcenter);
@@ -86,9 +102,9 @@ async fn what_is_missing_or_does_not_fit_is_named_with_the_remedy() {
         let error = check(settings, spec).await.unwrap_err();
         assert!(matches!(&error, DriverError::Invalid(text) if text.contains(word)), "{word}: {error}");
     }
-    let driver = endpoint.driver();
-    let error = driver.check(&spec(), SeedKind::Drive).await.unwrap_err();
-    assert!(matches!(&error, DriverError::Invalid(text) if text.contains("spec.channel")), "{error}");
+    vcenter.ask(json!({"do": "withhold", "folder": endpoint.folder, "name": "VirtualMachine.Interact.SetCDMedia"}));
+    let error = endpoint.driver().check(&spec(), SeedKind::Drive).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Denied(text) if text.contains("SetCDMedia on the folder") && text.contains("GuestInfo")), "{error}");
 }
 
 /// The session of a vCenter ends after half an hour without a request, or when an administrator ends it.
@@ -120,6 +136,27 @@ async fn a_session_that_expires_before_any_call_is_begun_again() {
             break;
         }
     }
+    assert_eq!(endpoint.count().await, 0);
+}
+
+/// Before each request the session ends; the request is made again in the next one.
+#[tokio::test]
+async fn a_session_that_expires_in_the_middle_of_any_call_is_begun_again() {
+    let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
+    let endpoint = VsphereEndpoint::new(&vcenter);
+    let (at, others) = (vcenter.clone(), AtomicUsize::new(0));
+    let driver = endpoint.wired(Arc::new(move |request| {
+        let is_login = ["RetrieveServiceContent", "Login"].contains(&request.name);
+        if !is_login && others.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            at.ask(json!({"do": "expire"}));
+        }
+        Fate::Pass
+    }));
+    let machine = Machine::at(&endpoint, "middle");
+    assert!(machine.create(&*driver, STEPS).await);
+    assert_eq!(driver.list(&Wanted::default()).await.unwrap().rows.len(), 1);
+    assert_eq!(machine.detach(&*driver).await, Ok(DriverStep::Changed));
+    assert!(machine.delete(&*driver, StopMode::Hard, STEPS).await);
     assert_eq!(endpoint.count().await, 0);
 }
 
@@ -180,6 +217,30 @@ async fn what_guests_say_and_people_do_is_listed() {
     assert!(!vcenter.machines("").iter().any(|vm| vm.name == name));
 }
 
+/// Its name is read once. One that is not red is none of a machine's business.
+#[tokio::test]
+async fn an_alarm_of_a_vm_that_runs_is_a_warning() {
+    let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
+    let endpoint = VsphereEndpoint::new(&vcenter);
+    let (driver, machine) = (endpoint.driver(), Machine::at(&endpoint, "alarmed"));
+    assert!(machine.create(&*driver, STEPS).await);
+    let event = |kind: &str| vcenter.ask(json!({"do": "alarm", "folder": endpoint.folder, "name": name_of(&machine.key), "task": kind}));
+    let row = async || driver.list(&Wanted::default()).await.unwrap().rows.remove(0).present;
+    let quiet = row().await;
+    assert_eq!(quiet.warning, None);
+    event("failure");
+    assert_eq!(row().await, quiet, "it is yellow");
+    event("fatal");
+    let alarmed = row().await;
+    let warning = "the vCenter shows the alarm \"vcsim VM Alarm\": acknowledge it there when that is expected";
+    assert_eq!(alarmed, Present { warning: Some(warning.to_owned()), ..quiet.clone() });
+    vcenter.requests();
+    assert_eq!(machine.present(&*driver).await, alarmed, "a look at one VM says the same");
+    assert_eq!(vcenter.requests().values().sum::<u32>(), 1);
+    event("success");
+    assert_eq!(row().await, quiet);
+}
+
 /// A copy that a person makes of a VM of ours has its mark, and another UUID and name.
 #[tokio::test]
 async fn a_copy_of_our_vm_is_not_ours() {
@@ -218,29 +279,23 @@ async fn a_clone_that_takes_long_is_waited_for_and_can_be_given_up() {
 async fn a_life_takes_few_requests() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
     let endpoint = VsphereEndpoint::new(&vcenter);
-    let requests: Arc<Mutex<Vec<&'static str>>> = Arc::default();
-    let told = requests.clone();
-    let driver = endpoint.wired(Arc::new(move |request| {
-        told.lock().unwrap().push(request.name);
-        Fate::Pass
-    }));
-    let made = || std::mem::take(&mut *requests.lock().unwrap());
+    let (driver, requests) = Requests::of(&endpoint);
     assert!(Machine::at(&endpoint, "first").create(&*driver, STEPS).await);
     let machine = Machine::at(&endpoint, "second");
-    made();
+    requests.take();
     assert!(machine.create(&*driver, STEPS).await);
-    let create = made();
+    let create = requests.take();
     while machine.detach(&*driver).await.unwrap() != DriverStep::Done {}
     assert_eq!(machine.present(&*driver).await.seeded, Seeded::No);
-    let detach = made();
+    let detach = requests.take();
     assert!(machine.delete(&*driver, StopMode::Hard, STEPS).await);
-    let delete = made();
+    let delete = requests.take();
     let text = format!("create {create:?}\ndetach {detach:?}\ndelete {delete:?}");
     let changes: Vec<_> = [&create, &detach, &delete].into_iter().flatten().filter(|name| name.ends_with("_Task")).copied().collect();
     assert_eq!(changes, ["CloneVM_Task", "PowerOnVM_Task", "ReconfigVM_Task", "PowerOffVM_Task", "Destroy_Task"], "{text}");
-    assert!(create.len() <= 11 && detach.len() <= 7 && delete.len() <= 12, "{text}");
+    assert!(create.len() <= 11 && detach.len() <= 7 && delete.len() <= 13, "{text}");
     driver.list(&Wanted::default()).await.unwrap();
-    assert_eq!(made(), ["RetrievePropertiesEx"], "at rest, for all machines");
+    assert_eq!(requests.take(), ["RetrievePropertiesEx"], "at rest, for all machines");
 }
 
 /// The vCenter tells of a change at once, through the connections as production uses them, and also after the session has ended.
@@ -250,15 +305,7 @@ async fn a_change_is_told_without_a_listing() {
     let endpoint = VsphereEndpoint::new(&vcenter);
     let machine = Machine::at(&endpoint, "changes");
     assert!(machine.create(&*endpoint.driver(), STEPS).await);
-    let drivers = Drivers::new(DriverSettings {
-        simulated_state: "/nonexistent".into(),
-        simulated_guests: false,
-        wine_programs: None,
-        passes: 32,
-        clock: Arc::new(|| jiff::Timestamp::UNIX_EPOCH),
-        hook: Arc::new(|_| ()),
-        requests: Arc::new(|_, _, _| ()),
-    });
+    let drivers = Drivers::new(DriverSettings::uncounted("/nonexistent".into(), 32, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)));
     let mut object = WindowsHypervisor::new("one", WindowsHypervisorSpec { vsphere: Some(endpoint.settings()), ..WindowsHypervisorSpec::default() });
     object.metadata.namespace = Some("lab".into());
     let driver = drivers.connect(&object, &vcenter.login()).unwrap();
@@ -278,7 +325,7 @@ async fn a_change_is_told_without_a_listing() {
     };
     assert_eq!(hinted(1).await, Some(key.clone()));
     let told = vcenter.requests();
-    assert_eq!((told["CreatePropertyCollector"], told["CreateFilter"]), (1, 1), "{told:?}");
+    assert_eq!((told["CreatePropertyCollector"], told["CreateFilter"]), (1, 2), "{told:?}");
     assert!(driver.list(&Wanted::default()).await.unwrap().rows.len() == 1);
     vcenter.ask(json!({"do": "expire"}));
     assert_eq!(hinted(2).await, Some(key.clone()), "in the session that follows");

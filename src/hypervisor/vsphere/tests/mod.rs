@@ -1,17 +1,23 @@
 //! The vSphere driver against the contract of every driver, at govmomi's simulator; and what only this one does.
 
 mod behaviour;
+mod choices;
 mod scripted;
+mod told;
 mod vcenter;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use serde_json::json;
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::vcenter::Vcenter;
 use super::found::name_of;
+use super::mirror::Mirror;
 use super::{Sessions, VsphereDriver};
 use crate::api::hypervisor::Vsphere;
 use crate::bootstrap::delivery::{SeedImage, guest_info};
@@ -25,6 +31,16 @@ use crate::vm::{MachineKey, SeedKind, VmSpec};
 struct VsphereEndpoint {
     vcenter: Arc<Vcenter>,
     folder: String,
+    seed: SeedKind,
+    /// Shared by all drivers, if changes are told.
+    session: Option<Told>,
+}
+
+/// A session in which the vCenter tells of changes in the folder, by requests that no test counts.
+struct Told {
+    sessions: Sessions,
+    driver: VsphereDriver,
+    _listener: AbortOnDropHandle<()>,
 }
 
 impl VsphereEndpoint {
@@ -32,7 +48,43 @@ impl VsphereEndpoint {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let folder = format!("folder-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         vcenter.ask(json!({"do": "folder", "name": folder}));
-        Self { vcenter: vcenter.clone(), folder }
+        Self { vcenter: vcenter.clone(), folder, seed: SeedKind::GuestInfo, session: None }
+    }
+
+    /// One whose machines get their data on a CD.
+    fn with_drive(vcenter: &Arc<Vcenter>) -> Self {
+        let mut endpoint = Self::new(vcenter);
+        endpoint.seed = SeedKind::Drive;
+        endpoint
+    }
+
+    /// One whose changes are told, as in production.
+    fn told(vcenter: &Arc<Vcenter>) -> Self {
+        let mut endpoint = Self::new(vcenter);
+        let sessions = Sessions::default();
+        let pass = Wire::new(Arc::new(|_| Fate::Pass));
+        let driver = VsphereDriver::new(endpoint.settings(), &vcenter.login(), &sessions, pass).unwrap();
+        let mut hints = driver.hints().unwrap();
+        let listener = AbortOnDropHandle::new(tokio::spawn(async move { while hints.next().await.is_some() {} }));
+        let mut news = driver.client.mirror().news();
+        tokio::task::block_in_place(|| {
+            Handle::current().block_on(async {
+                while !driver.client.mirror().is_live() {
+                    news.changed().await.unwrap();
+                }
+            });
+        });
+        endpoint.session = Some(Told { sessions, driver, _listener: listener });
+        endpoint
+    }
+
+    /// Waits until what was told is so.
+    async fn until(&self, is_so: impl Fn(&Mirror) -> bool) {
+        let mirror = self.session.as_ref().unwrap().driver.client.mirror();
+        let mut news = mirror.news();
+        while !is_so(mirror) {
+            news.changed().await.unwrap();
+        }
     }
 
     fn settings(&self) -> Vsphere {
@@ -47,7 +99,9 @@ impl VsphereEndpoint {
     }
 
     fn with(&self, settings: Vsphere, hook: WireHook) -> Arc<dyn Driver> {
-        let driver = VsphereDriver::new(settings, &self.vcenter.login(), &Sessions::default(), Wire::new(hook)).unwrap();
+        let own = Sessions::default();
+        let sessions = self.session.as_ref().map_or(&own, |told| &told.sessions);
+        let driver = VsphereDriver::new(settings, &self.vcenter.login(), sessions, Wire::new(hook)).unwrap();
         let settings = EndpointSettings { name: "lab/one".into(), most_calls: 32, ..EndpointSettings::default() };
         Arc::new(ObservedDriver::new(Arc::new(driver), settings, Arc::new(|_| ())))
     }
@@ -90,7 +144,7 @@ impl TestEndpoint for VsphereEndpoint {
     }
 
     fn seed_kind(&self) -> SeedKind {
-        SeedKind::GuestInfo
+        self.seed
     }
 
     fn has_parts(&self) -> bool {
@@ -99,6 +153,10 @@ impl TestEndpoint for VsphereEndpoint {
 
     async fn occupy(&self, key: &MachineKey) {
         self.vcenter.ask(json!({"do": "occupy", "folder": self.folder, "name": name_of(key), "uuid": key.vm.0}));
+        if let Some(told) = &self.session {
+            let folder = told.driver.place().await.unwrap().folder;
+            self.until(|mirror| mirror.named(&folder, &name_of(key)) != Some(None)).await;
+        }
     }
 
     async fn half_made(&self, _: &MachineKey) {}
@@ -106,13 +164,20 @@ impl TestEndpoint for VsphereEndpoint {
     async fn half_removed(&self, _: &MachineKey) {}
 
     async fn seed(&self, key: &MachineKey) -> Option<SeedImage> {
-        let values = self.machine(key)?.values;
+        let machine = self.machine(key)?;
+        if let Some(drive) = machine.drives.iter().flatten().next() {
+            return self.vcenter.file(drive).map(SeedImage::Drive);
+        }
+        let values = machine.values;
         let values = values.into_iter().filter(|(key, value)| guest_info::KEYS.contains(&key.as_str()) && !value.is_empty());
         Some(values.collect()).filter(|values: &std::collections::BTreeMap<_, _>| !values.is_empty()).map(SeedImage::GuestInfo)
     }
 
     async fn remove_behind_its_back(&self, key: &MachineKey) {
         self.vcenter.ask(json!({"do": "destroy", "folder": self.folder, "name": name_of(key)}));
+        if self.session.is_some() {
+            self.until(|mirror| mirror.find(key).is_none()).await;
+        }
     }
 
     async fn count(&self) -> usize {
@@ -126,8 +191,32 @@ async fn it_keeps_the_contract() {
     contract::all(|| VsphereEndpoint::new(&vcenter)).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn it_keeps_the_contract_while_it_is_told_of_changes() {
+    let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
+    contract::all(|| VsphereEndpoint::told(&vcenter)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_request_may_be_lost_while_it_is_told_of_changes() {
+    let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
+    contract::any_request_may_be_lost(|| VsphereEndpoint::told(&vcenter)).await;
+}
+
 #[tokio::test]
 async fn any_request_may_be_lost() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
     contract::any_request_may_be_lost(|| VsphereEndpoint::new(&vcenter)).await;
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract_with_cds() {
+    let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
+    contract::all(|| VsphereEndpoint::with_drive(&vcenter)).await;
+}
+
+#[tokio::test]
+async fn any_request_may_be_lost_with_cds() {
+    let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
+    contract::any_request_may_be_lost(|| VsphereEndpoint::with_drive(&vcenter)).await;
 }

@@ -2,23 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use rcgen::ExtendedKeyUsagePurpose;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
-use crate::api::hypervisor::Vsphere;
+use crate::api::hypervisor::{CloneMode, Vsphere};
 use crate::hypervisor::contract::authority::Authority;
 use crate::hypervisor::contract::machine::Machine;
+use crate::hypervisor::contract::server::{self, Answer, Request};
 use crate::hypervisor::login::Login;
 use crate::hypervisor::vsphere::{Sessions, VsphereDriver};
 use crate::hypervisor::wire::{Fate, Wire};
 use crate::hypervisor::{Driver, DriverError, DriverStep};
-use crate::vm::{Journal, Observed, Power, Seed, StopMode, VmSpec};
+use crate::vm::{Journal, Observed, Power, Seed, SeedKind, StopMode, VmSpec};
 
 /// What a request is answered with.
 enum Reply {
@@ -60,7 +52,7 @@ fn usual(method: &str, body: &str) -> Reply {
 
 fn service_content(instance: &str) -> String {
     format!(
-        r#"<returnval><rootFolder type="Folder">g</rootFolder><propertyCollector type="PropertyCollector">pc</propertyCollector><about><fullName>VMware vCenter Server 8.0.3 build-1</fullName><apiType>VirtualCenter</apiType><instanceUuid>{instance}</instanceUuid></about><sessionManager type="SessionManager">sm</sessionManager><authorizationManager type="AuthorizationManager">am</authorizationManager><searchIndex type="SearchIndex">si</searchIndex></returnval>"#
+        r#"<returnval><rootFolder type="Folder">g</rootFolder><propertyCollector type="PropertyCollector">pc</propertyCollector><about><fullName>VMware vCenter Server 8.0.3 build-1</fullName><apiType>VirtualCenter</apiType><instanceUuid>{instance}</instanceUuid></about><sessionManager type="SessionManager">sm</sessionManager><authorizationManager type="AuthorizationManager">am</authorizationManager><searchIndex type="SearchIndex">si</searchIndex><taskManager type="TaskManager">tm</taskManager><fileManager type="FileManager">fm</fileManager></returnval>"#
     )
 }
 
@@ -75,41 +67,23 @@ fn task(state: &str, fault: &str, text: &str) -> Reply {
 
 async fn serve(script: Script) -> (String, Login) {
     let authority = Authority::new("lab");
-    let identity = authority.issue("vcenter", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
-    let chain = CertificateDer::pem_slice_iter(identity.certificate.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap();
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider())).with_safe_default_protocol_versions().unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap()));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = listener.local_addr().unwrap().to_string();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let (acceptor, script) = (acceptor.clone(), script.clone());
-            tokio::spawn(async move {
-                let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                while let Some(body) = request(&mut stream).await {
-                    let method = body.split("<soapenv:Body><").nth(1).unwrap_or_default().split(' ').next().unwrap_or_default().to_owned();
-                    let (status, text) = match script(&method, &body).unwrap_or_else(|| usual(&method, &body)) {
-                        Reply::Ok(values) => (200, envelope(&format!("<{method}Response xmlns=\"urn:vim25\">{values}</{method}Response>"))),
-                        Reply::Fault(kind, text) => (
-                            500,
-                            envelope(&format!(
-                                "<soapenv:Fault><faultcode>x</faultcode><faultstring>{text}</faultstring><detail><{kind}Fault xmlns=\"urn:vim25\" xsi:type=\"{kind}\"/></detail></soapenv:Fault>"
-                            )),
-                        ),
-                        Reply::Status(status) => (status, String::new()),
-                        Reply::Torn => {
-                            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n<soapenv:").await;
-                            return;
-                        }
-                    };
-                    let head =
-                        format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nSet-Cookie: vmware_soap_session=\"x\"; Path=/\r\n\r\n", text.len());
-                    stream.write_all((head + &text).as_bytes()).await.unwrap();
-                }
-            });
-        }
-    });
+    let answers = move |request: &Request| {
+        let body = &request.body;
+        let method = body.split("<soapenv:Body><").nth(1).unwrap_or_default().split(' ').next().unwrap_or_default().to_owned();
+        let (status, text) = match script(&method, body).unwrap_or_else(|| usual(&method, body)) {
+            Reply::Ok(values) => (200, envelope(&format!("<{method}Response xmlns=\"urn:vim25\">{values}</{method}Response>"))),
+            Reply::Fault(kind, text) => (
+                500,
+                envelope(&format!(
+                    "<soapenv:Fault><faultcode>x</faultcode><faultstring>{text}</faultstring><detail><{kind}Fault xmlns=\"urn:vim25\" xsi:type=\"{kind}\"/></detail></soapenv:Fault>"
+                )),
+            ),
+            Reply::Status(status) => (status, String::new()),
+            Reply::Torn => return Answer::Torn,
+        };
+        Answer::Whole { head: format!("{status} X\r\nSet-Cookie: vmware_soap_session=\"x\"; Path=/"), body: text }
+    };
+    let server = server::serve(&authority, Arc::new(answers)).await;
     let values = [("username", "capw"), ("password", "secret"), ("ca.crt", &authority.pem)];
     (server, Login::new("lab/vcenter".into(), values.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into()))
 }
@@ -118,18 +92,6 @@ fn envelope(body: &str) -> String {
     format!(
         r#"<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body>{body}</soapenv:Body></soapenv:Envelope>"#
     )
-}
-
-async fn request(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<String> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await.ok()?);
-    }
-    let head = String::from_utf8(head).unwrap().to_lowercase();
-    let length: usize = head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).await.ok()?;
-    String::from_utf8(body).ok()
 }
 
 async fn driver(script: impl Fn(&str, &str) -> Option<Reply> + Send + Sync + 'static) -> VsphereDriver {
@@ -225,6 +187,104 @@ async fn a_clone_that_fails_says_why_and_is_tried_again() {
     }
 }
 
+/// Near its end as at its beginning: nothing is made twice, and the next try begins when the failure was told.
+#[tokio::test]
+async fn a_clone_that_fails_at_its_end_says_why_and_is_tried_again() {
+    let (clones, looks) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
+    let told = clones.clone();
+    let driver = driver(move |method, body| match method {
+        "CloneVM_Task" => {
+            *told.lock().unwrap() += 1;
+            None
+        }
+        "RetrievePropertiesEx" if body.contains("info.state") => {
+            *looks.lock().unwrap() += 1;
+            let is_over = *looks.lock().unwrap() > 4;
+            Some(if is_over { task("error", "NoDiskSpace", "Insufficient disk space on datastore 'ds'.") } else { task("running", "", "") })
+        }
+        _ => None,
+    })
+    .await;
+    let machine = machine();
+    assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
+    let failed = loop {
+        match machine.advance(&driver).await {
+            Ok(DriverStep::Wait { .. }) => assert_eq!(*clones.lock().unwrap(), 1),
+            other => break other.unwrap_err(),
+        }
+    };
+    assert!(matches!(&failed, DriverError::Capacity(text) if text.contains("datastore 'ds'")), "{failed:?}");
+    assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })), "the cause may be gone");
+    assert_eq!(*clones.lock().unwrap(), 2);
+}
+
+/// It was there a moment ago. Whether the vCenter says so at once or by its task, the image is looked at again.
+#[tokio::test]
+async fn a_snapshot_that_vanishes_is_told_at_the_next_try() {
+    for by_task in [false, true] {
+        let is_gone = Arc::new(Mutex::new(false));
+        let now = is_gone.clone();
+        let driver = driver(move |method, body| match method {
+            "RetrievePropertiesEx" if body.contains("config.firmware") && !*now.lock().unwrap() => {
+                let Reply::Ok(image) = usual(method, body) else { return None };
+                let snapshot =
+                    r#"<propSet><name>snapshot.currentSnapshot</name><val type="VirtualMachineSnapshot">snapshot-1</val></propSet></objects>"#;
+                Some(Reply::Ok(image.replace("</objects>", snapshot)))
+            }
+            "CloneVM_Task" => {
+                *now.lock().unwrap() = true;
+                (!by_task).then_some(Reply::Fault("ManagedObjectNotFound", "The object has already been deleted"))
+            }
+            "RetrievePropertiesEx" if body.contains("info.state") => Some(task("error", "FileNotFound", "File [ds] i/i-000001.vmdk was not found")),
+            _ => None,
+        })
+        .await;
+        let driver = VsphereDriver { settings: Vsphere { clone: CloneMode::Linked, ..driver.settings.clone() }, ..driver };
+        let machine = machine();
+        if by_task {
+            assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
+        }
+        let failed = machine.advance(&driver).await.unwrap_err();
+        assert!(matches!((&failed, by_task), (DriverError::Transient(_), false) | (DriverError::Invalid(_), true)), "{failed}");
+        let error = machine.advance(&driver).await.unwrap_err();
+        assert!(matches!(&error, DriverError::Invalid(text) if text.contains("has no snapshot") && text.contains("set clone to Full")), "{error}");
+        *is_gone.lock().unwrap() = false;
+        tokio::time::pause();
+        tokio::time::advance(crate::hypervisor::fresh::FRESH).await;
+        tokio::time::resume();
+        driver.check(&machine.spec, SeedKind::GuestInfo).await.unwrap();
+    }
+}
+
+/// While its services start it is unreachable; then it knows neither the session nor the task, and the machine is made all the same.
+#[tokio::test]
+async fn a_vcenter_that_restarts_during_a_clone_is_waited_for() {
+    let phase = Arc::new(Mutex::new("before"));
+    let now = phase.clone();
+    let driver = driver(move |method, body| {
+        let phase = *now.lock().unwrap();
+        match (phase, method) {
+            ("starts", _) => Some(Reply::Status(503)),
+            ("ends", "RetrievePropertiesEx") => {
+                *now.lock().unwrap() = "after";
+                Some(Reply::Fault("NotAuthenticated", "The session is not authenticated."))
+            }
+            ("after", "RetrievePropertiesEx") if body.contains("info.state") => Some(Reply::Fault("ManagedObjectNotFound", "gone")),
+            _ => None,
+        }
+    })
+    .await;
+    let machine = machine();
+    assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
+    *phase.lock().unwrap() = "starts";
+    let error = machine.advance(&driver).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Unreachable(text) if text.contains("starting")), "{error}");
+    *phase.lock().unwrap() = "ends";
+    let error = machine.advance(&driver).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Transient(text) if text.contains("made again")), "{error}");
+    assert!(matches!(machine.advance(&driver).await, Ok(DriverStep::Started { .. })));
+}
+
 #[tokio::test]
 async fn a_name_that_is_taken_by_what_is_not_seen_is_a_matter_of_permissions() {
     let driver = driver(|method, body| match method {
@@ -275,5 +335,45 @@ async fn a_vm_that_cannot_be_read_is_told_and_waited_for() {
     assert_eq!(machine.present(&driver).await.power, Power::Creating);
     for error in [machine.advance(&driver).await.unwrap_err(), machine.retire(&driver, StopMode::Hard).await.unwrap_err()] {
         assert!(matches!(&error, DriverError::Invalid(text) if text.contains("inaccessible") && text.contains("datastore")), "{error}");
+    }
+}
+
+/// A guest takes its time to shut down, and one without VMware Tools does not hear it: only that one is asked with every look.
+#[tokio::test]
+async fn a_guest_that_shuts_down_is_asked_once_in_a_while() {
+    for (has_tools, within, later) in [(true, 1, 2), (false, 3, 4)] {
+        let (asked, machine) = (Arc::new(Mutex::new(0)), machine());
+        let (told, mark) = (asked.clone(), machine.key.owner_mark());
+        let (uuid, name) = (machine.key.vm.0, super::name_of(&machine.key));
+        let driver = driver(move |method, body| match method {
+            "FindByUuid" => Some(Reply::Ok("<returnval type=\"VirtualMachine\">vm-1</returnval>".into())),
+            "RetrievePropertiesEx" if body.contains("capw.mark") => {
+                let values = [
+                    ("name", name.as_str()),
+                    ("config.instanceUuid", &uuid.to_string()),
+                    ("config.hardware.numCPU", "2"),
+                    ("runtime.powerState", "poweredOn"),
+                    ("config.extraConfig[\"capw.mark\"]", &format!("<value>{mark}</value>")),
+                ];
+                let values = values.map(|(path, value)| format!("<propSet><name>{}</name><val>{value}</val></propSet>", path.replace('"', "&quot;")));
+                Some(Reply::Ok(format!("<returnval><objects><obj type=\"VirtualMachine\">vm-1</obj>{}</objects></returnval>", values.concat())))
+            }
+            "ShutdownGuest" => {
+                *told.lock().unwrap() += 1;
+                (!has_tools).then_some(Reply::Fault("ToolsUnavailable", "VMware Tools is not running."))
+            }
+            _ => None,
+        })
+        .await;
+        let look = async || assert!(matches!(machine.retire(&driver, StopMode::Graceful).await, Ok(DriverStep::Wait { .. })));
+        for _ in 0..3 {
+            look().await;
+        }
+        assert_eq!(*asked.lock().unwrap(), within);
+        tokio::time::pause();
+        tokio::time::advance(std::time::Duration::from_secs(31)).await;
+        tokio::time::resume();
+        look().await;
+        assert_eq!(*asked.lock().unwrap(), later);
     }
 }

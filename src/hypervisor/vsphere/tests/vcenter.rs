@@ -2,16 +2,18 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use rcgen::ExtendedKeyUsagePurpose;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::hypervisor::contract::authority::Authority;
+use crate::hypervisor::contract::program::program;
 use crate::hypervisor::login::Login;
 
 pub struct Vcenter {
@@ -20,7 +22,7 @@ pub struct Vcenter {
     /// Its address.
     pub server: String,
     authority: Authority,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// A VM, as govmomi's client sees it.
@@ -31,28 +33,18 @@ pub struct Machine {
     pub cpus: u32,
     pub memory: u64,
     pub disks: Option<Vec<u64>>,
+    /// The datastores of its disks.
+    pub stores: Option<Vec<String>>,
     pub networks: Option<Vec<String>>,
+    /// The image files of its CDs.
+    pub drives: Option<Vec<String>>,
     pub values: std::collections::BTreeMap<String, String>,
-}
-
-/// The program that e2e/tools/build.sh makes, the newest one.
-#[allow(clippy::disallowed_methods, reason = "where the programs of tests are")]
-fn program() -> Option<PathBuf> {
-    let cache = std::env::var_os("CAPW_CACHE").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache"), PathBuf::from);
-    let versions = fs::read_dir(cache.join("tools")).into_iter().flatten().flatten().map(|entry| entry.path().join("vcsim"));
-    let found = versions.filter(|path| path.is_file() && path.to_string_lossy().contains("/vcsim-"));
-    let found = found.max_by_key(|path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok());
-    if found.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "vcsim is missing: e2e/tools/build.sh");
-        eprintln!("NOT RUN: vcsim is missing: run e2e/tools/build.sh");
-    }
-    found
 }
 
 impl Vcenter {
     /// `None`, and why, if the program is not there.
     pub fn start() -> Option<Self> {
-        let program = program()?;
+        let program = program("vcsim")?;
         let directory = tempfile::tempdir().unwrap();
         let authority = Authority::new("lab");
         let identity = authority.issue("vcenter", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
@@ -65,9 +57,10 @@ impl Vcenter {
             .arg(certificate)
             .arg("-key")
             .arg(key)
+            .env("TMPDIR", directory.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(fs::File::create(directory.path().join("log")).unwrap())
             .spawn()
             .unwrap();
         let (input, mut output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
@@ -75,7 +68,7 @@ impl Vcenter {
         output.read_line(&mut server).unwrap();
         let server = server.trim().to_owned();
         assert!(server.starts_with("127.0.0.1:"), "vcsim does not start: {server}");
-        Some(Self { process, commands: Mutex::new((input, output)), server, authority, _directory: directory })
+        Some(Self { process, commands: Mutex::new((input, output)), server, authority, directory })
     }
 
     pub fn login(&self) -> Login {
@@ -103,6 +96,14 @@ impl Vcenter {
         serde_json::from_value(self.ask(json!({"do": "vms", "folder": folder}))).unwrap()
     }
 
+    /// What is in a file, e.g. `[LocalDS_0] vm/seed.iso`.
+    pub fn file(&self, name: &str) -> Option<Vec<u8>> {
+        let (_, path) = name.split_once("] ").unwrap();
+        let (directory, file) = path.split_once('/').unwrap();
+        let content = self.ask(json!({"do": "file", "name": directory, "task": file}));
+        Some(STANDARD.decode(content.as_str().unwrap()).unwrap()).filter(|content| !content.is_empty())
+    }
+
     /// The requests since the last call, by method, as the server counts them.
     pub fn requests(&self) -> std::collections::BTreeMap<String, u32> {
         serde_json::from_value(self.ask(json!({"do": "requests"}))).unwrap()
@@ -113,5 +114,9 @@ impl Drop for Vcenter {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+            eprintln!("the simulator of a vCenter wrote: {}", log.get(..20_000).unwrap_or(&log));
+        }
     }
 }

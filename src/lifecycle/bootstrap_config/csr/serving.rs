@@ -27,7 +27,7 @@ pub fn requester(request: &CertificateSigningRequest) -> Option<&str> {
 }
 
 /// Addresses that a machine may be reached at: those that its hypervisor reports, without any that another machine has too, or that
-/// is nobody's own.
+/// belongs to no machine alone.
 pub fn own_addresses<'a>(of_machine: impl Iterator<Item = &'a str>, of_others: &[&str]) -> Vec<IpAddr> {
     let parsed = |text: &str| text.parse::<IpAddr>().ok();
     let others: Vec<IpAddr> = of_others.iter().copied().filter_map(parsed).collect();

@@ -130,7 +130,8 @@ impl World {
             vm::VmStep::Create => {
                 assert!(self.vm.is_none(), "a second VM");
                 self.made += 1;
-                self.vm = Some(Present { power: Power::Off, seeded: Seeded::No, vm: true, addresses: vec![], report: None, trouble: None });
+                self.vm =
+                    Some(Present { power: Power::Off, seeded: Seeded::No, vm: true, addresses: vec![], report: None, trouble: None, warning: None });
             }
             vm::VmStep::Advance => {
                 let vm = self.vm.as_mut().unwrap();

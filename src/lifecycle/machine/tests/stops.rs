@@ -44,3 +44,22 @@ fn a_vm_that_is_on_and_does_not_run_is_told_in_the_words_of_the_hypervisor() {
     w.settle();
     assert_eq!(w.reason("Ready"), Reason::Provisioned);
 }
+
+#[test]
+fn what_a_hypervisor_warns_of_is_told_and_changes_nothing_else() {
+    let mut w = World::new();
+    w.settle();
+    w.vm.as_mut().unwrap().warning = Some("the vCenter shows the alarm \"CPU\"".into());
+    w.settle();
+    let told = |w: &World, type_| {
+        let status = w.object.as_ref().unwrap().status.clone().unwrap();
+        condition::find(&status.conditions, type_).map(|it| (it.status.clone(), it.message.clone())).unwrap()
+    };
+    let (status, message) = told(&w, ConditionType::VirtualMachineReady);
+    assert!(status == "True" && message.contains("\"CPU\""), "{status} {message}");
+    let (status, message) = told(&w, ConditionType::Ready);
+    assert!(status == "True" && message.is_empty(), "what Cluster API mirrors stays silent: {message}");
+    w.vm.as_mut().unwrap().warning = None;
+    w.settle();
+    assert_eq!(told(&w, ConditionType::VirtualMachineReady).1, "");
+}

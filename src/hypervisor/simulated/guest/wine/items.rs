@@ -96,7 +96,7 @@ impl Windows<'_> {
                 Ok(names.iter().all(|name| self.kept.recorded.features.contains(name) == (*state == FeatureState::Enabled)))
             }
             Kind::Firewall { name, .. } => Ok(self.kept.recorded.firewall.get(name) == Some(&item.kind)),
-            Kind::Service { name, command_line, start, depends_on, reset_seconds, restart_delays } => {
+            Kind::Service { name, command_line, start, depends_on, reset_seconds, restart_delays, .. } => {
                 let wanted = Service::new(command_line, *start, depends_on, *reset_seconds, restart_delays);
                 Ok(self.kept.recorded.services.get(name) == Some(&wanted) && self.services.is_set(name, &wanted).await?)
             }
@@ -201,7 +201,7 @@ impl Windows<'_> {
                 self.kept.recorded.restart_pending |= matches!(script, Script::Hypervisor | Script::DomainJoin { .. });
                 self.kept.recorded.scripts.insert(item.id.clone(), item.kind.clone());
             }
-            Kind::Service { name, command_line, start, depends_on, reset_seconds, restart_delays } => {
+            Kind::Service { name, command_line, start, depends_on, reset_seconds, restart_delays, .. } => {
                 let wanted = Service::new(command_line, *start, depends_on, *reset_seconds, restart_delays);
                 self.services.set(name, &wanted).await?;
                 self.kept.recorded.services.insert(name.clone(), wanted);
@@ -226,10 +226,13 @@ impl Windows<'_> {
             {
                 registry::write(self.machine, key, name, &RegistryData::Dword(AUTOMATIC)).await?;
             }
-            Kind::Command { argv, directory, exit_codes, .. } => {
+            Kind::Command { argv, directory, exit_codes, check, .. } => {
                 let code = self.run(&item.id, argv, directory, item.seconds, exit_codes).await?;
                 self.kept.recorded.restart_pending |= exit_codes.restart.contains(&code);
-                self.kept.recorded.ran.insert(item.id.clone(), item.kind.clone());
+                // What leaves something behind is known by it, also when a kill came before this line.
+                if check.is_none() {
+                    self.kept.recorded.ran.insert(item.id.clone(), item.kind.clone());
+                }
             }
             Kind::Wait { .. } | Kind::Reboot { .. } => return Err(format!("{} is not done, but seen", item.id).into()),
             Kind::Absent { paths, tasks } => {

@@ -24,13 +24,27 @@ impl Waits {
         waits
     }
 
+    /// Those that are not in an earlier look.
+    pub fn since(mut self, before: &Self) -> Self {
+        for (order, (_, count)) in &mut self.0 {
+            *count -= before.0.get(order).map_or(0, |(_, count)| *count);
+        }
+        self
+    }
+
     /// The smallest bound that so many percent kept, as a text with its unit.
     pub fn within(&self, percent: u64) -> String {
+        self.bound(percent).map_or_else(|| "-".to_owned(), |(_, bound)| format!("≤ {bound}"))
+    }
+
+    /// The same, in milliseconds; `None` if nothing waited.
+    pub fn milliseconds(&self, percent: u64) -> Option<u64> {
+        self.bound(percent).map(|(order, _)| order)
+    }
+
+    fn bound(&self, percent: u64) -> Option<(u64, &str)> {
         let all = self.0.values().next_back().map_or(0, |(_, count)| *count);
-        let found = self.0.values().find(|(_, count)| count * 100 >= all * percent);
-        match found {
-            Some((bound, _)) if all > 0 => format!("≤ {bound}"),
-            _ => "-".to_owned(),
-        }
+        let found = self.0.iter().find(|(_, (_, count))| count * 100 >= all * percent);
+        found.filter(|_| all > 0).map(|(order, (bound, _))| (*order, bound.as_str()))
     }
 }

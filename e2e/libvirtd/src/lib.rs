@@ -1,12 +1,20 @@
 //! A libvirt daemon of its own for tests: in session mode, without rights, below one directory, with real QEMU VMs by TCG.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "test code: it fails by panicking and says what it leaves out"
+)]
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// The user that the daemon runs as when the test runs as root, whose daemon would be that of the whole host.
@@ -14,7 +22,9 @@ const NOBODY: u32 = 65_534;
 /// A boot sector that writes `hello` to the serial port and waits for ever.
 const BOOT: &[u8] = b"\xfa\x31\xc0\x8e\xd8\xbe\x16\x7c\xac\x84\xc0\x74\x06\xba\xf8\x03\xee\xeb\xf5\xf4\xeb\xfdhello\r\n\0";
 
+/// A running daemon. Dropped, it ends with its VMs, and its files go.
 pub struct Daemon {
+    guard: Child,
     root: TempDir,
 }
 
@@ -37,18 +47,24 @@ impl Daemon {
             return None;
         }
         // The paths of sockets below it may have 107 characters.
-        let daemon = Self { root: tempfile::Builder::new().prefix("lv").tempdir().unwrap() };
+        let root = tempfile::Builder::new().prefix("lv").tempdir().unwrap();
+        let daemon = Self { guard: guard(root.path()), root };
         for directory in ["home", "run/libvirt", "c/libvirt", "cache", "data", "pools"] {
             fs::create_dir_all(daemon.path(directory)).unwrap();
         }
         // No second daemon for logs, and no namespace of mounts, which a container may not make.
         fs::write(daemon.path("c/libvirt/qemu.conf"), "stdio_handler = \"file\"\nnamespaces = []\n").unwrap();
         let more = configure(&daemon.path("c"));
-        let sockets = daemon.path("run/libvirt");
-        fs::write(daemon.path("c/libvirt/libvirtd.conf"), format!("unix_sock_dir = \"{}\"\n{more}", sockets.display())).unwrap();
+        daemon.configure(&more);
         daemon.own(daemon.root.path());
         daemon.launch();
         Some(daemon)
+    }
+
+    /// Writes libvirtd.conf, with these lines.
+    pub fn configure(&self, more: &str) {
+        let sockets = self.path("run/libvirt");
+        fs::write(self.path("c/libvirt/libvirtd.conf"), format!("unix_sock_dir = \"{}\"\n{more}", sockets.display())).unwrap();
     }
 
     /// Starts the daemon; it is ready when this returns.
@@ -65,7 +81,9 @@ impl Daemon {
     /// Ends the daemon. Its VMs run on.
     pub fn stop(&self) {
         let Ok(pid) = fs::read_to_string(self.pid_file()) else { return };
-        kill(&pid, false);
+        if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
         while Path::new(&format!("/proc/{}/cmdline", pid.trim())).exists()
             && !fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default().is_empty()
         {
@@ -73,22 +91,36 @@ impl Daemon {
         }
     }
 
+    /// Where clients reach it.
     pub fn socket(&self) -> PathBuf {
         self.path("run/libvirt/libvirt-sock")
     }
 
     /// Makes a pool with an image whose guest says hello. Returns its directory.
     pub fn pool(&self, name: &str, image: &str) -> PathBuf {
-        let directory = self.path("pools").join(name);
+        self.pool_with(name, |directory| {
+            let mut disk = BOOT.to_vec();
+            disk.resize(510, 0);
+            disk.extend(b"\x55\xaa");
+            disk.resize(1 << 20, 0);
+            fs::write(directory.join(image), disk).unwrap();
+        })
+    }
+
+    /// Makes a pool of the images that `fill` writes into its directory. Returns that directory.
+    pub fn pool_with(&self, name: &str, fill: impl FnOnce(&Path)) -> PathBuf {
+        let directory = self.pools().join(name);
         fs::create_dir_all(&directory).unwrap();
-        let mut sector = BOOT.to_vec();
-        sector.resize(1 << 20, 0);
-        sector[510..512].copy_from_slice(b"\x55\xaa");
-        fs::write(directory.join(image), sector).unwrap();
+        fill(&directory);
         self.own(&directory);
         self.virsh(["pool-define-as", name, "dir", "--target", directory.to_str().unwrap()]);
         self.virsh(["pool-start", name]);
         directory
+    }
+
+    /// Where the directories of the pools are.
+    pub fn pools(&self) -> PathBuf {
+        self.path("pools")
     }
 
     /// What libvirt's own client says.
@@ -98,6 +130,7 @@ impl Daemon {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The same, whether it succeeds or not.
     pub fn try_virsh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
         let uri = format!("qemu:///session?socket={}", self.socket().display());
         self.command("virsh").arg("-c").arg(uri).args(arguments).output().unwrap()
@@ -133,7 +166,8 @@ impl Daemon {
         found
     }
 
-    fn command(&self, program: &str) -> Command {
+    /// A program as the daemon's user.
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (name, directory) in
             [("HOME", "home"), ("XDG_RUNTIME_DIR", "run"), ("XDG_CONFIG_HOME", "c"), ("XDG_CACHE_HOME", "cache"), ("XDG_DATA_HOME", "data")]
@@ -147,7 +181,7 @@ impl Daemon {
         command
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
@@ -174,23 +208,24 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.stop();
-        // VMs outlive their daemon.
-        for entry in fs::read_dir(self.path("run/libvirt/qemu/run")).into_iter().flatten().flatten() {
-            if entry.path().extension().is_some_and(|end| end == "pid") {
-                fs::read_to_string(entry.path()).iter().for_each(|pid| kill(pid, true));
-            }
-        }
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
     }
+}
+
+/// What ends the daemon and its VMs, which outlive it, and removes their files: also when this program is killed.
+fn guard(root: &Path) -> Child {
+    const SCRIPT: &str = r#"
+read -r _
+for file in "$0"/run/libvirtd.pid "$0"/run/libvirt/qemu/run/*.pid; do [ -e "$file" ] && kill -s KILL "$(cat "$file")" 2> /dev/null; done
+rm -rf -- "$0"
+"#;
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(SCRIPT).arg(root).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Of its own group, so that Ctrl-C in a terminal does not end it first.
+    command.process_group(0).spawn().expect("the program sh runs")
 }
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-fn kill(pid: &str, hard: bool) {
-    use rustix::process::{Pid, Signal, kill_process};
-    if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, if hard { Signal::KILL } else { Signal::TERM });
-    }
 }

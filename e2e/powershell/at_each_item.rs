@@ -1,0 +1,203 @@
+//! At each item the machine loses its power, and at its next start something else is wrong too: each life ends as an undisturbed one does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::limit::{Limit, item};
+use super::machine::{Ended, Machine, Source};
+use super::payload::{self, Kind, PLAIN};
+use super::{Scratch, image, kills, last, restarts, shell};
+use crate::world::step;
+
+const OWN: &str = r"C:\ProgramData\capw";
+const STATE: &str = r"C:\ProgramData\capw\state\state.json";
+const ARCHIVE: &str = r"C:\ProgramData\capw\payload.gz";
+/// Starts that a life may take.
+const MOST: usize = 250;
+/// Shorter than the runner's patience, which is two seconds.
+const HELD: Duration = Duration::from_millis(1_200);
+
+/// What is wrong besides.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    /// The boot task and cloudbase-init start a runner each.
+    TwoRunners,
+    /// Zeros, as NTFS leaves them: in the state, in the item's marker, in the payload that was kept.
+    Zeros(&'static str),
+    Cut(&'static str),
+    /// Another program keeps it to itself for a while.
+    Held(&'static str),
+    /// The clock is corrected by so many hours.
+    Clock(i32),
+    /// What was written in the last second is zeros.
+    PowerCut,
+}
+
+/// Stands for the marker of the item at which the power went.
+const MARKER: &str = "marker";
+
+const ALL: [Trouble; 12] = [
+    Trouble::TwoRunners,
+    Trouble::Zeros(STATE),
+    Trouble::Cut(MARKER),
+    Trouble::Held(STATE),
+    Trouble::Clock(8),
+    Trouble::PowerCut,
+    Trouble::Zeros(MARKER),
+    Trouble::Cut(STATE),
+    Trouble::Held(MARKER),
+    Trouble::Clock(-8),
+    Trouble::Zeros(ARCHIVE),
+    Trouble::Cut(ARCHIVE),
+];
+
+/// The file of the runner that is meant.
+fn file(name: &str, item: &str) -> String {
+    if name == MARKER { format!(r"C:\ProgramData\capw\state\items\{item}.json") } else { name.to_owned() }
+}
+
+fn damage(machine: &Machine, windows: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+    let path = machine.path(windows);
+    // An item that was true before has no marker, and before the first one there is no state.
+    if let Ok(bytes) = fs::read(&path) {
+        fs::write(&path, change(bytes)).expect("a damaged file");
+    }
+}
+
+/// Of the runner's files, not those of the loader that the boot task starts: it was there long before.
+fn lose_the_last_second(machine: &Machine) {
+    let begun = SystemTime::now() - Duration::from_secs(1);
+    for path in crate::world::search::files(&machine.path(OWN)) {
+        let changed = fs::metadata(&path).and_then(|data| data.modified()).is_ok_and(|time| time > begun);
+        if changed && !path.ends_with("runner/loader.ps1") {
+            let length = fs::read(&path).map_or(0, |bytes| bytes.len());
+            fs::write(&path, vec![0; length]).expect("zeros");
+        }
+    }
+}
+
+/// Before the machine is switched on again.
+fn prepare(machine: &Machine, trouble: Trouble, item: &str) {
+    match trouble {
+        Trouble::Zeros(name) => damage(machine, &file(name, item), |bytes| vec![0; bytes.len()]),
+        Trouble::Cut(name) => damage(machine, &file(name, item), |bytes| bytes[..bytes.len() / 2].to_vec()),
+        Trouble::Clock(hours) => machine.set_clock(hours),
+        Trouble::PowerCut => lose_the_last_second(machine),
+        Trouble::TwoRunners | Trouble::Held(_) => {}
+    }
+}
+
+/// The next start, until another item is reported.
+fn start(machine: &mut Machine, source: &Source, troubles: &[Trouble], item: &str, limit: &Limit) -> Ended {
+    let beside: Vec<_> = troubles
+        .iter()
+        .filter_map(|trouble| match trouble {
+            Trouble::TwoRunners if matches!(source, Source::Tasks) => Some(machine.spawn(&machine.user_data())),
+            Trouble::Held(name) if machine.path(&file(name, item)).exists() => Some(machine.hold_a_while(&file(name, item), HELD)),
+            _ => None,
+        })
+        .collect();
+    let ended = machine.start_for(source, Some(limit));
+    // Killed with the machine, or at its end soon: it waited for the same lock.
+    for mut child in beside {
+        child.wait().expect("a child");
+    }
+    ended
+}
+
+/// Lives through a plan; at each item, or at each so many, the power goes and those troubles come, in turn. Gives the items.
+fn troubled(kind: Kind, turns: &[&[Trouble]], every: usize) -> Vec<String> {
+    let wanted = kills::undisturbed(kind);
+    let scratch = Scratch::new("items");
+    let (mut machine, _) = payload::start(kind, scratch.path());
+    let (mut source, mut known, mut stops) = (payload::first(kind), BTreeSet::new(), Vec::new());
+    let (mut troubles, mut stopped): (&[Trouble], String) = (&[], String::new());
+    for _ in 0..MOST {
+        let limit = Limit { reports: every, ..Limit::at_another_item(&known) };
+        let ended = start(&mut machine, &source, troubles, &stopped, &limit);
+        troubles = &[];
+        if machine.is_finished() || last(&machine).contains(" plan failed ") {
+            break;
+        }
+        machine.switch_off();
+        if matches!(ended, Ended::Killed) {
+            let report = machine.report();
+            known.extend(report.iter().map(|line| item(line).to_owned()));
+            stopped = report.last().map(|line| item(line).to_owned()).unwrap_or_default();
+            troubles = turns[stops.len() % turns.len()];
+            step(format!("{stopped}: {troubles:?}"));
+            troubles.iter().for_each(|trouble| prepare(&machine, *trouble, &stopped));
+            stops.push(stopped.clone());
+        } else {
+            // 1002: it could not keep what later starts need.
+            assert!(restarts(&machine, &ended) || matches!(ended, Ended::Code(1002)), "{ended:?} after {:?}", last(&machine));
+        }
+        machine.boot();
+        payload::serve(&machine);
+        source = if machine.read(r"C:\stand-in\kept\tasks.json").contains("capw") { Source::Tasks } else { payload::first(kind) };
+    }
+    kills::compare(&mut machine, kind, &wanted);
+    stops
+}
+
+fn is_skipped(test: &str) -> bool {
+    let faketime = || (!Path::new(image::FAKETIME).exists()).then(|| "Debian's libfaketime".to_owned());
+    let lacks = shell::lacks_windows().or_else(faketime);
+    if let Some(lacks) = &lacks {
+        shell::skip(test, lacks);
+    }
+    lacks.is_some()
+}
+
+/// Each of them at some item.
+#[test]
+fn whatever_else_is_wrong_at_an_item_it_ends_the_same() {
+    if is_skipped("whatever_else_is_wrong_at_an_item_it_ends_the_same") {
+        return;
+    }
+    let turns: Vec<&[Trouble]> = ALL.chunks(1).collect();
+    let stops = troubled(PLAIN, &turns, 4);
+    assert!(stops.len() >= ALL.len(), "too few items: {stops:?}");
+}
+
+/// With `CAPW_POWERSHELL=all`: the same troubles at each item.
+fn at_each_item(test: &str, troubles: &[Trouble]) {
+    if is_skipped(test) || !shell::is_thorough() {
+        return;
+    }
+    let stops = troubled(PLAIN, &[troubles], 1);
+    assert!(stops.len() > 40, "too few items: {stops:?}");
+    step(format!("{test}: {} items", stops.len()));
+}
+
+#[test]
+fn two_runners_at_each_item() {
+    at_each_item("two_runners_at_each_item", &[Trouble::TwoRunners]);
+}
+
+#[test]
+fn a_power_cut_at_each_item() {
+    at_each_item("a_power_cut_at_each_item", &[Trouble::PowerCut]);
+}
+
+#[test]
+fn zeros_at_each_item() {
+    at_each_item("zeros_at_each_item", &[Trouble::Zeros(STATE), Trouble::Zeros(MARKER), Trouble::Zeros(ARCHIVE)]);
+}
+
+#[test]
+fn half_files_at_each_item() {
+    at_each_item("half_files_at_each_item", &[Trouble::Cut(STATE), Trouble::Cut(MARKER), Trouble::Cut(ARCHIVE)]);
+}
+
+#[test]
+fn the_state_is_held_at_each_item_on_a_fast_clock() {
+    at_each_item("the_state_is_held_at_each_item_on_a_fast_clock", &[Trouble::Held(STATE), Trouble::Clock(8)]);
+}
+
+#[test]
+fn the_marker_is_held_at_each_item_on_a_slow_clock() {
+    at_each_item("the_marker_is_held_at_each_item_on_a_slow_clock", &[Trouble::Held(MARKER), Trouble::Clock(-8)]);
+}

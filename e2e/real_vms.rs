@@ -1,0 +1,153 @@
+//! Story *real VMs*: a real libvirt daemon makes real QEMU VMs, whose Linux guests read our drive through a kernel, carry out its plan in the
+//! model of Windows, restart, speak on a serial port and join. What lies on the host is judged by libvirt's own client. None of it is Windows.
+
+use std::time::{Duration, Instant};
+
+use capw_libvirtd::Daemon;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::workers::{self, Workers};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, hardware, step, text, wait_for};
+
+/// For one wait. QEMU translates the guests' code: a start takes ten seconds on an idle machine, and there are two for each.
+const LIMIT: Duration = Duration::from_secs(900);
+/// VMs that are made and removed while CAPW is killed.
+const MANY: usize = 10;
+
+/// Machines that cost a host little.
+async fn workers(namespace: &str, cp: &ControlPlane, driver: Value) -> Workers {
+    let mut workers = Workers { driver, ..Workers::new(namespace, cp).await };
+    hardware::shrink(&mut workers.machine, &mut workers.bootstrap);
+    workers
+}
+
+#[test]
+fn machines_become_real_vms() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("real-vms")).await;
+        let Some(daemon) = hardware::daemon("machines_become_real_vms", &cp) else { return };
+        let _capw = Capw::start(&cp, &[]).await;
+        let start = Instant::now();
+        let mut workers = Workers { replicas: 2, ..workers("hall", &cp, hardware::hypervisor(&daemon)).await };
+        workers.apply(&cp).await;
+        let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
+        step(format!("2 real VMs are Ready nodes after {:.0} s", start.elapsed().as_secs_f32()));
+        at_rest(&daemon, &machines).await;
+        restarted_once(&cp, &daemon, &workers).await;
+
+        workers.template = "second".to_owned();
+        workers.machine["memory"] = json!("2100Mi");
+        workers::apply(&cp, &[workers.machine_template(), workers.machine_deployment()]).await;
+        let replaced = workers.wait_settled(&cp, &cp, LIMIT).await;
+        step("another template: both were replaced");
+        at_rest(&daemon, &replaced).await;
+
+        workers.replicas = 1;
+        workers::apply(&cp, &[workers.machine_deployment()]).await;
+        let left = workers.wait_settled(&cp, &cp, LIMIT).await;
+        at_rest(&daemon, &left).await;
+        step("2 -> 1");
+
+        cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
+        workers.wait_gone(&cp, LIMIT).await;
+        nothing_left(&daemon).await;
+        let left = workers::left_in_workload(&cp).await;
+        assert!(left.is_empty(), "{left:?}");
+    });
+}
+
+/// Each machine has its VM, which runs and has lost its drive; there is nothing else.
+async fn at_rest(daemon: &Daemon, machines: &[Value]) {
+    wait_for("a running VM for each machine, without its drive, and no other", LIMIT, || async {
+        let domains = daemon.domains();
+        let running = daemon.virsh(["list", "--name"]).lines().filter(|line| !line.is_empty()).count();
+        let volumes = hardware::volumes(daemon);
+        let named = machines.iter().all(|machine| {
+            let name = text(machine, "/spec/infrastructureRef/name");
+            domains.iter().filter(|domain| domain.starts_with(name)).count() == 1
+        });
+        let is_whole = named && domains.len() == machines.len() && running == machines.len();
+        let is_clean = volumes.len() == 2 * machines.len() && volumes.iter().all(|name| name.ends_with(".qcow2") || name.ends_with(".log"));
+        if is_whole && is_clean { Ok(()) } else { Err(format!("{running} of {domains:?} run; {volumes:?}")) }
+    })
+    .await;
+}
+
+/// The plan's restart was one of the VM, and what the guest said reached the machine's status.
+async fn restarted_once(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
+    for machine in cp.list(Kind::WINDOWS_MACHINE, Some(&workers.namespace)).await {
+        let said = text(&machine, "/status/bootstrap/state");
+        assert_eq!(said, "finished", "{:#}", machine["status"]);
+    }
+    for domain in daemon.domains() {
+        let console = hardware::console(daemon, &domain);
+        let starts = console.lines().filter(|line| line.starts_with("start ")).count();
+        assert_eq!(starts, 2, "{domain} started {starts} times; its console:\n{console}");
+    }
+}
+
+async fn nothing_left(daemon: &Daemon) {
+    wait_for("nothing is left on the host", LIMIT, || async {
+        let (domains, volumes, files) = (daemon.domains(), hardware::volumes(daemon), daemon.files_of("win-"));
+        if domains.is_empty() && volumes.is_empty() && files.is_empty() { Ok(()) } else { Err(format!("{domains:?}, {volumes:?}, {files:?}")) }
+    })
+    .await;
+}
+
+/// The guests are boot sectors, which never join: what counts is what lies on the host.
+#[test]
+fn killed_while_real_vms_are_made_and_removed() {
+    world::run(async {
+        let Some(daemon) = Daemon::start() else { return };
+        daemon.pool(hardware::POOL, hardware::IMAGE);
+        let cp = ControlPlane::start(Options::default().named("real-kills")).await;
+        let capw = Capw::start(&cp, &[]).await;
+        let seed = std::env::var("CAPW_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("CAPW_SEED is a number"));
+        step(format!("CAPW_SEED={seed} kills at the same random times again"));
+        let workers = Workers { replicas: MANY, ..workers("kills", &cp, hardware::hypervisor(&daemon)).await };
+        tokio::select! {
+            () = made_and_removed(&cp, &daemon, &workers) => {}
+            () = kill_at_random(&capw, seed) => {}
+            () = never_two(&cp, &daemon, &workers) => {}
+        }
+    });
+}
+
+async fn made_and_removed(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
+    workers.apply(cp).await;
+    wait_for("all VMs run", LIMIT, || async {
+        let running = daemon.virsh(["list", "--name"]).lines().filter(|line| !line.is_empty()).count();
+        if running == MANY { Ok(()) } else { Err(format!("{running} run")) }
+    })
+    .await;
+    step(format!("{MANY} VMs run"));
+    cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
+    workers.wait_gone(cp, LIMIT).await;
+    nothing_left(daemon).await;
+    step("nothing is left");
+}
+
+/// Kills CAPW and starts it again. It does not end.
+async fn kill_at_random(capw: &Capw, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    loop {
+        tokio::time::sleep(Duration::from_millis(random.random_range(500..4000))).await;
+        capw.kill();
+        capw.start_again().await;
+    }
+}
+
+/// Looks the whole time: never two VMs for one machine. It does not end.
+async fn never_two(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
+    loop {
+        let domains = daemon.domains();
+        for machine in cp.list(Kind::WINDOWS_MACHINE, Some(&workers.namespace)).await {
+            let name = format!("{}-", text(&machine, "/metadata/name"));
+            let own: Vec<_> = domains.iter().filter(|domain| domain.starts_with(&name)).collect();
+            assert!(own.len() < 2, "two VMs for one machine: {own:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}

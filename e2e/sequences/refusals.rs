@@ -1,0 +1,127 @@
+//! Part of the story *sequences*: every field of every kind gets every value that its schema suggests, in a dry run. Each refusal has to name
+//! the field itself, or the field on the way to it that the refusal is about.
+
+use std::collections::BTreeSet;
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use super::schema;
+use super::values::{Field, Step, fields, put, sample, take_away, values};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, step};
+
+/// Requests at the same time.
+const ABREAST: usize = 16;
+
+/// A kind, and a spec that is right.
+#[rustfmt::skip]
+const SUBJECTS: [(Kind, &str, &str); 15] = [
+    (Kind::WINDOWS_HYPERVISOR, "WindowsHypervisor", r#"{"simulated": {}}"#),
+    (Kind::WINDOWS_HYPERVISOR, "WindowsHypervisor", r#"{"libvirt": {"address": "qemu+tls://kvm1.example.com/system"}}"#),
+    (Kind::WINDOWS_HYPERVISOR, "WindowsHypervisor", r#"{"vsphere": {"server": "v.example.com", "datacenter": "d", "datastore": "ds", "resourcePool": "c/Resources", "network": "n"}}"#),
+    (Kind::WINDOWS_HYPERVISOR, "WindowsHypervisor", r#"{"proxmox": {"servers": ["p.example.com"], "nodes": ["p"], "pool": "capw", "isoStorage": "isos", "network": "vmbr0"}}"#),
+    (Kind::WINDOWS_CLUSTER, "WindowsCluster", "{}"),
+    (Kind::WINDOWS_CLUSTER_TEMPLATE, "WindowsClusterTemplate", r#"{"template": {}}"#),
+    (Kind::EXTERNAL_CONTROL_PLANE, "ExternalControlPlane", "{}"),
+    (Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE, "ExternalControlPlaneTemplate", r#"{"template": {}}"#),
+    (Kind::WINDOWS_MACHINE, "WindowsMachine", r#"{"image": "windows-server-2022"}"#),
+    (Kind::WINDOWS_MACHINE_TEMPLATE, "WindowsMachineTemplate", r#"{"template": {"spec": {"image": "windows-server-2022"}}}"#),
+    (Kind::WINDOWS_BOOTSTRAP_CONFIG, "WindowsBootstrapConfig", "{}"),
+    (Kind::WINDOWS_BOOTSTRAP_CONFIG, "WindowsBootstrapConfig", include_str!("../../src/bootstrap/sample-full.yaml")),
+    (Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE, "WindowsBootstrapConfigTemplate", r#"{"template": {}}"#),
+    (Kind::WINDOWS_NODE_POOL, "WindowsNodePool", r#"{"template": {"machine": {"image": "windows-server-2022"}, "bootstrap": {}}}"#),
+    (Kind::WINDOWS_NODE_POOL_TEMPLATE, "WindowsNodePoolTemplate", r#"{"template": {"spec": {"template": {"machine": {"image": "windows-server-2022"}}}}}"#),
+];
+
+#[test]
+fn every_refusal_names_its_field() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("refusals")).await;
+        Capw::install(&cp).await;
+        let (mut refused, mut wrong) = (0, BTreeSet::new());
+        for (kind, name, spec) in SUBJECTS {
+            let spec: Value = serde_saphyr::from_str(spec).expect("JSON or YAML");
+            let object = json!({"apiVersion": kind.api_version, "kind": name, "metadata": {"name": "x", "namespace": "default"}, "spec": spec});
+            let root = schema(&cp, kind).await;
+            let all = fields(&json!({"properties": {"spec": root["properties"]["spec"]}}), &[]);
+            let tries = all.iter().flat_map(|field| values(&field.schema).into_iter().map(move |value| (field, value)));
+            let answers: Vec<Option<Result<(), String>>> = futures::stream::iter(tries)
+                .map(|(field, value)| judge(&cp, kind, &root, &object, field, value))
+                .buffer_unordered(ABREAST)
+                .collect()
+                .await;
+            refused += answers.iter().flatten().count();
+            wrong.extend(answers.into_iter().flatten().filter_map(Result::err));
+        }
+        step(format!("{refused} values were refused"));
+        assert!(refused > 4000, "{refused} refusals: the values are no good");
+        assert!(wrong.is_empty(), "{} refusals do not name their field:\n{}", wrong.len(), wrong.into_iter().collect::<Vec<_>>().join("\n"));
+    });
+}
+
+/// What is wrong with the refusal of a value, if it was refused because of that value.
+async fn judge(cp: &ControlPlane, kind: Kind, root: &Value, object: &Value, field: &Field, value: Value) -> Option<Result<(), String>> {
+    let mut changed = object.clone();
+    put(field, root, &mut changed, &value);
+    let what = || format!("{} {} = {}", kind.plural, field.name(), value.to_string().chars().take(40).collect::<String>());
+    let causes = match refusal(cp, kind, &changed).await {
+        Ok(causes) if causes.is_empty() => return None,
+        Ok(causes) => causes,
+        Err(failed) => return Some(Err(format!("{}\n    failed: {failed}", what()))),
+    };
+    if causes.iter().any(|(at, message)| names(field, at, message)) {
+        return Some(Ok(()));
+    }
+    // A list's only item that lacks something, say: that is not about this field.
+    take_away(field, &mut changed);
+    let mut without = refusal(cp, kind, &changed).await.unwrap_or_default();
+    if without.iter().any(|(at, _)| *at == field.name()) {
+        // It is required, and rules are looked at once it is there.
+        put(field, root, &mut changed, &sample(&field.schema));
+        without = refusal(cp, kind, &changed).await.unwrap_or_default();
+    }
+    (!causes.iter().all(|cause| without.contains(cause))).then(|| Err(format!("{}\n    {causes:?}", what())))
+}
+
+/// Field and words of each cause for which an object is refused; none if it is accepted.
+async fn refusal(cp: &ControlPlane, kind: Kind, object: &Value) -> Result<Vec<(String, String)>, String> {
+    match cp.dry_run(kind, object).await {
+        Ok(()) => Ok(Vec::new()),
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            let causes: Vec<_> = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
+            Ok(if causes.is_empty() { vec![(String::new(), status.message.clone())] } else { causes })
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether a refusal at `at` is about the field, about something in it, or says which field of `at` it is about.
+fn names(field: &Field, at: &str, message: &str) -> bool {
+    let name = field.name();
+    if at.starts_with(&name) {
+        return true;
+    }
+    let keys: Vec<&str> = field.path.iter().filter_map(|step| if let Step::Key(key) = step { Some(key.as_str()) } else { None }).collect();
+    // `.spec.x[0]` has as many keys before the next one as it has points.
+    let above = if at.is_empty() || at == "<nil>" { 0 } else { at.split('.').filter(|part| !part.is_empty()).count() };
+    let is_above = at.is_empty() || at == "<nil>" || name.starts_with(at);
+    let word = |key: &str| message.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == key);
+    is_above && keys.get(above).is_some_and(|key| word(key))
+}
+
+#[test]
+fn a_refusal_that_names_another_field_is_noticed() {
+    let path = ["spec", "kubelet", "maxPods"].map(|key| Step::Key(key.to_owned())).to_vec();
+    let field = Field { path, schema: Value::Null };
+    for (at, message, expected) in [
+        ("spec.kubelet.maxPods", "Invalid value", true),
+        ("spec.kubelet", "maxPods is too large", true),
+        ("spec", "kubelet: is not for this", true),
+        ("spec.kubelet", "the number is too large", false),
+        ("spec.kubelet.podPidsLimit", "maxPods is too large", false),
+        ("spec", "maxPodsPerCore", false),
+    ] {
+        assert_eq!(names(&field, at, message), expected, "{at}: {message}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Story *slow endpoint*: of ten hypervisors one hardly answers. Its machines say so; those of the others come as fast as without it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+
+use crate::workers::{self, Workers};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, Waits, step, text, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(240);
+/// Hypervisors that answer at once.
+const GOOD: usize = 9;
+/// Machines of each hypervisor.
+const MACHINES: usize = 3;
+/// After that time the connection ends.
+const ANSWER: Duration = Duration::from_secs(25);
+/// Waits below it are not compared: they are those of an idle program.
+const IDLE_MILLISECONDS: u64 = 1000;
+
+#[test]
+fn a_hypervisor_that_hardly_answers_delays_no_other() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named("slow-endpoint")).await;
+        let capw = Capw::start(&cp, &[]).await;
+        let workers = Workers { replicas: 0, ..Workers::new("ten", &cp).await };
+        let socket = cp.directory().join("slow.sock");
+        let _slow = SlowEndpoint::start(&socket);
+        let hypervisors: Vec<String> = (0..GOOD).map(|number| format!("good-{number}")).chain(["slow".to_owned()]).collect();
+        let (slow, good) = hypervisors.split_last().expect("ten hypervisors");
+        workers::apply(&cp, &objects(&workers, &hypervisors, &socket)).await;
+
+        let (alone, before) = (Instant::now(), Waits::of(&capw.metrics()));
+        scale(&cp, &workers, good, MACHINES).await;
+        all_run(&cp, &workers).await;
+        let alone = alone.elapsed();
+        let without = Waits::of(&capw.metrics()).since(&before);
+        scale(&cp, &workers, good, 0).await;
+        wait_for("the machines are gone", LIMIT, || async {
+            let left = cp.list(Kind::WINDOWS_MACHINE, Some(&workers.namespace)).await.len();
+            if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
+        })
+        .await;
+
+        scale(&cp, &workers, std::slice::from_ref(slow), MACHINES).await;
+        says_that_it_does_not_answer(&cp, &workers, slow).await;
+        let (beside, before) = (Instant::now(), Waits::of(&capw.metrics()));
+        scale(&cp, &workers, good, MACHINES).await;
+        all_run(&cp, &workers).await;
+        let beside = beside.elapsed();
+        let with = Waits::of(&capw.metrics()).since(&before);
+
+        let text = format!(
+            "{} machines: {:.1} s and waits {} s without it, {:.1} s and {} s beside it",
+            GOOD * MACHINES,
+            alone.as_secs_f32(),
+            without.within(99),
+            beside.as_secs_f32(),
+            with.within(99)
+        );
+        step(&text);
+        let least = |waits: &Waits| waits.milliseconds(99).expect("objects waited").max(IDLE_MILLISECONDS);
+        assert!(least(&with) <= least(&without), "{text}");
+    });
+}
+
+/// Everything but machines: a MachineDeployment for each hypervisor, whose machines go there.
+fn objects(workers: &Workers, hypervisors: &[String], socket: &Path) -> Vec<Value> {
+    let mut objects = workers.objects();
+    objects.retain(|object| !["WindowsHypervisor", "WindowsCluster", "MachineDeployment"].contains(&text(object, "/kind")));
+    let mut infrastructure = workers.windows_cluster();
+    infrastructure["spec"]["hypervisors"] = hypervisors.iter().map(|name| json!({"name": name})).collect();
+    objects.push(infrastructure);
+    let libvirt = json!({"libvirt": {"address": format!("qemu+unix:///session?socket={}", socket.display())}});
+    for name in hypervisors {
+        let driver = if name == "slow" { libvirt.clone() } else { workers.driver.clone() };
+        objects.push(json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
+            "metadata": {"name": name, "namespace": workers.namespace}, "spec": driver,
+        }));
+        let mut deployment = workers.machine_deployment();
+        deployment["metadata"]["name"] = json!(name);
+        deployment["spec"]["template"]["spec"]["failureDomain"] = json!(name);
+        objects.push(deployment);
+    }
+    objects
+}
+
+async fn scale(cp: &ControlPlane, workers: &Workers, deployments: &[String], replicas: usize) {
+    for name in deployments {
+        cp.patch(Kind::MACHINE_DEPLOYMENT, &workers.name(name), &json!({"spec": {"replicas": replicas}})).await.expect("a MachineDeployment");
+    }
+}
+
+async fn all_run(cp: &ControlPlane, workers: &Workers) {
+    wait_for("all machines of the good hypervisors run", LIMIT, || async {
+        let machines = cp.list(Kind::MACHINE, Some(&workers.namespace)).await;
+        let running = machines.iter().filter(|machine| text(machine, "/status/phase") == "Running").count();
+        if running == GOOD * MACHINES { Ok(()) } else { Err(format!("{running} run")) }
+    })
+    .await;
+}
+
+async fn says_that_it_does_not_answer(cp: &ControlPlane, workers: &Workers, name: &str) {
+    cp.wait_condition(Kind::WINDOWS_HYPERVISOR, &workers.name(name), "Ready", "False", LIMIT).await;
+}
+
+/// A libvirt daemon that takes connections and does not answer on them before it ends them.
+struct SlowEndpoint(tokio::task::AbortHandle);
+
+impl SlowEndpoint {
+    fn start(socket: &Path) -> Self {
+        let listener = UnixListener::bind(socket).expect("a socket");
+        let task = tokio::spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    tokio::time::sleep(ANSWER).await;
+                    drop(connection);
+                });
+            }
+        });
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for SlowEndpoint {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,66 @@
+//! Story *specs*: Cluster API's own end-to-end specs, its published module, against the three components as clusterctl installs
+//! them and the templates that we ship. The workload cluster is the management cluster in one run, another one in the other.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::installed::start_parts;
+use crate::workers::{remote_kubeconfig, wait_nothing_left};
+use crate::world::{self, ControlPlane, Options, Process, Tools, step};
+
+/// For all specs of one run.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// Flavors that some specs ask for and we do not ship.
+const FLAVORS: [(&str, &str); 2] =
+    [("machine-pool", include_str!("specs/flavors/machine-pool.yaml")), ("md-remediation", include_str!("specs/flavors/md-remediation.yaml"))];
+
+/// `CAPW_SPECS=REGEX` runs some of them.
+#[test]
+#[ignore = "takes minutes: make specs"]
+fn the_specs_of_cluster_api_pass() {
+    world::run(async {
+        let suite = Tools::own("specs");
+        let (cp, other) =
+            tokio::join!(ControlPlane::start(Options::plain().named("specs")), ControlPlane::start(Options::plain().named("specs-other")));
+        let core = format!("cluster-api:{}", Tools::ensure().cluster_api_version);
+        let providers = ["--infrastructure", "windows", "--bootstrap", "windows", "--control-plane", "windows"];
+        cp.clusterctl(&[&["init", "--core", &core][..], &providers].concat()).await;
+        for (name, documents) in FLAVORS {
+            cp.add_flavor(name, documents).await;
+        }
+        cp.start_core().await;
+        let parts = start_parts(&cp).await;
+        tokio::join!(run(&suite, "same", &cp, &cp), run(&suite, "other", &cp, &other));
+        for to in [&cp, &other] {
+            wait_nothing_left(to, &parts[0], Duration::from_secs(60)).await;
+        }
+    });
+}
+
+/// Runs the suite to its end, for machines that join `to`.
+async fn run(suite: &Path, name: &str, cp: &ControlPlane, to: &ControlPlane) {
+    let home = cp.clusterctl_home().await;
+    let artifacts = cp.directory().join(format!("artifacts-{name}"));
+    let kubeconfig = cp.directory().join(format!("workload-{name}.conf"));
+    std::fs::write(&kubeconfig, remote_kubeconfig(to).await).unwrap_or_else(|e| panic!("{}: {e}", kubeconfig.display()));
+    let mut process = Process::new(&format!("suite-{name}"), suite, cp.directory())
+        .args(["-test.timeout=0", "-ginkgo.v", "-ginkgo.no-color", "-ginkgo.timeout=1h"])
+        .env("KUBECONFIG", cp.kubeconfig())
+        .env("WORKLOAD_KUBECONFIG", kubeconfig)
+        .env("CLUSTERCTL_CONFIG", home.join("cluster-api/clusterctl.yaml"))
+        .env("KUBERNETES_VERSION", &Tools::ensure().kubernetes_version)
+        .env("ARTIFACTS", artifacts);
+    for (name, value) in ControlPlane::clusterctl_environment(&home) {
+        process = process.env(name, value);
+    }
+    if let Ok(some) = std::env::var("CAPW_SPECS") {
+        process = process.args([format!("-ginkgo.focus={some}")]);
+    }
+    process.start();
+    let status = process.end(LIMIT).await;
+    let log = process.log();
+    let said = log.find("Summarizing").or_else(|| log.rfind("\nRan ")).map_or("", |at| &log[at..]);
+    assert!(status.success(), "workload {name}: {}\n{said}", process.log_end());
+    assert!(!said.contains("Ran 0 of"), "no spec's name matches CAPW_SPECS");
+    step(format!("workload {name}: {}", said.trim().lines().take(2).collect::<Vec<_>>().join(" ")));
+}

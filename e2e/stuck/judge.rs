@@ -1,0 +1,98 @@
+//! Judging what objects say of what is wrong, in all three places where people look.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::workers::{self, Workers};
+use crate::world::{Capw, ControlPlane, Kind, condition, step, text, wait_for};
+
+/// From the fact until all three places tell of it.
+pub const TOLD: Duration = Duration::from_secs(30);
+/// Until a machine is made or everything of a cluster is gone.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// What an object has to say.
+pub struct Told<'a> {
+    pub kind: Kind,
+    /// Type and status of the condition.
+    pub condition: (&'a str, &'a str),
+    pub reason: &'a str,
+    /// What the message has to hold: what, where, remedy.
+    pub says: &'a [&'a str],
+}
+
+/// The cluster of one case: one machine.
+pub async fn one_machine(namespace: &str, cp: &ControlPlane) -> Workers {
+    Workers { replicas: 1, ..Workers::new(namespace, cp).await }
+}
+
+/// Waits until condition, event and column say it, 30 s at most since `fact`; gives the object. The namespace holds one of the kind.
+pub async fn told(cp: &ControlPlane, namespace: &str, fact: Instant, told: Told<'_>) -> Value {
+    let left = TOLD.saturating_sub(fact.elapsed());
+    let what = format!("{} in {namespace} say {} {:?}", told.kind.plural, told.reason, told.says);
+    let object = wait_for(&what, left, || async {
+        let objects = cp.list(told.kind, Some(namespace)).await;
+        let found = objects.iter().find(|object| says(object, &told).is_ok());
+        found.cloned().ok_or_else(|| objects.iter().filter_map(|object| says(object, &told).err()).collect::<Vec<_>>().join("\n"))
+    })
+    .await;
+    let name = text(&object, "/metadata/name");
+    let event = format!("Warning {}: ", told.reason);
+    let left = TOLD.saturating_sub(fact.elapsed());
+    wait_for(&format!("{what} in an event"), left, || async {
+        let events = cp.events(namespace, name).await;
+        let found = events.iter().any(|said| said.starts_with(&event) && told.says.iter().all(|part| said.contains(part)));
+        if found { Ok(()) } else { Err(format!("{events:#?}")) }
+    })
+    .await;
+    let resource = format!("{}.{}", told.kind.plural, told.kind.api_version.split('/').next().unwrap_or_default());
+    let table = cp.kubectl(&["-n", namespace, "get", &resource]).await;
+    let row = table.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(row.split_whitespace().any(|cell| cell == told.reason), "no column of kubectl get shows {}:\n{table}", told.reason);
+    step(format!("{namespace}: {} {} after {:.1} s", told.kind.plural, told.reason, fact.elapsed().as_secs_f32()));
+    object
+}
+
+pub fn says(object: &Value, told: &Told<'_>) -> Result<(), String> {
+    let (kind, status) = told.condition;
+    let found = condition(object, kind).ok_or_else(|| format!("no condition {kind}: {:#}", object["status"]))?;
+    let message = text(found, "/message");
+    let holds = found["status"] == status && found["reason"] == told.reason && told.says.iter().all(|part| message.contains(part));
+    if holds { Ok(()) } else { Err(format!("{found:#}")) }
+}
+
+/// The moment from which on the only object of the kind in a namespace has that condition: what was before it is not the subject.
+pub async fn true_of(cp: &ControlPlane, kind: Kind, namespace: &str, type_: &str) -> Instant {
+    wait_for(&format!("{} in {namespace}: {type_}", kind.plural), LIMIT, || async {
+        let objects = cp.list(kind, Some(namespace)).await;
+        objects.iter().any(|object| condition(object, type_).is_some_and(|found| found["status"] == "True")).then_some(())
+    })
+    .await;
+    Instant::now()
+}
+
+/// The moment as an instant, once it has come.
+pub async fn until(moment: Timestamp) -> Instant {
+    let left = Duration::try_from(moment.duration_since(Timestamp::now())).unwrap_or_default();
+    tokio::time::sleep(left).await;
+    let since = Duration::try_from(Timestamp::now().duration_since(moment)).unwrap_or_default();
+    Instant::now().checked_sub(since).expect("an instant")
+}
+
+/// Deletes all Clusters: nothing is left of them anywhere.
+pub async fn everything_goes(cp: &ControlPlane, capw: &Capw) {
+    step("all is told; now everything goes");
+    for cluster in cp.list(Kind::CLUSTER, None).await {
+        cp.delete(Kind::CLUSTER, &format!("{}/{}", text(&cluster, "/metadata/namespace"), text(&cluster, "/metadata/name"))).await;
+    }
+    wait_for("no Cluster is left", LIMIT, || async {
+        let left = cp.list(Kind::CLUSTER, None).await;
+        let names: Vec<_> = left.iter().map(|cluster| text(cluster, "/metadata/namespace")).collect();
+        if left.is_empty() { Ok(()) } else { Err(names.join(" ")) }
+    })
+    .await;
+    workers::wait_nothing_left(cp, capw, LIMIT).await;
+    assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
+}

@@ -1,0 +1,331 @@
+//! The same behind the simulators of products: what only their drivers can tell. Each case is mended as its message says.
+
+use std::time::Instant;
+
+use capw::api::name::VmUuid;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::judge::{LIMIT, TOLD, Told, everything_goes, one_machine, says, told, true_of, until};
+use crate::workers::{self, Workers};
+use crate::world::{self, Capw, ControlPlane, Forward, Kind, Options, Product, Simulator, condition, free_port, step, text, wait_for};
+
+#[test]
+fn why_is_it_stuck_on_vsphere() {
+    story("stuck-on-vsphere", Product::Vsphere);
+}
+
+#[test]
+fn why_is_it_stuck_on_proxmox() {
+    story("stuck-on-proxmox", Product::Proxmox);
+}
+
+fn story(name: &str, product: Product) {
+    world::run(async {
+        let cp = ControlPlane::start(Options::default().named(name)).await;
+        let capw = Capw::start(&cp, &[]).await;
+        let simulator = Simulator::start(product, &cp, &capw, "stuck/lab");
+        let site = Site { product, cp: &cp, simulator: &simulator };
+        let (_forward, ..) = tokio::join!(
+            site.no_answer(),
+            site.image_missing(),
+            site.network_missing(),
+            site.storage_missing(),
+            site.storage_full(),
+            site.group_missing(),
+            site.wrong_authority(),
+            site.wrong_password(),
+            site.right_missing(),
+            site.vm_removed(),
+            site.never_joined(),
+        );
+        assert!(!capw.log().contains(CANARY), "a password is in the log");
+        everything_goes(&cp, &capw).await;
+        if product == Product::Proxmox {
+            assert_eq!(simulator.ask("pve.files()"), json!([]), "configuration drives");
+        }
+    });
+}
+
+/// A password that is not the right one.
+const CANARY: &str = "canary-in-a-gold-mine";
+
+/// A simulated product with a WindowsHypervisor for each case, all of them in their own namespaces.
+struct Site<'a> {
+    product: Product,
+    cp: &'a ControlPlane,
+    simulator: &'a Simulator,
+}
+
+impl Site<'_> {
+    /// One machine, in a folder or pool of its own that is not there yet.
+    async fn homeless(&self, namespace: &str) -> Workers {
+        let mut workers = one_machine(namespace, self.cp).await;
+        workers.be_made_by(self.simulator);
+        let group = match self.product {
+            Product::Vsphere => "folder",
+            Product::Proxmox => "pool",
+        };
+        self.settings(&mut workers)[group] = json!(namespace);
+        self.log_in(&workers, json!({})).await;
+        workers
+    }
+
+    async fn one_machine(&self, namespace: &str) -> Workers {
+        self.make_group(namespace);
+        self.homeless(namespace).await
+    }
+
+    fn make_group(&self, name: &str) {
+        self.ask(json!({"do": "folder", "name": name}), &format!("pve.pools.update({{'{name}': set()}})"));
+    }
+
+    /// The part of a WindowsHypervisor's `spec` that is the driver's.
+    fn settings<'w>(&self, workers: &'w mut Workers) -> &'w mut Value {
+        &mut workers.driver[self.product.to_string()]
+    }
+
+    fn ask(&self, vsphere: Value, proxmox: &str) {
+        match self.product {
+            Product::Vsphere => self.simulator.ask(&vsphere.to_string()),
+            Product::Proxmox => self.simulator.ask(proxmox),
+        };
+    }
+
+    /// Which of two texts is this product's.
+    fn either<'t>(&self, vsphere: &'t str, proxmox: &'t str) -> &'t str {
+        match self.product {
+            Product::Vsphere => vsphere,
+            Product::Proxmox => proxmox,
+        }
+    }
+
+    /// Gives the right login, with some values changed.
+    async fn log_in(&self, workers: &Workers, changed: Value) {
+        let mut login = self.simulator.login(&workers.namespace);
+        for (key, value) in changed.as_object().expect("values by key") {
+            login["stringData"][key] = value.clone();
+        }
+        workers.log_in(self.cp, login).await;
+    }
+
+    async fn patch(&self, workers: &Workers, spec: Value) {
+        let patch = json!({ "spec": spec });
+        self.cp.patch(Kind::WINDOWS_HYPERVISOR, &workers.name(&workers.hypervisor), &patch).await.expect("a WindowsHypervisor can be mended");
+    }
+
+    /// Its machine is a node.
+    async fn settled(&self, workers: &Workers) {
+        workers.wait_settled(self.cp, self.cp, LIMIT).await;
+        step(format!("{}: its machine is a node", workers.namespace));
+    }
+
+    /// The machine says why it is not made; it is told since its data is there.
+    async fn machine_says(&self, workers: &Workers, reason: &str, says: &[&str]) {
+        let namespace = &workers.namespace;
+        let fact = true_of(self.cp, Kind::WINDOWS_BOOTSTRAP_CONFIG, namespace, "DataSecretAvailable").await;
+        told(self.cp, namespace, fact, Told { kind: Kind::WINDOWS_MACHINE, condition: ("Ready", "False"), reason, says }).await;
+    }
+
+    /// The hypervisor says what is wrong with it, and its machine has it from there.
+    async fn both_say(&self, workers: &Workers, reason: &str, says: &[&str]) {
+        let (namespace, fact) = (&workers.namespace, Instant::now());
+        let wrong = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason, says };
+        let from_there = [&["WindowsHypervisor lab"], says].concat();
+        tokio::join!(told(self.cp, namespace, fact, wrong), self.machine_says(workers, "HypervisorUnreachable", &from_there));
+    }
+
+    async fn image_missing(&self) {
+        let mut workers = self.one_machine("image").await;
+        workers.machine["image"] = json!("windows-server-1999");
+        workers.apply(self.cp).await;
+        let says = ["WindowsHypervisor lab", self.simulator.server(), "\"windows-server-1999\"", "windows-server-2022", "spec.image of the machine"];
+        self.machine_says(&workers, "ImageMissing", &says).await;
+        self.ask(json!({"do": "template", "name": "windows-server-1999"}), "pve.image(9020, 'windows-server-1999', 'ceph')");
+        self.settled(&workers).await;
+    }
+
+    async fn network_missing(&self) {
+        let mut workers = self.one_machine("network").await;
+        workers.machine["networks"] = json!([{"name": "vlan-114"}]);
+        workers.apply(self.cp).await;
+        let there = self.either("VM Network", "vmbr1");
+        let remedy = self.either("spec.vsphere.network of the WindowsHypervisor", "spec.proxmox.network of the WindowsHypervisor");
+        self.machine_says(&workers, "NetworkMissing", &["\"vlan-114\"", there, "spec.networks of the machine", remedy]).await;
+        self.patch(&workers, json!({"networks": [{"name": "vlan-114", "is": there}]})).await;
+        self.settled(&workers).await;
+    }
+
+    async fn storage_missing(&self) {
+        let mut workers = self.one_machine("storage").await;
+        let (field, right) = (self.either("datastore", "storage"), self.either("LocalDS_0", "ceph"));
+        self.settings(&mut workers)[field] = json!("ssd-9");
+        workers.apply(self.cp).await;
+        let field_of_spec = format!("spec.{}.{field}", self.product);
+        self.both_say(&workers, "PlacementMissing", &[&field_of_spec, "\"ssd-9\"", self.either("Correct it", "it has ceph")]).await;
+        let mut mended = json!({});
+        mended[self.product.to_string()][field] = json!(right);
+        self.patch(&workers, mended).await;
+        self.settled(&workers).await;
+    }
+
+    async fn storage_full(&self) {
+        if self.product == Product::Vsphere {
+            // The simulator's datastores take everything.
+            return;
+        }
+        let mut workers = self.one_machine("full").await;
+        let small = "[pve.add_ceph_storage('small'), pve.storages['small'].update(avail=1), pve.image(9021, 'windows-on-small', 'small')] and None";
+        self.simulator.ask(small);
+        workers.machine["image"] = json!("windows-on-small");
+        workers.apply(self.cp).await;
+        let says = ["WindowsHypervisor lab", "'small'", "No space left on device", "Remove machines, add room to the storage"];
+        self.machine_says(&workers, "NoCapacity", &says).await;
+        self.simulator.ask("pve.storages['small'].pop('avail')");
+        self.settled(&workers).await;
+    }
+
+    async fn group_missing(&self) {
+        let workers = self.homeless("group").await;
+        workers.apply(self.cp).await;
+        match self.product {
+            Product::Vsphere => {
+                let says = ["spec.vsphere.folder \"group\"", self.simulator.server(), "/DC0/vm/group", "Correct it"];
+                self.both_say(&workers, "PlacementMissing", &says).await;
+            }
+            Product::Proxmox => {
+                self.machine_says(&workers, "PlacementMissing", &["spec.proxmox.pool of the WindowsHypervisor", "'group'", "make the pool"]).await
+            }
+        }
+        self.make_group("group");
+        self.settled(&workers).await;
+    }
+
+    /// Gives the way to the endpoint: without it the VM could not be removed.
+    async fn no_answer(&self) -> Forward {
+        let port = free_port();
+        let address = format!("127.0.0.1:{port}");
+        let mut workers = self.one_machine("no-answer").await;
+        let (field, at) = match self.product {
+            Product::Vsphere => ("server", json!(address)),
+            Product::Proxmox => ("servers", json!([address])),
+        };
+        self.settings(&mut workers)[field] = at;
+        workers.apply(self.cp).await;
+        let words = [address.as_str(), "does not answer", "Check address, firewall"];
+        self.both_say(&workers, "HypervisorUnreachable", &words).await;
+        let forward = Forward::start(port, self.simulator.server()).await;
+        self.settled(&workers).await;
+
+        drop(forward);
+        let fact = Instant::now();
+        let cut = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason: "HypervisorUnreachable", says: &words };
+        told(self.cp, "no-answer", fact, cut).await;
+        // Its node may well be fine: it is not called unready, or a MachineHealthCheck would replace it.
+        let unseen = Told {
+            kind: Kind::WINDOWS_MACHINE,
+            condition: ("VirtualMachineReady", "Unknown"),
+            reason: "HypervisorUnreachable",
+            says: &["WindowsHypervisor lab", &address],
+        };
+        let running = wait_for("the running machine says that its VM cannot be seen", TOLD.saturating_sub(fact.elapsed()), || async {
+            self.cp.list(Kind::WINDOWS_MACHINE, Some("no-answer")).await.into_iter().find(|object| says(object, &unseen).is_ok())
+        })
+        .await;
+        assert_eq!(condition(&running, "Ready").map(|ready| &ready["status"]), Some(&json!("True")), "{:#}", running["status"]);
+        let forward = Forward::start(port, self.simulator.server()).await;
+        true_of(self.cp, Kind::WINDOWS_MACHINE, "no-answer", "VirtualMachineReady").await;
+        forward
+    }
+
+    async fn wrong_authority(&self) {
+        let workers = self.one_machine("authority").await;
+        let stranger = rcgen::generate_simple_self_signed(vec!["stranger".to_owned()]).expect("a certificate").cert.pem();
+        self.log_in(&workers, json!({"ca.crt": stranger})).await;
+        workers.apply(self.cp).await;
+        let says = [self.simulator.server(), "is not trusted", "ca.crt in the Secret", "nothing was sent"];
+        self.both_say(&workers, "CertificateRejected", &says).await;
+        self.log_in(&workers, json!({})).await;
+        self.settled(&workers).await;
+    }
+
+    async fn wrong_password(&self) {
+        let workers = self.one_machine("password").await;
+        self.log_in(&workers, json!({"password": CANARY})).await;
+        workers.apply(self.cp).await;
+        let says = [self.either("the vCenter says", "Proxmox VE says"), "Check username and password", "in the Secret of spec.credentialsRef"];
+        self.both_say(&workers, "Unauthorized", &says).await;
+        self.log_in(&workers, json!({})).await;
+        self.settled(&workers).await;
+    }
+
+    async fn right_missing(&self) {
+        let workers = self.one_machine("right").await;
+        let (vsphere, proxmox) = ("VirtualMachine.Interact.PowerOn", "VM.PowerMgmt");
+        let poor = "capw@pve!poor";
+        self.ask(json!({"do": "withhold", "folder": "right", "name": vsphere}), &format!("pve.withhold('{poor}', '{proxmox}')"));
+        if self.product == Product::Proxmox {
+            self.log_in(&workers, json!({"username": poor})).await;
+        }
+        workers.apply(self.cp).await;
+        let lacks = self.either("VirtualMachine.Interact.PowerOn on the folder", "VM.PowerMgmt on /pool/right");
+        self.both_say(&workers, "HypervisorPermissionsMissing", &[lacks, "Grant them to their user"]).await;
+        self.ask(json!({"do": "grant", "folder": "right"}), &format!("pve.grant('{poor}', '/', '{proxmox}')"));
+        self.settled(&workers).await;
+    }
+
+    async fn vm_removed(&self) {
+        let mut workers = self.one_machine("removed").await;
+        // Where an administrator of the simulator looks.
+        workers.be_made_by(self.simulator);
+        workers.apply(self.cp).await;
+        self.settled(&workers).await;
+        let machine = self.cp.list(Kind::WINDOWS_MACHINE, Some("removed")).await.pop().expect("its WindowsMachine");
+        self.simulator.remove(text(&machine, "/metadata/name"));
+        let vm = VmUuid::of(text(&machine, "/metadata/uid")).to_string();
+        let removed = Told {
+            kind: Kind::WINDOWS_MACHINE,
+            condition: ("Ready", "False"),
+            reason: "VirtualMachineRemoved",
+            says: &[&vm, "WindowsHypervisor lab", "delete the Machine", "MachineHealthCheck"],
+        };
+        told(self.cp, "removed", Instant::now(), removed).await;
+        // The remedy: Cluster API's own.
+        let health_check = json!({
+            "apiVersion": Kind::MACHINE_HEALTH_CHECK.api_version, "kind": "MachineHealthCheck", "metadata": {"name": "c1", "namespace": "removed"},
+            "spec": {
+                "clusterName": "c1",
+                "selector": {"matchLabels": {"cluster.x-k8s.io/cluster-name": "c1"}},
+                "checks": {"unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 5}]},
+            },
+        });
+        workers::apply(self.cp, &[health_check]).await;
+        let old = text(&machine, "/metadata/name");
+        self.cp.wait_gone(Kind::WINDOWS_MACHINE, &workers.name(old), LIMIT).await;
+        // The next one may take longer than its time on a busy machine.
+        self.cp.delete(Kind::MACHINE_HEALTH_CHECK, "removed/c1").await;
+        self.settled(&workers).await;
+    }
+
+    async fn never_joined(&self) {
+        let mut workers = self.one_machine("nojoin").await;
+        // Time for a listing: what the guest has said until then is in the message.
+        workers.machine["joinDeadlineSeconds"] = json!(30);
+        workers.machine["image"] = json!("windows-that-hangs");
+        workers.apply(self.cp).await;
+        let on = wait_for("the VM is switched on", LIMIT, || async {
+            let machines = self.cp.list(Kind::WINDOWS_MACHINE, Some("nojoin")).await;
+            machines.iter().find_map(|machine| text(machine, "/status/poweredOnAt").parse::<Timestamp>().ok())
+        })
+        .await;
+        let fact = until(on.saturating_add(SignedDuration::from_secs(30)).expect("a time")).await;
+        let never = Told {
+            kind: Kind::WINDOWS_MACHINE,
+            condition: ("NodeJoined", "False"),
+            reason: "NodeNeverJoined",
+            // The guest's own last word is in it: it says which step it is stuck at.
+            says: &["30 s after power on", "last word: ", "hangs at the step the guest last reported", "C:\\ProgramData\\capw", "MachineHealthCheck"],
+        };
+        told(self.cp, "nojoin", fact, never).await;
+    }
+}

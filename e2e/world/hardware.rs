@@ -1,0 +1,111 @@
+//! Real VMs: a libvirt daemon with an image whose Linux guest stands for a Windows machine. It must not judge.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+use capw_libvirtd::Daemon;
+use serde_json::{Value, json};
+
+use super::capw::program;
+use super::client::text;
+use super::control_plane::ControlPlane;
+use super::tools::checkout;
+use super::wine::skip;
+
+/// The image. Its name says which Windows its guests are.
+pub const IMAGE: &str = "windows-server-2022";
+/// The pool that has it.
+pub const POOL: &str = "images";
+
+/// A daemon whose VMs become nodes of a cluster; `None`, and why, if the test `name` cannot run here.
+pub fn daemon(name: &str, of: &ControlPlane) -> Option<Daemon> {
+    let daemon = Daemon::start()?;
+    let mut made = Ok(());
+    daemon.pool_with(POOL, |directory| made = guest(of.port(), &directory.join(IMAGE)));
+    made.map(|()| daemon).inspect_err(|said| skip(name, said)).ok()
+}
+
+/// Makes a disk image whose Linux stands for Windows and joins a cluster: that on the loopback address of this machine with
+/// `port`, or any that it reaches. The error says what is missing.
+pub fn guest(port: u16, file: &Path) -> Result<(), String> {
+    let tools = checkout().join("e2e/tools/guest");
+    let run = |script: &str, arguments: &[&OsStr]| {
+        let output = Command::new("bash").arg(tools.join(script)).args(arguments).output().expect("the program bash runs");
+        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    run("build.sh", &[]).unwrap_or_else(|said| panic!("e2e/tools/guest/build.sh: {said}"));
+    let (program, port) = (program(), port.to_string());
+    run("image.sh", &[program.as_ref(), port.as_ref(), IMAGE.as_ref(), file.as_ref()]).map_err(|said| format!("a guest for real VMs: {said}"))
+}
+
+/// A daemon whose VMs start an image of the user, which stays as it is. The error says what is missing.
+pub fn daemon_with(image: &Path) -> Result<Daemon, String> {
+    let image = image.canonicalize().map_err(|error| format!("IMAGE {}: {error}", image.display()))?;
+    let daemon = Daemon::start().ok_or("libvirt and QEMU are missing: the line above says which packages to install")?;
+    let qemu_img = |arguments: &[&OsStr]| {
+        let output = daemon.command("qemu-img").args(arguments).output().map_err(|error| format!("qemu-img: {error}"))?;
+        output.status.success().then_some(output.stdout).ok_or_else(|| {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            format!("IMAGE {} cannot be used by the daemon, which has no rights of its own: {said}", image.display())
+        })
+    };
+    let described = qemu_img(&["info".as_ref(), "--output=json".as_ref(), image.as_ref()])?;
+    let described: Value = serde_json::from_slice(&described).map_err(|error| format!("qemu-img info: {error}"))?;
+    let format = text(&described, "/format").to_owned();
+    let mut made = Ok(Vec::new());
+    daemon.pool_with(POOL, |directory| {
+        let overlay = daemon.path("overlay");
+        let create = ["create", "-q", "-f", "qcow2", "-F", &format, "-b"].map(OsStr::new);
+        made = qemu_img(&[&create[..], &[image.as_ref(), overlay.as_ref()]].concat());
+        if made.is_ok() {
+            made = std::fs::rename(overlay, directory.join(IMAGE)).map(|()| Vec::new()).map_err(|error| format!("the pool: {error}"));
+        }
+    });
+    made.map(|_| daemon)
+}
+
+/// `spec` of a WindowsHypervisor for it.
+pub fn hypervisor(daemon: &Daemon) -> Value {
+    let address = format!("qemu+unix:///session?socket={}", daemon.socket().display());
+    json!({"libvirt": {"address": address, "pool": POOL, "acceleration": "TCG"}})
+}
+
+/// The same with KVM, if the daemon may use it: Windows takes an hour to start without it.
+pub fn fast_hypervisor(daemon: &Daemon) -> Value {
+    let mut spec = hypervisor(daemon);
+    let may = daemon.command("sh").args(["-c", "test -r /dev/kvm && test -w /dev/kvm"]).status();
+    if may.is_ok_and(|status| status.success()) {
+        spec["libvirt"]["acceleration"] = json!("KVM");
+    }
+    spec
+}
+
+/// Makes machines of theirs cost little: what their specifications say of size and reserves.
+pub fn shrink(machine: &mut Value, bootstrap: &mut Value) {
+    *machine = json!({"image": IMAGE, "cpus": 1, "memory": "2Gi", "firmware": {"type": "BIOS"}});
+    for reserved in ["systemReserved", "kubeReserved"] {
+        bootstrap["kubelet"][reserved] = json!({"cpu": "100m", "memory": "128Mi"});
+    }
+}
+
+/// Removes the VM of a WindowsMachine as an administrator of the host would.
+pub fn remove(daemon: &Daemon, machine: &str) {
+    let domain = daemon.domains().into_iter().find(|domain| domain.starts_with(machine)).unwrap_or_else(|| panic!("no VM of {machine}"));
+    for verb in ["destroy", "undefine"] {
+        daemon.virsh([verb, &domain]);
+    }
+}
+
+/// What the guest of a VM has written to its serial port.
+pub fn console(daemon: &Daemon, domain: &str) -> String {
+    let file = daemon.pools().join(POOL).join(format!("{domain}.log"));
+    String::from_utf8_lossy(&std::fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))).into_owned()
+}
+
+/// Names of the volumes of its pool, without the image.
+pub fn volumes(daemon: &Daemon) -> Vec<String> {
+    let listed = daemon.virsh(["vol-list", "--pool", POOL]);
+    let names = listed.lines().skip(2).filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != IMAGE).map(str::to_owned).collect()
+}

@@ -1,0 +1,52 @@
+//! What we read of a CustomResourceDefinition: its versions, without their schemas.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionNames, CustomResourceSubresources,
+};
+use kube::api::ApiResource;
+use kube::core::Object;
+use serde::{Deserialize, Serialize};
+
+use super::KINDS;
+
+/// The generation of a definition whose objects need no migration. Cluster API writes the same on its own definitions, and its tests of
+/// an upgrade look for it.
+pub const OBSERVED_GENERATION: &str = "crd-migration.cluster.x-k8s.io/observed-generation";
+
+/// A CustomResourceDefinition as the API server has it.
+pub type Definition = Object<DefinitionSpec, DefinitionStatus>;
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct DefinitionSpec {
+    pub group: String,
+    pub names: CustomResourceDefinitionNames,
+    pub versions: Vec<Version>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Version {
+    pub name: String,
+    /// Whether the API server answers requests in it.
+    pub served: bool,
+    /// Whether objects are written to etcd in it; exactly one is.
+    pub storage: bool,
+    pub subresources: Option<CustomResourceSubresources>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DefinitionStatus {
+    /// Versions in which objects may be in etcd. The API server adds to them and never takes one away.
+    #[serde(default)]
+    pub stored_versions: Vec<String>,
+}
+
+/// Group and name of each definition of ours. The name ends with the group.
+pub fn names() -> Vec<(String, String)> {
+    KINDS.iter().filter_map(|kind| Some(((kind.name)().split_once('.')?.1.to_owned(), (kind.name)().to_owned()))).collect()
+}
+
+/// The kind of definitions themselves.
+pub fn resource() -> ApiResource {
+    ApiResource::erase::<CustomResourceDefinition>(&())
+}

@@ -1,0 +1,19 @@
+//! Programs that `e2e/tools/build.sh` makes for the tests of drivers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The program of that name that belongs to this checkout; `None`, and why, if it is not there. In CI it must be.
+#[allow(clippy::disallowed_methods, reason = "whether CI runs the test")]
+pub fn program(name: &str) -> Option<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/tools/build.sh");
+    let answer = Command::new("bash").arg(script).args(["--path", name]).output().unwrap();
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let path = PathBuf::from(String::from_utf8(answer.stdout).unwrap().trim_end());
+    if !path.is_file() {
+        assert!(std::env::var_os("CI").is_none(), "{name} is missing: run e2e/tools/build.sh");
+        eprintln!("NOT RUN: {name} is missing: run e2e/tools/build.sh");
+        return None;
+    }
+    Some(path)
+}

@@ -1,0 +1,123 @@
+//! Looks at one machine. One request reads its domain; where there is none, another one lists the volumes, for all machines that are looked
+//! at meanwhile. What a look has shown counts for the change that follows at once, and for no other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::client::Volume;
+use super::domain::Found;
+use super::link::Session;
+use super::refusal::{code, unless};
+use super::shared::Shared;
+use super::volumes::Volumes;
+use super::{LibvirtDriver, domain};
+use crate::api::name::VmUuid;
+use crate::hypervisor::DriverError;
+use crate::vm::{MachineKey, Power, Present, Seeded};
+
+/// A pass decides and changes within this time after its look.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// What looks have shown.
+#[derive(Default)]
+pub struct Looks {
+    domains: Mutex<HashMap<VmUuid, (Known, Instant)>>,
+    volumes: Shared<Arc<Vec<Volume>>>,
+}
+
+/// What is known of a domain.
+enum Known {
+    Seen(Found),
+    Missing,
+    /// The daemon says that it has removed it.
+    Removed,
+}
+
+/// What there is of a machine.
+pub enum Seen {
+    Domain(Found),
+    /// Its volumes, without a domain; none where nothing is there.
+    Volumes(Vec<Volume>),
+}
+
+impl Looks {
+    fn domains(&self) -> MutexGuard<'_, HashMap<VmUuid, (Known, Instant)>> {
+        self.domains.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, vm: VmUuid, known: Known) {
+        let mut domains = self.domains();
+        domains.retain(|_, (_, since)| since.elapsed() < AT_ONCE);
+        domains.insert(vm, (known, Instant::now()));
+    }
+
+    /// What was known of a domain a moment ago. A second caller looks anew.
+    fn take(&self, vm: VmUuid) -> Option<Known> {
+        let known = self.domains().remove(&vm);
+        known.filter(|(_, since)| since.elapsed() < AT_ONCE).map(|(known, _)| known)
+    }
+
+    /// The daemon has removed the domain.
+    pub fn removed(&self, vm: VmUuid) {
+        self.note(vm, Known::Removed);
+    }
+}
+
+impl LibvirtDriver {
+    /// What there is of a machine, read now; of a domain that the daemon has just removed, its answer counts.
+    pub(super) async fn look(&self, session: &Session, key: &MachineKey) -> Result<Seen, DriverError> {
+        if !matches!(self.looks.take(key.vm), Some(Known::Removed))
+            && let Some(found) = find(session, key).await?
+        {
+            self.looks.note(key.vm, Known::Seen(found.clone()));
+            return Ok(Seen::Domain(found));
+        }
+        let volumes = self.volumes_of(session, key).await?;
+        self.looks.note(key.vm, Known::Missing);
+        Ok(Seen::Volumes(volumes))
+    }
+
+    /// The domain of a machine before a change, which is refused if it is not ours. What was told of it ends with the change.
+    pub(super) async fn find_ours(&self, session: &Session, key: &MachineKey) -> Result<Option<Found>, DriverError> {
+        self.told.forget(key.vm);
+        let found = match self.looks.take(key.vm) {
+            Some(Known::Seen(found)) => Some(found),
+            Some(Known::Missing | Known::Removed) => None,
+            None => find(session, key).await?,
+        };
+        match found {
+            Some(found) if !found.is_ours(key) => Err(self.conflict(&found.name)),
+            found => Ok(found),
+        }
+    }
+
+    /// The volumes of a machine, whether it has a domain or not.
+    pub(super) async fn volumes_of(&self, session: &Session, key: &MachineKey) -> Result<Vec<Volume>, DriverError> {
+        let look = async { Ok(Arc::new(session.client.volumes(&session.pool).await?)) };
+        let (all, names) = (self.looks.volumes.get(look).await?, Volumes::of(key));
+        Ok(all.iter().filter(|volume| names.contain(&volume.name)).cloned().collect())
+    }
+
+    /// A VM with a domain that runs or not. Its medium goes after the volume.
+    pub(super) fn present(&self, key: &MachineKey, is_active: bool, has_medium: bool) -> Present {
+        Present {
+            power: if is_active { Power::On } else { Power::Off },
+            seeded: Seeded::from_attached(has_medium),
+            vm: true,
+            addresses: Vec::new(),
+            report: self.reports().get(&key.vm).cloned(),
+            trouble: None,
+            warning: None,
+        }
+    }
+}
+
+/// The domain with the UUID of that machine, ours or not.
+async fn find(session: &Session, key: &MachineKey) -> Result<Option<Found>, DriverError> {
+    let domain = domain(key);
+    let Some(xml) = unless(session.client.domain_xml(&domain).await, code::NO_DOMAIN)? else { return Ok(None) };
+    Found::read(&xml).map(Some).ok_or_else(|| DriverError::Transient(format!("the definition of domain {} cannot be read", domain.name)))
+}

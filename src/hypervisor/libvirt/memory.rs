@@ -1,0 +1,52 @@
+//! The memory that a host has left for new VMs.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::link::Session;
+use crate::hypervisor::DriverError;
+
+/// The host is asked again after this time.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// What the host said last, less what VMs were given since: they fill their memory later.
+#[derive(Default)]
+pub struct Memory {
+    read: Option<Instant>,
+    /// `None`: the host does not say.
+    left_mib: Option<u64>,
+}
+
+impl Memory {
+    /// Gives a VM its memory; the inner error is how many MiB the host has left instead.
+    pub async fn give(&mut self, session: &Session, mib: u64) -> Result<Result<(), u64>, DriverError> {
+        let is_recent = self.read.is_some_and(|at| at.elapsed() < RECENT);
+        // One that seems not to fit is refused only by what the host says now.
+        if is_recent && self.subtract(mib).is_ok() {
+            return Ok(Ok(()));
+        }
+        self.left_mib = session.client.available_memory().await?.map(|kib| kib >> 10);
+        self.read = Some(Instant::now());
+        Ok(self.subtract(mib))
+    }
+
+    fn subtract(&mut self, mib: u64) -> Result<(), u64> {
+        if let Some(left) = self.left_mib {
+            self.left_mib = Some(left.checked_sub(mib).ok_or(left)?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_vm_leaves_less_and_one_that_does_not_fit_nothing_less() {
+        let mut memory = Memory { read: None, left_mib: Some(10) };
+        assert_eq!((memory.subtract(6), memory.subtract(6), memory.subtract(4), memory.subtract(1)), (Ok(()), Err(4), Ok(()), Err(0)));
+        assert_eq!(Memory::default().subtract(1 << 40), Ok(()), "a host that does not say has room");
+    }
+}

@@ -1,0 +1,233 @@
+//! What the daemon refuses, what that means, and what to do.
+
+use super::xdr::Malformed;
+use crate::hypervisor::DriverError;
+use crate::vm::Thing;
+
+/// Codes of libvirt's errors (`virErrorNumber`).
+pub mod code {
+    pub const INTERNAL_ERROR: u32 = 1;
+    pub const NO_SUPPORT: u32 = 3;
+    pub const INVALID_ARG: u32 = 8;
+    pub const OPERATION_FAILED: u32 = 9;
+    pub const XML_ERROR: u32 = 27;
+    pub const OPERATION_DENIED: u32 = 29;
+    pub const NO_DOMAIN: u32 = 42;
+    pub const AUTH_FAILED: u32 = 45;
+    pub const NO_STORAGE_POOL: u32 = 49;
+    pub const NO_STORAGE_VOL: u32 = 50;
+    pub const OPERATION_INVALID: u32 = 55;
+    pub const CONFIG_UNSUPPORTED: u32 = 67;
+    pub const AUTH_CANCELLED: u32 = 79;
+    pub const AUTH_UNAVAILABLE: u32 = 80;
+    pub const ACCESS_DENIED: u32 = 88;
+    pub const STORAGE_VOL_EXIST: u32 = 90;
+}
+
+/// What is said of a volume whose content is not complete.
+pub const BEING_MADE: &str = "still being allocated";
+/// What is said when a VM is started that runs.
+pub const RUNS: &str = "already running";
+
+/// Why a request failed.
+#[derive(Debug)]
+pub enum Error {
+    /// The daemon's answer.
+    Refused {
+        code: u32,
+        text: String,
+    },
+    Driver(DriverError),
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<Malformed> for Error {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::Driver(DriverError::Transient(format!("libvirt's answer cannot be read: {what}")))
+    }
+}
+
+impl From<Error> for DriverError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Driver(error) => error,
+            Error::Refused { code, text } => refused(code, &text),
+        }
+    }
+}
+
+/// The class of a refusal.
+#[derive(Clone, Copy)]
+enum Class {
+    Capacity,
+    Invalid,
+    Missing(Thing),
+}
+
+/// Refusals that are known by their words, since one code stands for many: what must be in the text, what it means, what to do. The first
+/// row that matches counts.
+const KNOWN: [(&[&str], Class, &str); 21] = [
+    (
+        &["Cannot allocate memory"],
+        Class::Capacity,
+        "Remove machines, or add memory to the host; spec.limits.memory of the WindowsHypervisor refuses machines before the host does",
+    ),
+    (&["No space left on device"], Class::Capacity, "Remove machines, or add disk space to the pool"),
+    (&["Disk quota exceeded"], Class::Capacity, "Remove machines, or raise the quota of the pool's file system"),
+    (
+        &["storage pool", "is not active"],
+        Class::Missing(Thing::Placement),
+        "Start the pool: virsh pool-start, and virsh pool-autostart for the future",
+    ),
+    (
+        &["Storage pool not found"],
+        Class::Missing(Thing::Placement),
+        "Define and start the pool, or correct spec.libvirt.pool of the WindowsHypervisor",
+    ),
+    (&["network", "is not active"], Class::Missing(Thing::Network), "Start the network: virsh net-start, and virsh net-autostart for the future"),
+    (&["Network not found"], Class::Missing(Thing::Network), "Correct spec.networks of the machine or spec.libvirt.network of the WindowsHypervisor"),
+    (&["interface MTU", "No such device"], Class::Missing(Thing::Network), "The bridge is not there: make it on the host, or name another one"),
+    (&["bridge helper"], Class::Missing(Thing::Network), "The bridge is not there, or /etc/qemu/bridge.conf does not allow it to this user"),
+    (&["type=kvm"], Class::Invalid, NO_KVM),
+    (&["domain type kvm"], Class::Invalid, NO_KVM),
+    (&["virt type 'kvm'"], Class::Invalid, NO_KVM),
+    (&["KVM kernel module"], Class::Invalid, NO_KVM),
+    (&["initialize kvm"], Class::Invalid, NO_KVM),
+    (
+        &["Unable to find", "firmware"],
+        Class::Invalid,
+        "Install UEFI for guests on the host (package ovmf or edk2-ovmf; Secure Boot needs a build with it), or change spec.firmware of the machine",
+    ),
+    (
+        &["swtpm"],
+        Class::Invalid,
+        "Check that swtpm and swtpm-tools are installed on the host and that libvirt may write where it keeps the state of TPMs, or set spec.firmware.tpm of the machine to false",
+    ),
+    (&["Failed to get \"write\" lock"], Class::Invalid, "Another process of the host uses the disk: end it. VMs of CAPW never share a disk"),
+    (
+        &["Failed to terminate process"],
+        Class::Invalid,
+        "QEMU does not end, as a rule because its storage hangs: mend the storage, or restart the host",
+    ),
+    (
+        &["cannot acquire state change lock"],
+        Class::Invalid,
+        "An earlier request for this VM has not ended, as a rule because its storage hangs: mend the storage, then restart the daemon",
+    ),
+    (
+        &["Permission denied"],
+        Class::Invalid,
+        "QEMU's user must be able to open the files of the pool: check their owner, that each directory above may be entered, and AppArmor or SELinux",
+    ),
+    (
+        &["No such file or directory"],
+        Class::Missing(Thing::Image),
+        "A file is gone that a disk is made of: put it back, then virsh pool-refresh; an image must stay as long as linked disks are made over it",
+    ),
+];
+
+const NO_KVM: &str = "The host runs no guests by KVM: switch virtualization on in its firmware, load kvm_intel or kvm_amd and let libvirt open /dev/kvm; or set spec.libvirt.acceleration of the WindowsHypervisor to TCG, which is many times slower";
+const NO_LOGIN: &str =
+    "Check the credentials of the WindowsHypervisor and what the daemon allows (auth_unix_rw, auth_tls, tls_allowed_dn_list in its configuration)";
+const NO_RIGHTS: &str = "CAPW must be allowed everything on this daemon: use the socket for reading and writing, not the one that ends in -ro, and allow CAPW's user in the rules of polkit if access_drivers names it";
+
+fn refused(code: u32, words: &str) -> DriverError {
+    let with = |remedy: &str| format!("libvirt says: {}. {remedy}", words.trim_end_matches('.'));
+    match code {
+        code::AUTH_FAILED | code::AUTH_CANCELLED | code::AUTH_UNAVAILABLE => return DriverError::Auth(with(NO_LOGIN)),
+        code::OPERATION_DENIED | code::ACCESS_DENIED => return DriverError::Denied(with(NO_RIGHTS)),
+        _ => {}
+    }
+    if let Some((_, class, remedy)) = KNOWN.iter().find(|(parts, ..)| parts.iter().all(|part| words.contains(part))) {
+        return match *class {
+            Class::Capacity => DriverError::Capacity(with(remedy)),
+            Class::Invalid => DriverError::Invalid(with(remedy)),
+            Class::Missing(thing) => DriverError::Missing { thing, text: with(remedy) },
+        };
+    }
+    let text = format!("libvirt says: {words}");
+    match code {
+        code::XML_ERROR | code::CONFIG_UNSUPPORTED | code::INVALID_ARG | code::NO_SUPPORT => DriverError::Invalid(text),
+        _ => DriverError::Transient(text),
+    }
+}
+
+/// The answer, or `None` if the daemon refused with that code.
+pub fn unless<T>(result: Result<T, Error>, expected: u32) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Refused { code, .. }) if code == expected => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each with words of libvirt or QEMU as they come.
+    #[test]
+    fn what_libvirt_says_has_a_class_and_a_remedy() {
+        for (code, words, class, remedy) in [
+            (
+                1,
+                "internal error: process exited while connecting to monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory",
+                "capacity",
+                "spec.limits.memory",
+            ),
+            (38, "cannot write data to file '/pool/w.iso': No space left on device", "capacity", "disk space"),
+            (55, "Requested operation is not valid: storage pool 'default' is not active", "missing", "virsh pool-start"),
+            (49, "Storage pool not found: no storage pool with matching uuid '3f2504e0'", "missing", "spec.libvirt.pool"),
+            (55, "Requested operation is not valid: network 'default' is not active", "missing", "virsh net-start"),
+            (43, "Network not found: no network with matching name 'vlan9'", "missing", "spec.networks"),
+            (38, "Cannot get interface MTU on 'br9': No such device", "missing", "bridge"),
+            (67, "unsupported configuration: Emulator '/usr/bin/qemu-system-x86_64' does not support virt type 'kvm'", "invalid", "acceleration"),
+            (
+                1,
+                "internal error: process exited while connecting to monitor: Could not access KVM kernel module: No such file or directory",
+                "invalid",
+                "/dev/kvm",
+            ),
+            (9, "operation failed: Unable to find any firmware to satisfy 'efi'", "invalid", "ovmf"),
+            (9, "operation failed: Unable to find 'efi' firmware that is compatible with the current configuration", "invalid", "ovmf"),
+            (1, "internal error: Could not run '/usr/bin/swtpm_setup'. exitstatus: 1", "invalid", "spec.firmware.tpm"),
+            (38, "Failed to terminate process 4711 with SIGKILL: Device or resource busy", "invalid", "storage"),
+            (
+                68,
+                "Timed out during operation: cannot acquire state change lock (held by monitor=remoteDispatchDomainDestroyFlags)",
+                "invalid",
+                "storage",
+            ),
+            (1, "internal error: qemu unexpectedly closed the monitor: Could not open '/pool/w.qcow2': Permission denied", "invalid", "AppArmor"),
+            (
+                38,
+                "Cannot access backing file '/pool/w.img' of storage file '/pool/win-1.qcow2' (as uid:64055, gid:64055): No such file or directory",
+                "missing",
+                "put it back",
+            ),
+            (code::AUTH_FAILED, "authentication failed: access denied by policy", "auth", "credentials"),
+            (code::ACCESS_DENIED, "access denied: 'QEMU' denied 'domain:write'", "denied", "polkit"),
+            (code::OPERATION_DENIED, "operation forbidden: read only access prevents virDomainDefineXMLFlags", "denied", "-ro"),
+            (code::XML_ERROR, "XML error: extra content", "invalid", ""),
+            (code::OPERATION_FAILED, "operation failed: domain is not running", "transient", ""),
+        ] {
+            let error = DriverError::from(Error::Refused { code, text: words.into() });
+            let text = error.to_string();
+            assert!(error.label() == class && text.contains(remedy) && text.contains(words), "{class}: {text}");
+        }
+    }
+
+    #[test]
+    fn every_known_refusal_can_be_reached() {
+        for (number, (parts, ..)) in KNOWN.iter().enumerate() {
+            let words = parts.join(" ");
+            let first = KNOWN.iter().position(|(parts, ..)| parts.iter().all(|part| words.contains(part)));
+            assert_eq!(first, Some(number), "an earlier row takes {words:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Disks: those that share the image, those that are copies of it, and those that are added.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::hypervisor::contract::machine::MANY;
+use crate::vm::Observed;
+
+/// What virsh says of a volume.
+fn volume(endpoint: &LibvirtEndpoint, name: &str) -> String {
+    endpoint.daemon.virsh(["vol-dumpxml", "--pool", &endpoint.pool, name])
+}
+
+#[tokio::test]
+async fn a_full_clone_needs_its_image_no_more() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    for (endpoint, shares) in [(LibvirtEndpoint::new(&daemon), true), (LibvirtEndpoint::with_copies(&daemon), false)] {
+        let driver = endpoint.driver();
+        let disks = vec![VmDisk { name: "data".into(), gib: 3 }];
+        let machine = Machine::new("disks", VmSpec { system_disk_gib: Some(2), disks, ..endpoint.spec() });
+        assert!(machine.create(&*driver, MANY).await);
+        let names = Volumes::of(&machine.key);
+        let (system, data) = (volume(&endpoint, &names.system()), volume(&endpoint, &names.disk("data")));
+        assert_eq!((system.contains("<backingStore>"), data.contains("<backingStore>")), (shares, false), "{system}");
+        for (text, gib) in [(&system, 2_u64), (&data, 3)] {
+            assert!(text.contains(&format!("<capacity unit='bytes'>{}</capacity>", gib << 30)) && text.contains("<format type='qcow2'/>"), "{text}");
+        }
+        daemon.virsh(["destroy", names.vm()]);
+        fs::remove_file(endpoint.file(IMAGE)).unwrap();
+        fs::write(endpoint.file(&names.log()), "").unwrap();
+        assert_eq!(daemon.try_virsh(["start", names.vm()]).status.success(), !shares);
+        while !shares && !fs::read_to_string(endpoint.file(&names.log())).unwrap().contains("hello") {
+            tokio::task::yield_now().await;
+        }
+        assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
+        assert!(endpoint.files().is_empty(), "{:?}", endpoint.files());
+    }
+}
+
+/// A torn copy looks like a whole one: if its process has ended, it is made anew once it has stood still.
+#[tokio::test]
+async fn a_copy_whose_process_has_ended_is_made_anew() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::with_copies(&daemon);
+    let machine = Machine::new("torn", endpoint.spec());
+    let system = endpoint.file(&Volumes::of(&machine.key).system());
+    endpoint.half_made(&machine.key).await;
+    let torn = fs::read(&system).unwrap();
+    let driver = endpoint.driver();
+    assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Wait { after: super::super::copies::LOOK }));
+    assert!(fs::read(&system).unwrap() == torn, "it may be on its way");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::resume();
+    assert!(machine.create(&*driver, MANY).await);
+    assert!(fs::read(&system).unwrap().windows(5).any(|bytes| bytes == b"hello"), "the boot sector is in it");
+    assert_eq!(endpoint.count().await, 1);
+}
+
+#[tokio::test]
+async fn a_machine_that_goes_while_its_image_is_copied_leaves_nothing() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::with_copies(&daemon);
+    // Large enough to be copied for a while.
+    let content: Vec<u8> = (0..64_u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(endpoint.file(IMAGE), content).unwrap();
+    daemon.virsh(["pool-refresh", &endpoint.pool]);
+    let (driver, other) = (endpoint.driver(), endpoint.driver());
+    let machine = Machine::new("hurry", endpoint.spec());
+    assert!(matches!(machine.advance(&*driver).await, Ok(DriverStep::Wait { .. })));
+    let name = Volumes::of(&machine.key).system();
+    while !endpoint.files().contains(&name) {
+        tokio::task::yield_now().await;
+    }
+    // Another process sees that it is not complete, and leaves it.
+    assert!(matches!(machine.advance(&*other).await, Ok(DriverStep::Wait { .. })));
+    assert!(daemon.domains().is_empty());
+    let retired = machine.retire(&*driver, StopMode::Hard).await;
+    assert!(matches!(retired, Ok(DriverStep::Wait { .. } | DriverStep::Changed)), "{retired:?}");
+    assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
+    assert_eq!((machine.see(&*other).await, endpoint.count().await), (Observed::Absent, 0));
+}

@@ -1,0 +1,84 @@
+//! What a real daemon tells by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capw_libvirtd::Daemon;
+use futures::StreamExt;
+use tokio::time::timeout;
+
+use super::LibvirtEndpoint;
+use crate::hypervisor::contract::TestEndpoint;
+use crate::hypervisor::contract::machine::{Machine, Requests};
+use crate::hypervisor::libvirt::volumes::Volumes;
+use crate::hypervisor::{DriverStep, Wanted};
+use crate::vm::{Power, StopMode};
+
+/// Until something must have been told.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// While a guest shuts down, nothing is asked of the daemon, which tells when it is off.
+#[tokio::test]
+async fn a_guest_that_shuts_down_is_waited_for_without_a_request() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, requests) = Requests::of(&endpoint);
+    let machine = Machine::new("deaf", endpoint.spec());
+    assert!(machine.create(&*driver, 10).await);
+    assert!(matches!(machine.retire(&*driver, StopMode::Graceful).await, Ok(DriverStep::Wait { .. })));
+    requests.take();
+    for _ in 0..5 {
+        assert!(matches!(machine.retire(&*driver, StopMode::Graceful).await, Ok(DriverStep::Wait { .. })));
+    }
+    assert_eq!(requests.take(), Vec::<&str>::new());
+    daemon.virsh(["destroy", Volumes::of(&machine.key).vm()]);
+    let off = async { while machine.present(&*driver).await.power != Power::Off {} };
+    timeout(DEADLINE, off).await.expect("the daemon tells that it is off");
+    assert!(machine.delete(&*driver, StopMode::Graceful, 10).await);
+    assert_eq!(endpoint.count().await, 0);
+}
+
+/// A VM that stops by itself is worth a listing at once.
+#[tokio::test]
+async fn a_stop_that_no_pass_waits_for_is_a_hint() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("stops", endpoint.spec()));
+    assert!(machine.create(&*driver, 10).await);
+    let mut hints = driver.hints().unwrap();
+    let name = Volumes::of(&machine.key).vm().to_owned();
+    let told = async {
+        // As long as it has just been started, a pass looks at it anyway.
+        loop {
+            daemon.virsh(["suspend", &name]);
+            daemon.virsh(["resume", &name]);
+            if let Ok(Some(())) = timeout(Duration::from_millis(200), hints.next()).await {
+                break;
+            }
+        }
+    };
+    timeout(DEADLINE, told).await.expect("the daemon tells that it was suspended");
+}
+
+/// What a machine costs the daemon, beside what is asked for all machines and what its guest says.
+#[tokio::test]
+async fn a_life_takes_sixteen_requests() {
+    const FOR_ALL: [&str; 4] = ["ConnectGetAllDomainStats", "NodeGetMemoryStats", "StoragePoolListAllVolumes", "StorageVolGetXmlDesc"];
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, requests) = Requests::of(&endpoint);
+    let machine = Machine::new("life", endpoint.spec());
+    driver.describe().await.expect("the endpoint");
+    requests.take();
+    assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Changed), "it is made and started");
+    assert_eq!(machine.present(&*driver).await.power, Power::On);
+    driver.list(&Wanted::default()).await.expect("a listing");
+    machine.detach(&*driver).await.expect("its drive goes");
+    assert!(matches!(machine.retire(&*driver, StopMode::Graceful).await, Ok(DriverStep::Wait { .. })));
+    daemon.virsh(["destroy", Volumes::of(&machine.key).vm()]);
+    assert!(machine.delete(&*driver, StopMode::Graceful, 10).await);
+    let all = requests.take();
+    let own: Vec<&str> = all.iter().copied().filter(|request| !FOR_ALL.contains(request)).collect();
+    assert_eq!(own.len(), 16, "{own:?}");
+    assert_eq!(endpoint.count().await, 0);
+}

@@ -1,0 +1,168 @@
+//! What goes wrong on a host: each trouble says what is wrong and what to do, and releases nothing that is not proven gone.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::between::{Answer, Between};
+use super::*;
+use crate::hypervisor::contract::machine::MANY;
+use crate::vm::{Nic, Observed};
+
+/// The error that a machine ends in.
+async fn failure(machine: &Machine, driver: &dyn Driver) -> DriverError {
+    for _ in 0..MANY {
+        match machine.advance(driver).await {
+            Ok(DriverStep::Done) => break,
+            Ok(_) => {}
+            Err(error) => return error,
+        }
+    }
+    panic!("{:?} runs", machine.key);
+}
+
+fn is_told(error: &DriverError, class: &str, words: &[&str]) -> bool {
+    error.label() == class && words.iter().all(|word| error.to_string().contains(word))
+}
+
+#[tokio::test]
+async fn what_a_machine_asks_for_and_a_host_has_not_is_told_with_the_remedy() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let with_network = |name: &str, spec: VmSpec| VmSpec { nics: vec![Nic { network: Some(name.into()), ..spec.nics[0].clone() }], ..spec };
+    type Change<'a> = &'a dyn Fn(VmSpec) -> VmSpec;
+    let cases: [(&str, Change, &str, &[&str]); 4] = [
+        ("memory", &|spec| VmSpec { memory_mib: 900 << 10, ..spec }, "capacity", &["921600 MiB", "spec.limits.memory"]),
+        ("network", &|spec| with_network("vlan-9", spec), "missing", &["vlan-9", "spec.networks"]),
+        ("bridge", &|spec| with_network("bridge:capw-none", spec), "missing", &["bridge"]),
+        ("disk", &|spec| VmSpec { image: "windows-11".into(), ..spec }, "missing", &["windows-11", IMAGE, "vol-upload"]),
+    ];
+    for (name, change, class, words) in cases {
+        let endpoint = LibvirtEndpoint::new(&daemon);
+        let (driver, machine) = (endpoint.driver(), Machine::new(name, change(endpoint.spec())));
+        let error = failure(&machine, &*driver).await;
+        assert!(is_told(&error, class, words), "{name}: {}: {error}", error.label());
+        assert!(machine.delete(&*driver, StopMode::Hard, MANY).await && endpoint.count().await == 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_image_whose_file_is_gone_is_told_before_and_after_disks_are_made_over_it() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("over", endpoint.spec()));
+    assert!(machine.create(&*driver, MANY).await);
+    daemon.virsh(["destroy", Volumes::of(&machine.key).vm()]);
+    let image = fs::read(endpoint.file(IMAGE)).unwrap();
+    fs::remove_file(endpoint.file(IMAGE)).unwrap();
+    for (driver, machine) in
+        [(&driver, &machine), (&driver, &Machine::new("known", endpoint.spec())), (&endpoint.driver(), &Machine::new("asked", endpoint.spec()))]
+    {
+        let error = failure(machine, &**driver).await;
+        assert!(is_told(&error, "missing", &[IMAGE, "pool-refresh"]), "{}: {error}", error.label());
+    }
+    fs::write(endpoint.file(IMAGE), image).unwrap();
+    assert!(machine.create(&*driver, MANY).await, "with the file back it goes on");
+}
+
+#[tokio::test]
+async fn a_pool_that_is_not_active_is_told_and_proves_no_absence() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("kept", endpoint.spec()));
+    assert!(machine.create(&*driver, MANY).await);
+    let gone = Machine::new("never-made", endpoint.spec());
+    daemon.virsh(["pool-destroy", &endpoint.pool]);
+    let (journal, seen) = (Journal::new(), Observed::Absent);
+    for error in [
+        driver.describe().await.err(),
+        endpoint.driver().check(&gone.spec, gone.seed.kind()).await.err(),
+        driver.list(&Wanted::default()).await.err(),
+        driver.observe(&gone.key, &journal).await.err(),
+        driver.advance(&gone.key, &gone.spec, &gone.seed, &journal, &seen).await.err(),
+        driver.retire(&gone.key, StopMode::Hard, &journal, &seen).await.err(),
+    ] {
+        let error = error.unwrap();
+        assert!(matches!(error, DriverError::Missing { thing: Thing::Placement, .. }) && error.to_string().contains("pool-start"), "{error}");
+    }
+    assert_eq!(machine.present(&*driver).await.power, Power::On, "the VM runs on, and its definition says so");
+    daemon.virsh(["pool-start", &endpoint.pool]);
+    assert_eq!(machine.present(&*driver).await.power, Power::On);
+}
+
+/// Access control of the daemon (polkit) and its socket for readers are not in a daemon without rights: their answers are played.
+#[tokio::test]
+async fn rights_that_are_taken_away_are_told_and_nothing_is_released() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let machine = Machine::new("kept", endpoint.spec());
+    assert!(machine.create(&*endpoint.driver(), MANY).await);
+    const DEFINITION: u32 = 14;
+    const DESTROY: u32 = 234;
+    for (procedure, words) in [
+        (DEFINITION, "access denied: 'QEMU' denied 'domain:read' access"),
+        (DESTROY, "operation forbidden: read only access prevents virDomainDestroyFlags"),
+    ] {
+        let between = Between::new(&daemon.socket(), move |_, called, _| if called == procedure { Answer::Refused(88, words) } else { Answer::Real });
+        let driver = endpoint.at(&between.socket(), Arc::new(|_| Fate::Pass));
+        let error = machine.retire(&*driver, StopMode::Hard).await.unwrap_err();
+        assert!(is_told(&error, "denied", &[words, "polkit"]), "{error}");
+        assert_eq!(machine.present(&*endpoint.driver()).await.power, Power::On);
+    }
+}
+
+/// A file system of its own, until it is dropped.
+struct Small<'a>(&'a Path);
+
+impl<'a> Small<'a> {
+    /// `None`, and why, if this process may not mount.
+    #[allow(clippy::disallowed_methods, reason = "in CI a missing judge is an error")]
+    fn mount(path: &'a Path, mebibytes: u32) -> Option<Self> {
+        let options = format!("size={mebibytes}m,mode=777");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(path).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(path));
+        }
+        assert!(std::env::var_os("CI").is_none(), "this process may not mount: it must be root");
+        eprintln!("NOT RUN: a full disk needs a file system of its own, and this process may not mount one");
+        None
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).output();
+    }
+}
+
+/// Writes its disk from a mebibyte on, 32 KiB at a time, without an end.
+const WRITER: &[u8] = b"\x31\xc0\x8e\xd8\xbe\x40\x7c\xb4\x43\xb0\x00\xb2\x80\xcd\x13\x66\x83\x06\x48\x7c\x40\xeb\xf0";
+/// What it asks the firmware for, at byte 64: 64 sectors from there.
+const REQUEST: &[u8] = b"\x10\x00\x40\x00\x00\x00\x00\x10\x00\x08\x00\x00\x00\x00\x00\x00";
+
+#[tokio::test]
+async fn a_full_disk_stops_a_vm_and_refuses_another_and_both_are_told() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let Some(_small) = Small::mount(&endpoint.directory, 3) else { return };
+    let mut sector = WRITER.to_vec();
+    sector.resize(64, 0);
+    sector.extend(REQUEST);
+    sector.resize(510, 0);
+    sector.extend(b"\x55\xaa");
+    sector.resize(64 << 10, 0);
+    fs::write(endpoint.file(IMAGE), sector).unwrap();
+    daemon.virsh(["pool-refresh", &endpoint.pool]);
+    let (driver, machine) = (endpoint.driver(), Machine::new("writer", VmSpec { system_disk_gib: Some(1), ..endpoint.spec() }));
+    assert!(machine.create(&*driver, MANY).await);
+    let trouble = loop {
+        let present = driver.list(&Wanted::default()).await.unwrap().rows.remove(0).present;
+        assert_eq!(present.power, Power::On);
+        if let Some(trouble) = present.trouble {
+            break trouble;
+        }
+    };
+    assert!(trouble.contains("storage") && trouble.contains("virsh resume"), "{trouble}");
+    let error = failure(&Machine::new("late", endpoint.spec()), &*driver).await;
+    assert!(is_told(&error, "capacity", &["No space left on device", "disk space"]), "{}: {error}", error.label());
+    assert!(matches!(machine.see(&*driver).await, Observed::Present(_)));
+    assert!(machine.delete(&*driver, StopMode::Hard, MANY).await, "a VM that is paused can be removed");
+}

@@ -1,0 +1,215 @@
+//! Whose a VM is, and how it is: what is read of it.
+
+use std::collections::HashMap;
+
+use uuid::Uuid;
+
+use super::client::{Config, Location, Resource, Status};
+use super::hardware;
+use crate::api::name::VmUuid;
+use crate::vm::{GuestReport, MachineKey, Power, Present, Seeded};
+
+/// Longest name of a VM: a label of DNS.
+const NAME: usize = 63;
+/// Before the UUID in the tag of a VM, and in the name of its configuration drive.
+pub const TAG: &str = "capw-";
+const END: &str = ".iso";
+/// Before the name of the WindowsMachine, in the description of its VM.
+const MACHINE: &str = "capw-name=";
+/// Locks of a VM whose configuration does not say yet, or does not say any more, whose it is.
+const UNDECIDED: [&str; 3] = ["clone", "create", "destroyed"];
+
+/// Name of a machine's VM.
+pub fn name_of(key: &MachineKey) -> String {
+    key.vm_name(NAME)
+}
+
+pub fn tag(vm: VmUuid) -> String {
+    format!("{TAG}{vm}")
+}
+
+/// Name of the file that is a machine's configuration drive.
+pub fn image_of(vm: VmUuid) -> String {
+    format!("{TAG}{vm}{END}")
+}
+
+/// The VM that a file is the configuration drive of.
+pub fn vm_of(file: &str) -> Option<VmUuid> {
+    let uuid = file.strip_prefix(TAG)?.strip_suffix(END)?;
+    Uuid::try_parse(uuid).ok().map(VmUuid).filter(|vm| image_of(*vm) == file)
+}
+
+/// The owner mark, as the description of a VM.
+pub fn description(key: &MachineKey) -> String {
+    format!("{}\n{MACHINE}{}", key.owner_mark(), key.name)
+}
+
+/// Whether it is worth to read whose a VM is.
+pub fn may_be_ours(guest: &Resource) -> bool {
+    let is_digits = |digits: &str| digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    guest.is_vm() && guest.template == 0 && (guest.tags.contains(TAG) || guest.name.rsplit_once('-').is_some_and(|(_, digits)| is_digits(digits)))
+}
+
+/// A VM that was read.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub at: Location,
+    pub config: Config,
+    uuid: Option<Uuid>,
+    mark: String,
+    /// Name of the WindowsMachine that it was made for.
+    machine: String,
+}
+
+impl Found {
+    pub fn read(at: Location, config: Config) -> Self {
+        let description = config.get("description").unwrap_or_default();
+        let smbios = config.get("smbios1").unwrap_or_default();
+        let machine = description.lines().find_map(|line| line.trim().strip_prefix(MACHINE)).unwrap_or_default().to_owned();
+        let mark = description.lines().map(str::trim).find(|line| MachineKey::of_mark(line, "x").is_some()).unwrap_or_default().to_owned();
+        let uuid = smbios.split(',').find_map(|part| part.strip_prefix("uuid=")).and_then(|text| Uuid::try_parse(text).ok());
+        Self { at, uuid, mark, machine, config }
+    }
+
+    pub fn name(&self) -> &str {
+        self.config.get("name").unwrap_or_default()
+    }
+
+    /// What keeps others from it, e.g. `clone`, `backup`.
+    pub fn lock(&self) -> Option<&str> {
+        self.config.get("lock")
+    }
+
+    /// The machine that it was made for. A copy of such a VM carries its mark too, but has neither its UUID nor its name.
+    pub fn key(&self) -> Option<MachineKey> {
+        MachineKey::of_mark(&self.mark, &self.machine).filter(|key| self.is_ours(key))
+    }
+
+    pub fn is_ours(&self, key: &MachineKey) -> bool {
+        self.mark == key.owner_mark() && self.is_in_place_of(key) && self.config.get("template").is_none_or(|value| value == "0")
+    }
+
+    /// Whether it is where that machine's VM is, or would be.
+    pub fn is_in_place_of(&self, key: &MachineKey) -> bool {
+        self.uuid == Some(key.vm.0) || self.name() == name_of(key)
+    }
+
+    /// Whether its mark names that machine, in whatever cluster.
+    pub fn is_marked_for(&self, key: &MachineKey) -> bool {
+        key.is_named_by(&self.mark)
+    }
+
+    /// It is being made or removed, and does not say by whom.
+    pub fn is_undecided(&self) -> bool {
+        self.mark.is_empty() && self.lock().is_some_and(|lock| UNDECIDED.contains(&lock))
+    }
+
+    /// Whether it has got all that the machine asks for; the request that sets it sets the UUID too.
+    pub fn is_configured(&self, key: &MachineKey) -> bool {
+        self.uuid == Some(key.vm.0)
+    }
+
+    /// The drive with the configuration drive.
+    pub fn medium(&self, volume: &str) -> Option<&str> {
+        hardware::drive_with(&self.config, volume)
+    }
+}
+
+/// What a VM's state means, in the words of QEMU, and why one that is on does not run.
+pub fn power(state: &str, lock: &str, at: &Location) -> (Power, Option<String>) {
+    let trouble = |why: String| (Power::On, Some(why));
+    let id = at.vmid;
+    match (state, lock) {
+        (_, "clone") => (Power::Creating, None),
+        ("stopped", "suspended") => trouble(format!("it was hibernated, but not by CAPW: qm resume {id}")),
+        ("stopped" | "prelaunch", _) => (Power::Off, None),
+        ("paused", "backup" | "snapshot" | "migrate" | "suspending") => (Power::On, None),
+        ("paused" | "suspended", _) => trouble(format!("it was paused, but not by CAPW: qm resume {id}")),
+        ("io-error", _) => trouble(format!("its disk failed, or its storage is full: mend the storage, then qm resume {id}")),
+        ("internal-error" | "guest-panicked", _) => trouble(format!("QEMU calls it {state}: qm reset {id}")),
+        ("unknown", _) => trouble(format!("its node {} does not answer", at.node)),
+        _ => (Power::On, None),
+    }
+}
+
+/// The word that counts: what QEMU says, or, where there is none, whether it is on.
+pub fn state(status: &Status) -> &str {
+    if status.status == "stopped" || status.qmpstatus.is_empty() { &status.status } else { &status.qmpstatus }
+}
+
+/// A VM in that state.
+pub fn present((power, trouble): (Power, Option<String>), seeded: bool, report: Option<GuestReport>) -> Present {
+    Present { power, seeded: Seeded::from_attached(seeded), vm: true, addresses: Vec::new(), report, trouble, warning: None }
+}
+
+/// A VM that is being made, of which nothing else is known.
+pub fn creating() -> Present {
+    present((Power::Creating, None), false, None)
+}
+
+/// The configuration drive of a VM that is gone.
+pub fn leftover() -> Present {
+    Present { vm: false, ..present((Power::Off, None), true, None) }
+}
+
+/// Where VMs were found. An id may be used again for another VM, so it is read whose the VM is before anything is done.
+pub type Known = HashMap<VmUuid, Location>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn key() -> MachineKey {
+        MachineKey { vm: VmUuid::of("a"), cluster: "lab/one".into(), name: "win-1".into() }
+    }
+
+    fn found(values: serde_json::Value) -> Found {
+        Found::read(Location { node: "pve1".into(), vmid: 20_001 }, serde_json::from_value(values).unwrap())
+    }
+
+    #[test]
+    fn a_vm_is_ours_by_its_mark_and_by_its_uuid_or_name() {
+        let (mark, uuid) = (description(&key()) + "\n", format!("uuid={}", key().vm));
+        let cloned = found(json!({"name": name_of(&key()), "description": mark, "smbios1": "uuid=11111111-1111-4111-8111-111111111111"}));
+        assert!(cloned.is_ours(&key()) && !cloned.is_configured(&key()) && cloned.key() == Some(key()));
+        let renamed = found(json!({"name": "x", "description": format!("a note\n{mark}"), "smbios1": format!("base64=1,{uuid}")}));
+        assert!(renamed.is_ours(&key()) && renamed.is_configured(&key()));
+        let copy = found(json!({"name": "Copy-of-VM-x", "description": mark, "smbios1": "uuid=11111111-1111-4111-8111-111111111111"}));
+        assert!(!copy.is_ours(&key()) && !copy.is_in_place_of(&key()) && copy.key().is_none());
+        let template = found(json!({"name": name_of(&key()), "description": mark, "template": 1}));
+        assert!(!template.is_ours(&key()));
+        let other = MachineKey { cluster: "lab/two".into(), ..key() };
+        assert!(!cloned.is_ours(&other) && cloned.is_in_place_of(&other) && cloned.is_marked_for(&other));
+        let temporary = found(json!({"description": "qmclone temporary file\n", "lock": "clone"}));
+        assert!(temporary.is_undecided() && !cloned.is_undecided() && !found(json!({"lock": "backup"})).is_undecided());
+    }
+
+    #[test]
+    fn a_drive_names_its_vm() {
+        assert_eq!(vm_of(&image_of(key().vm)), Some(key().vm));
+        for other in ["capw-x.iso", "virtio-win.iso", "capw-3F2504E0-4F89-41D3-9A0C-0305E82C3301.iso"] {
+            assert_eq!(vm_of(other), None, "{other}");
+        }
+        let guest = |name: &str, tags: &str| Resource { kind: "qemu".into(), name: name.into(), tags: tags.into(), ..Resource::default() };
+        assert!(may_be_ours(&guest("win-1-3f2504e0", "")) && may_be_ours(&guest("x", &tag(key().vm))) && !may_be_ours(&guest("win-1", "gold")));
+        assert!(!may_be_ours(&Resource { template: 1, ..guest("win-1-3f2504e0", "") }));
+    }
+
+    #[test]
+    fn a_vm_that_does_not_run_says_why() {
+        let at = Location { node: "pve2".into(), vmid: 20_001 };
+        assert_eq!((power("running", "", &at), power("stopped", "", &at)), ((Power::On, None), (Power::Off, None)));
+        assert_eq!((power("stopped", "clone", &at).0, power("paused", "backup", &at)), (Power::Creating, (Power::On, None)));
+        for (state, lock, word) in
+            [("paused", "", "qm resume 20001"), ("stopped", "suspended", "hibernated"), ("io-error", "", "storage"), ("unknown", "", "pve2")]
+        {
+            assert!(matches!(power(state, lock, &at), (Power::On, Some(why)) if why.contains(word)), "{state}");
+        }
+        let status = |status: &str, qmp: &str| Status { status: status.into(), qmpstatus: qmp.into(), lock: String::new() };
+        assert_eq!(
+            (state(&status("running", "paused")), state(&status("stopped", "stopped")), state(&status("running", ""))),
+            ("paused", "stopped", "running")
+        );
+    }
+}

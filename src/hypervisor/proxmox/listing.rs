@@ -1,0 +1,99 @@
+//! The listing of a cluster: two requests however many VMs it has, one more for each VM that was not seen before, and one for each guest
+//! that still talks. With a storage for configuration drives that is not shared there is one request for each node.
+
+use std::collections::{HashMap, HashSet};
+
+use super::ProxmoxDriver;
+use super::client::{Location, Resource};
+use super::found::{self, Found};
+use super::words::{self, Words};
+use crate::api::name::VmUuid;
+use crate::hypervisor::{DriverError, Listing, Row, Stray, Wanted};
+use crate::vm::{MachineKey, Power};
+
+/// Whose VMs are, as earlier listings have shown; it is believed as long as a VM looks the same.
+pub type Owners = HashMap<Looks, Option<MachineKey>>;
+
+/// By what a VM is recognized: another VM differs in one of these.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Looks {
+    at: Location,
+    name: String,
+    tags: String,
+    lock: String,
+}
+
+impl Looks {
+    fn of(guest: &Resource) -> Self {
+        Self { at: guest.location(), name: guest.name.clone(), tags: guest.tags.clone(), lock: guest.lock.clone() }
+    }
+}
+
+impl ProxmoxDriver {
+    pub(super) async fn list_all(&self, wanted: &Wanted) -> Result<Listing, DriverError> {
+        let mut owners = self.owners.lock().await;
+        let mut guests = self.client.guests().await?;
+        guests.retain(found::may_be_ours);
+        let there: HashSet<Looks> = guests.iter().map(Looks::of).collect();
+        owners.retain(|looks, _| there.contains(looks));
+        let mut ours = Vec::new();
+        for guest in &guests {
+            if let Some(key) = self.owner(&mut owners, guest).await? {
+                ours.push((key, guest));
+            }
+        }
+        let images = self.images_of_vms().await?;
+        *self.known.lock().await = ours.iter().map(|(key, guest)| (key.vm, guest.location())).collect();
+        let talking = ours.iter().filter(|(key, guest)| wanted.words_of.contains(&key.vm) && guest.status == "running");
+        let talking: Vec<_> = talking.map(|(key, guest)| (key.vm, guest.location())).collect();
+        // A guest that hangs must not keep others from being looked at.
+        let turn = self.words.lock().await.next(&talking);
+        let said = words::ask(&self.client, turn).await;
+        let vms: HashSet<VmUuid> = ours.iter().map(|(key, _)| key.vm).collect();
+        let mut words = self.words.lock().await;
+        words.add(said);
+        words.retain(|vm| vms.contains(&vm));
+        let mut rows: Vec<Row> = ours.into_iter().map(|(key, guest)| row(key, guest, &images, &words)).collect();
+        rows.sort_by_key(|row| row.key.vm);
+        // A copy of the same name.
+        rows.dedup_by_key(|row| row.key.vm);
+        // Drives of VMs that are being made are no strays.
+        let is_stray = |vm: &&VmUuid| !vms.contains(vm) && !wanted.words_of.contains(vm);
+        let what = |vm: &VmUuid| format!("{}:iso/{}", self.settings.iso_storage, found::image_of(*vm));
+        let mut strays: Vec<Stray> = images.iter().filter(is_stray).map(|vm| Stray { what: what(vm) }).collect();
+        strays.sort();
+        Ok(Listing { rows, strays })
+    }
+
+    /// `None`: it is not of our making, or does not say yet whose it is.
+    async fn owner(&self, owners: &mut Owners, guest: &Resource) -> Result<Option<MachineKey>, DriverError> {
+        let looks = Looks::of(guest);
+        if let Some(owner) = owners.get(&looks) {
+            return Ok(owner.clone());
+        }
+        // One on a node that does not answer is not read; it was, before.
+        if guest.status == "unknown" {
+            return Ok(None);
+        }
+        let Some(config) = self.client.config(&guest.location()).await? else { return Ok(None) };
+        let found = Found::read(guest.location(), config);
+        let owner = found.key();
+        if !found.is_undecided() {
+            owners.insert(looks, owner.clone());
+        }
+        Ok(owner)
+    }
+
+    /// The VMs that there are configuration drives for.
+    async fn images_of_vms(&self) -> Result<HashSet<VmUuid>, DriverError> {
+        let shown = self.images_of_nodes(None).await?;
+        Ok(shown.iter().flat_map(|(_, images)| images).filter_map(|name| found::vm_of(name)).collect())
+    }
+}
+
+fn row(key: MachineKey, guest: &Resource, images: &HashSet<VmUuid>, words: &Words) -> Row {
+    let (power, trouble) = found::power(&guest.status, &guest.lock, &guest.location());
+    let report = words.of(key.vm);
+    let present = found::present((power, trouble), images.contains(&key.vm) && power != Power::Creating, report);
+    Row { present, cpus: u32::try_from(guest.maxcpu).unwrap_or_default(), memory_mib: guest.maxmem >> 20, key }
+}

@@ -1,0 +1,121 @@
+//! The Proxmox VE driver against the contract of every driver, at fakepve; and what only this one does.
+
+mod behaviour;
+mod cluster;
+mod faults;
+mod scripted;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use self::cluster::{Cluster, Vm};
+use super::ProxmoxDriver;
+use super::found::{image_of, name_of};
+use crate::api::hypervisor::Proxmox;
+use crate::bootstrap::delivery::SeedImage;
+use crate::hypervisor::Driver;
+use crate::hypervisor::contract::{self, TestEndpoint};
+use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
+use crate::hypervisor::wire::{Fate, Wire, WireHook};
+use crate::vm::{MachineKey, VmSpec};
+
+/// A cluster without VMs.
+struct ProxmoxEndpoint {
+    cluster: Arc<Cluster>,
+}
+
+impl ProxmoxEndpoint {
+    fn new(cluster: &Arc<Cluster>) -> Self {
+        cluster.tell("pve.reset()");
+        Self { cluster: cluster.clone() }
+    }
+
+    fn settings(&self) -> Proxmox {
+        Proxmox {
+            servers: vec![self.cluster.server.clone()],
+            nodes: vec!["pve1".into(), "pve2".into()],
+            iso_storage: "isos".into(),
+            pool: Some("capw".into()),
+            ..Proxmox::default()
+        }
+    }
+
+    fn with(&self, settings: Proxmox, hook: WireHook) -> Arc<dyn Driver> {
+        let driver = ProxmoxDriver::new(settings, &self.cluster.login(), Wire::new(hook)).unwrap();
+        let settings = EndpointSettings { name: "lab/one".into(), most_calls: 32, ..EndpointSettings::default() };
+        Arc::new(ObservedDriver::new(Arc::new(driver), settings, Arc::new(|_| ())))
+    }
+
+    fn vm(&self, key: &MachineKey) -> Option<Vm> {
+        self.cluster.vms().into_iter().find(|vm| vm.name == name_of(key))
+    }
+}
+
+#[async_trait]
+impl TestEndpoint for ProxmoxEndpoint {
+    fn driver(&self) -> Arc<dyn Driver> {
+        self.wired(Arc::new(|_| Fate::Pass))
+    }
+
+    fn wired(&self, hook: WireHook) -> Arc<dyn Driver> {
+        self.with(self.settings(), hook)
+    }
+
+    fn unreachable(&self) -> Arc<dyn Driver> {
+        self.with(Proxmox { servers: vec!["127.0.0.1:1".into()], ..self.settings() }, Arc::new(|_| Fate::Pass))
+    }
+
+    /// Proxmox VE admits anything; limits are counted before it is asked.
+    fn small(&self) -> Option<Arc<dyn Driver>> {
+        None
+    }
+
+    fn spec(&self) -> VmSpec {
+        contract::spec()
+    }
+
+    async fn occupy(&self, key: &MachineKey) {
+        self.cluster.tell(&format!("pve.add_vm(500, {:?}) and None", name_of(key)));
+    }
+
+    async fn half_made(&self, key: &MachineKey) {
+        self.cluster.tell(&format!("pve.store_file('isos', {:?}, 1)", image_of(key.vm)));
+    }
+
+    async fn half_removed(&self, key: &MachineKey) {
+        self.half_made(key).await;
+    }
+
+    async fn seed(&self, key: &MachineKey) -> Option<SeedImage> {
+        let content: Option<String> = self.cluster.ask(&format!("pve.drive('isos:{}')", image_of(key.vm)));
+        content.map(|content| SeedImage::Drive(STANDARD.decode(content).unwrap()))
+    }
+
+    async fn remove_behind_its_back(&self, key: &MachineKey) {
+        self.cluster.tell(&format!("pve.remove({:?})", name_of(key)));
+    }
+
+    async fn count(&self) -> usize {
+        let digits = |text: &str| text.rsplit_once('-').map(|(_, digits)| digits.to_owned()).unwrap();
+        let of_vms = self.cluster.vms().into_iter().map(|vm| digits(&vm.name));
+        let files: Vec<String> = self.cluster.ask("pve.files()");
+        let of_files = files.into_iter().map(|file| file.strip_prefix("isos:capw-").unwrap()[..8].to_owned());
+        of_vms.chain(of_files).collect::<BTreeSet<_>>().len()
+    }
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract() {
+    let Some(cluster) = Cluster::start().map(Arc::new) else { return };
+    contract::all(|| ProxmoxEndpoint::new(&cluster)).await;
+}
+
+#[tokio::test]
+async fn any_request_may_be_lost() {
+    let Some(cluster) = Cluster::start().map(Arc::new) else { return };
+    contract::any_request_may_be_lost(|| ProxmoxEndpoint::new(&cluster)).await;
+}

@@ -1,0 +1,357 @@
+//! What a vCenter has told of the VMs in our folders and of tasks. A look at it costs no request. It is behind by as long as a message
+//! takes, so it decides nothing that cannot be taken back: what is destroyed is read again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use roxmltree::Node;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::CAPS;
+use super::client::{Task, TaskState};
+use super::fault::Fault;
+use super::found::Found;
+use super::soap::{Reference, child, children, text_at};
+use crate::vm::MachineKey;
+
+/// Tasks and early VMs that are remembered; of those that are forgotten the vCenter is asked.
+const MOST: usize = 4096;
+
+#[derive(Default)]
+pub struct Mirror {
+    told: Mutex<Told>,
+    /// Something was told.
+    news: watch::Sender<()>,
+    /// A VM has come, gone or changed.
+    changes: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct Told {
+    /// All that is there was told, and what changes is.
+    is_live: bool,
+    /// Something may not be read: nothing is believed.
+    is_partial: bool,
+    /// Folders by the filter that tells of them.
+    folders: HashMap<String, Reference>,
+    vms: HashMap<Reference, Vm>,
+    tasks: HashMap<String, Task>,
+    /// VMs that we have read, made or destroyed before we were told of them. A reference is never used for another VM.
+    early: HashMap<Reference, (Early, Instant)>,
+}
+
+/// What we know of a VM before we are told of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Early {
+    Read,
+    Changed,
+    Destroyed,
+}
+
+impl Early {
+    /// Whether it is missing in what was told; one of which nothing was told for so long is in another folder, or gone.
+    fn is_missing((early, since): &(Self, Instant)) -> bool {
+        *early != Self::Destroyed && since.elapsed() < CAPS.tick
+    }
+}
+
+struct Vm {
+    folder: Reference,
+    found: Found,
+    /// We have changed it, and were not told so.
+    is_behind: bool,
+}
+
+impl Mirror {
+    /// These filters begin to tell of these folders.
+    pub fn begin(&self, folders: HashMap<String, Reference>) {
+        *self.lock() = Told { folders, ..Told::default() };
+    }
+
+    /// All that is there was told; `false`: not all may be read.
+    pub fn is_whole(&self) -> bool {
+        let mut told = self.lock();
+        let (was_live, is_live) = (told.is_live, !told.is_partial);
+        told.is_live = is_live;
+        drop(told);
+        if was_live != is_live {
+            self.news.send_replace(());
+        }
+        is_live
+    }
+
+    /// Nothing is told any more. A listing finds out why.
+    pub fn end(&self) {
+        *self.lock() = Told::default();
+        self.changes.send_replace(());
+        self.news.send_replace(());
+    }
+
+    /// Notes a set of updates.
+    pub fn apply(&self, set: Node) {
+        let mut has_changed = false;
+        let mut told = self.lock();
+        for of_filter in children(set, "filterSet") {
+            let folder = child(of_filter, "filter").and_then(Reference::of).and_then(|filter| told.folders.get(&filter.id).cloned());
+            for update in children(of_filter, "objectSet") {
+                has_changed |= told.update(folder.as_ref(), update);
+            }
+        }
+        drop(told);
+        if has_changed {
+            self.changes.send_replace(());
+        }
+        self.news.send_replace(());
+    }
+
+    pub fn is_live(&self) -> bool {
+        self.lock().is_live
+    }
+
+    /// A machine's own VM.
+    pub fn find(&self, key: &MachineKey) -> Option<Found> {
+        let told = self.lock();
+        let mut ours = told.vms.values().filter(|vm| vm.found.has_uuid(key.vm) && vm.found.is_ours(key));
+        ours.next().filter(|vm| told.is_live && !vm.is_behind).map(|vm| vm.found.clone())
+    }
+
+    pub fn vm(&self, vm: &Reference) -> Option<Found> {
+        let told = self.lock();
+        told.vms.get(vm).filter(|vm| told.is_live && !vm.is_behind).map(|vm| vm.found.clone())
+    }
+
+    /// What has that name in a folder; `None`: of that folder nothing is told.
+    pub fn named(&self, folder: &Reference, name: &str) -> Option<Option<Reference>> {
+        let told = self.lock();
+        let mut named = told.vms.values().filter(|vm| vm.folder == *folder && vm.found.name == name);
+        told.tells_of(folder).then(|| named.next().map(|vm| vm.found.vm.clone()))
+    }
+
+    /// The VMs in a folder; `None`: of that folder, or of one of them, it is not told how it is.
+    pub fn all(&self, folder: &Reference) -> Option<Vec<Found>> {
+        let told = self.lock();
+        let vms = || told.vms.values().filter(|vm| vm.folder == *folder);
+        let is_behind = vms().any(|vm| vm.is_behind) || told.early.values().any(Early::is_missing);
+        (told.tells_of(folder) && !is_behind).then(|| vms().map(|vm| vm.found.clone()).collect())
+    }
+
+    /// How a task is, if that was told.
+    pub fn task(&self, id: &str) -> Option<TaskState> {
+        let told = self.lock();
+        told.tasks.get(id).filter(|_| told.is_live).and_then(Task::state)
+    }
+
+    /// A task was asked for. What is told of it later may be older.
+    pub fn asked(&self, id: &str, task: Task) {
+        self.lock().note_task(id.to_owned(), |known| *known = task);
+    }
+
+    /// It is in our folder: until that is told, the folder is read.
+    pub fn read(&self, vm: &Reference) {
+        self.lock().note_early(vm, Early::Read);
+    }
+
+    /// It was changed, and that is not told: it is read until more is told of it.
+    pub fn doubt(&self, vm: &Reference) {
+        let mut told = self.lock();
+        match told.vms.get_mut(vm) {
+            Some(vm) => vm.is_behind = true,
+            None => told.note_early(vm, Early::Changed),
+        }
+    }
+
+    /// It was destroyed, whatever is told of it later.
+    pub fn forget(&self, vm: &Reference) {
+        let mut told = self.lock();
+        told.vms.remove(vm);
+        told.note_early(vm, Early::Destroyed);
+    }
+
+    /// Changes when something is told, or nothing is any more.
+    pub fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    /// Changes when a VM has come, gone or changed.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Told {
+    fn tells_of(&self, folder: &Reference) -> bool {
+        self.is_live && self.folders.values().any(|known| known == folder)
+    }
+
+    fn note_task(&mut self, id: String, note: impl FnOnce(&mut Task)) {
+        if self.tasks.len() >= MOST {
+            self.tasks.clear();
+        }
+        note(self.tasks.entry(id).or_default());
+    }
+
+    fn note_early(&mut self, vm: &Reference, early: Early) {
+        if !self.is_live || self.vms.contains_key(vm) {
+            return;
+        }
+        if self.early.len() >= MOST {
+            self.early.clear();
+        }
+        let (known, _) = self.early.entry(vm.clone()).or_insert((early, Instant::now()));
+        if early != Early::Read {
+            *known = early;
+        }
+    }
+
+    /// Whether it is about a VM.
+    fn update(&mut self, folder: Option<&Reference>, update: Node) -> bool {
+        let Some(object) = child(update, "obj").and_then(Reference::of) else { return false };
+        let changes = || children(update, "changeSet").filter_map(|change| Some((text_at(change, &["name"])?, child(change, "val"))));
+        let mut missing = children(update, "missingSet").filter_map(|set| child(set, "fault")).map(Fault::of_localized);
+        self.is_partial |= missing.any(|fault| fault.is(&["NoPermission"]));
+        let kind = text_at(update, &["kind"]).unwrap_or_default();
+        match (object.kind.as_str(), folder, kind) {
+            ("Task", _, "leave") => {
+                self.tasks.remove(&object.id);
+                false
+            }
+            ("Task", _, _) => {
+                self.note_task(object.id, |task| changes().for_each(|(path, value)| task.set(path, value)));
+                false
+            }
+            ("VirtualMachine", Some(_), "leave") => {
+                self.early.remove(&object);
+                self.vms.remove(&object).is_some()
+            }
+            ("VirtualMachine", Some(folder), "enter") => {
+                let early = self.early.get(&object).map(|(early, _)| *early);
+                if early == Some(Early::Destroyed) {
+                    return false;
+                }
+                self.early.remove(&object);
+                let mut found = Found::told(object.clone());
+                changes().for_each(|(path, value)| found.set(path, value));
+                self.vms.insert(object, Vm { folder: folder.clone(), found, is_behind: early == Some(Early::Changed) });
+                true
+            }
+            // One that was destroyed by us is not known any more.
+            ("VirtualMachine", Some(_), _) => self.vms.get_mut(&object).is_some_and(|vm| {
+                changes().for_each(|(path, value)| vm.found.set(path, value));
+                vm.is_behind = false;
+                true
+            }),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roxmltree::Document;
+
+    fn told(mirror: &Mirror, updates: &str) {
+        let text = format!(r#"<set><filterSet><filter type="PropertyFilter">f1</filter>{updates}</filterSet></set>"#);
+        mirror.apply(Document::parse(&text).unwrap().root_element());
+    }
+
+    fn vm(kind: &str, changes: &str) -> String {
+        format!(r#"<objectSet><kind>{kind}</kind><obj type="VirtualMachine">vm-1</obj>{changes}</objectSet>"#)
+    }
+
+    fn change(path: &str, value: &str) -> String {
+        format!("<changeSet><name>{path}</name><op>assign</op>{value}</changeSet>")
+    }
+
+    #[test]
+    fn what_is_told_is_known_from_the_whole_beginning_to_the_end() {
+        let (mirror, folder, it) = (Mirror::default(), Reference::new("Folder", "group-v1"), Reference::new("VirtualMachine", "vm-1"));
+        mirror.begin([("f1".to_owned(), folder.clone())].into());
+        told(&mirror, &vm("enter", &(change("name", "<val>a</val>") + &change("runtime.powerState", "<val>poweredOn</val>"))));
+        assert_eq!((mirror.vm(&it), mirror.all(&folder)), (None, None), "there may be more");
+        assert!(mirror.is_whole());
+        assert!(!mirror.vm(&it).unwrap().is_off() && mirror.vm(&it).unwrap().is_told);
+        assert_eq!(mirror.named(&folder, "a"), Some(Some(it.clone())));
+        assert_eq!((mirror.named(&folder, "b"), mirror.named(&Reference::new("Folder", "other"), "b")), (Some(None), None));
+
+        mirror.doubt(&it);
+        assert_eq!((mirror.vm(&it), mirror.all(&folder)), (None, None), "it is read instead");
+        told(&mirror, &vm("modify", &change("runtime.powerState", "<val>poweredOff</val>")));
+        assert!(mirror.vm(&it).unwrap().is_off());
+
+        told(&mirror, &vm("leave", ""));
+        assert_eq!(mirror.all(&folder), Some(vec![]));
+        told(&mirror, &vm("modify", &change("runtime.powerState", "<val>poweredOff</val>")));
+        assert_eq!(mirror.all(&folder), Some(vec![]), "a word that comes late makes no VM");
+        mirror.end();
+        assert_eq!(mirror.all(&folder), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_we_did_ourselves_is_not_taken_back_by_what_is_told_late() {
+        let (folder, it) = (Reference::new("Folder", "group-v1"), Reference::new("VirtualMachine", "vm-1"));
+        let live = || {
+            let mirror = Mirror::default();
+            mirror.begin([("f1".to_owned(), folder.clone())].into());
+            assert!(mirror.is_whole() && mirror.all(&folder) == Some(vec![]));
+            mirror
+        };
+        let enter = vm("enter", &change("name", "<val>a</val>"));
+
+        let destroyed = live();
+        destroyed.forget(&it);
+        assert_eq!(destroyed.all(&folder), Some(vec![]));
+        told(&destroyed, &enter);
+        assert_eq!((destroyed.vm(&it), destroyed.all(&folder)), (None, Some(vec![])), "it was destroyed before that was told");
+
+        let read = live();
+        read.read(&it);
+        assert_eq!(read.all(&folder), None, "it is there, and not told of");
+        tokio::time::advance(CAPS.tick).await;
+        assert_eq!(read.all(&folder), Some(vec![]), "it is not in this folder any more");
+        told(&read, &enter);
+        assert!(read.vm(&it).is_some() && read.all(&folder).is_some());
+
+        let changed = live();
+        changed.doubt(&it);
+        changed.read(&it);
+        told(&changed, &enter);
+        assert_eq!((changed.vm(&it), changed.all(&folder)), (None, None), "that may be from before the change");
+        told(&changed, &vm("modify", &change("runtime.powerState", "<val>poweredOn</val>")));
+        assert!(changed.vm(&it).is_some());
+    }
+
+    #[test]
+    fn tasks_are_told() {
+        let mirror = Mirror::default();
+        mirror.begin(HashMap::new());
+        let task = |changes: &str| told(&mirror, &format!(r#"<objectSet><kind>modify</kind><obj type="Task">t</obj>{changes}</objectSet>"#));
+        task(&change("info.state", "<val>running</val>"));
+        assert!(mirror.is_whole() && mirror.task("t") == Some(TaskState::Running) && mirror.task("u").is_none());
+        let of = change("info.result", r#"<val type="VirtualMachine">vm-1</val>"#);
+        task(&(change("info.state", "<val>success</val>") + &of));
+        task(&change("info.result", ""));
+        let succeeded = Some(TaskState::Succeeded(Some(Reference::new("VirtualMachine", "vm-1"))));
+        assert_eq!(mirror.task("t"), succeeded);
+        task(&change("info.state", "<val>running</val>"));
+        assert_eq!(mirror.task("t"), succeeded, "told late: it was asked for");
+        let late = |changes: &str| told(&mirror, &format!(r#"<objectSet><kind>modify</kind><obj type="Task">late</obj>{changes}</objectSet>"#));
+        late(&change("info.state", "<val>success</val>"));
+        late(&of);
+        assert_eq!(mirror.task("late"), succeeded, "what came of it may be told after its end");
+    }
+
+    #[test]
+    fn nothing_is_believed_when_something_may_not_be_read() {
+        let mirror = Mirror::default();
+        mirror.begin(HashMap::new());
+        let denied = r#"<missingSet xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><path>config.instanceUuid</path><fault><fault xsi:type="NoPermission"/></fault></missingSet>"#;
+        told(&mirror, &vm("enter", denied));
+        assert!(!mirror.is_whole() && !mirror.is_live());
+    }
+}
