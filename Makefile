@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit e2e e2e-matrix sequences specs upgrade test-powershell test-libvirt faults faults-model story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
+.PHONY: help build test unit parts e2e-matrix sequences specs upgrade test-powershell test-autoscaler test-libvirt faults faults-model story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Name and tag of the image, where it is pulled from.
@@ -24,16 +24,19 @@ HYPERVISOR ?= simulated
 SEEDS ?= 10
 # Of `make faults-model`.
 SEED ?= 1
-# Stories that run at the same time. They spend much of their time waiting.
-STORIES ?= $(shell echo $$((2 * $$(nproc) + 1)))
 CONTAINER ?= $(shell command -v podman || command -v docker)
-# Tools that are built on first use, next to the programs of e2e/tools. Unoptimized and without debug information: that is quicker.
-TOOLS := $(or $(CAPW_CACHE),.cache)/tools
-INSTALL := CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo install --quiet --locked --debug
-CARGO_DENY_VERSION := 0.20.2
-CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
-MDBOOK_VERSION := 0.5.4
-MDBOOK := $(TOOLS)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+# Programs that are made on first use, where e2e/tools says.
+TOOLS := $(or $(CAPW_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/capw)/tools
+RUST_TOOLS := $(shell bash e2e/tools/rust/build.sh --path)
+CARGO_NEXTEST := $(RUST_TOOLS)/cargo-nextest
+CARGO_DENY := $(RUST_TOOLS)/cargo-deny
+MDBOOK := $(RUST_TOOLS)/mdbook
+ACTIONLINT := $(RUST_TOOLS)/actionlint
+# Which tests run: gate, or all; see .config/nextest.toml. The same programs are built for each of them.
+TESTS ?= gate
+NEXTEST := $(CARGO_NEXTEST) nextest run
+# The same random numbers in each run, unless it is asked for others.
+export PROPTEST_RNG_SEED ?= 7
 # What `make deny` checks; advisories need the network.
 DENY ?= advisories bans licenses sources
 # The kubectl that e2e/tools builds, or any other that knows `kubectl kustomize`.
@@ -56,57 +59,55 @@ help: ## List the targets
 build: ## Build the program capw
 	cargo build
 
-test: unit e2e ## Run all tests: unit, property, snapshot, wiring, then the stories on a real control plane
+test: parts $(CARGO_NEXTEST) ## Run the tests that a change has to pass, stories on a real control plane among them; the first run builds it in about 10 minutes
+	$(NEXTEST) --profile $(TESTS)
 
-unit: ## Run the tests that need nothing but this checkout
-	cargo test --lib --bins
+unit: $(CARGO_NEXTEST) ## Run the tests that need nothing but this checkout
+	$(NEXTEST) --profile unit
 
-e2e: ## Run the stories: a real control plane, Cluster API and capw; the first run builds them in about 10 minutes
+parts: ## Build the programs that stories run: Kubernetes, Cluster API, Windows programs, the Linux of real VMs
 	bash e2e/tools/build.sh
-	bash e2e/tools/windows/build.sh
+	bash e2e/tools/windows/build.sh $(WINDOWS)
 	bash e2e/tools/guest/build.sh
-	cargo test --test e2e -- --test-threads $(STORIES)
 
-e2e-matrix: ## Run the stories, with the Windows programs of every Kubernetes minor
-	bash e2e/tools/build.sh
-	bash e2e/tools/windows/build.sh all
-	bash e2e/tools/guest/build.sh
-	CAPW_MATRIX=all cargo test --test e2e -- --test-threads $(STORIES)
+e2e-matrix: WINDOWS = all
+e2e-matrix: parts $(CARGO_NEXTEST) ## Judge what is rendered by the Windows programs of every Kubernetes minor
+	CAPW_MATRIX=all $(NEXTEST) -E 'test(/^windows_matrix::/)'
 
-sequences: ## Change every field of every kind under a running CAPW, about an hour (story "sequences" takes a few)
-	CAPW_SEQUENCES=all cargo test --test e2e sequences -- --nocapture
+sequences: $(CARGO_NEXTEST) ## Change every field of every kind under a running CAPW, about an hour (story "sequences" takes a few)
+	CAPW_SEQUENCES=all $(NEXTEST) --no-capture -E 'test(/^sequences::sequences/)'
 
-specs: ## Run Cluster API's own end-to-end specs, about eight minutes (FOCUS=topology: those whose name matches)
+specs: $(CARGO_NEXTEST) ## Run Cluster API's own end-to-end specs, about eight minutes (FOCUS=topology: those whose name matches)
 	bash e2e/tools/build.sh specs
-	$(if $(FOCUS),CAPW_SPECS="$(FOCUS)") cargo test --test e2e specs:: -- --ignored --nocapture
+	$(if $(FOCUS),CAPW_SPECS="$(FOCUS)") $(NEXTEST) --no-capture --run-ignored only -E 'test(/^specs::/)'
 
-upgrade: ## Upgrade from the release before this one in the middle of machines' lives, and back; builds that release the first time
+upgrade: $(CARGO_NEXTEST) ## Upgrade from the release before this one in the middle of machines' lives, and back; builds that release the first time
 	bash e2e/tools/build.sh previous
-	cargo test --test e2e upgrade:: -- --ignored --nocapture
+	$(NEXTEST) --no-capture --run-ignored only -E 'test(/^upgrade::/)'
 
-test-libvirt: ## Run what takes minutes with a real libvirt daemon: a life of a VM for each request that may be lost
-	cargo test --lib hypervisor::libvirt -- --ignored
+test-libvirt: $(CARGO_NEXTEST) ## Run what takes minutes with a real libvirt daemon: a life of a VM for each request that may be lost
+	$(NEXTEST) --run-ignored only -E 'test(/^hypervisor::libvirt::/)'
 
-test-powershell: ## Run the scripts with a real PowerShell, which CAPW_PWSH names: parser, Pester, whole plans under Wine (ALL=1: every plan, kill and fault)
+test-powershell: $(CARGO_NEXTEST) ## Run the scripts with a real PowerShell, which CAPW_PWSH names: parser, Pester, whole plans under Wine (ALL=1: every plan, kill and fault)
 	bash e2e/tools/windows/build.sh
 	@rm -rf $(OUT)/traces && mkdir -p $(OUT)/traces
-	$(if $(ALL),CAPW_POWERSHELL=all) CAPW_TRACES="$(abspath $(OUT))/traces" cargo test --test e2e powershell:: -- --test-threads 2 --nocapture
-	@if [ -n "$$(ls $(OUT)/traces)" ]; then CAPW_TRACES="$(abspath $(OUT))/traces" cargo test --lib trace_tests; \
+	$(if $(ALL),CAPW_POWERSHELL=all) CAPW_TRACES="$(abspath $(OUT))/traces" $(NEXTEST) --run-ignored only -E 'test(/^powershell::/)' --test-threads 4 --success-output final
+	@if [ -n "$$(ls $(OUT)/traces)" ]; then CAPW_TRACES="$(abspath $(OUT))/traces" $(NEXTEST) -E 'test(trace_tests)'; \
 	else echo "SKIPPED: NO POWERSHELL: the model was not compared with the runner"; fi
 
-faults: ## Run SEEDS lives of pools and deployments behind faulty ways to their API servers (about 50 s each)
+test-autoscaler: parts $(CARGO_NEXTEST) ## Run the stories with a real cluster-autoscaler, which CLUSTER_AUTOSCALER names
+	CLUSTER_AUTOSCALER="$(abspath $(CLUSTER_AUTOSCALER))" $(NEXTEST) --run-ignored only -E 'test(/^autoscaler::/)'
+
+faults: $(CARGO_NEXTEST) ## Run SEEDS lives of pools and deployments behind faulty ways to their API servers (about 50 s each)
 	bash e2e/tools/build.sh
-	CAPW_SEEDS=$(SEEDS) $(if $(SHARE),CAPW_SHARE=$(SHARE)) cargo test --test e2e faults:: -- --nocapture
+	CAPW_SEEDS=$(SEEDS) $(if $(SHARE),CAPW_SHARE=$(SHARE)) CAPW_SEED=random $(NEXTEST) --no-capture -E 'test(/^faults::/)'
 
-faults-model: ## Live a pool's life in memory with every fault at every request, and at every pair of requests (about two hours)
-	CAPW_PLANS=$(SEED) cargo test --lib controllers::model -- --nocapture
+faults-model: $(CARGO_NEXTEST) ## Live a pool's life in memory with every fault at every request, and at every pair of requests (about two hours)
+	CAPW_PLANS=$(SEED) $(NEXTEST) --no-capture -E 'test(/^controllers::model::/)'
 
-story: ## Run the stories whose path contains NAME, for example NAME=drain
+story: parts $(CARGO_NEXTEST) ## Run the stories whose path contains NAME, for example NAME=drain
 	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }
-	bash e2e/tools/build.sh
-	bash e2e/tools/windows/build.sh
-	bash e2e/tools/guest/build.sh
-	cargo test --test e2e -- "$(NAME)" --nocapture
+	$(NEXTEST) --no-capture -E 'binary(e2e) & test($(NAME))'
 
 lint: ## Check format and lints
 	cargo fmt --all --check
@@ -132,11 +133,8 @@ definitions: ## Say which changes of crds/ since FROM break something (FROM=v0.1
 sbom: ## Print what the program is built from, as CycloneDX
 	@cargo run --quiet --package capw-release -- sbom
 
-ACTIONLINT_VERSION := 1.7.7
-ACTIONLINT := $(TOOLS)/actionlint-$(ACTIONLINT_VERSION)/actionlint
-
-$(ACTIONLINT):
-	GOBIN=$(abspath $(@D)) go install github.com/rhysd/actionlint/cmd/actionlint@v$(ACTIONLINT_VERSION)
+$(CARGO_NEXTEST) $(CARGO_DENY) $(MDBOOK) $(ACTIONLINT):
+	bash e2e/tools/rust/build.sh $(@F)
 
 workflows: $(ACTIONLINT) ## Check .github/workflows, offline; also with zizmor where it is installed
 	$(ACTIONLINT) .github/workflows/*.yaml
@@ -148,14 +146,8 @@ dashboards: ## Write the dashboards in config/components/monitoring from their q
 kustomize: ## Check that every kustomization builds
 	@set -e; for k in $(KUSTOMIZATIONS); do $(KUBECTL) kustomize $$k > /dev/null; echo "kustomize $$k: ok"; done
 
-$(CARGO_DENY):
-	$(INSTALL) cargo-deny --version $(CARGO_DENY_VERSION) --root $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)
-
 deny: $(CARGO_DENY) ## Check the dependencies: licences, bans, sources, and advisories (these need the network)
 	$(CARGO_DENY) check $(DENY)
-
-$(MDBOOK):
-	$(INSTALL) mdbook --version $(MDBOOK_VERSION) --no-default-features --features search --root $(TOOLS)/mdbook-$(MDBOOK_VERSION)
 
 # The site has the layout of the repository, so that links from pages to source files work in it too.
 docs: $(MDBOOK) ## Build the documentation: the book in out/site/docs and the code's own in target/doc

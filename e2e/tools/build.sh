@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds the programs that the stories, the demo and the benchmarks run, from the Go modules pinned in the folders next to
-# this file, into $CAPW_CACHE/tools/NAME-VERSION/ (default: .cache at the top of the checkout). Existing programs are kept.
+# this file, into $CAPW_CACHE/tools/NAME-VERSION/ (default: $XDG_CACHE_HOME/capw, or ~/.cache/capw). Existing programs are kept.
 # Needs only go. Takes 8 min on 2 cores the first time, a minute with a warm build cache.
 # Usage: build.sh [specs|previous]           Builds Cluster API's own specs too, or the release before this one, if asked. A second
 #                                            one waits for the first.
@@ -8,7 +8,7 @@
 #                                            Prints where that program of this checkout is, built or not.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
-CACHE=${CAPW_CACHE:-$HERE/../../.cache}
+CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
 version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }       # version FOLDER MODULE
 # Their main programs are ours: another one is another version.

@@ -63,15 +63,12 @@ impl Tools {
     }
 
     fn locate() -> Self {
-        let cache = match std::env::var_os("CAPW_CACHE") {
-            Some(dir) => checkout().join(dir),
-            None => checkout().join(".cache"),
-        };
+        let programs = programs();
         let kubernetes = pinned(KUBERNETES, "k8s.io/kubernetes");
         let etcd = pinned(KUBERNETES, "go.etcd.io/etcd/server/v3");
         let capi = pinned(CLUSTER_API, "sigs.k8s.io/cluster-api");
         let certs = pinned(CERT_MANAGER, "github.com/cert-manager/cert-manager");
-        let at = |name: &str, version: &str, file: &str| cache.join("tools").join(format!("{name}-{version}")).join(file);
+        let at = |name: &str, version: &str, file: &str| programs.join(format!("{name}-{version}")).join(file);
         let of_kubernetes = |name: &str| at(name, &kubernetes, name);
         Self {
             etcd: at("etcd", &etcd, "etcd"),
@@ -112,6 +109,14 @@ impl Tools {
         .filter(|path| !path.exists())
         .collect()
     }
+}
+
+/// Where the programs are: `tools` below `$CAPW_CACHE`, or below the user's directory for caches.
+pub fn programs() -> PathBuf {
+    let own = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = own("CAPW_CACHE").map(|dir| checkout().join(dir)).or_else(|| Some(PathBuf::from(own("XDG_CACHE_HOME")?).join("capw")));
+    let cache = cache.or_else(|| Some(PathBuf::from(own("HOME")?).join(".cache/capw")));
+    cache.expect("HOME is set, or CAPW_CACHE names a directory for programs").join("tools")
 }
 
 /// The top of the checkout.

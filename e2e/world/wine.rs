@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::tools::{Tools, checkout};
+use super::tools::Tools;
 
 /// What this machine lacks for running Windows programs of these Kubernetes versions (`1.36.3`), in words; `None` when it can.
 pub fn lacks(versions: &[&str]) -> Option<String> {
@@ -36,10 +36,7 @@ pub fn skip(test: &str, lacks: &str) {
 }
 
 /// Folder of the Windows programs, for `--wine-programs`.
-pub fn programs() -> PathBuf {
-    let cache = std::env::var_os("CAPW_CACHE").map_or_else(|| checkout().join(".cache"), |dir| checkout().join(dir));
-    cache.join("tools")
-}
+pub use super::tools::programs;
 
 /// The disk and the running machine of one Wine guest.
 #[derive(Debug, Clone)]

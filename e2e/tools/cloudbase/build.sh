@@ -1,11 +1,11 @@
 #!/bin/bash
-# Installs cloudbase-init's Python package, as pinned in requirements.txt, into $CAPW_CACHE/tools/cloudbase-init-VERSION/ (default:
-# .cache at the top of the checkout). An existing one is kept. Needs Python 3.9 or newer with venv and pip, and a package index
+# Installs cloudbase-init's Python package, as pinned in requirements.txt, into $CAPW_CACHE/tools/cloudbase-init-VERSION/ (see
+# ../build.sh). An existing one is kept. Needs Python 3.9 or newer with venv and pip, and a package index
 # the first time.
 # Usage: build.sh          Prints the path of its Python interpreter. A second one waits for the first.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
-CACHE=${CAPW_CACHE:-$HERE/../../../.cache}
+CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
 VERSION=$(sed -n 's/^cloudbase-init==//p' "$HERE/requirements.txt")
 TO=$CACHE/cloudbase-init-$VERSION

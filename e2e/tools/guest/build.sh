@@ -4,7 +4,7 @@
 # and not installed. Existing files are kept.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
-CACHE=${CAPW_CACHE:-$HERE/../../../.cache}
+CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
 TO=$CACHE/guest-$(cat "$HERE/build.sh" "$HERE/init" | cksum | cut -d ' ' -f 1)
 if command -v flock > /dev/null; then exec 9> "$CACHE/lock-guest"; flock 9; fi

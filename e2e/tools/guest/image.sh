@@ -3,7 +3,7 @@
 # Usage: image.sh CAPW PORT NAME FILE      NAME: the image's, which says which Windows the guest is
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
-CACHE=${CAPW_CACHE:-$HERE/../../../.cache}
+CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 FROM=$(cd "$CACHE/tools/guest-$(cat "$HERE/build.sh" "$HERE/init" | cksum | cut -d ' ' -f 1)" && pwd)
 PROGRAM=$1 PORT=$2 NAME=$3 FILE=$4
 WORK=$(mktemp -d); trap 'rm -rf "$WORK"' EXIT

@@ -3,12 +3,12 @@
 # kube-log-runner of each Kubernetes minor and containerd of each line, from the Go modules pinned in the folders next to this file;
 # stand-ins for what Wine lacks, from the C files here; and with them the Wine prefix that guests are copied from. They go into the cache
 # of ../build.sh, as $CAPW_CACHE/tools/NAME-windows-VERSION/NAME.exe and $CAPW_CACHE/tools/wine-prefix/. Existing programs are kept.
-# Usage: build.sh          the oldest and the newest minor, both containerd lines: 8 min on 2 cores the first time
+# Usage: build.sh          the newest minor and the newest line of containerd: 4 min on 2 cores the first time
 #        build.sh all      every folder
 # To update: change the versions in go.mod (the staging modules v0.X.Y belong to kubernetes v1.X.Y), then run go mod tidy.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
-CACHE=${CAPW_CACHE:-$HERE/../../../.cache}
+CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
 command -v go > /dev/null || { echo "build.sh: the program go is missing; install Go 1.26 or later, https://go.dev/doc/install" >&2; exit 1; }
 if command -v flock > /dev/null; then exec 9> "$CACHE/lock-windows"; flock 9; fi
@@ -95,7 +95,7 @@ kubernetes() {  # kubernetes FOLDER
 }
 
 containerd containerd-2.3 github.com/containerd/containerd/v2
-containerd containerd-1.7 github.com/containerd/containerd
+if [ "${1:-}" = all ]; then containerd containerd-1.7 github.com/containerd/containerd; fi
 mapfile -t minors < <(cd "$HERE" && printf '%s\n' kubernetes-* | sort -V)
-if [ "${1:-}" != all ]; then minors=("${minors[0]}" "${minors[-1]}"); fi
+if [ "${1:-}" != all ]; then minors=("${minors[-1]}"); fi
 for folder in "${minors[@]}"; do kubernetes "$folder"; done
