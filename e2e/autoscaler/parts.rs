@@ -15,19 +15,12 @@ const STARTUP_TAINT: &str = "--startup-taint=node.cluster.x-k8s.io/uninitialized
 /// Where the pods of a story are.
 const PODS: &str = "default";
 
-/// The program, if this machine has one; else the story says that it is skipped.
-pub fn program() -> Option<PathBuf> {
-    match std::env::var_os("CLUSTER_AUTOSCALER").filter(|path| !path.is_empty()) {
-        Some(path) => {
-            let path = PathBuf::from(path);
-            assert!(path.exists(), "CLUSTER_AUTOSCALER={}: there is no such file", path.display());
-            Some(path)
-        }
-        None => {
-            step("SKIPPED: CLUSTER_AUTOSCALER names no program; set it to a cluster-autoscaler 1.35 or later to run this story");
-            None
-        }
-    }
+/// The program.
+pub fn program() -> PathBuf {
+    let path = std::env::var_os("CLUSTER_AUTOSCALER").filter(|path| !path.is_empty());
+    let path = PathBuf::from(path.expect("CLUSTER_AUTOSCALER names a cluster-autoscaler 1.35 or later"));
+    assert!(path.exists(), "CLUSTER_AUTOSCALER={}: there is no such file", path.display());
+    path
 }
 
 /// A cluster-autoscaler with the rights of the account that the page makes for it, and in a hurry. Not started yet.

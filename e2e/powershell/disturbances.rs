@@ -42,6 +42,7 @@ fn finishes(machine: &mut Machine) {
 }
 
 #[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn two_runners_at_once_do_the_work_once() {
     if let Some(lacks) = shell::lacks_windows() {
         return shell::skip("two_runners_at_once_do_the_work_once", &lacks);
@@ -74,6 +75,7 @@ fn two_runners_at_once_do_the_work_once() {
 }
 
 #[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn a_damaged_state_does_not_end_the_plan() {
     if let Some(lacks) = shell::lacks_windows() {
         return shell::skip("a_damaged_state_does_not_end_the_plan", &lacks);
@@ -101,6 +103,7 @@ fn a_damaged_state_does_not_end_the_plan() {
 }
 
 #[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn a_clock_that_jumps_does_not_end_the_plan() {
     if let Some(lacks) = shell::lacks_windows() {
         return shell::skip("a_clock_that_jumps_does_not_end_the_plan", &lacks);
@@ -121,6 +124,7 @@ fn a_clock_that_jumps_does_not_end_the_plan() {
 }
 
 #[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn a_runner_that_does_not_load_says_so_and_is_unpacked_again() {
     if let Some(lacks) = shell::lacks_windows() {
         return shell::skip("a_runner_that_does_not_load_says_so_and_is_unpacked_again", &lacks);
@@ -140,6 +144,7 @@ fn a_runner_that_does_not_load_says_so_and_is_unpacked_again() {
 }
 
 #[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn a_file_that_another_program_holds_does_not_silence_the_report() {
     if let Some(lacks) = shell::lacks_windows() {
         return shell::skip("a_file_that_another_program_holds_does_not_silence_the_report", &lacks);

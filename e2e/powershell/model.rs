@@ -36,6 +36,7 @@ fn record(directory: &Path, kind: Kind, faults: &str) {
 }
 
 #[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn runs_are_written_down_for_the_model() {
     let Some(directory) = std::env::var_os("CAPW_TRACES") else { return };
     if let Some(lacks) = shell::lacks_windows() {

@@ -11,6 +11,7 @@ const PESTER: &str = include_str!("windows/pester.ps1");
 const LEAST: u32 = 90;
 
 #[test]
+#[ignore = "needs a PowerShell 7, which CAPW_PWSH names: make test-powershell"]
 fn pester_tests_pass_and_cover_the_runner() {
     let Some(shell) = shell::host() else {
         return shell::skip("pester_tests_pass_and_cover_the_runner", "a PowerShell of this host");
