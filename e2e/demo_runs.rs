@@ -1,4 +1,5 @@
-//! `make demo`, run as CI would: to its end, in a cluster of its own and in an existing one, leaving nothing behind.
+//! `make demo`, run as CI would: to its end, in a cluster of its own and in an existing one, leaving nothing behind. Its program is built
+//! with the tests: a compiler beside a story would take its time away.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,10 +9,12 @@ use tokio::process::Command;
 use crate::world::{self, ControlPlane, Kind, Options, hardware, wine::skip};
 
 async fn demo(args: &[&str], temporary: &Path) -> Output {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["run", "--quiet", "--example", "demo", "--", "--once"]).args(args);
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).env("TMPDIR", temporary).stdin(std::process::Stdio::null());
-    cargo.output().await.expect("cargo runs")
+    let own = std::env::current_exe().expect("the path of this program");
+    let program = own.ancestors().nth(2).expect("tests lie in target/PROFILE/deps").join("examples/demo");
+    assert!(program.exists(), "{} is missing: run `cargo build --example demo` first", program.display());
+    let mut demo = Command::new(program);
+    demo.arg("--once").args(args).current_dir(world::checkout()).env("TMPDIR", temporary).stdin(std::process::Stdio::null());
+    demo.output().await.expect("the demo runs")
 }
 
 fn said(output: &Output) -> String {

@@ -32,14 +32,14 @@ const STANDALONE: usize = 2;
 fn nothing_is_lost_whatever_fails() {
     world::run(async {
         let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is a number")));
-        let first = number("CAPW_SEED").unwrap_or_else(|| rand::rng().random_range(0..1 << 32));
+        let first = world::seed();
         let (cp, other) =
             tokio::join!(ControlPlane::start(Options::default().named("faults")), ControlPlane::start(Options::plain().named("faults-other")));
         Capw::install(&cp).await;
         // Otherwise each seed draws its own.
         let share = number("CAPW_SHARE").map(|share| share as u32);
         for seed in (first..).take(number("CAPW_SEEDS").unwrap_or(1) as usize) {
-            step(format!("CAPW_SEED={seed} draws the same faults again"));
+            step(format!("the faults of CAPW_SEED={seed}"));
             Story::new(&cp, &other, seed, share).await.run().await;
         }
     });

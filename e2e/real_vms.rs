@@ -104,8 +104,7 @@ fn killed_while_real_vms_are_made_and_removed() {
         daemon.pool(hardware::POOL, hardware::IMAGE);
         let cp = ControlPlane::start(Options::default().named("real-kills")).await;
         let capw = Capw::start(&cp, &[]).await;
-        let seed = std::env::var("CAPW_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("CAPW_SEED is a number"));
-        step(format!("CAPW_SEED={seed} kills at the same random times again"));
+        let seed = world::seed();
         let workers = Workers { replicas: MANY, ..workers("kills", &cp, hardware::hypervisor(&daemon)).await };
         tokio::select! {
             () = made_and_removed(&cp, &daemon, &workers) => {}

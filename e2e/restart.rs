@@ -42,8 +42,7 @@ fn killed_again_and_again(name: &str, on: Option<Product>) {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named(name)).await;
         let capw = Capw::start(&cp, &[]).await;
-        let seed = std::env::var("CAPW_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("CAPW_SEED is a number"));
-        step(format!("CAPW_SEED={seed} kills at the same random times again"));
+        let seed = world::seed();
         let kills = RefCell::new(Kills::new(seed));
         let mut workers = Workers { replicas: 3, ..Workers::new("restart", &cp).await };
         let lag = on.map_or(Duration::ZERO, Product::lag);

@@ -41,8 +41,7 @@ fn numbers_race_and_machines_fail() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("race")).await;
         let capw = Capw::start(&cp, &[]).await;
-        let seed = std::env::var("CAPW_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("CAPW_SEED is a number"));
-        step(format!("CAPW_SEED={seed} asks for the same numbers again"));
+        let seed = world::seed();
         let bystanders = Workers { cluster: "bystanders".to_owned(), replicas: 2, ..Workers::new(NAMESPACE, &cp).await };
         bystanders.apply(&cp).await;
         let standing = identities(&bystanders.wait_settled(&cp, &cp, LIMIT).await);

@@ -48,9 +48,7 @@ fn nobody_notices_an_upgrade_by_kubectl() {
 }
 
 async fn nobody_notices(way: Way) {
-    let seed = std::env::var("CAPW_SEED").map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("CAPW_SEED is a number"));
-    step(format!("CAPW_SEED={seed} kills at the same random times again"));
-    let mut random = StdRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(world::seed());
     let options = if way == Way::Clusterctl { Options::plain() } else { Options::default() };
     let cp = ControlPlane::start(options.named("upgrade")).await;
     let program = Tools::own("previous");

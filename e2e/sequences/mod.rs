@@ -24,8 +24,6 @@ const NAMESPACE: &str = "sequences";
 const LIMIT: Duration = Duration::from_secs(120);
 /// Fields of each kind in a short run.
 const FEW: usize = 12;
-/// Chooses the fields of a short run.
-const SEED: u64 = 7;
 /// Processor time of CAPW in [`REST`] when nothing changes.
 const IDLE: f64 = 1.0;
 const REST: Duration = Duration::from_secs(10);
@@ -49,7 +47,6 @@ struct Count {
 #[test]
 fn sequences_of_updates() {
     world::run(async {
-        let seed = std::env::var("CAPW_SEED").map_or(SEED, |seed| seed.parse().expect("CAPW_SEED is a number"));
         let all = std::env::var("CAPW_SEQUENCES").is_ok_and(|which| which == "all");
         let cp = ControlPlane::start(Options::default().named("sequences")).await;
         let capw = Capw::start(&cp, &[]).await;
@@ -57,7 +54,7 @@ fn sequences_of_updates() {
         let subjects = subjects(&cp).await;
         step(format!("{} objects are there", subjects.len()));
 
-        let mut random = StdRng::seed_from_u64(seed);
+        let mut random = StdRng::seed_from_u64(world::seed());
         let mut runs = Vec::new();
         for subject in &subjects {
             let root = schema(&cp, subject.kind).await;

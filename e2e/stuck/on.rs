@@ -228,7 +228,7 @@ impl Site<'_> {
             reason: "HypervisorUnreachable",
             says: &["WindowsHypervisor lab", &address],
         };
-        let running = wait_for("the running machine says that its VM cannot be seen", TOLD.saturating_sub(fact.elapsed()), || async {
+        let running = wait_for("the running machine says that its VM cannot be seen", TOLD, || async {
             self.cp.list(Kind::WINDOWS_MACHINE, Some("no-answer")).await.into_iter().find(|object| says(object, &unseen).is_ok())
         })
         .await;

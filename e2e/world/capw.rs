@@ -47,9 +47,13 @@ impl Capw {
     /// control plane, unless `--simulated-state=DIR` says otherwise.
     pub async fn start(cp: &ControlPlane, args: &[&str]) -> Self {
         Self::install(cp).await;
-        let capw = Self::prepare(cp, args).await;
-        capw.start_again().await;
-        capw
+        for _ in 0..3 {
+            let capw = Self::prepare(cp, args).await;
+            if capw.is_ready_on_its_port().await {
+                return capw;
+            }
+        }
+        panic!("capw found its ports taken three times");
     }
 
     /// Installs `config/default`, all but what runs in pods: nothing here runs pods.
@@ -122,18 +126,23 @@ impl Capw {
 
     /// Starts it, if it does not run, and waits for readiness.
     pub async fn start_again(&self) {
+        assert!(self.is_ready_on_its_port().await, "capw's port was taken by another program");
+    }
+
+    /// `false` if a stranger took its port.
+    async fn is_ready_on_its_port(&self) -> bool {
         self.process.start();
         wait_for("capw answers /readyz", Duration::from_secs(120), || async {
             match Ready::of(&self.process) {
                 Ready::Starting => match http_get(self.health, "/readyz") {
-                    Ok((200, _)) => Ok(()),
+                    Ok((200, _)) => Ok(true),
                     Ok((code, body)) => Err(format!("{code}: {body}")),
                     Err(error) => Err(error.to_string()),
                 },
-                Ready::PortTaken => panic!("capw's port was taken by another program"),
+                Ready::PortTaken => Ok(false),
             }
         })
-        .await;
+        .await
     }
 
     /// Runs `capw diagnose` with all rights: exit code, standard output, standard error.

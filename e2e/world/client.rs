@@ -93,6 +93,43 @@ pub(super) async fn client_of(kubeconfig: &str) -> Client {
 /// So long a server, or a webhook that it asks, may be late on a busy machine.
 const BUSY: Duration = Duration::from_secs(60);
 
+/// Whether the server, or a webhook that it asks, was late: the same request may be answered the next time.
+fn is_late(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500 || status.code == 429,
+        kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => true,
+        _ => false,
+    }
+}
+
+/// The same, by what kubectl says.
+fn is_late_to_kubectl(said: &str) -> bool {
+    const WORDS: [&str; 10] = [
+        "failed calling webhook",
+        "context deadline exceeded",
+        "etcdserver: ",
+        "TLS handshake timeout",
+        "connection refused",
+        "connection reset by peer",
+        "i/o timeout",
+        "the server is currently unable to handle the request",
+        "Too Many Requests",
+        "unexpected EOF",
+    ];
+    WORDS.iter().any(|words| said.contains(words))
+}
+
+/// Writes what may be written twice, again while the server is late. Gives its refusal.
+async fn write<T, F: Future<Output = Result<T, kube::Error>>>(what: &str, ask: impl Fn() -> F) -> Result<T, kube::Error> {
+    wait_for(what, BUSY, || async {
+        match ask().await {
+            Err(error) if is_late(&error) => Err(error),
+            answer => Ok(answer),
+        }
+    })
+    .await
+}
+
 /// Reads, again if the server is late. Panics if it refuses.
 async fn read<T, F: Future<Output = Result<T, kube::Error>>>(what: &str, ask: impl Fn() -> F) -> T {
     wait_for(what, BUSY, || async {
@@ -173,20 +210,23 @@ impl ControlPlane {
     /// Merges JSON into an object and gives the result.
     pub async fn patch(&self, kind: Kind, name: &str, change: &Value) -> Result<Value, kube::Error> {
         let (api, short) = self.named(kind, name);
-        let object = api.patch(short, &PatchParams::default(), &Patch::Merge(change)).await?;
+        let (params, patch) = (PatchParams::default(), Patch::Merge(change));
+        let object = write(&format!("patch {} {name}", kind.plural), || api.patch(short, &params, &patch)).await?;
         Ok(serde_json::to_value(object).expect("an object is JSON"))
     }
 
     /// Merges JSON (`{"status": ...}`) into an object's status.
     pub async fn patch_status(&self, kind: Kind, name: &str, change: &Value) -> Result<(), kube::Error> {
         let (api, short) = self.named(kind, name);
-        api.patch_status(short, &PatchParams::default(), &Patch::Merge(change)).await.map(drop)
+        let (params, patch) = (PatchParams::default(), Patch::Merge(change));
+        write(&format!("patch the status of {} {name}", kind.plural), || api.patch_status(short, &params, &patch)).await.map(drop)
     }
 
     /// Asks for an object's deletion; fine if there is none. Does not wait for finalizers.
     pub async fn delete(&self, kind: Kind, name: &str) {
         let (api, short) = self.named(kind, name);
-        match api.delete(short, &DeleteParams::default()).await {
+        let params = DeleteParams::default();
+        match write(&format!("delete {} {name}", kind.plural), || api.delete(short, &params)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(error) => panic!("delete {} {name}: {error}", kind.plural),
             Ok(_) => {}
@@ -198,15 +238,16 @@ impl ControlPlane {
         let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
         let address = format!("{}?dryRun=All&fieldValidation=Strict", self.api(kind, namespace).resource_url());
         let body = serde_json::to_vec(object).expect("an object is JSON");
-        let request = http::Request::post(address).header("Content-Type", "application/json").body(body).expect("a request");
-        self.client().request::<Value>(request).await.map(drop)
+        let request = || http::Request::post(&address).header("Content-Type", "application/json").body(body.clone()).expect("a request");
+        write(&format!("dry run of {}", kind.plural), || async { self.client().request::<Value>(request()).await.map(drop) }).await
     }
 
     /// Merges JSON into an object for show, checked like [`ControlPlane::dry_run`].
     pub async fn dry_run_patch(&self, kind: Kind, name: &str, change: &Value) -> Result<(), kube::Error> {
         let (api, short) = self.named(kind, name);
         let params = PatchParams { dry_run: true, field_validation: Some(ValidationDirective::Strict), ..PatchParams::default() };
-        api.patch(short, &params, &Patch::Merge(change)).await.map(drop)
+        let patch = Patch::Merge(change);
+        write(&format!("dry run of a patch of {} {name}", kind.plural), || api.patch(short, &params, &patch)).await.map(drop)
     }
 
     /// Applies YAML with all rights (server-side, conflicts forced). Panics with what kubectl says if anything in it is refused.
@@ -232,11 +273,17 @@ impl ControlPlane {
     }
 
     async fn kubectl_with(&self, args: &[&str], input: Option<&str>) -> Result<String, String> {
-        let mut command = Command::new(&Tools::ensure().kubectl);
-        command.args(args).env("KUBECONFIG", self.kubeconfig());
-        // What it remembers of a server it files under the address, and ports come again.
-        command.env("KUBECACHEDIR", self.directory().join("kubectl")).current_dir(super::tools::checkout());
-        output(command, input).await
+        wait_for(&format!("kubectl {}", args.join(" ")), BUSY, || async {
+            let mut command = Command::new(&Tools::ensure().kubectl);
+            command.args(args).env("KUBECONFIG", self.kubeconfig());
+            // What it remembers of a server it files under the address, and ports come again.
+            command.env("KUBECACHEDIR", self.directory().join("kubectl")).current_dir(super::tools::checkout());
+            match output(command, input).await {
+                Err(said) if is_late_to_kubectl(&said) => Err(said),
+                answer => Ok(answer),
+            }
+        })
+        .await
     }
 
     /// Whether a user may do this to objects of a kind in every namespace. Kinds need not be installed.

@@ -84,7 +84,9 @@ fn direct(object: &mut Value, port: u16, authority: &str) {
     if let Some(config) = object.pointer_mut("/spec/conversion/webhook/clientConfig") {
         address(config);
     }
+    // Ten seconds, the default, are little for a core that starts beside other stories.
     for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
+        webhook["timeoutSeconds"] = json!(30);
         if let Some(config) = webhook.get_mut("clientConfig") {
             address(config);
         }

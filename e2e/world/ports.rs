@@ -1,9 +1,10 @@
 //! Unused ports on 127.0.0.1. They lie below the range from which the system takes ports for outgoing connections, so
-//! that a server can be stopped and started again on its port. A stranger may still be faster: [`super::control_plane`]
-//! then starts over.
+//! that a server can be stopped and started again on its port. Tests that run at the same time get ports of different ranges. A stranger
+//! may still be faster: [`super::control_plane`] then starts over.
 
 use std::collections::HashSet;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use rand::Rng;
@@ -12,17 +13,32 @@ const FROM: u16 = 20_000;
 /// Linux takes outgoing ports from 32768 on.
 const TO: u16 = 32_000;
 
+/// Ports of one slot of cargo-nextest, and slots of one checkout. Two checkouts that run at the same time mostly get different halves.
+const OF_SLOT: u16 = 600;
+const SLOTS: u16 = 10;
+
+/// Those of this process: of the slot in which cargo-nextest runs it, or all.
+fn range() -> Range<u16> {
+    let slot = std::env::var("NEXTEST_TEST_GLOBAL_SLOT").ok().and_then(|slot| slot.parse::<u16>().ok());
+    let Some(slot) = slot else { return FROM..TO };
+    let half =
+        super::tools::checkout().as_os_str().as_encoded_bytes().iter().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into())) % 2;
+    let from = FROM + OF_SLOT * (SLOTS * half + slot % SLOTS);
+    from..from + OF_SLOT
+}
+
 static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
 /// A free port, never the same twice in this process.
 pub fn free_port() -> u16 {
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let range = range();
     for _ in 0..1_000 {
-        let port = rand::rng().random_range(FROM..TO);
+        let port = rand::rng().random_range(range.clone());
         if !given.contains(&port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
             given.insert(port);
             return port;
         }
     }
-    panic!("no free port on 127.0.0.1 between {FROM} and {TO}: end what listens there");
+    panic!("no free port on 127.0.0.1 between {} and {}: end what listens there", range.start, range.end);
 }

@@ -8,11 +8,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::guardian;
+use super::patience::Patience;
 use super::scratch::last_lines;
 
 /// What to run; kept so that it can be started again.
@@ -109,17 +110,17 @@ impl Process {
     pub fn stop(&self, limit: Duration) -> Option<ExitStatus> {
         let mut child = self.lock().take()?;
         send(child.id(), Signal::TERM);
-        let start = Instant::now();
+        let mut patience = Patience::new(limit);
         loop {
             if let Ok(Some(status)) = child.try_wait() {
                 Self::ended(Some(child));
                 return Some(status);
             }
-            if start.elapsed() > limit {
+            if patience.is_over() {
                 send(child.id(), Signal::KILL);
                 let _ = child.wait();
                 Self::ended(Some(child));
-                panic!("{} did not end within {limit:?} of SIGTERM; its log ends:\n{}", self.name, self.log_end());
+                panic!("{} did not end within {patience} of SIGTERM; its log ends:\n{}", self.name, self.log_end());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -127,16 +128,16 @@ impl Process {
 
     /// Waits until it ends by itself and gives how. Panics, after a SIGKILL, when `limit` passes.
     pub async fn end(&self, limit: Duration) -> ExitStatus {
-        let start = Instant::now();
+        let mut patience = Patience::new(limit);
         loop {
             let ended = self.lock().as_mut().expect("a process that was started").try_wait();
             if let Ok(Some(status)) = ended {
                 Self::ended(self.lock().take());
                 return status;
             }
-            if start.elapsed() > limit {
+            if patience.is_over() {
                 self.kill();
-                panic!("{} did not end within {limit:?}; its log ends:\n{}", self.name, self.log_end());
+                panic!("{} did not end within {patience}; its log ends:\n{}", self.name, self.log_end());
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }

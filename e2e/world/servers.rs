@@ -103,7 +103,7 @@ fn controller_manager(tools: &Tools, dir: &Path, more: &[String]) -> Process {
     go("kube-controller-manager", &tools.kube_controller_manager, dir).args(ours).args(CONTROLLER_MANAGER).args(more)
 }
 
-const CONTROLLER_MANAGER: [&str; 12] = [
+const CONTROLLER_MANAGER: [&str; 13] = [
     "--kubeconfig=kube/controller-manager.conf",
     "--bind-address=127.0.0.1",
     "--leader-elect=false",
@@ -114,6 +114,8 @@ const CONTROLLER_MANAGER: [&str; 12] = [
     "--cluster-signing-key-file=pki/ca.key",
     "--controllers=*,bootstrapsigner,tokencleaner",
     "--allocate-node-cidrs",
+    // Leases that come late on a busy machine are no subject of any story.
+    "--node-monitor-grace-period=5m",
     // Its client is held to 20 requests a second otherwise: 6 s until tokens are signed instead of 0.8 s.
     "--kube-api-qps=200",
     "--kube-api-burst=400",

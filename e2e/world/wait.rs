@@ -2,10 +2,9 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Time between two looks.
-const POLL: Duration = Duration::from_millis(120);
+use super::patience::Patience;
 
 /// What one look gave: the value that was waited for, or a word on what was there instead.
 pub trait Observation<T> {
@@ -26,24 +25,23 @@ impl<T, E: Display> Observation<T> for Result<T, E> {
 }
 
 /// Looks until `look` gives a value and returns it. Panics when `deadline` has passed, with `what` and what was seen last:
-/// let `look` return `Err(what it saw)` where `None` would say too little.
+/// let `look` return `Err(what it saw)` where `None` would say too little. The deadline is one of an idle machine ([`Patience`]).
 pub async fn wait_for<T, O, Fut>(what: &str, deadline: Duration, mut look: impl FnMut() -> Fut) -> T
 where
     O: Observation<T>,
     Fut: Future<Output = O>,
 {
-    let start = Instant::now();
+    let mut patience = Patience::new(deadline);
     let mut seen = "nothing: no look has come to an end".to_owned();
     loop {
         // A look that hangs must not outlive the deadline.
-        let left = deadline.saturating_sub(start.elapsed());
-        match tokio::time::timeout(left.max(POLL), look()).await.map(Observation::settle) {
+        match tokio::time::timeout(patience.look(), look()).await.map(Observation::settle) {
             Ok(Ok(value)) => return value,
             Ok(Err(now)) => seen = now,
             Err(_) => {}
         }
-        assert!(start.elapsed() < deadline, "waited {:.1} s for: {what}\nlast seen: {seen}", start.elapsed().as_secs_f32());
-        tokio::time::sleep(POLL).await;
+        assert!(!patience.is_over(), "waited {patience} for: {what}\nlast seen: {seen}");
+        tokio::time::sleep(patience.pause()).await;
     }
 }
 

@@ -1,0 +1,117 @@
+//! How long a wait may last here and now. Deadlines are written for a machine of the usual speed that does nothing else: on a slower or
+//! busier one a second counts for less. It must not know what is waited for.
+
+use std::fmt;
+use std::hint::black_box;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// Time between the first looks. Later ones come less often: a look takes the same processors as what it waits for.
+const POLL: Duration = Duration::from_millis(120);
+/// Time between the last looks of a long wait.
+const SELDOM: Duration = Duration::from_secs(1);
+/// What one look may take, however little is left: an answer that is on its way is worth more than the second.
+const LAST_LOOK: Duration = Duration::from_secs(5);
+/// However busy the machine is, no wait is stretched further: what hangs has to end before the test's own time-out.
+const MOST: f64 = 8.0;
+/// Of the computation below, on the machine that deadlines are written for: a core of a small virtual machine.
+const USUAL: Duration = Duration::from_millis(10);
+
+/// A stopwatch that runs slower on a busy machine.
+pub struct Patience {
+    deadline: Duration,
+    began: Instant,
+    looked: Instant,
+    /// As it would have been on an idle machine.
+    spent: Duration,
+}
+
+impl Patience {
+    /// Begins now.
+    pub fn new(deadline: Duration) -> Self {
+        let now = Instant::now();
+        Self { deadline, began: now, looked: now, spent: Duration::ZERO }
+    }
+
+    /// Counts the time since the last call, and says whether the deadline has passed.
+    pub fn is_over(&mut self) -> bool {
+        let now = Instant::now();
+        self.spent += now.duration_since(self.looked).div_f64(stretch());
+        self.looked = now;
+        self.spent >= self.deadline
+    }
+
+    /// How long the next look may take.
+    pub fn look(&self) -> Duration {
+        self.deadline.saturating_sub(self.spent).mul_f64(stretch()).max(LAST_LOOK)
+    }
+
+    /// How long to wait before it.
+    pub fn pause(&self) -> Duration {
+        (self.began.elapsed() / 20).clamp(POLL, SELDOM)
+    }
+}
+
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (waited, spent) = (self.began.elapsed().as_secs_f32(), self.spent.as_secs_f32());
+        write!(f, "{waited:.1} s, which count for {spent:.1} s of {:.0} s ({})", self.deadline.as_secs_f32(), Crowd::now())
+    }
+}
+
+/// Seconds of this machine, as busy as it is now, for one of an idle machine of the usual speed.
+pub fn stretch() -> f64 {
+    (given() * *SLOWNESS * Crowd::now().share()).clamp(1.0, MOST)
+}
+
+/// `CAPW_PATIENCE`: 1 unless it says otherwise.
+fn given() -> f64 {
+    static GIVEN: LazyLock<f64> = LazyLock::new(|| {
+        let given = std::env::var("CAPW_PATIENCE").map_or(1.0, |text| text.parse().expect("CAPW_PATIENCE is a number"));
+        assert!(given > 0.0, "CAPW_PATIENCE is {given}: it has to be above 0");
+        given
+    });
+    *GIVEN
+}
+
+/// How much slower this machine's cores are than the usual; 1 for those that are faster. The best of some tries: others may run meanwhile.
+static SLOWNESS: LazyLock<f64> = LazyLock::new(|| {
+    let tries = (0..5).map(|_| {
+        let began = Instant::now();
+        let sum = (0..400_000_u64).fold(1_u64, |sum, next| black_box(sum ^ next).wrapping_mul(0x0100_0000_01b3));
+        black_box(sum);
+        began.elapsed()
+    });
+    tries.min().unwrap_or(USUAL).div_duration_f64(USUAL).max(1.0)
+});
+
+/// How many programs want the processors.
+struct Crowd {
+    load: f64,
+    running: f64,
+    processors: f64,
+}
+
+impl Crowd {
+    fn now() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
+        // `0.20 0.18 0.12 1/80 11206`: the load of the last minute, and what runs at this moment.
+        let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let mut words = text.split_whitespace();
+        let load = words.next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+        let running = words.nth(2).and_then(|word| word.split('/').next()?.parse().ok()).unwrap_or(0.0);
+        Self { load, running, processors }
+    }
+
+    /// Of a processor, for each of them: 2 means that each gets half of one.
+    fn share(&self) -> f64 {
+        (self.load.max(self.running) / self.processors).max(1.0)
+    }
+}
+
+impl fmt::Display for Crowd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { load, running, processors } = self;
+        write!(f, "load {load:.1}, {running:.0} running on {processors:.0} processors, cores {:.1} × slower, CAPW_PATIENCE={}", *SLOWNESS, given())
+    }
+}
