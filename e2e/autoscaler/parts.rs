@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::workers;
-use crate::world::{ControlPlane, Kind, Process, step, text, wait_for};
+use crate::world::{ControlPlane, Kind, Process, text, wait_for};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
 pub const POD: Kind = Kind::new("v1", "pods");
