@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test unit parts e2e-matrix sequences specs upgrade test-powershell test-autoscaler test-libvirt faults faults-model story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
+.PHONY: help build test soak judge compiled unit parts e2e-matrix sequences specs upgrade test-powershell test-autoscaler test-libvirt faults faults-model story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Name and tag of the image, where it is pulled from.
@@ -36,7 +36,11 @@ ACTIONLINT := $(RUST_TOOLS)/actionlint
 TESTS ?= gate
 NEXTEST := $(CARGO_NEXTEST) nextest run
 # The same random numbers in each run, unless it is asked for others.
+ifneq ($(CAPW_SEED),random)
 export PROPTEST_RNG_SEED ?= 7
+endif
+# Built with the tests, so that nothing is compiled twice.
+XTASK := CARGO_NEXTEST=$(CARGO_NEXTEST) $(or $(CARGO_TARGET_DIR),target)/debug/xtask --output $(OUT)
 # What `make deny` checks; advisories need the network.
 DENY ?= advisories bans licenses sources
 # The kubectl that e2e/tools builds, or any other that knows `kubectl kustomize`.
@@ -59,8 +63,17 @@ help: ## List the targets
 build: ## Build the program capw
 	cargo build
 
-test: parts $(CARGO_NEXTEST) ## Run the tests that a change has to pass, stories on a real control plane among them; the first run builds it in about 10 minutes
-	$(NEXTEST) --profile $(TESTS)
+test: parts compiled ## Run the tests that a change has to pass, stories on a real control plane among them; the first run builds it in about 10 minutes
+	$(XTASK) test --profile $(TESTS)
+
+soak: parts compiled ## Run the stories N=20 times without retries, all of the gate or those with NAME in their path, and say how often each passed
+	$(XTASK) soak --count $(or $(N),20) $(if $(NAME),--name $(NAME))
+
+judge: parts compiled ## Run what takes too long for `make test` or depends on chance, hours of it (NAME=specs: one of them), and print a table
+	$(XTASK) judge $(if $(NAME),--name $(NAME))
+
+compiled: $(CARGO_NEXTEST) ## Compile all tests and what they run
+	$(NEXTEST) --no-run
 
 unit: $(CARGO_NEXTEST) ## Run the tests that need nothing but this checkout
 	$(NEXTEST) --profile unit

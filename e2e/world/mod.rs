@@ -37,11 +37,13 @@ mod cloudbase;
 mod clusterctl;
 mod control_plane;
 mod core;
+mod ended;
 pub mod facts;
 mod faulty_way;
 mod forward;
 mod guardian;
 pub mod hardware;
+mod history;
 pub mod manifests;
 mod patience;
 mod pki;
@@ -66,7 +68,8 @@ pub use self::cloudbase::CloudbaseInit;
 pub use self::control_plane::{ControlPlane, Options};
 pub use self::faulty_way::FaultyWay;
 pub use self::forward::Forward;
-pub use self::patience::Patience;
+pub use self::history::History;
+pub use self::patience::{Patience, stretch};
 pub use self::ports::free_port;
 pub use self::process::Process;
 pub use self::seed::seed;
@@ -83,5 +86,8 @@ static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| tokio::runt
 
 /// Runs a story on the runtime that all stories of this program share. A panic in it is a panic here, on this thread.
 pub fn run<F: Future>(story: F) -> F::Output {
-    RUNTIME.block_on(story)
+    RUNTIME.block_on(async {
+        ended::explain();
+        story.await
+    })
 }

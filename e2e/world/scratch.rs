@@ -1,15 +1,22 @@
-//! A directory that lives as long as a story: certificates, data, logs. It stays after a failure (or with CAPW_KEEP set), and
-//! then says where it is and how its logs end. It must not be used for anything that outlives the story.
+//! A directory that lives as long as a story: certificates, data, logs. After a failure its files are copied to `out/failed`, and it says how
+//! the logs with errors end. It must not be used for anything that outlives the story.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::guardian;
+use super::tools::checkout;
 
-/// Lines of each log that are printed after a failure.
-const TAIL: usize = 12;
+/// Lines of a log that are printed after a failure.
+const TAIL: usize = 20;
+/// Characters of such a line.
+const WIDTH: usize = 300;
 
-/// The directory; removed on drop unless the thread panics.
+/// Those that are there now, for a test that is ended from outside.
+static LIVING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// The directory; removed on drop.
 pub(super) struct Scratch {
     path: PathBuf,
 }
@@ -25,6 +32,7 @@ impl Scratch {
             path.display()
         );
         guardian::guard_directory(&path);
+        LIVING.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
         Self { path }
     }
 
@@ -41,43 +49,71 @@ impl Scratch {
         fs::write(&path, content).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         path
     }
-
-    fn report(&self) {
-        eprintln!("\nkept for a look: {}", self.path.display());
-        let mut logs: Vec<PathBuf> = fs::read_dir(&self.path)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|e| e == "log"))
-            .collect();
-        logs.sort();
-        for log in logs {
-            let end = last_lines(&log, TAIL);
-            if !end.is_empty() {
-                eprintln!("--- end of {}\n{end}", log.display());
-            }
-        }
-    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let failed = std::thread::panicking();
-        if failed {
-            self.report();
+        if std::thread::panicking() {
+            report(&self.path);
         }
-        if !failed && std::env::var_os("CAPW_KEEP").is_none() {
+        LIVING.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.path);
+        // With CAPW_KEEP set it stays, also of a story that passed.
+        if std::env::var_os("CAPW_KEEP").is_some() {
+            eprintln!("kept: {}", self.path.display());
+        } else {
             let _ = fs::remove_dir_all(&self.path);
         }
         guardian::forget_directory(&self.path);
     }
 }
 
-/// The last `count` lines of a file, each cut at 400 characters; empty if it cannot be read.
+/// Reports all that are there.
+pub(super) fn report_all() {
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|path| report(path));
+}
+
+/// Copies the files to a place that outlives the test, and prints how the logs with errors end.
+fn report(scratch: &Path) {
+    let to = place().join(scratch.file_name().unwrap_or_default());
+    let mut files: Vec<PathBuf> = fs::read_dir(scratch).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.is_file());
+    files.sort();
+    let copy = |file: &PathBuf| fs::copy(file, to.join(file.file_name().unwrap_or_default())).map(drop);
+    let copied = fs::create_dir_all(&to).and_then(|()| files.iter().try_for_each(copy));
+    match copied {
+        Ok(()) => eprintln!("\nfiles of {}: {}", scratch.display(), to.display()),
+        Err(error) => eprintln!("\n{}: {error}", to.display()),
+    }
+    for log in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "log")) {
+        if has_errors(log) {
+            eprintln!("--- end of {}\n{}", log.file_name().unwrap_or_default().display(), last_lines(log, TAIL));
+        }
+    }
+}
+
+/// `out/failed/TEST/attempt-N`, where `cargo xtask` looks.
+fn place() -> PathBuf {
+    let own = |name: &str| std::env::var(name).ok();
+    let failed = own("CAPW_FAILED").map_or_else(|| checkout().join("out/failed"), PathBuf::from);
+    let test = own("NEXTEST_TEST_NAME").or_else(|| std::thread::current().name().map(str::to_owned)).unwrap_or_default();
+    failed.join(test.replace("::", ".")).join(format!("attempt-{}", own("NEXTEST_ATTEMPT").unwrap_or_else(|| "1".to_owned())))
+}
+
+/// Of Go programs (klog, zap) and of CAPW.
+fn has_errors(log: &Path) -> bool {
+    let bytes = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    text.lines().any(|line| {
+        let klog = line.strip_prefix(['E', 'F']).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        klog || [" ERROR ", " WARN ", "\"level\":\"error\"", "\"level\":\"fatal\"", "panic"].iter().any(|mark| line.contains(mark))
+    })
+}
+
+/// The last `count` lines of a file, each cut; empty if it cannot be read.
 pub(super) fn last_lines(path: &Path, count: usize) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(count);
-    lines[from..].iter().map(|line| line.chars().take(400).collect::<String>()).collect::<Vec<_>>().join("\n")
+    lines[from..].iter().map(|line| line.chars().take(WIDTH).collect::<String>()).collect::<Vec<_>>().join("\n")
 }

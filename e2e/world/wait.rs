@@ -1,7 +1,10 @@
 //! Waiting for a state, with a deadline and with what was seen last when it is missed. Never a bare sleep.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::patience::Patience;
@@ -33,16 +36,54 @@ where
 {
     let mut patience = Patience::new(deadline);
     let mut seen = "nothing: no look has come to an end".to_owned();
+    let pending = Pending::new(what);
     loop {
         // A look that hangs must not outlive the deadline.
         match tokio::time::timeout(patience.look(), look()).await.map(Observation::settle) {
             Ok(Ok(value)) => return value,
-            Ok(Err(now)) => seen = now,
+            Ok(Err(now)) => {
+                pending.seen(&now);
+                seen = now;
+            }
             Err(_) => {}
         }
         assert!(!patience.is_over(), "waited {patience} for: {what}\nlast seen: {seen}");
         tokio::time::sleep(patience.pause()).await;
     }
+}
+
+/// Waits that have not ended: what each waits for, and what it saw last.
+static PENDING: Mutex<BTreeMap<u64, (String, String)>> = Mutex::new(BTreeMap::new());
+
+/// One of them, until it is dropped.
+struct Pending(u64);
+
+impl Pending {
+    fn new(what: &str) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        PENDING.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (what.to_owned(), "nothing".to_owned()));
+        Self(number)
+    }
+
+    fn seen(&self, now: &str) {
+        if let Some((_, seen)) = PENDING.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&self.0) {
+            now.clone_into(seen);
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        PENDING.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
+
+/// What is waited for now, and what was seen last.
+pub(super) fn pending() -> String {
+    let pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let words: Vec<String> = pending.values().map(|(what, seen)| format!("{what}\nlast seen: {seen}")).collect();
+    if words.is_empty() { "nothing that it says".to_owned() } else { words.join("\nand ") }
 }
 
 /// Says on standard error what a story does now, with the time of day in UTC; the test runner shows it when the test fails.

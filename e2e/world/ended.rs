@@ -1,0 +1,68 @@
+//! The last words of a test: what the machine was like when it failed, and what it was waiting for when its time-out, an interrupt or the
+//! end of its runner ended it. It must not decide anything.
+
+use std::sync::Once;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{scratch, wait};
+
+/// Between two looks whether the runner still lives.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// From now on this process says why it ends, if it is a test of cargo-nextest. Called within the runtime of all stories.
+pub(super) fn explain() {
+    static ONCE: Once = Once::new();
+    if std::env::var_os("NEXTEST").is_none() {
+        return;
+    }
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            usual(info);
+            eprintln!("{}", machine());
+        }));
+        tokio::spawn(signalled());
+        tokio::spawn(orphaned());
+    });
+}
+
+/// A time-out of cargo-nextest, or an interrupt that it passes on, comes as SIGTERM or SIGINT.
+async fn signalled() {
+    let handler = |kind| signal(kind).expect("a handler of signals");
+    let (mut terminate, mut interrupt) = (handler(SignalKind::terminate()), handler(SignalKind::interrupt()));
+    let which = tokio::select! {
+        _ = terminate.recv() => "its time-out",
+        _ = interrupt.recv() => "an interrupt",
+    };
+    end(which);
+}
+
+/// A runner that was killed cannot end its tests.
+async fn orphaned() {
+    let parent = rustix::process::getppid();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if rustix::process::getppid() != parent {
+            end("the end of its runner");
+        }
+    }
+}
+
+/// Processes and directories go by the guardian, as after a kill.
+fn end(by: &str) -> ! {
+    eprintln!("ended by {by} while it waited for: {}", wait::pending());
+    eprintln!("{}", machine());
+    scratch::report_all();
+    std::process::exit(1);
+}
+
+/// Load, memory and disk, now.
+fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let load = read("/proc/loadavg").split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+    let memory = read("/proc/meminfo").lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let disk = rustix::fs::statvfs(std::env::temp_dir()).map(|disk| (disk.f_bavail * disk.f_frsize) >> 20);
+    format!("machine: load {load}, {} MiB of memory and {} MiB of disk free", memory.unwrap_or(0) >> 10, disk.unwrap_or(0))
+}

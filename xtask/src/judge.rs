@@ -1,0 +1,66 @@
+//! What takes too long for the gate or depends on chance, one after the other.
+
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use crate::nextest::Nextest;
+
+/// One of them: its name and what `make` is told to do.
+struct Trial {
+    name: &'static str,
+    /// Targets and variables of `make`.
+    make: &'static [&'static str],
+    /// The variable without which it cannot run: it names a program that no package registry has.
+    needs: Option<&'static str>,
+}
+
+const fn trial(name: &'static str, make: &'static [&'static str]) -> Trial {
+    Trial { name, make, needs: None }
+}
+
+/// Quick ones first.
+const TRIALS: [Trial; 13] = [
+    trial("tests", &["test", "TESTS=judge"]),
+    trial("windows-matrix", &["e2e-matrix"]),
+    trial("libvirt", &["test-libvirt"]),
+    trial("faults", &["faults", "SEEDS=10"]),
+    trial("sequences", &["sequences"]),
+    trial("specs", &["specs"]),
+    trial("upgrade", &["upgrade"]),
+    Trial { name: "autoscaler", make: &["test-autoscaler"], needs: Some("CLUSTER_AUTOSCALER") },
+    Trial { name: "powershell", make: &["test-powershell", "ALL=1"], needs: Some("CAPW_PWSH") },
+    trial("render", &["render"]),
+    trial("bench", &["bench", "SIZES=10 100"]),
+    trial("faults-model", &["faults-model"]),
+    trial("release", &["release-check"]),
+];
+
+/// Runs all whose name has `name` in it, prints a table and writes `out/judge.json`. `true` if none failed.
+#[allow(clippy::disallowed_methods, reason = "whether a variable is set decides what can run, and what does not is said")]
+pub fn judge(nextest: &Nextest, name: Option<&str>) -> Result<bool> {
+    let mut rows = Vec::new();
+    for trial in TRIALS.iter().filter(|trial| name.is_none_or(|name| trial.name.contains(name))) {
+        let from = Instant::now();
+        let said = match trial.needs {
+            Some(variable) if std::env::var_os(variable).is_none_or(|value| value.is_empty()) => format!("not run: {variable} names no program"),
+            _ => {
+                println!("\n=== {}: make {}", trial.name, trial.make.join(" "));
+                let status = Command::new("make").args(trial.make).env("CAPW_SEED", "random").env_remove("PROPTEST_RNG_SEED").status();
+                if status.context("make")?.success() { "passed".to_owned() } else { "FAILED".to_owned() }
+            }
+        };
+        rows.push((trial.name, said, from.elapsed().as_secs()));
+        let all: Vec<_> = rows.iter().map(|(name, said, seconds)| json!({"name": name, "result": said, "seconds": seconds})).collect();
+        let path = nextest.output.join("judge.json");
+        fs::write(&path, format!("{:#}\n", json!(all))).with_context(|| path.display().to_string())?;
+    }
+    println!();
+    for (name, said, seconds) in &rows {
+        println!("{:4} min  {name:16} {said}", seconds.div_ceil(60));
+    }
+    Ok(!rows.is_empty() && rows.iter().all(|(_, said, _)| said != "FAILED"))
+}

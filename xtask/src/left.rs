@@ -1,0 +1,48 @@
+//! What tests left behind: processes and temporary files. Each run has a temporary directory of its own, which its processes have in their
+//! environment, so that nothing of another run is taken for one of its own.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// For guardians of tests that were ended: they clear up what their test could not.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Ends and removes what is left of a run, and says what it was and of which test.
+pub fn clear(temporary: &Path) -> Vec<String> {
+    let begun = Instant::now();
+    while begun.elapsed() < GRACE && !processes(temporary).is_empty() {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let mut left = Vec::new();
+    for (pid, test, command) in processes(temporary) {
+        left.push(format!("{test} left the process {} running: {command}", pid.as_raw_nonzero()));
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let names = fs::read_dir(temporary).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+    left.extend(names.map(|name| format!("{name} was left in the temporary directory")));
+    left
+}
+
+/// Number, test and command line of each process of the run.
+fn processes(temporary: &Path) -> Vec<(Pid, String, String)> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok()).filter(|number| *number != own);
+    numbers.filter_map(|number| of_run(number, temporary)).collect()
+}
+
+fn of_run(number: u32, temporary: &Path) -> Option<(Pid, String, String)> {
+    let environment = fs::read(format!("/proc/{number}/environ")).ok()?;
+    let value = |name: &str| {
+        let mut variables = environment.split(|byte| *byte == 0).filter_map(|variable| std::str::from_utf8(variable).ok()?.split_once('='));
+        variables.find(|(key, _)| *key == name).map(|(_, value)| value)
+    };
+    value("TMPDIR").filter(|directory| Path::new(directory).starts_with(temporary))?;
+    let test = value("NEXTEST_TEST_NAME").unwrap_or("a test").to_owned();
+    let command = fs::read(format!("/proc/{number}/cmdline")).ok()?;
+    let command = String::from_utf8_lossy(&command).replace('\0', " ").chars().take(200).collect();
+    Some((Pid::from_raw(i32::try_from(number).ok()?)?, test, command))
+}

@@ -1,0 +1,74 @@
+//! Runs of cargo-nextest, each with a temporary directory of its own.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+
+use crate::junit::{self, Case};
+use crate::left;
+
+/// The program, and where reports go.
+pub struct Nextest {
+    program: PathBuf,
+    /// Folder of the reports.
+    pub output: PathBuf,
+}
+
+/// What came of one run.
+pub struct Run {
+    /// It ended well.
+    pub passed: bool,
+    /// What ran. Empty if the tests did not even start.
+    pub cases: Vec<Case>,
+    /// Processes and files that tests left behind, by then ended and removed.
+    pub left: Vec<String>,
+}
+
+impl Nextest {
+    /// From now on an interrupt ends the tests that run, not this program, which then clears up.
+    pub fn new(program: PathBuf, output: PathBuf) -> Result<Self> {
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).context("a handler of signals")?;
+        }
+        fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
+        Ok(Self { program, output: fs::canonicalize(&output)? })
+    }
+
+    /// Runs the tests of a profile.
+    pub fn run(&self, profile: &str, more: &[String]) -> Result<Run> {
+        // Short, because sockets of daemons lie below it, and their paths have at most 107 characters.
+        let temporary = tempfile::Builder::new().prefix("capw.").tempdir().context("a directory for temporary files")?;
+        let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(temporary.path(), anyone).context("daemons of other users may enter it")?;
+        // Where .config/nextest.toml has the report written.
+        let report = PathBuf::from("out/nextest").join(profile).join("junit.xml");
+        let _ = fs::remove_file(&report);
+        let mut command = Command::new(&self.program);
+        command.args(["nextest", "run", "--profile", profile]).args(more);
+        command.env("TMPDIR", temporary.path()).env("CAPW_FAILED", self.failed());
+        let status = command.status().with_context(|| self.program.display().to_string())?;
+        let cases = match fs::read_to_string(&report) {
+            Ok(xml) => junit::cases(&xml)?,
+            Err(_) => Vec::new(),
+        };
+        let left = left::clear(temporary.path());
+        Ok(Run { passed: status.success(), cases, left })
+    }
+
+    /// The tests that a profile leaves out, as cargo-nextest lists them.
+    pub fn list(&self, profile: &str) -> Result<serde_json::Value> {
+        let mut command = Command::new(&self.program);
+        command.args(["nextest", "list", "--profile", profile, "--message-format", "json", "--run-ignored", "default"]);
+        let output = command.output().with_context(|| self.program.display().to_string())?;
+        serde_json::from_slice(&output.stdout).context("cargo nextest list")
+    }
+
+    /// Where tests that fail leave their files.
+    pub fn failed(&self) -> PathBuf {
+        self.output.join("failed")
+    }
+}
