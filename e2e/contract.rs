@@ -12,8 +12,6 @@ use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, condition
 const LIMIT: Duration = Duration::from_secs(90);
 /// Core's lower bound of `nodeStartupTimeoutSeconds`.
 const STARTUP: u64 = 30;
-/// The label that core gives to every Machine of a MachineDeployment.
-const DEPLOYMENT: &str = "cluster.x-k8s.io/deployment-name";
 
 #[test]
 fn the_contract_with_cluster_api() {
@@ -92,36 +90,43 @@ async fn topology(cp: &ControlPlane) {
 async fn health(cp: &ControlPlane, capw: &Capw) {
     let mut workers = Workers { replicas: 1, ..Workers::new("health", cp).await };
     workers.driver = json!({"simulated": {"faults": [{"names": "*", "fault": "NoBoot", "count": 1}]}});
-    workers.machine["joinDeadlineSeconds"] = json!(10);
     workers.apply(cp).await;
-    let health_check = json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck", "metadata": {"name": "windows", "namespace": "health"},
-        "spec": {
-            "clusterName": "c1",
-            "selector": {"matchLabels": {DEPLOYMENT: "c1"}},
-            "checks": {
-                "nodeStartupTimeoutSeconds": STARTUP,
-                "unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 20}],
-            },
-            "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "100%"}},
-        },
-    });
-    let first = wait_for("the first machine says that it never joined", LIMIT, || async {
+    let first = wait_for("the first machine is made", LIMIT, || async {
         let machines = cp.list(Kind::WINDOWS_MACHINE, Some("health")).await;
-        let never = |machine: &&Value| condition(machine, "NodeJoined").is_some_and(|joined| joined["reason"] == "NodeNeverJoined");
-        machines.iter().find(never).map(|machine| text(machine, "/metadata/name").to_owned())
+        machines.first().map(|machine| text(machine, "/metadata/name").to_owned())
     })
     .await;
-    // Not before: on a busy machine it would lose patience with what is still being made.
-    workers::apply(cp, &[health_check]).await;
+    // Of this one alone: those that follow may be slow on a busy machine.
+    cp.patch(Kind::WINDOWS_MACHINE, &workers.name(&first), &json!({"spec": {"joinDeadlineSeconds": 10}})).await.expect("a shorter deadline");
+    let never = |machine: &Value| condition(machine, "NodeJoined").filter(|joined| joined["reason"] == "NodeNeverJoined").map(drop);
+    cp.wait_object(Kind::WINDOWS_MACHINE, &workers.name(&first), "it never joined", LIMIT, never).await;
+    check_health(cp, &first, json!({"nodeStartupTimeoutSeconds": STARTUP})).await;
     let second = replaced(cp, capw, &workers, &first).await;
     step("a machine that never joined was replaced");
 
     let vm = simulated_vms(capw.state()).into_iter().find(|vm| vm.name == second).expect("the VM of the second machine");
     let home = capw.state().join(&vm.datacenter).join(&vm.directory);
     std::fs::rename(home, cp.directory().join("taken-away")).expect("the VM's directory can be taken away");
+    let gone = [json!({"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 5})];
+    check_health(cp, &second, json!({"unhealthyMachineConditions": gone})).await;
     replaced(cp, capw, &workers, &second).await;
     step("a machine whose VM was taken away was replaced");
+}
+
+/// A MachineHealthCheck for one machine: it would lose patience with others that are still being made.
+async fn check_health(cp: &ControlPlane, machine: &str, checks: Value) {
+    let label = json!({"example.com/checked": machine});
+    cp.patch(Kind::MACHINE, &format!("health/{machine}"), &json!({"metadata": {"labels": label}})).await.expect("a label");
+    let health_check = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck", "metadata": {"name": machine, "namespace": "health"},
+        "spec": {
+            "clusterName": "c1",
+            "selector": {"matchLabels": label},
+            "checks": checks,
+            "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "100%"}},
+        },
+    });
+    workers::apply(cp, &[health_check]).await;
 }
 
 /// Waits until another machine than `before` runs and nothing of that one is left; gives its name.

@@ -61,10 +61,11 @@ async fn place_pods(cp: &ControlPlane) -> String {
 
 /// From the wish to remove a machine to its end.
 async fn pods_leave(cp: &ControlPlane, capw: &Capw, victim: &str) {
-    // Told from 5 s after the grace period, and long enough for a story on a busy machine to read it.
+    // Told from 5 s after the grace period.
     cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &json!({"spec": {"drain": {"hungPodSeconds": 15}}})).await.expect("the margin");
-    remove(cp, victim, 1).await;
     let machine = format!("default/{victim}");
+    let history = cp.history(Kind::WINDOWS_MACHINE, &machine).await;
+    remove(cp, victim, 1).await;
     let says = |what: &'static [&'static str]| {
         move |object: &Value| {
             let deleting = condition(object, "Deleting").filter(|c| c["reason"] == "DrainingNode")?;
@@ -72,9 +73,8 @@ async fn pods_leave(cp: &ControlPlane, capw: &Capw, victim: &str) {
             what.iter().all(|part| message.contains(part)).then(|| message.to_owned())
         }
     };
-    cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it names the budget", LIMIT, says(&["default/web-", "disruption budget"])).await;
-    let hung = says(&["pod default/hung is still there", "deleted by force"]);
-    cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it names the pod that hangs", LIMIT, hung).await;
+    history.said("it names the budget", LIMIT, says(&["default/web-", "disruption budget"])).await;
+    history.said("it names the pod that hangs", LIMIT, says(&["pod default/hung is still there", "deleted by force"])).await;
     wait_gone(cp, "lonely").await;
     wait_gone(cp, "hung").await;
     assert_eq!(simulated_vms(capw.state()).len(), 2, "a VM went while a budget kept its pod");
@@ -88,10 +88,11 @@ async fn pods_leave(cp: &ControlPlane, capw: &Capw, victim: &str) {
 async fn a_time_limit(cp: &ControlPlane, capw: &Capw, last: &str) {
     wait_running(cp, "web", 2).await;
     cp.patch(BUDGET, "default/web", &json!({"spec": {"minAvailable": 2}})).await.expect("the budget");
-    cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &json!({"spec": {"replicas": 0, "drain": {"timeoutSeconds": 15}}})).await.expect("the limit");
     let machine = format!("default/{last}");
+    let history = cp.history(Kind::WINDOWS_MACHINE, &machine).await;
+    cp.patch(Kind::WINDOWS_NODE_POOL, POOL, &json!({"spec": {"replicas": 0, "drain": {"timeoutSeconds": 15}}})).await.expect("the limit");
     let told = |object: &Value| condition(object, "Deleting").filter(|c| text(c, "/message").contains("whatever is left")).map(drop);
-    cp.wait_object(Kind::WINDOWS_MACHINE, &machine, "it says when it goes", LIMIT, told).await;
+    history.said("it says when it goes", LIMIT, told).await;
     cp.wait_gone(Kind::WINDOWS_MACHINE, &machine, LIMIT).await;
     wait_for("no VM and no Node are left", LIMIT, || async {
         let (vms, nodes) = (simulated_vms(capw.state()), cp.list(Kind::NODE, None).await);

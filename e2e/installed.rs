@@ -233,6 +233,13 @@ pub async fn start_parts(cp: &ControlPlane) -> Vec<Capw> {
 async fn nothing_stays_after_delete(cp: &ControlPlane) {
     for (part, _) in PARTS {
         cp.clusterctl(&["delete", "--include-crd", "--include-namespace", &format!("--{part}"), "windows"]).await;
+        // The next one lists every kind that the API server names, and gives up at one that is gone since.
+        let group = format!("--api-group={}.cluster.x-k8s.io", part.replace('-', ""));
+        wait_for(&format!("the API server names no kind of {part}"), Duration::from_secs(60), || async {
+            let named = cp.kubectl(&["api-resources", "--cached=false", "--no-headers", &group]).await;
+            if named.is_empty() { Ok(()) } else { Err(named) }
+        })
+        .await;
     }
     for kind in [POLICY, POLICY_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind::NAMESPACE, Kind::CUSTOM_RESOURCE_DEFINITION] {
         wait_for(&format!("no {} of ours are left", kind.plural), Duration::from_secs(60), || async {

@@ -182,6 +182,12 @@ async fn rule_4_3_without_a_machine_it_waits(cp: &ControlPlane, capw: &Capw, poo
     assert!(found.len() == 4 && leaving.is_empty(), "removed without a Machine: {leaving:#?}");
     core.thaw();
     pool.workers.replicas = 2;
+    // Core does not know of the two yet, and all that it knows is settled.
+    wait_for("the two more are removed", LIMIT, || async {
+        let found = names(&pool.windows_machines(cp).await);
+        if found == before { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
     assert_eq!(names(&pool.wait_settled(cp).await), before, "the two that were there before stay");
     let over_the_head: Vec<_> = cp
         .audit_since(mark)

@@ -18,6 +18,8 @@ const MACHINES: usize = 3;
 const ANSWER: Duration = Duration::from_secs(25);
 /// Waits below it are not compared: they are those of an idle program.
 const IDLE_MILLISECONDS: u64 = 1000;
+/// So much longer may objects wait beside it: the machine may be busier than before. A thread that waits for the endpoint makes it tens of seconds.
+const TIMES: u64 = 4;
 
 #[test]
 fn a_hypervisor_that_hardly_answers_delays_no_other() {
@@ -61,7 +63,7 @@ fn a_hypervisor_that_hardly_answers_delays_no_other() {
         );
         step(&text);
         let least = |waits: &Waits| waits.milliseconds(99).expect("objects waited").max(IDLE_MILLISECONDS);
-        assert!(least(&with) <= least(&without), "{text}");
+        assert!(least(&with) <= TIMES * least(&without), "{text}");
     });
 }
 

@@ -185,11 +185,16 @@ fn machines_join_by_every_channel() {
         let mut pools = Vec::new();
         for channel in Channel::ALL {
             let namespace = channel.name().to_lowercase();
-            let workers = Workers { replicas: 1, bootstrap: json!({"channel": channel.name()}), ..Workers::new(&namespace, &cp).await };
+            let workers = Workers {
+                replicas: 1,
+                bootstrap: json!({"channel": channel.name()}),
+                // Time for a look at what it is given: that is taken away once the node is there.
+                driver: json!({"simulated": {"delays": {"joinMilliseconds": 15_000}}}),
+                ..Workers::new(&namespace, &cp).await
+            };
             workers.apply(&cp).await;
             pools.push((channel, workers));
         }
-        // Taken away once the node is there: kept when it is seen.
         let given = Mutex::new(BTreeMap::new());
         wait_for("every machine is given something", Duration::from_secs(120), || async {
             let mut given = given.lock().expect("what was seen");

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::program_logs::faultless;
 use crate::real_windows_node::CNI;
 use crate::world::facts::CA;
-use crate::world::wine;
+use crate::world::{stretch, wine};
 
 /// What containerd says of Wine and of a machine without images, and not of its configuration.
 const KNOWN: [&str; 4] = [
@@ -24,6 +24,8 @@ const KNOWN: [&str; 4] = [
     // The prepared prefix has no revision of Windows; guests do.
     "read `UBR` from registry",
 ];
+/// Exit code of `timeout` when it ended the program.
+const TIMED_OUT: i32 = 124;
 const BOOTED: &str = "containerd successfully booted";
 const CONTAINERD: &str = r"C:\config.toml";
 const PROXY_OUT: &str = r"C:\kube-proxy-out.yaml";
@@ -86,11 +88,15 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
 
     /// Runs a program of a version to its end: whether it went well, and everything that it printed.
     fn run(&self, program: &str, version: &str, arguments: &[&str], variables: &[(String, String)]) -> (bool, String) {
+        let seconds = (120.0 * stretch()) as u32;
         let once = || {
-            let output = self.command(program, version, arguments, 120).envs(variables.iter().cloned()).output().expect("unshare runs");
-            (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+            let output = self.command(program, version, arguments, seconds).envs(variables.iter().cloned()).output().expect("unshare runs");
+            let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+            // What `timeout` ended half-way has not refused anything.
+            let ended = output.status.code() != Some(TIMED_OUT);
+            ((output.status.success(), said), ended)
         };
-        again(once, |(_, said)| said)
+        again(once, |((_, said), ended)| *ended && spoke(said)).0
     }
 
     /// kubeadm's KubeletConfiguration of a new cluster of this version: what our patch is laid over.
@@ -159,7 +165,7 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
         let arguments = ["--config", CONTAINERD, "--root", &root, "--state", &state];
         let once = || {
             let mut child = self
-                .command("containerd", version, &arguments, 120)
+                .command("containerd", version, &arguments, (120.0 * stretch()) as u32)
                 .envs(variables.iter().cloned())
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
@@ -177,7 +183,7 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
             let _ = child.wait();
             said
         };
-        let said = again(once, |said| said);
+        let said = again(once, |said| spoke(said) && (said.contains(BOOTED) || said.contains("level=fatal")));
         assert!(said.contains(BOOTED), "containerd {version} does not start with {what}:\n{said}");
         unwarned(&said, version, what);
     }
@@ -200,18 +206,22 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
     }
 }
 
-/// Runs it once more where Wine itself did not start, which happens on a busy machine: that is no word of the program.
-fn again<T>(run: impl Fn() -> T, said: impl Fn(&T) -> &String) -> T {
+/// Runs it once more where it was not judged: Wine itself did not start, or the program was not given time to end.
+fn again<T>(run: impl Fn() -> T, judged: impl Fn(&T) -> bool) -> T {
     const ATTEMPTS: usize = 3;
     let mut attempt = 1;
     loop {
         let result = run();
-        let spoke = !said(&result).is_empty() && !said(&result).contains("wine client error");
-        if attempt == ATTEMPTS || spoke {
+        if attempt == ATTEMPTS || judged(&result) {
             return result;
         }
         attempt += 1;
     }
+}
+
+/// Whether that is a word of the program. On a busy machine Wine does not start now and then.
+fn spoke(said: &str) -> bool {
+    !said.is_empty() && !said.contains("wine client error")
 }
 
 /// containerd found nothing wrong but what is [`KNOWN`].

@@ -13,6 +13,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -84,10 +85,10 @@ impl Daemon {
         if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
         }
-        while Path::new(&format!("/proc/{}/cmdline", pid.trim())).exists()
-            && !fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default().is_empty()
-        {
-            std::thread::yield_now();
+        let begun = Instant::now();
+        while !fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "libvirtd does not end two minutes after SIGTERM");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

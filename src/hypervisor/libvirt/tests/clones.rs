@@ -31,9 +31,7 @@ async fn a_full_clone_needs_its_image_no_more() {
         fs::remove_file(endpoint.file(IMAGE)).unwrap();
         fs::write(endpoint.file(&names.log()), "").unwrap();
         assert_eq!(daemon.try_virsh(["start", names.vm()]).status.success(), !shares);
-        while !shares && !fs::read_to_string(endpoint.file(&names.log())).unwrap().contains("hello") {
-            tokio::task::yield_now().await;
-        }
+        until("the guest says hello", || shares || fs::read_to_string(endpoint.file(&names.log())).unwrap().contains("hello")).await;
         assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
         assert!(endpoint.files().is_empty(), "{:?}", endpoint.files());
     }
@@ -71,9 +69,7 @@ async fn a_machine_that_goes_while_its_image_is_copied_leaves_nothing() {
     let machine = Machine::new("hurry", endpoint.spec());
     assert!(matches!(machine.advance(&*driver).await, Ok(DriverStep::Wait { .. })));
     let name = Volumes::of(&machine.key).system();
-    while !endpoint.files().contains(&name) {
-        tokio::task::yield_now().await;
-    }
+    until("the copy has begun", || endpoint.files().contains(&name)).await;
     // Another process sees that it is not complete, and leaves it.
     assert!(matches!(machine.advance(&*other).await, Ok(DriverStep::Wait { .. })));
     assert!(daemon.domains().is_empty());

@@ -24,6 +24,7 @@ use super::volumes::{Volumes, vm_of};
 use crate::api::hypervisor::{Acceleration, CloneMode, GuestWords, Libvirt};
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
+use crate::hypervisor::contract::program::until;
 use crate::hypervisor::contract::{self, TestEndpoint};
 use crate::hypervisor::login::Login;
 use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
@@ -253,9 +254,7 @@ async fn the_words_of_a_guest_are_read_to_the_last() {
     let (driver, machine) = (endpoint.driver(), Machine::new("talks", endpoint.spec()));
     assert!(machine.create(&*driver, 10).await);
     let log = endpoint.file(&Volumes::of(&machine.key).log());
-    while !fs::read_to_string(&log).unwrap_or_default().contains("hello\r\n") {
-        tokio::task::yield_now().await;
-    }
+    until("the guest says hello", || fs::read_to_string(&log).unwrap_or_default().contains("hello\r\n")).await;
     let wanted = Wanted { words_of: [machine.key.vm].into() };
     let report = async |wanted: &Wanted| driver.list(wanted).await.unwrap().rows.remove(0).present.report;
     assert_eq!(report(&wanted).await, None, "the firmware's words are no report");

@@ -58,7 +58,7 @@ impl<'a> Sshd<'a> {
         let mut child = command.spawn().unwrap();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(child.try_wait().unwrap().is_none(), "sshd ends: {}", fs::read_to_string(daemon.path("sshd.log")).unwrap());
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(20));
         }
         child
     }

@@ -263,7 +263,7 @@ async fn a_clone_that_takes_long_is_waited_for_and_can_be_given_up() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
     let endpoint = VsphereEndpoint::new(&vcenter);
     let (driver, machine) = (endpoint.driver(), Machine::at(&endpoint, "slow"));
-    vcenter.ask(json!({"do": "delay", "task": "CloneVm", "millis": 3000}));
+    vcenter.ask(json!({"do": "delay", "task": "CloneVm", "millis": 10_000}));
     assert!(matches!(machine.advance(&*driver).await, Ok(DriverStep::Started { .. })));
     assert_eq!(machine.present(&*driver).await.power, Power::Creating);
     vcenter.requests();
