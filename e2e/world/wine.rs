@@ -102,6 +102,8 @@ impl WineGuest {
             .env("WINEPREFIX", self.disk.join("wine"))
             .env("WINEDEBUG", "-all")
             .env("DISPLAY", "")
+            // Debian's Wine finds its server below it: the guest has none.
+            .env_remove("TMPDIR")
             .output()
             .map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");

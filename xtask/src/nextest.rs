@@ -41,9 +41,9 @@ impl Nextest {
     /// Runs the tests of a profile.
     pub fn run(&self, profile: &str, more: &[String]) -> Result<Run> {
         // Short, because sockets of daemons lie below it, and their paths have at most 107 characters.
-        let temporary = tempfile::Builder::new().prefix("capw.").tempdir().context("a directory for temporary files")?;
-        let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(temporary.path(), anyone).context("daemons of other users may enter it")?;
+        let temporary = tempfile::Builder::new().prefix("ct").rand_bytes(4).tempdir().context("a directory for temporary files")?;
+        let like_tmp = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        fs::set_permissions(temporary.path(), like_tmp).context("a directory for temporary files of every user")?;
         // Where .config/nextest.toml has the report written.
         let report = PathBuf::from("out/nextest").join(profile).join("junit.xml");
         let _ = fs::remove_file(&report);
