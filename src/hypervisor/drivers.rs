@@ -207,6 +207,20 @@ mod tests {
     use super::*;
     use crate::api::hypervisor::Simulated;
 
+    /// `config/production` has it: whoever installs that reaches the hypervisors.
+    #[test]
+    fn the_network_policy_lets_out_to_the_usual_port_of_every_driver() {
+        use super::super::{libvirt::address, proxmox::connection};
+
+        let policy = include_str!("../../config/components/network-policy/policy.yaml");
+        let policy: serde_json::Value = serde_saphyr::from_str(policy).unwrap();
+        let rules = policy["spec"]["egress"].as_array().unwrap().iter().filter(|rule| rule.get("to").is_none());
+        let allowed: Vec<u64> = rules.flat_map(|rule| rule["ports"].as_array().unwrap()).map(|port| port["port"].as_u64().unwrap()).collect();
+        for port in [443, address::TLS_PORT, address::SSH_PORT, connection::PORT] {
+            assert!(allowed.contains(&port.into()), "{port} is not among {allowed:?}");
+        }
+    }
+
     fn drivers() -> Drivers {
         Drivers::new(DriverSettings::uncounted("/nonexistent".into(), 32, Arc::new(|| Timestamp::UNIX_EPOCH)))
     }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use crate::hypervisor::DriverError;
 
 /// Where a daemon listens for TLS unless the address says otherwise.
-const TLS_PORT: u16 = 16_514;
+pub const TLS_PORT: u16 = 16_514;
 /// Where sshd listens unless the address says otherwise.
-const SSH_PORT: u16 = 22;
+pub const SSH_PORT: u16 = 22;
 /// Where the daemon of the host listens unless the address says otherwise.
 const SOCKET: &str = "/run/libvirt/libvirt-sock";
 

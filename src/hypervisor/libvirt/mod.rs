@@ -4,7 +4,7 @@
 //! guest writes to the serial port. Name and UUID are ours and the daemon refuses a second VM with one of them; the mark is in the domain's
 //! metadata. The domain goes last, so it says of leftovers whose they are.
 
-mod address;
+pub mod address;
 mod agent;
 mod client;
 mod copies;

@@ -21,7 +21,7 @@ use crate::hypervisor::wire::Effect;
 /// Keys of the Secret.
 const USER: &str = "username";
 const PASSWORD: &str = "password";
-const PORT: u16 = 8006;
+pub const PORT: u16 = 8006;
 /// A server that takes longer to read something is passed over.
 const PATIENCE: Duration = Duration::from_secs(20);
 

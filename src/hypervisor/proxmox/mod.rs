@@ -5,7 +5,7 @@
 //! configuration drive, named by the VM's UUID. Long work is a task of a node, which is asked how it is.
 
 mod client;
-mod connection;
+pub mod connection;
 mod driver;
 mod fault;
 mod found;
