@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::world::{self, Capw, ControlPlane, Kind, Options, text, wait_for};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, checkout, files, text, wait_for};
 
 const CORE_USER: &str = "system:serviceaccount:capi-system:capi-manager";
 const POLICY: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicies");
@@ -110,10 +110,14 @@ async fn rights_are_the_least(cp: &ControlPlane) {
 }
 
 async fn samples_fit(cp: &ControlPlane) {
-    for file in ["three-nodes", "health-check", "machine-pool", "own-mirror", "runtime-classes"] {
-        let path = format!("config/samples/{file}.yaml");
-        cp.kubectl(&["apply", "-f", &path]).await;
+    let samples: Vec<String> = files(&checkout().join("config/samples"), "yaml").iter().map(|path| path.display().to_string()).collect();
+    assert!(samples.len() > 10, "{samples:?}");
+    // That of a ClusterClass is applied where the class is; that without Cluster API has objects of the first one's names.
+    for path in samples.iter().filter(|path| !["topology.yaml", "standalone.yaml"].iter().any(|other| path.ends_with(other))) {
+        cp.kubectl(&["apply", "-f", path]).await;
     }
+    cp.kubectl(&["create", "namespace", "alone"]).await;
+    cp.kubectl(&["-n", "alone", "apply", "-f", "config/samples/standalone.yaml"]).await;
     cp.kubectl(&["create", "namespace", "classes"]).await;
     for path in ["config/clusterctl/templates/clusterclass-windows.yaml", "config/samples/topology.yaml"] {
         cp.kubectl(&["-n", "classes", "apply", "-f", path]).await;

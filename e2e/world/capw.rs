@@ -235,7 +235,7 @@ pub(super) async fn kustomize(directory: &str) -> String {
 }
 
 /// Files of a directory with an extension, sorted.
-pub(super) fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+pub fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == extension));
