@@ -88,7 +88,7 @@ e2e-matrix: parts $(CARGO_NEXTEST) ## Judge what is rendered by the Windows prog
 	CAPW_MATRIX=all $(NEXTEST) -E 'test(/^windows_matrix::/)'
 
 sequences: $(CARGO_NEXTEST) ## Change every field of every kind under a running CAPW, about an hour (story "sequences" takes a few)
-	CAPW_SEQUENCES=all $(NEXTEST) --no-capture -E 'test(/^sequences::sequences/)'
+	CAPW_SEQUENCES=all $(NEXTEST) --no-capture -E 'test(/^sequences::/)'
 
 specs: $(CARGO_NEXTEST) ## Run Cluster API's own end-to-end specs, about eight minutes (FOCUS=topology: those whose name matches)
 	bash e2e/tools/build.sh specs

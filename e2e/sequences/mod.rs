@@ -47,7 +47,7 @@ struct Count {
 #[test]
 fn sequences_of_updates() {
     world::run(async {
-        let all = std::env::var("CAPW_SEQUENCES").is_ok_and(|which| which == "all");
+        let all = are_all_wanted();
         let cp = ControlPlane::start(Options::default().named("sequences")).await;
         let capw = Capw::start(&cp, &[]).await;
         let process = capw.process().id();
@@ -87,6 +87,11 @@ fn sequences_of_updates() {
         delete_all(&cp, &capw).await;
         assert!(wrong.is_empty(), "{} answers are wrong:\n{}", wrong.len(), wrong.iter().map(|w| w.as_str()).collect::<Vec<_>>().join("\n"));
     });
+}
+
+/// A long run was asked for.
+fn are_all_wanted() -> bool {
+    std::env::var("CAPW_SEQUENCES").is_ok_and(|which| which == "all")
 }
 
 /// One object of each kind, at work where it has a controller.

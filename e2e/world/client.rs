@@ -120,7 +120,7 @@ fn is_late_to_kubectl(said: &str) -> bool {
 }
 
 /// Writes what may be written twice, again while the server is late. Gives its refusal.
-async fn write<T, F: Future<Output = Result<T, kube::Error>>>(what: &str, ask: impl Fn() -> F) -> Result<T, kube::Error> {
+pub(super) async fn write<T, F: Future<Output = Result<T, kube::Error>>>(what: &str, ask: impl Fn() -> F) -> Result<T, kube::Error> {
     wait_for(what, BUSY, || async {
         match ask().await {
             Err(error) if is_late(&error) => Err(error),

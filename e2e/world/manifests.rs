@@ -9,7 +9,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use serde_json::Value;
 
-use super::client::condition;
+use super::client::{condition, write};
 use super::wait::wait_for;
 
 /// The documents of a YAML text, empty ones left out.
@@ -49,12 +49,13 @@ async fn apply_one(client: &Client, object: Value) {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    let how = PatchParams::apply("world").force();
-    let mut done = api.patch(name, &how, &Patch::Apply(&object)).await;
+    let (how, merge) = (PatchParams::apply("world").force(), PatchParams::default());
+    let (apply, merged) = (Patch::Apply(&object), Patch::Merge(&object));
+    let mut done = write(&format!("apply {} {name}", types.kind), || api.patch(name, &how, &apply)).await;
     // Applying cannot take away what another owner has put there, such as the Service of a webhook; merging a null can.
     if matches!(&done, Err(kube::Error::Api(status)) if status.code == 422) {
         // What does not exist yet was refused for what it says.
-        match api.patch(name, &PatchParams::default(), &Patch::Merge(&object)).await {
+        match write(&format!("merge {} {name}", types.kind), || api.patch(name, &merge, &merged)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             merged => done = merged,
         }
