@@ -1,4 +1,4 @@
-//! A libvirt daemon of its own for tests: in session mode, without rights, below one directory, with real QEMU VMs by TCG.
+//! A libvirt daemon of its own for tests, below one directory, with real QEMU VMs by TCG: in session mode, without rights, or in system mode.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,9 +7,12 @@
     reason = "test code: it fails by panicking and says what it leaves out"
 )]
 
+mod system;
+
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::chown;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -20,11 +23,30 @@ use tempfile::TempDir;
 
 /// The user that the daemon runs as when the test runs as root, whose daemon would be that of the whole host.
 const NOBODY: u32 = 65_534;
+/// For the daemon to start or end.
+const LIMIT: Duration = Duration::from_secs(120);
 /// A boot sector that writes `hello` to the serial port and waits for ever.
 const BOOT: &[u8] = b"\xfa\x31\xc0\x8e\xd8\xbe\x16\x7c\xac\x84\xc0\x74\x06\xba\xf8\x03\xee\xeb\xf5\xf4\xeb\xfdhello\r\n\0";
 
+/// The network of a daemon in system mode: libvirt's usual kind, with NAT and DHCP.
+pub const NETWORK: &str = "default";
+/// The address of the daemon's host in it.
+pub const HOST: [u8; 4] = [192, 168, 122, 1];
+const NETWORK_XML: &str = "<network><name>default</name><forward mode='nat'/><bridge name='virbr0'/>\
+    <ip address='192.168.122.1' netmask='255.255.255.0'><dhcp><range start='192.168.122.2' end='192.168.122.254'/></dhcp></ip></network>";
+
+/// What a daemon may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// What a user without rights may: no networks, and QEMU runs as that user.
+    Session,
+    /// Everything, as root, in namespaces of its own.
+    System,
+}
+
 /// A running daemon. Dropped, it ends with its VMs, and its files go.
 pub struct Daemon {
+    mode: Mode,
     guard: Child,
     root: TempDir,
 }
@@ -35,21 +57,34 @@ impl Daemon {
         Self::start_with(|_| String::new())
     }
 
-    /// With more lines of libvirtd.conf, which may name files in the directory that `configure` gets.
-    #[allow(clippy::disallowed_methods, reason = "in CI a missing judge is an error")]
+    /// In system mode, with [`NETWORK`]. `None`, and why, without root or if the programs are not there.
+    pub fn start_system() -> Option<Self> {
+        if !is_root() {
+            eprintln!("NOT RUN: libvirt in system mode needs root");
+            return None;
+        }
+        if !are_installed(&["libvirtd", "virtlogd", "virsh", "qemu-system-x86_64", "qemu-img", "dnsmasq", "iptables", "ip", "nsenter", "unshare"]) {
+            return None;
+        }
+        let root = tempfile::Builder::new().prefix("lv").tempdir().unwrap();
+        // QEMU's user has to reach the pools.
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let daemon = Self { mode: Mode::System, guard: system::namespaces(root.path()), root };
+        daemon.configure("");
+        daemon.run("virtlogd", &["--daemon"]);
+        daemon.launch();
+        daemon.network(NETWORK, NETWORK_XML);
+        Some(daemon)
+    }
+
+    /// In session mode, with more lines of libvirtd.conf, which may name files in the directory that `configure` gets.
     pub fn start_with(configure: impl FnOnce(&Path) -> String) -> Option<Self> {
-        let missing: Vec<&str> = ["libvirtd", "virsh", "qemu-system-x86_64", "qemu-img"]
-            .into_iter()
-            .filter(|name| Command::new(name).arg("--version").output().is_err())
-            .collect();
-        if !missing.is_empty() {
-            assert!(std::env::var_os("CI").is_none(), "missing: {missing:?}");
-            eprintln!("NOT RUN: {} must be installed (libvirt-daemon-system, libvirt-clients, qemu-system-x86, qemu-utils)", missing.join(", "));
+        if !are_installed(&["libvirtd", "virsh", "qemu-system-x86_64", "qemu-img"]) {
             return None;
         }
         // The paths of sockets below it may have 107 characters.
         let root = tempfile::Builder::new().prefix("lv").tempdir().unwrap();
-        let daemon = Self { guard: guard(root.path()), root };
+        let daemon = Self { mode: Mode::Session, guard: guard(root.path()), root };
         for directory in ["home", "run/libvirt", "c/libvirt", "cache", "data", "pools"] {
             fs::create_dir_all(daemon.path(directory)).unwrap();
         }
@@ -62,34 +97,58 @@ impl Daemon {
         Some(daemon)
     }
 
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// Writes libvirtd.conf, with these lines.
     pub fn configure(&self, more: &str) {
         let sockets = self.path("run/libvirt");
-        fs::write(self.path("c/libvirt/libvirtd.conf"), format!("unix_sock_dir = \"{}\"\n{more}", sockets.display())).unwrap();
+        fs::write(self.configuration(), format!("unix_sock_dir = \"{}\"\n{more}", sockets.display())).unwrap();
     }
 
     /// Starts the daemon; it is ready when this returns.
     pub fn launch(&self) {
-        let mut command = self.command("libvirtd");
-        command.arg("--daemon").arg("--pid-file").arg(self.pid_file()).arg("--config").arg(self.path("c/libvirt/libvirtd.conf"));
-        if fs::read_to_string(self.path("c/libvirt/libvirtd.conf")).unwrap().contains("listen_tls") {
-            command.arg("--listen");
+        let (pid_file, configuration) = (self.pid_file(), self.configuration());
+        let mut arguments = vec!["--daemon", "--pid-file", pid_file.to_str().unwrap(), "--config", configuration.to_str().unwrap()];
+        if fs::read_to_string(&configuration).unwrap().contains("listen_tls") {
+            arguments.push("--listen");
         }
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "libvirtd does not start: {}", String::from_utf8_lossy(&output.stderr));
+        self.run("libvirtd", &arguments);
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let output = self.command(program).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{program} does not start: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Makes and starts a network.
+    pub fn network(&self, name: &str, xml: &str) {
+        let file = self.path(&format!("{name}.xml"));
+        fs::write(&file, xml).unwrap();
+        self.virsh(["net-define", file.to_str().unwrap()]);
+        self.virsh(["net-start", name]);
+    }
+
+    /// Listens where VMs of a daemon in system mode reach it.
+    pub fn listen(&self, at: SocketAddr) -> TcpListener {
+        system::listen(self.root.path(), at)
     }
 
     /// Ends the daemon. Its VMs run on.
     pub fn stop(&self) {
         let Ok(pid) = fs::read_to_string(self.pid_file()) else { return };
-        if let Some(pid) = pid.trim().parse().ok().and_then(Pid::from_raw) {
+        let pid = pid.trim();
+        if self.mode == Mode::System {
+            self.command("kill").arg(pid).status().unwrap();
+            return until("libvirtd ends after SIGTERM", || {
+                !self.command("kill").args(["-0", pid]).stderr(Stdio::null()).status().unwrap().success()
+            });
+        }
+        if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
         }
-        let begun = Instant::now();
-        while !fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default().is_empty() {
-            assert!(begun.elapsed() < Duration::from_secs(120), "libvirtd does not end two minutes after SIGTERM");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("libvirtd ends after SIGTERM", || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().is_empty());
     }
 
     /// Where clients reach it.
@@ -133,8 +192,22 @@ impl Daemon {
 
     /// The same, whether it succeeds or not.
     pub fn try_virsh<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Output {
-        let uri = format!("qemu:///session?socket={}", self.socket().display());
-        self.command("virsh").arg("-c").arg(uri).args(arguments).output().unwrap()
+        self.command("virsh").arg("-c").arg(format!("qemu://{}", self.place(&self.socket()))).args(arguments).output().unwrap()
+    }
+
+    /// `spec.libvirt.address` of a WindowsHypervisor for it.
+    pub fn address(&self) -> String {
+        self.address_at(&self.socket())
+    }
+
+    /// The same through another socket.
+    pub fn address_at(&self, socket: &Path) -> String {
+        format!("qemu+unix://{}", self.place(socket))
+    }
+
+    fn place(&self, socket: &Path) -> String {
+        let mode = if self.mode == Mode::System { "system" } else { "session" };
+        format!("/{mode}?socket={}", socket.display())
     }
 
     /// Names of all domains.
@@ -167,8 +240,11 @@ impl Daemon {
         found
     }
 
-    /// A program as the daemon's user.
+    /// A program as the daemon's user, where the daemon runs.
     pub fn command(&self, program: &str) -> Command {
+        if self.mode == Mode::System {
+            return system::command(self.root.path(), program);
+        }
         let mut command = Command::new(program);
         for (name, directory) in
             [("HOME", "home"), ("XDG_RUNTIME_DIR", "run"), ("XDG_CONFIG_HOME", "c"), ("XDG_CACHE_HOME", "cache"), ("XDG_DATA_HOME", "data")]
@@ -186,13 +262,17 @@ impl Daemon {
         self.root.path().join(name)
     }
 
+    fn configuration(&self) -> PathBuf {
+        self.path(if self.mode == Mode::System { "etc/libvirt/libvirtd.conf" } else { "c/libvirt/libvirtd.conf" })
+    }
+
     fn pid_file(&self) -> PathBuf {
         self.path("run/libvirtd.pid")
     }
 
     /// Gives everything below a directory to the daemon's user.
     fn own(&self, directory: &Path) {
-        if !is_root() {
+        if self.mode == Mode::System || !is_root() {
             return;
         }
         chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -221,10 +301,36 @@ read -r _
 for file in "$0"/run/libvirtd.pid "$0"/run/libvirt/qemu/run/*.pid; do [ -e "$file" ] && kill -s KILL "$(cat "$file")" 2> /dev/null; done
 rm -rf -- "$0"
 "#;
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(SCRIPT).arg(root).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    guarded(Command::new("sh").arg("-c").arg(SCRIPT).arg(root).stderr(Stdio::null()))
+}
+
+/// Starts what ends when its input does.
+fn guarded(command: &mut Command) -> Child {
     // Of its own group, so that Ctrl-C in a terminal does not end it first.
-    command.process_group(0).spawn().expect("the program sh runs")
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn().expect("the program sh runs")
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "after {} s still not: {what}", LIMIT.as_secs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// False, and which packages to install, if one of these programs is missing.
+#[allow(clippy::disallowed_methods, reason = "in CI a missing judge is an error")]
+fn are_installed(programs: &[&str]) -> bool {
+    let missing: Vec<&str> = programs.iter().copied().filter(|name| Command::new(name).arg("--version").output().is_err()).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "missing: {missing:?}");
+    eprintln!(
+        "NOT RUN: {} must be installed (libvirt-daemon-system, libvirt-clients, qemu-system-x86, qemu-utils, dnsmasq-base, iptables, iproute2)",
+        missing.join(", ")
+    );
+    false
 }
 
 fn is_root() -> bool {

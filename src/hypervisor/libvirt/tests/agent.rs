@@ -59,7 +59,7 @@ async fn the_agent_of_a_guest_gives_its_report() {
         assert_eq!(procedure, 3);
         answers.lock().unwrap().answer(&serde_json::from_str(&command).unwrap())
     });
-    let (driver, machine) = (endpoint.at(&between.socket(), Arc::new(|_| Fate::Pass)), Machine::new("agent", endpoint.spec()));
+    let (driver, machine) = (endpoint.at(between.socket(), Arc::new(|_| Fate::Pass)), Machine::new("agent", endpoint.spec()));
     assert!(machine.create(&*driver, MANY).await);
     assert!(!endpoint.files().contains(&Volumes::of(&machine.key).log()), "{:?}", endpoint.files());
     let wanted = Wanted { words_of: [machine.key.vm].into() };

@@ -12,7 +12,7 @@ mod troubles;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -58,9 +58,9 @@ impl LibvirtEndpoint {
         endpoint
     }
 
-    fn at(&self, socket: &str, hook: WireHook) -> Arc<dyn Driver> {
+    fn at(&self, socket: impl AsRef<Path>, hook: WireHook) -> Arc<dyn Driver> {
         let settings = Libvirt {
-            address: format!("qemu+unix:///session?socket={socket}"),
+            address: self.daemon.address_at(socket.as_ref()),
             pool: self.pool.clone(),
             acceleration: Acceleration::Tcg,
             clone: self.clone,
@@ -98,7 +98,7 @@ impl TestEndpoint for LibvirtEndpoint {
     }
 
     fn wired(&self, hook: WireHook) -> Arc<dyn Driver> {
-        self.at(self.daemon.socket().to_str().unwrap(), hook)
+        self.at(self.daemon.socket(), hook)
     }
 
     fn unreachable(&self) -> Arc<dyn Driver> {
@@ -155,6 +155,13 @@ impl TestEndpoint for LibvirtEndpoint {
 #[tokio::test]
 async fn it_keeps_the_contract() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    contract::all(|| LibvirtEndpoint::new(&daemon)).await;
+}
+
+/// As on a host: root, QEMU's own user, a network with DHCP, the daemon for logs, and owners of files that libvirt sets.
+#[tokio::test]
+async fn it_keeps_the_contract_in_system_mode() {
+    let Some(daemon) = Daemon::start_system().map(Arc::new) else { return };
     contract::all(|| LibvirtEndpoint::new(&daemon)).await;
 }
 
@@ -276,11 +283,21 @@ async fn the_words_of_a_guest_are_read_to_the_last() {
     assert!(is_read(2).await);
 }
 
-/// UEFI with Secure Boot, a TPM and a second disk: the daemon takes the definition and starts it, and removes what it made for it.
 #[tokio::test]
 async fn a_machine_as_windows_needs_it_starts_and_leaves_nothing() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
-    let endpoint = LibvirtEndpoint::new(&daemon);
+    starts_and_leaves_nothing(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_machine_as_windows_needs_it_leaves_nothing_in_system_mode() {
+    let Some(daemon) = Daemon::start_system().map(Arc::new) else { return };
+    starts_and_leaves_nothing(&daemon).await;
+}
+
+/// UEFI with Secure Boot, a TPM and a second disk: the daemon takes the definition and starts it, and removes what it made for it.
+async fn starts_and_leaves_nothing(daemon: &Arc<Daemon>) {
+    let endpoint = LibvirtEndpoint::new(daemon);
     let driver = endpoint.driver();
     let disks = vec![VmDisk { name: "data".into(), gib: 1 }];
     let windows = VmSpec { memory_mib: 256, uefi: true, secure_boot: true, tpm: true, system_disk_gib: Some(2), disks, ..endpoint.spec() };

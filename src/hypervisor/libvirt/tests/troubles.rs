@@ -102,7 +102,7 @@ async fn rights_that_are_taken_away_are_told_and_nothing_is_released() {
         (DESTROY, "operation forbidden: read only access prevents virDomainDestroyFlags"),
     ] {
         let between = Between::new(&daemon.socket(), move |_, called, _| if called == procedure { Answer::Refused(88, words) } else { Answer::Real });
-        let driver = endpoint.at(&between.socket(), Arc::new(|_| Fate::Pass));
+        let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
         let error = machine.retire(&*driver, StopMode::Hard).await.unwrap_err();
         assert!(is_told(&error, "denied", &[words, "polkit"]), "{error}");
         assert_eq!(machine.present(&*endpoint.driver()).await.power, Power::On);

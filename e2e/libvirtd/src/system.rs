@@ -1,0 +1,99 @@
+//! The daemon in system mode: as root, with networks, QEMU's own user, and a daemon for logs, in namespaces of its own. What it keeps on a host
+//! lies below one directory, and its bridges are in no network that others see.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::{guarded, until};
+
+/// Directories of the host in whose places the daemon gets its own. The first three are empty but for what the daemon puts there.
+const PRIVATE: &str = "run etc/libvirt var/cache/libvirt var/log/libvirt var/lib/libvirt var/lib/swtpm-localca";
+
+/// Runs as root. `$0`: the directory. Ends when its input does, with all that runs in the namespaces.
+const HOLD: &str = r#"
+exec 3<&0
+unshare --mount --net --pid --fork --kill-child --mount-proc sh -c "$1" "$0" <&3 &
+child=
+until [ -n "$child" ] || ! [ -e "/proc/$!" ]; do child=$(cat "/proc/$!/task/$!/children" 2> /dev/null); done
+echo "${child% }" > "$0/first.pid"
+wait $!
+rm -rf -- "${0:?}"
+"#;
+
+/// The first process of the namespaces. QEMU's daemonized processes are its children, so it has to wait for them: a zombie seems to run.
+const FIRST: &str = r#"
+set -e
+exec 3<&0
+for at in @PRIVATE@; do
+    mkdir -p "/$at" "$0/$at"
+    chown --reference="/$at" "$0/$at"
+    chmod --reference="/$at" "$0/$at"
+    mount --bind "$0/$at" "/$at"
+done
+mkdir -p /run/libvirt /run/lock
+# Without /dev/kvm, which would be probed for half a minute each time where it cannot be used.
+mkdir "$0/dev"
+mount -t tmpfs -o mode=755 tmpfs "$0/dev"
+cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$0/dev"
+mkdir "$0/dev/pts" "$0/dev/shm" "$0/dev/net"
+mknod "$0/dev/net/tun" c 10 200
+chmod 666 "$0/dev/net/tun"
+ln -s pts/ptmx "$0/dev/ptmx"
+ln -s /proc/self/fd "$0/dev/fd"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$0/dev/pts"
+mount -t tmpfs tmpfs "$0/dev/shm"
+# libvirt moves all that is mounted below /dev, the host's too, though it is not to be seen.
+umount --recursive --lazy /dev 2> /dev/null || true
+mount --move "$0/dev" /dev
+# The bridges of this network; no control groups.
+umount -R /sys
+mount -t sysfs sysfs /sys
+ip link set lo up
+: > "$0/ready"
+set +e
+cat <&3 > /dev/null &
+wait $!
+"#;
+
+/// Makes the namespaces. `None`, and why, if that cannot be done here.
+pub fn namespaces(root: &Path) -> Child {
+    for at in PRIVATE.split(' ') {
+        fs::create_dir_all(root.join(at)).unwrap();
+    }
+    let first = FIRST.replace("@PRIVATE@", PRIVATE);
+    let mut child = guarded(Command::new("sh").arg("-c").arg(HOLD).arg(root).arg(first));
+    until("the namespaces are there", || {
+        assert!(child.try_wait().unwrap().is_none(), "the namespaces cannot be made: the lines above say why");
+        root.join("ready").exists() && !self::first(root).is_empty()
+    });
+    child
+}
+
+/// A program in the namespaces.
+pub fn command(root: &Path, program: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &first(root), "--mount", "--net", "--pid", "--", program]);
+    command
+}
+
+/// A listener in the network of the namespaces.
+pub fn listen(root: &Path, at: SocketAddr) -> TcpListener {
+    let network = fs::File::open(format!("/proc/{}/ns/net", first(root))).unwrap();
+    // Only this thread moves, and ends there; a socket stays in the network where it was made.
+    let listen = move || {
+        move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        TcpListener::bind(at).unwrap()
+    };
+    thread::spawn(listen).join().unwrap()
+}
+
+/// The process of the namespaces, as others see it.
+fn first(root: &Path) -> String {
+    fs::read_to_string(root.join("first.pid")).unwrap_or_default().trim().to_owned()
+}
