@@ -1,9 +1,13 @@
 //! Story *real VMs*: a real libvirt daemon makes real QEMU VMs, whose Linux guests read our drive through a kernel, carry out its plan in the
 //! model of Windows, restart, speak on a serial port and join. What lies on the host is judged by libvirt's own client. None of it is Windows.
+//!
+//! As root the daemon is one in system mode: the VMs start by UEFI with Secure Boot and have a TPM, their network is one of libvirt with DHCP,
+//! their disks belong to QEMU's user, and virtlogd writes what they say.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use capw_libvirtd::Daemon;
+use capw_libvirtd::{Daemon, Mode};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -31,18 +35,15 @@ fn machines_become_real_vms() {
         let _capw = Capw::start(&cp, &[]).await;
         let start = Instant::now();
         let mut workers = Workers { replicas: 2, ..workers("hall", &cp, hardware::hypervisor(&daemon)).await };
+        if daemon.mode() == Mode::System {
+            workers.machine["firmware"] = json!({"type": "UEFI", "secureBoot": true, "tpm": true});
+        }
         workers.apply(&cp).await;
         let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
         step(format!("2 real VMs are Ready nodes after {:.0} s", start.elapsed().as_secs_f32()));
         at_rest(&daemon, &machines).await;
         restarted_once(&cp, &daemon, &workers).await;
-
-        workers.template = "second".to_owned();
-        workers.machine["memory"] = json!("2100Mi");
-        workers::apply(&cp, &[workers.machine_template(), workers.machine_deployment()]).await;
-        let replaced = workers.wait_settled(&cp, &cp, LIMIT).await;
-        step("another template: both were replaced");
-        at_rest(&daemon, &replaced).await;
+        as_asked(&daemon);
 
         workers.replicas = 1;
         workers::apply(&cp, &[workers.machine_deployment()]).await;
@@ -50,12 +51,41 @@ fn machines_become_real_vms() {
         at_rest(&daemon, &left).await;
         step("2 -> 1");
 
+        workers.template = "second".to_owned();
+        workers.machine["memory"] = json!("2100Mi");
+        workers::apply(&cp, &[workers.machine_template(), workers.machine_deployment()]).await;
+        let replaced = workers.wait_settled(&cp, &cp, LIMIT).await;
+        step("another template: it was replaced");
+        at_rest(&daemon, &replaced).await;
+
+        let uuids: Vec<String> = daemon.domains().iter().map(|domain| daemon.virsh(["domuuid", domain]).trim().to_owned()).collect();
         cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
         workers.wait_gone(&cp, LIMIT).await;
         nothing_left(&daemon).await;
+        for uuid in uuids {
+            assert_eq!(daemon.files_of(&uuid), Vec::<PathBuf>::new(), "what its TPM kept");
+        }
         let left = workers::left_in_workload(&cp).await;
         assert!(left.is_empty(), "{left:?}");
     });
+}
+
+/// In system mode: started by UEFI with Secure Boot, with a TPM that the VM owns, and an address by DHCP of libvirt's network.
+fn as_asked(daemon: &Daemon) {
+    if daemon.mode() == Mode::Session {
+        return;
+    }
+    let leases = daemon.virsh(["net-dhcp-leases", capw_libvirtd::NETWORK]);
+    for domain in daemon.domains() {
+        let (xml, interfaces) = (daemon.virsh(["dumpxml", &domain]), daemon.virsh(["domiflist", &domain]));
+        for part in ["secure='yes'", "<tpm model='tpm-crb'>", "<interface type='network'>"] {
+            assert!(xml.contains(part), "{part} is not in\n{xml}");
+        }
+        let mac = interfaces.split_whitespace().last().unwrap_or_else(|| panic!("{interfaces}"));
+        assert!(leases.contains(mac), "{mac} has no lease:\n{leases}");
+        let uuid = daemon.virsh(["domuuid", &domain]);
+        assert!(daemon.files_of(uuid.trim()).iter().any(|path| path.ends_with("tpm2-00.permall")), "{:?}", daemon.files_of(uuid.trim()));
+    }
 }
 
 /// Each machine has its VM, which runs and has lost its drive; there is nothing else.
@@ -83,7 +113,9 @@ async fn restarted_once(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
     }
     for domain in daemon.domains() {
         let console = hardware::console(daemon, &domain);
-        let starts = console.lines().filter(|line| line.starts_with("start ")).count();
+        // "start 1 of UUID"; the boot loader leaves codes of the terminal before it.
+        let uuid = daemon.virsh(["domuuid", &domain]);
+        let starts = console.lines().filter(|line| line.contains("start ") && line.contains(uuid.trim())).count();
         assert_eq!(starts, 2, "{domain} started {starts} times; its console:\n{console}");
     }
 }

@@ -1,11 +1,13 @@
 //! Real VMs: a libvirt daemon with an image whose Linux guest stands for a Windows machine. It must not judge.
 
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 
-use capw_libvirtd::Daemon;
+use capw_libvirtd::{Daemon, Mode};
 use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::capw::program;
 use super::client::text;
@@ -18,12 +20,28 @@ pub const IMAGE: &str = "windows-server-2022";
 /// The pool that has it.
 pub const POOL: &str = "images";
 
-/// A daemon whose VMs become nodes of a cluster; `None`, and why, if the test `name` cannot run here.
+/// A daemon whose VMs become nodes of a cluster: in system mode where that is possible. `None`, and why, if the test `name` cannot run here.
 pub fn daemon(name: &str, of: &ControlPlane) -> Option<Daemon> {
-    let daemon = Daemon::start()?;
+    let daemon = Daemon::start_system().or_else(Daemon::start)?;
+    if daemon.mode() == Mode::System {
+        tokio::spawn(forward(daemon.listen((capw_libvirtd::HOST, of.port()).into()), of.port()));
+    }
     let mut made = Ok(());
     daemon.pool_with(POOL, |directory| made = guest(of.port(), &directory.join(IMAGE)));
     made.map(|()| daemon).inspect_err(|said| skip(name, said)).ok()
+}
+
+/// Passes connections of VMs to a port of this machine's loopback address, for as long as the listener is open.
+async fn forward(listener: std::net::TcpListener, port: u16) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (mut guest, _) = listener.accept().await?;
+        tokio::spawn(async move {
+            let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+            tokio::io::copy_bidirectional(&mut guest, &mut server).await
+        });
+    }
 }
 
 /// Makes a disk image whose Linux stands for Windows and joins a cluster: that on the loopback address of this machine with
@@ -67,8 +85,7 @@ pub fn daemon_with(image: &Path) -> Result<Daemon, String> {
 
 /// `spec` of a WindowsHypervisor for it.
 pub fn hypervisor(daemon: &Daemon) -> Value {
-    let address = format!("qemu+unix:///session?socket={}", daemon.socket().display());
-    json!({"libvirt": {"address": address, "pool": POOL, "acceleration": "TCG"}})
+    json!({"libvirt": {"address": daemon.address(), "pool": POOL, "acceleration": "TCG"}})
 }
 
 /// The same with KVM, if the daemon may use it: Windows takes an hour to start without it.

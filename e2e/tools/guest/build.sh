@@ -19,7 +19,7 @@ rm -rf "$WORK"; mkdir -p "$WORK/packages" "$WORK/modules"
 cd "$WORK/packages"
 kernel() { apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1; }
 [ -n "$(kernel)" ] || apt-get update -q > /dev/null
-apt-get download -q -o APT::Sandbox::User="$(id -un)" "$(kernel)" busybox-static syslinux syslinux-common mtools dosfstools ca-certificates > /dev/null
+apt-get download -q -o APT::Sandbox::User="$(id -un)" "$(kernel)" busybox-static syslinux syslinux-common shim-signed grub-efi-amd64-signed mtools dosfstools ca-certificates > /dev/null
 for package in *.deb; do dpkg-deb -x "$package" "$WORK"; done
 cd "$WORK"; rm -rf packages
 mv boot/vmlinuz-* vmlinuz

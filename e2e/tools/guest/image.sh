@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a disk image that boots a guest with the program capw, for an API server on the host's loopback.
+# Makes a disk image that boots a guest with the program capw, by BIOS or by UEFI, for an API server on the host's loopback.
 # Usage: image.sh CAPW PORT NAME FILE      NAME: the image's, which says which Windows the guest is
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -20,8 +20,18 @@ KERNEL vmlinuz
 INITRD initrd.gz,capw.gz
 APPEND console=ttyS0,115200 quiet panic=-1 capw.port=$PORT capw.image=$NAME
 EOF
+cat > "$WORK/grub.cfg" <<EOF
+linux /vmlinuz console=ttyS0,115200 quiet panic=-1 capw.port=$PORT capw.image=$NAME
+initrd /initrd.gz /capw.gz
+boot
+EOF
 truncate -s 256M "$FILE"
 "$FROM/sbin/mkfs.vfat" "$FILE" > /dev/null
 export MTOOLS_SKIP_CHECK=1 PATH=$FROM/usr/bin:$PATH
 mcopy -i "$FILE" "$FROM/vmlinuz" "$FROM/initrd.gz" "$WORK/capw.gz" "$WORK/syslinux.cfg" ::
 syslinux --install "$FILE"
+# With Secure Boot, the firmware starts Microsoft's signature only: Debian's shim, which starts what Debian has signed.
+mmd -i "$FILE" ::/EFI ::/EFI/BOOT ::/EFI/debian
+mcopy -i "$FILE" "$FROM/usr/lib/shim/shimx64.efi.signed" ::/EFI/BOOT/BOOTX64.EFI
+mcopy -i "$FILE" "$FROM/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed" ::/EFI/BOOT/grubx64.efi
+mcopy -i "$FILE" "$WORK/grub.cfg" ::/EFI/debian/grub.cfg
