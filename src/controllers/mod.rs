@@ -191,6 +191,7 @@ impl Shared {
             clusters: self.clusters.clone(),
             hypervisors: self.hypervisors.clone(),
             seeds: Arc::default(),
+            failures: Arc::default(),
         }
     }
 

@@ -145,6 +145,9 @@ documented_enum! {
         NoCapacity => problem(Hypervisor, Ready, "Free or add capacity, or spread the machines over more hypervisors. CAPW keeps trying."),
         /// The hypervisor refused the request; the message has its answer.
         RefusedByHypervisor => problem(Spec, Ready, "Correct what the message names."),
+        /// The hypervisor answers, and what is asked of it has failed three times in a row, or for 30 s, by a fault that should pass by itself;
+        /// the message has its words. It is tried again at least every 30 s.
+        HypervisorFailing => problem(Hypervisor, Ready, "Do what the message says; if it says nothing, look at the logs of the hypervisor."),
         /// A VM with this identity exists, but it carries no mark of CAPW or that of another machine. It is not touched.
         ForeignVirtualMachine => problem(Hypervisor, Ready, "Find out what the VM is for; remove or rename it on the hypervisor."),
         /// The VM was removed, but not by CAPW. It is not made again, since the state of its Node is lost with it.

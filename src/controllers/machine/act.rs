@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::node_teardown::delete_late_node;
-use super::{Context, MANAGER, say, seed};
+use super::{Context, failures, say, seed, write};
 use crate::api::cluster_ref::{ClusterRef, MADE_FOR_ANNOTATION, made_for};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{FINALIZER, WindowsMachine};
@@ -20,7 +20,7 @@ use crate::lifecycle::hypervisor::{is_used_by, room};
 use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, NodeIdentity, is_provisioned};
 use crate::lifecycle::machine::driver_failure::{self, AfterFailure};
 use crate::lifecycle::machine::vm::{self, VmStep};
-use crate::lifecycle::machine::{Goal, Target, report};
+use crate::lifecycle::machine::{Goal, Target};
 use crate::lifecycle::node::completion::completion;
 use crate::vm::{Journal, Observed, Present, Seed, Seeded, VmSpec};
 
@@ -78,9 +78,13 @@ pub async fn carry_out(
 ) -> Result<Outcome, ReconcileError> {
     let (key, journal) = (&vm.target.key, &vm.journal);
     let called = match &decision.step {
-        VmStep::Wait => return say(ctx, object, decision, None).await,
+        VmStep::Wait => {
+            ctx.failures.ended(key.vm);
+            return say(ctx, object, decision, None).await;
+        }
         VmStep::Report(present) => {
             ctx.seeds.forget(key.vm);
+            ctx.failures.ended(key.vm);
             return say(ctx, object, decision, Some(present)).await;
         }
         VmStep::SetProviderId(id) => {
@@ -89,6 +93,7 @@ pub async fn carry_out(
         }
         VmStep::Release => {
             ctx.seeds.forget(key.vm);
+            ctx.failures.ended(key.vm);
             ctx.hypervisors.inventories.note(vm.place, key.vm, None);
             delete_late_node(ctx, object).await?;
             return release(ctx, object).await;
@@ -111,30 +116,7 @@ pub async fn carry_out(
         VmStep::Retire(how) => vm.driver.retire(key, *how, journal, observed).await.map_err(Failure::Driver),
     };
     match called {
-        Ok(Called::Started { journal }) => {
-            // One write: a second one would name a version of the object that is gone.
-            let next = report::status(object, &decision.conditions, None, Some(journal), ctx.management.now());
-            ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
-            Ok(Outcome::done())
-        }
-        Ok(Called::Failed { journal, error }) => {
-            // One write, too; what passes by itself is said only by a later failure.
-            let said = match driver_failure::after(object, &vm.target.hypervisor, &error) {
-                AfterFailure::Report(failure) => failure.conditions,
-                AfterFailure::TryAgain(_) | AfterFailure::BackOff => Vec::new(),
-            };
-            let next = report::status(object, &said, None, Some(journal), ctx.management.now());
-            ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
-            Ok(Outcome::look_again(driver_failure::MEND))
-        }
-        Ok(Called::Done | Called::Changed) => {
-            say(ctx, object, decision, None).await?;
-            Ok(Outcome::now())
-        }
-        Ok(Called::Wait { after }) => {
-            say(ctx, object, decision, None).await?;
-            Ok(Outcome::look_again(decision.look_again.map_or(after, |look| look.min(after))))
-        }
+        Ok(called) => carried_out(ctx, object, vm.target, decision, called).await,
         Err(Failure::Driver(error)) => {
             if matches!(error, DriverError::Denied(_) | DriverError::EndpointChanged(_)) {
                 // Described again at the next look.
@@ -144,6 +126,37 @@ pub async fn carry_out(
         }
         Err(Failure::Secret(message)) => say(ctx, object, &driver_failure::secret_unusable(message), None).await,
         Err(Failure::Reconcile(error)) => Err(error),
+    }
+}
+
+/// Writes what a call has done: its journal and what is said in one write, since a second one would name a version of the object that is gone.
+async fn carried_out(
+    ctx: &Context,
+    object: &WindowsMachine,
+    target: &Target,
+    decision: &Decision<VmStep>,
+    called: Called,
+) -> Result<Outcome, ReconcileError> {
+    if let Called::Failed { journal, error } = called {
+        let said = match failures::after(ctx, object, target, &error) {
+            AfterFailure::Report(failure) => failure.conditions,
+            AfterFailure::BackOffAndReport(said) => said,
+            AfterFailure::TryAgain(_) | AfterFailure::BackOff => Vec::new(),
+        };
+        write(ctx, object, &said, None, Some(journal)).await?;
+        return Ok(Outcome::look_again(driver_failure::MEND));
+    }
+    let said = failures::said(ctx, object, target, &decision.step, &called, &decision.conditions);
+    match called {
+        Called::Started { journal } => write(ctx, object, &said, None, Some(journal)).await.map(|()| Outcome::done()),
+        Called::Wait { after } => {
+            write(ctx, object, &said, None, None).await?;
+            Ok(Outcome::look_again(decision.look_again.map_or(after, |look| look.min(after))))
+        }
+        Called::Done | Called::Changed | Called::Failed { .. } => {
+            write(ctx, object, &said, None, None).await?;
+            Ok(Outcome::now())
+        }
     }
 }
 
@@ -177,9 +190,13 @@ async fn seed(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, spec: &VmSpec
 
 /// Reports a failed call, or leaves it to the back-off.
 pub async fn driver_failed(ctx: &Context, object: &WindowsMachine, target: &Target, error: &DriverError) -> Result<Outcome, ReconcileError> {
-    match driver_failure::after(object, &target.hypervisor, error) {
+    match failures::after(ctx, object, target, error) {
         AfterFailure::Report(decision) => say(ctx, object, &decision, None).await,
         AfterFailure::TryAgain(after) => Ok(Outcome::look_again(after)),
+        AfterFailure::BackOffAndReport(said) => {
+            write(ctx, object, &said, None, None).await?;
+            Err(ReconcileError::Driver(error.clone()))
+        }
         AfterFailure::BackOff => Err(ReconcileError::Driver(error.clone())),
     }
 }

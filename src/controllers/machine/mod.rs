@@ -6,6 +6,7 @@
 
 mod act;
 mod drain;
+mod failures;
 mod node_teardown;
 mod seed;
 mod triggers;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 
+pub use self::failures::Failures;
 pub use self::seed::Seeds;
 pub use self::triggers::triggers;
 use super::hypervisor::Hypervisors;
@@ -23,13 +25,14 @@ use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::owners::Owners;
 use super::runtime::workload_clusters::WorkloadClusters;
+use crate::api::condition::Desired;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
 use crate::lifecycle::Decision;
 use crate::lifecycle::machine::vm::{self, ObservedVm};
 use crate::lifecycle::machine::{self, MachineStep, ObservedMachine, Target, report};
 use crate::lifecycle::owner::{Owner, TargetCluster};
-use crate::vm::Present;
+use crate::vm::{Journal, Present};
 
 const MANAGER: &str = "capw-windowsmachine";
 
@@ -41,6 +44,7 @@ pub struct Context {
     pub clusters: WorkloadClusters,
     pub hypervisors: Hypervisors,
     pub seeds: Arc<Seeds>,
+    pub failures: Arc<Failures>,
 }
 
 pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outcome, ReconcileError> {
@@ -91,9 +95,20 @@ async fn ask_hypervisor(ctx: &Context, object: &WindowsMachine, owner: &Owner, t
 
 /// Reports a decision. The write triggers the next pass.
 async fn say<S>(ctx: &Context, object: &WindowsMachine, decision: &Decision<S>, present: Option<&Present>) -> Result<Outcome, ReconcileError> {
-    let next = report::status(object, &decision.conditions, present, None, ctx.management.now());
-    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    write(ctx, object, &decision.conditions, present, None).await?;
     Ok(Outcome::of(decision.look_again))
+}
+
+/// Writes conditions, what is seen and what is reserved, if that differs from what is stored.
+async fn write(
+    ctx: &Context,
+    object: &WindowsMachine,
+    said: &[Desired],
+    present: Option<&Present>,
+    journal: Option<Journal>,
+) -> Result<(), ReconcileError> {
+    let next = report::status(object, said, present, journal, ctx.management.now());
+    Ok(ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?)
 }
 
 #[cfg(test)]

@@ -127,3 +127,41 @@ async fn a_copy_of_a_machine_does_not_take_the_vm_of_the_original_with_it() {
     pass(&ctx, copy).await;
     assert_eq!(script.seen()[2].body["metadata"]["finalizers"], json!([]), "the hypervisor is not asked");
 }
+
+/// The third failure in a row is said with the hypervisor's words and one event; the first success ends it.
+#[tokio::test]
+async fn a_fault_that_does_not_pass_by_itself_is_said() {
+    let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}, "data": {"value": "I2Nsb3VkLWNvbmZpZw=="}});
+    let mut with_fault = serde_json::to_value(&*caches().hypervisors.get("lab", "h1").unwrap()).unwrap();
+    with_fault["spec"] = json!({"simulated": {"images": ["w"], "faults": [{"names": "*", "fault": "CreateFails"}],
+        "delays": {"createMilliseconds": 0, "bootMilliseconds": 0, "joinMilliseconds": 0, "stopMilliseconds": 0}}});
+    let exchanges =
+        vec![step("GET /api/v1/namespaces/lab/secrets/win-1", secret), step(STATUS, owned(json!({}))), event(), step(STATUS, owned(json!({})))];
+    let (shared, script) = shared(Caches { hypervisors: holding(vec![with_fault]), ..caches() }, 1, exchanges);
+    let (ctx, h1) = (shared.machine(), ObjectKey::new("lab", "h1"));
+    ctx.hypervisors.inventories.listed(&h1, vec![]);
+    ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), &Default::default()).unwrap();
+    ctx.hypervisors.drivers.admit(&h1, Some(jiff::Timestamp::UNIX_EPOCH));
+    let adopted = owned(
+        json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1", MADE_FOR_ANNOTATION: "c1"}, "creationTimestamp": "2025-12-01T00:00:00Z"}),
+    );
+    let ready = |request: usize| {
+        let conditions = script.seen()[request].body["status"]["conditions"].clone();
+        let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap().clone();
+        (ready["reason"].as_str().unwrap().to_owned(), ready["message"].as_str().unwrap().to_owned())
+    };
+    let run = async |object: &Value| reconcile(Arc::new(read(object.clone())), ctx.clone()).await;
+    for written in [1, 1, 3] {
+        assert_eq!(run(&adopted).await.unwrap_err().label(), "transient");
+        assert_eq!(script.seen().len(), written);
+    }
+    let (reason, message) = ready(1);
+    assert!(reason == "HypervisorFailing" && message.contains("WindowsHypervisor h1") && message.contains("time 3 of 3"), "{reason}: {message}");
+    let mut failing = adopted;
+    failing["status"] = script.seen()[1].body["status"].clone();
+    assert_eq!(run(&failing).await.unwrap(), Outcome::now(), "it is made");
+    run(&failing).await.unwrap();
+    assert_eq!(ready(3).0, "Provisioning", "it is started");
+}

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::TestEndpoint;
 use crate::api::name::VmUuid;
-use crate::hypervisor::wire::Fate;
+use crate::hypervisor::wire::{Fate, WireHook};
 use crate::hypervisor::{Driver, DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Observed, Present, Seed, SeedKind, StopMode, VmSpec};
 
@@ -18,12 +18,16 @@ impl Requests {
     /// A driver whose requests are noted.
     pub fn of(endpoint: &dyn TestEndpoint) -> (Arc<dyn Driver>, Self) {
         let requests = Self::default();
-        let noted = requests.clone();
-        let driver = endpoint.wired(Arc::new(move |request| {
+        (endpoint.wired(requests.hook()), requests)
+    }
+
+    /// What notes each request of a wire.
+    pub fn hook(&self) -> WireHook {
+        let noted = self.clone();
+        Arc::new(move |request| {
             noted.0.lock().unwrap().push(request.name);
             Fate::Pass
-        }));
-        (driver, requests)
+        })
     }
 
     /// Those since the last time.

@@ -20,9 +20,12 @@ pub enum AfterFailure {
     TryAgain(Duration),
     /// Try again with back-off; it passes by itself.
     BackOff,
+    /// The same; it has not passed for so long that these conditions say so.
+    BackOffAndReport(Vec<Desired>),
 }
 
-/// What a failed call means for a machine; `None`: it passes by itself.
+/// What a failed call means for a machine; `None`: it passes by itself, and is told only if it does not
+/// ([`Streak`](super::streak::Streak)).
 pub fn reason(error: &DriverError) -> Option<Reason> {
     let why = match error {
         DriverError::Missing { thing: Thing::Image, .. } => Reason::ImageMissing,
@@ -45,13 +48,21 @@ pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> 
     let Some(why) = reason(error) else {
         return if let DriverError::Busy { after } = error { AfterFailure::TryAgain(*after) } else { AfterFailure::BackOff };
     };
-    let message = format!("WindowsHypervisor {hypervisor}: {error}");
-    let conditions = match (is_provisioned(object), object.metadata.deletion_timestamp.is_some()) {
+    let conditions = conditions(object, why, format!("WindowsHypervisor {hypervisor}: {error}"));
+    AfterFailure::Report(Decision { step: (), conditions, look_again: Some(MEND) })
+}
+
+/// What is said of a fault that should have passed by itself and has not; `words` are the hypervisor's own.
+pub fn lasting(object: &WindowsMachine, hypervisor: &str, words: &str) -> Vec<Desired> {
+    conditions(object, Reason::HypervisorFailing, format!("WindowsHypervisor {hypervisor}, time after time: {words}"))
+}
+
+fn conditions(object: &WindowsMachine, why: Reason, message: String) -> Vec<Desired> {
+    match (is_provisioned(object), object.metadata.deletion_timestamp.is_some()) {
         (_, true) => vec![Desired::no(ConditionType::Ready, why, message.clone()), Desired::yes(ConditionType::Deleting, why).with_message(message)],
         (true, _) => vec![Desired::unknown(ConditionType::VirtualMachineReady, why, message)],
         (false, _) => vec![Desired::no(ConditionType::Ready, why, message)],
-    };
-    AfterFailure::Report(Decision { step: (), conditions, look_again: Some(MEND) })
+    }
 }
 
 /// The bootstrap Secret is not what it must be.
@@ -102,11 +113,20 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_by_itself_is_not_reported() {
+    fn what_passes_by_itself_is_not_reported_at_once() {
         let (object, minute) = (machine(false, false), Duration::from_secs(60));
         assert_eq!(after(&object, "lab", &DriverError::Busy { after: minute }), AfterFailure::TryAgain(minute));
         for error in [DriverError::Transient("x".into()), DriverError::Unknown("x".into())] {
             assert_eq!(after(&object, "lab", &error), AfterFailure::BackOff);
+        }
+    }
+
+    #[test]
+    fn what_does_not_pass_is_said_where_a_failure_is() {
+        for (object, type_) in [(machine(false, false), ConditionType::Ready), (machine(true, false), ConditionType::VirtualMachineReady)] {
+            let said = lasting(&object, "lab", "no socket");
+            assert_eq!((said.len(), said[0].type_, said[0].reason), (1, type_, Reason::HypervisorFailing));
+            assert!(said[0].message.contains("WindowsHypervisor lab") && said[0].message.ends_with("no socket"), "{}", said[0].message);
         }
     }
 

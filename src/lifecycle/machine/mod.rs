@@ -6,6 +6,7 @@ pub mod driver_failure;
 pub mod guest;
 pub mod phase;
 pub mod report;
+pub mod streak;
 pub mod vm;
 
 use std::time::Duration;
