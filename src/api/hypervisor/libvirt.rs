@@ -35,6 +35,9 @@ pub struct Libvirt {
     /// How a guest's reports get here: `Serial`, by its serial port COM1, which QEMU writes to a file in the pool; `Agent`, by the QEMU guest agent, which must be in the image, where the host lets QEMU write no such file.
     #[serde(default)]
     pub words: GuestWords,
+    /// A way to see the screen of a VM and use its keyboard: `VNC`, a server without a password at 127.0.0.1 of the host, which every user of the host reaches and nobody else; `virsh vncdisplay NAME` says its number. It holds for VMs that are made from then on.
+    #[serde(default)]
+    pub console: Console,
 }
 
 fn default_pool() -> String {
@@ -51,6 +54,7 @@ impl Default for Libvirt {
             devices: DeviceModel::default(),
             clone: CloneMode::default(),
             words: GuestWords::default(),
+            console: Console::default(),
         }
     }
 }
@@ -75,6 +79,17 @@ pub enum DeviceModel {
     Virtio,
     /// Hardware that exists.
     Emulated,
+}
+
+/// How people see the screen of a VM.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Console {
+    /// They do not.
+    #[default]
+    None,
+    /// By VNC, on the host.
+    #[serde(rename = "VNC")]
+    Vnc,
 }
 
 /// How the reports of guests get here.

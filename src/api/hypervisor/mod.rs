@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::LocalReference;
 
-pub use self::libvirt::{Acceleration, DeviceModel, GuestWords, Libvirt};
+pub use self::libvirt::{Acceleration, Console, DeviceModel, GuestWords, Libvirt};
 pub use self::proxmox::{Proxmox, VmIds};
 pub use self::vsphere::{CloneMode, Vsphere};
 

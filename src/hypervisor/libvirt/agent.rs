@@ -36,7 +36,7 @@ async fn report(client: &Client, guest: &Domain) -> Result<Option<Vec<u8>>, Driv
 }
 
 /// What the agent returns; `None`: it refuses, or does not answer.
-async fn ask(client: &Client, guest: &Domain, command: &str, arguments: Value) -> Result<Option<Value>, DriverError> {
+pub async fn ask(client: &Client, guest: &Domain, command: &str, arguments: Value) -> Result<Option<Value>, DriverError> {
     let text = json!({"execute": command, "arguments": arguments}).to_string();
     match client.ask_agent(guest, &text).await {
         Ok(answer) => Ok(serde_json::from_str::<Value>(&answer).ok().and_then(|mut answer| Some(answer.get_mut("return")?.take()))),

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::events::FOLLOWED;
 use super::refusal::{BEING_MADE, Error, code, unless};
 use super::rpc::{Connection, QEMU, RpcError};
 use super::xdr::{Decoder, Encoder, Malformed};
@@ -45,31 +46,6 @@ pub struct Node {
     pub cpus: u32,
 }
 
-/// What the daemon tells of a domain by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LifecycleEvent {
-    pub domain: Domain,
-    /// A number of `virDomainEventType`.
-    pub kind: u32,
-}
-
-impl LifecycleEvent {
-    /// The procedure by which it comes.
-    const PROCEDURE: u32 = 318;
-
-    /// Reads a message that the daemon has sent by itself; those of other kinds are none.
-    pub fn read(procedure: u32, body: &[u8]) -> Option<Self> {
-        let mut decoder = Decoder(body);
-        let _callback = decoder.u32().ok().filter(|_| procedure == Self::PROCEDURE)?;
-        Some(Self { domain: domain(&mut decoder).ok()?, kind: decoder.u32().ok()? })
-    }
-
-    /// Whether the domain does not run from now on: undefined, suspended, stopped, asleep or crashed.
-    pub fn ends_running(&self) -> bool {
-        matches!(self.kind, 1 | 3 | 5 | 7 | 8)
-    }
-}
-
 /// A connection with the wire that its requests pass.
 pub struct Client {
     connection: Connection,
@@ -96,12 +72,14 @@ impl Client {
         self.call("ConnectOpen", Reads, 1, Encoder::default().optional_text(Some(uri)).u32(0)).await.map(|_| ())
     }
 
-    /// Lets the daemon tell when domains start and stop.
+    /// Lets the daemon tell what happens to domains.
     pub async fn follow_domains(&self) -> Result<(), Error> {
-        const LIFECYCLE: u32 = 0;
         const ALL_DOMAINS: u32 = 0;
-        let arguments = Encoder::default().u32(LIFECYCLE).u32(ALL_DOMAINS);
-        self.call("ConnectDomainEventCallbackRegisterAny", Reads, 316, arguments).await.map(|_| ())
+        for kind in FOLLOWED {
+            let arguments = Encoder::default().u32(kind).u32(ALL_DOMAINS);
+            self.call("ConnectDomainEventCallbackRegisterAny", Reads, 316, arguments).await?;
+        }
+        Ok(())
     }
 
     pub async fn version(&self) -> Result<u64, Error> {
@@ -137,15 +115,6 @@ impl Client {
         Ok(Decoder(&answer).u32()? != 0)
     }
 
-    pub async fn networks(&self) -> Result<Vec<String>, Error> {
-        let answer = self.call("ConnectListAllNetworks", Reads, 283, Encoder::default().u32(1).u32(0)).await?;
-        Ok(Decoder(&answer).list(|decoder| {
-            let name = decoder.text()?;
-            decoder.uuid()?;
-            Ok(name)
-        })?)
-    }
-
     /// The volumes of a pool, by name.
     pub async fn volumes(&self, pool: &Pool) -> Result<Vec<Volume>, Error> {
         let answer = self.call("StoragePoolListAllVolumes", Reads, 282, with_pool(pool).u32(1).u32(0)).await?;
@@ -177,7 +146,7 @@ impl Client {
 
     /// Whether the content of a volume is not complete: nothing of it can be read then.
     pub async fn is_being_made(&self, pool: &Pool, volume: &Volume) -> Result<bool, Error> {
-        match self.read_volume(pool, volume, 0, 1).await {
+        match self.download(pool, volume, 0, 1).await {
             Err(Error::Refused { code: code::OPERATION_INVALID, text }) if text.contains(BEING_MADE) => Ok(true),
             read => read.map(|_| false),
         }
@@ -190,13 +159,21 @@ impl Client {
         self.wire.change("StorageVolUpload", work).await
     }
 
-    /// What a volume holds from `offset` on.
-    pub async fn download(&self, pool: &Pool, volume: &Volume, offset: u64) -> Result<Vec<u8>, Error> {
-        const TO_THE_END: u64 = 0;
-        self.read_volume(pool, volume, offset, TO_THE_END).await
+    /// How long a file is, read now.
+    pub async fn volume_length(&self, pool: &Pool, volume: &Volume) -> Result<u64, Error> {
+        let answer = self.call("StorageVolGetInfo", Reads, 98, with_volume(pool, volume)).await?;
+        let mut decoder = Decoder(&answer);
+        let _kind = decoder.u32()?;
+        Ok(decoder.u64()?)
     }
 
-    async fn read_volume(&self, pool: &Pool, volume: &Volume, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+    /// Lets the daemon find files of a pool that it has not made.
+    pub async fn refresh_pool(&self, pool: &Pool) -> Result<(), Error> {
+        self.call("StoragePoolRefresh", Reads, 83, with_pool(pool).u32(0)).await.map(|_| ())
+    }
+
+    /// What a volume holds from `offset` on, and no more than `length` bytes; 0: all of it.
+    pub async fn download(&self, pool: &Pool, volume: &Volume, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
         let arguments = with_volume(pool, volume).u64(offset).u64(length).u32(0).bytes();
         let work = async { self.connection.download(209, arguments).await.map_err(|error| self.failed(error, Reads)) };
         self.wire.read("StorageVolDownload", work).await
@@ -265,6 +242,20 @@ impl Client {
         self.call("DomainUpdateDeviceFlags", Changes, 174, with_domain(it).text(xml).u32(flags)).await.map(|_| ())
     }
 
+    /// The addresses that networks of libvirt have leased to a domain.
+    pub async fn leases(&self, it: &Domain) -> Result<Vec<String>, Error> {
+        const LEASE: u32 = 0;
+        let answer = self.call("DomainInterfaceAddresses", Reads, 353, with_domain(it).u32(LEASE).u32(0)).await?;
+        let interfaces = Decoder(&answer).list(|decoder| {
+            let (_name, _mac) = (decoder.text()?, decoder.optional_text()?);
+            decoder.list(|decoder| {
+                let (_kind, address, _prefix) = (decoder.u32()?, decoder.text()?, decoder.u32()?);
+                Ok(address)
+            })
+        })?;
+        Ok(interfaces.concat())
+    }
+
     /// Gives a command, in JSON, to the agent in a guest, and waits a short time for its answer.
     pub async fn ask_agent(&self, it: &Domain, command: &str) -> Result<String, Error> {
         const SECONDS: u32 = 2;
@@ -274,7 +265,7 @@ impl Client {
         Ok(Decoder(&answer).optional_text()?.unwrap_or_default())
     }
 
-    async fn call(&self, name: &'static str, effect: Effect, procedure: u32, arguments: Encoder) -> Result<Vec<u8>, Error> {
+    pub(super) async fn call(&self, name: &'static str, effect: Effect, procedure: u32, arguments: Encoder) -> Result<Vec<u8>, Error> {
         let work = async { self.connection.call(procedure, arguments.bytes()).await.map_err(|error| self.failed(error, effect)) };
         self.wire.request(name, effect, work).await
     }
@@ -291,7 +282,7 @@ impl Client {
     }
 }
 
-fn with_pool(pool: &Pool) -> Encoder {
+pub(super) fn with_pool(pool: &Pool) -> Encoder {
     Encoder::default().text(&pool.name).uuid(pool.uuid)
 }
 
@@ -300,11 +291,12 @@ fn with_volume(pool: &Pool, volume: &Volume) -> Encoder {
 }
 
 /// The number is that of a running domain; libvirt goes by the UUID.
-fn with_domain(it: &Domain) -> Encoder {
+pub(super) fn with_domain(it: &Domain) -> Encoder {
     Encoder::default().text(&it.name).uuid(it.uuid).u32(u32::MAX)
 }
 
-fn domain(decoder: &mut Decoder) -> Result<Domain, Malformed> {
+/// A domain, as answers and events name it.
+pub fn domain(decoder: &mut Decoder) -> Result<Domain, Malformed> {
     let domain = Domain { name: decoder.text()?, uuid: decoder.uuid()? };
     decoder.u32()?;
     Ok(domain)
@@ -336,15 +328,6 @@ fn parameter(decoder: &mut Decoder) -> Result<(String, i32), Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_event_names_its_domain() {
-        let domain = Domain { name: "win-1".into(), uuid: Uuid::from_u128(7) };
-        let body = Encoder::default().u32(0).text(&domain.name).uuid(domain.uuid).u32(3).u32(5).u32(1).bytes();
-        assert_eq!(LifecycleEvent::read(318, &body), Some(LifecycleEvent { domain, kind: 5 }));
-        assert_eq!(LifecycleEvent::read(333, &body), None);
-        assert_eq!(LifecycleEvent::read(318, &body[..20]), None);
-    }
 
     #[test]
     fn parameters_of_all_types_are_read() {

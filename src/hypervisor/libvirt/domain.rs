@@ -3,8 +3,10 @@
 use roxmltree::{Document, Node};
 use uuid::Uuid;
 
+use super::disks::{self, Chain, Source, Storage};
+use super::hardware;
 use super::volumes::{self, Volumes};
-use crate::api::hypervisor::{Acceleration, DeviceModel};
+use crate::api::hypervisor::{Acceleration, Console, DeviceModel};
 use crate::api::name::VmUuid;
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::{MachineKey, VmSpec};
@@ -18,43 +20,43 @@ pub const BRIDGE: &str = "bridge:";
 
 /// What all VMs of an endpoint have in common.
 pub struct Host<'a> {
-    pub pool: &'a str,
+    pub storage: &'a Storage,
     pub acceleration: Acceleration,
     pub devices: DeviceModel,
     /// `None`: QEMU's own network, which needs no rights.
     pub default_network: Option<&'a str>,
     /// Path of the file that the guest's serial port is written to, if it is.
     pub log: Option<&'a str>,
+    pub console: Console,
 }
 
-/// The definition of a VM that does not exist yet. Nothing of the host is used but what `host` and `spec` name.
-pub fn definition(key: &MachineKey, spec: &VmSpec, host: &Host) -> String {
+/// The definition of a VM that does not exist yet, whose system disk is over those files. Nothing of the host is used but what `host` and
+/// `spec` name.
+pub fn definition(key: &MachineKey, spec: &VmSpec, host: &Host, under_system: &Chain) -> String {
     let virtual_hardware = matches!(host.devices, DeviceModel::Virtio);
     let (bus, letters) = if virtual_hardware { ("virtio", "vd") } else { ("sata", "sd") };
     let names = Volumes::of(key);
-    let disks = std::iter::once(names.system()).chain(spec.disks.iter().map(|disk| names.disk(&disk.name)));
-    let disks = disks.zip(if virtual_hardware { 'a'..='y' } else { 'b'..='z' }).map(|(volume, letter)| {
-        element("disk")
-            .attribute("type", "volume")
-            .attribute("device", "disk")
-            .with(element("driver").attribute("name", "qemu").attribute("type", "qcow2").attribute("discard", "unmap"))
-            .with(source(host.pool, &volume))
-            .with(element("target").attribute("dev", format!("{letters}{letter}")).attribute("bus", bus))
+    let nothing = Chain::none();
+    let disks = std::iter::once((names.system(), under_system)).chain(spec.disks.iter().map(|disk| (names.disk(&disk.name), &nothing)));
+    let disks = disks.zip(if virtual_hardware { 'a'..='y' } else { 'b'..='z' }).map(|((volume, under), letter)| {
+        let driver = element("driver").attribute("name", "qemu").attribute("type", "qcow2").attribute("discard", "unmap");
+        let target = element("target").attribute("dev", format!("{letters}{letter}")).attribute("bus", bus);
+        host.storage.disk("disk", driver, &volume, Some(under)).with(target)
     });
     let nics = spec.nics.iter().map(|nic| {
         let network = nic.network.as_deref().or(host.default_network);
-        let (kind, place) = match network.map(|name| (name, name.strip_prefix(BRIDGE))) {
+        let (kind, storage) = match network.map(|name| (name, name.strip_prefix(BRIDGE))) {
             None => ("user", None),
             Some((_, Some(bridge))) => ("bridge", Some(("bridge", bridge))),
             Some((name, None)) => ("network", Some(("network", name))),
         };
         element("interface")
             .attribute("type", kind)
-            .with_all(place.map(|(what, name)| element("source").attribute(what, name)))
+            .with_all(storage.map(|(what, name)| element("source").attribute(what, name)))
             .with(element("mac").attribute("address", nic.mac))
             .with(element("model").attribute("type", if virtual_hardware { "virtio" } else { "e1000e" }))
     });
-    let drive = drive(Some((host.pool, &names.drive())));
+    let drive = drive(Some((host.storage, &names.drive())));
     let serial = element("serial")
         .attribute("type", "pty")
         .with_all(host.log.map(|file| element("log").attribute("file", file).attribute("append", "on")))
@@ -72,19 +74,20 @@ pub fn definition(key: &MachineKey, spec: &VmSpec, host: &Host) -> String {
         .with(serial)
         .with(agent)
         .with_all(tpm)
+        .with_all(hardware::console(host.console))
         .with(element("video").with(element("model").attribute("type", "vga")))
         .with(element("memballoon").attribute("model", "none"));
     element("domain")
-        .attribute("type", if host.acceleration == Acceleration::Kvm { "kvm" } else { "qemu" })
+        .attribute("type", hardware::domain_type(host.acceleration))
         .with(element("name").text(names.vm()))
         .with(element("uuid").text(key.vm))
         .with(element("metadata").with(mark(key)))
         .with(element("memory").attribute("unit", "MiB").text(spec.memory_mib))
         .with(element("vcpu").text(spec.cpus))
-        .with(firmware(spec))
-        .with(features(spec))
-        .with(processor(host.acceleration))
-        .with(clock())
+        .with(hardware::firmware(spec))
+        .with(hardware::features(spec))
+        .with(hardware::processor(spec, host.acceleration))
+        .with(hardware::clock())
         .with(element("on_poweroff").text("destroy"))
         .with(element("on_reboot").text("restart"))
         .with(element("on_crash").text("destroy"))
@@ -93,23 +96,19 @@ pub fn definition(key: &MachineKey, spec: &VmSpec, host: &Host) -> String {
 }
 
 /// The configuration drive, without a medium for `None`.
-fn drive(medium: Option<(&str, &str)>) -> Element {
-    element("disk")
-        .attribute("type", if medium.is_some() { "volume" } else { "file" })
-        .attribute("device", "cdrom")
-        .with(element("driver").attribute("name", "qemu").attribute("type", "raw"))
-        .with_all(medium.map(|(pool, volume)| source(pool, volume)))
-        .with(element("target").attribute("dev", DRIVE.0).attribute("bus", DRIVE.1))
-        .with(element("readonly"))
+fn drive(medium: Option<(&Storage, &str)>) -> Element {
+    const DEVICE: &str = "cdrom";
+    let driver = element("driver").attribute("name", "qemu").attribute("type", "raw");
+    let disk = match medium {
+        Some((storage, volume)) => storage.disk(DEVICE, driver, volume, None),
+        None => element("disk").attribute("type", "file").attribute("device", DEVICE).with(driver),
+    };
+    disk.with(element("target").attribute("dev", DRIVE.0).attribute("bus", DRIVE.1)).with(element("readonly"))
 }
 
 /// The drive, ejected.
 pub fn empty_drive() -> String {
     drive(None).to_string()
-}
-
-fn source(pool: &str, volume: &str) -> Element {
-    element("source").attribute("pool", pool).attribute("volume", volume)
 }
 
 fn mark(key: &MachineKey) -> Element {
@@ -118,36 +117,6 @@ fn mark(key: &MachineKey) -> Element {
         .attribute("mark", key.owner_mark())
         .attribute("cluster", &key.cluster)
         .attribute("name", &key.name)
-}
-
-fn firmware(spec: &VmSpec) -> Element {
-    let machine = element("type").attribute("arch", "x86_64").attribute("machine", "q35").text("hvm");
-    let boot = element("boot").attribute("dev", "hd");
-    if !spec.uefi {
-        return element("os").with(machine).with(boot);
-    }
-    let enabled = if spec.secure_boot { "yes" } else { "no" };
-    let features = ["secure-boot", "enrolled-keys"].map(|name| element("feature").attribute("enabled", enabled).attribute("name", name));
-    element("os").attribute("firmware", "efi").with(machine).with(element("firmware").with_all(features)).with(boot)
-}
-
-/// The hints by which Windows knows that it is a guest.
-fn features(spec: &VmSpec) -> Element {
-    let on = |name: &'static str| element(name).attribute("state", "on");
-    let hyperv = element("hyperv").with(on("relaxed")).with(on("vapic")).with(on("spinlocks").attribute("retries", 8191));
-    element("features").with(element("acpi")).with(element("apic")).with(hyperv).with_all((spec.uefi && spec.secure_boot).then(|| on("smm")))
-}
-
-fn processor(acceleration: Acceleration) -> Element {
-    match acceleration {
-        Acceleration::Kvm => element("cpu").attribute("mode", "host-passthrough"),
-        Acceleration::Tcg => element("cpu").attribute("mode", "maximum"),
-    }
-}
-
-/// Windows takes the clock of its machine for local time; the node plan sets it right afterwards.
-fn clock() -> Element {
-    element("clock").attribute("offset", "localtime").with(element("timer").attribute("name", "hypervclock").attribute("present", "yes"))
 }
 
 /// What the driver needs of a domain that exists.
@@ -161,8 +130,7 @@ pub struct Found {
     pub memory_mib: u64,
     /// A medium is in the configuration drive.
     pub has_medium: bool,
-    /// The pools of its disks.
-    pools: Vec<String>,
+    disks: Vec<Source>,
 }
 
 impl Found {
@@ -190,16 +158,12 @@ impl Found {
             cpus: text("vcpu")?.parse().ok()?,
             memory_mib: mebibytes(child("memory")?)?,
             has_medium: drive.is_some_and(medium),
-            pools: root
-                .descendants()
-                .filter(|node| node.has_tag_name("source"))
-                .filter_map(|node| node.attribute("pool").map(str::to_owned))
-                .collect(),
+            disks: disks::sources(root),
         })
     }
 
-    pub fn is_in(&self, pool: &str) -> bool {
-        self.pools.iter().any(|used| used == pool)
+    pub fn is_in(&self, storage: &Storage) -> bool {
+        self.disks.iter().any(|disk| storage.holds(disk))
     }
 
     pub fn is_ours(&self, key: &MachineKey) -> bool {
@@ -249,8 +213,20 @@ mod tests {
         }
     }
 
-    fn host(acceleration: Acceleration, devices: DeviceModel, default_network: Option<&'static str>) -> Host<'static> {
-        Host { pool: "default", acceleration, devices, default_network, log: Some("/pool/win-1.log") }
+    fn pool(kind: &str) -> Storage {
+        Storage::read(&format!("<pool type='{kind}'><name>default</name><target><path>/pool</path></target></pool>")).unwrap()
+    }
+
+    fn host(storage: &Storage, acceleration: Acceleration, devices: DeviceModel) -> Host<'_> {
+        Host { storage, acceleration, devices, default_network: Some("default"), log: Some("/pool/win-1.log"), console: Console::None }
+    }
+
+    /// An image over another one.
+    fn under() -> Chain {
+        let volume = "<volume><name>w</name><capacity>9</capacity><target><path>/pool/w</path><format type='qcow2'/></target></volume>";
+        let base = volume.replace("/pool/w", "/base/w");
+        let [image, base] = [volume, &base].map(|xml| volumes::Image::read(xml).unwrap());
+        Chain::over(&volumes::Image { chain: Chain::over(&base), ..image })
     }
 
     /// Every kind of definition, judged by libvirt's own schema where its validator is installed.
@@ -259,17 +235,17 @@ mod tests {
     fn definitions_are_valid_for_libvirt() {
         let directory = tempfile::tempdir().unwrap();
         let bios = VmSpec { uefi: false, secure_boot: false, tpm: false, disks: Vec::new(), ..spec() };
-        let open = VmSpec { secure_boot: false, ..spec() };
+        let open = VmSpec { secure_boot: false, nested_virtualization: true, cpus: 128, ..spec() };
         let mut judged = 0;
         for (number, (spec, host)) in [
-            (spec(), host(Acceleration::Kvm, DeviceModel::Virtio, Some("default"))),
-            (open, host(Acceleration::Kvm, DeviceModel::Emulated, Some("default"))),
-            (bios, Host { log: None, ..host(Acceleration::Tcg, DeviceModel::Virtio, None) }),
+            (spec(), host(&pool("dir"), Acceleration::Kvm, DeviceModel::Virtio)),
+            (open, Host { console: Console::Vnc, ..host(&pool("logical"), Acceleration::Kvm, DeviceModel::Emulated) }),
+            (bios, Host { log: None, default_network: None, ..host(&pool("netfs"), Acceleration::Tcg, DeviceModel::Virtio) }),
         ]
         .into_iter()
         .enumerate()
         {
-            let xml = definition(&key(), &spec, &host);
+            let xml = definition(&key(), &spec, &host, &under());
             Document::parse(&xml).unwrap();
             let path = directory.path().join(format!("{number}.xml"));
             std::fs::write(&path, &xml).unwrap();
@@ -282,13 +258,16 @@ mod tests {
 
     #[test]
     fn what_is_defined_is_read() {
-        let xml = definition(&key(), &spec(), &host(Acceleration::Kvm, DeviceModel::Virtio, Some("default")));
+        let xml = definition(&key(), &spec(), &host(&pool("dir"), Acceleration::Kvm, DeviceModel::Virtio), &under());
         let found = Found::read(&xml).unwrap();
         assert_eq!((found.cpus, found.memory_mib, found.is_active, found.has_medium), (4, 8192, false, true));
-        assert!(found.is_ours(&key()) && found.is_in("default") && !found.is_in("other"));
+        let other = Storage::read("<pool type='dir'><name>other</name><target><path>/other</path></target></pool>").unwrap();
+        assert!(found.is_ours(&key()) && found.is_in(&pool("dir")) && !found.is_in(&other));
+        let of_volumes = Found::read(&definition(&key(), &spec(), &host(&pool("rbd"), Acceleration::Kvm, DeviceModel::Virtio), &under())).unwrap();
+        assert!(of_volumes.has_medium && of_volumes.is_in(&pool("dir")) && !of_volumes.is_in(&other), "VMs of earlier versions name their pool");
         assert!(!found.is_ours(&MachineKey { cluster: "lab/two".into(), ..key() }));
         assert!(may_be_ours(&found.name, key().vm.0) && !may_be_ours("win-1", key().vm.0) && !may_be_ours(&found.name, Uuid::nil()));
-        let ejected = xml.replace(&drive(Some(("default", &Volumes::of(&key()).drive()))).to_string(), &empty_drive());
+        let ejected = xml.replace(&drive(Some((&pool("dir"), &Volumes::of(&key()).drive()))).to_string(), &empty_drive());
         assert!(!Found::read(&ejected).unwrap().has_medium);
         // As a daemon shows it while the VM runs.
         assert!(!Found::read(&ejected.replace("<target dev='sda'", "<source index='4'/><target dev='sda'")).unwrap().has_medium);
@@ -299,7 +278,9 @@ mod tests {
     #[test]
     fn networks_are_named_as_libvirt_names_them() {
         let interfaces = |default: Option<&'static str>| {
-            let xml = definition(&key(), &spec(), &host(Acceleration::Tcg, DeviceModel::Virtio, default));
+            let storage = pool("dir");
+            let host = Host { default_network: default, ..host(&storage, Acceleration::Tcg, DeviceModel::Virtio) };
+            let xml = definition(&key(), &spec(), &host, &under());
             let document = Document::parse(&xml).unwrap();
             let interfaces = document.descendants().filter(|node| node.has_tag_name("interface"));
             let source = |node: Node| {

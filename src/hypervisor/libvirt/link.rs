@@ -10,7 +10,9 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::address::{Address, Transport};
-use super::client::{Client, LifecycleEvent, Pool};
+use super::client::{Client, Pool};
+use super::disks::Storage;
+use super::events::Event;
 use super::refusal::{Error, code};
 use super::rpc::{Connection, OnEvent};
 use super::told::Told;
@@ -49,6 +51,7 @@ struct Current {
 pub struct Session {
     pub client: Client,
     pub pool: Pool,
+    pub storage: Storage,
     /// What the connection runs through, for as long as it lasts.
     _tunnel: Option<Handle<Trust>>,
 }
@@ -87,7 +90,7 @@ impl Link {
         let mut tunnel = None;
         let told = self.told.clone();
         let on_event: OnEvent = Box::new(move |procedure, body| {
-            LifecycleEvent::read(procedure, body).iter().for_each(|event| told.take(event));
+            Event::read(procedure, body).iter().for_each(|event| told.take(event));
         });
         let connection = match &self.way {
             Way::Tls { host, port, tls } => {
@@ -138,6 +141,8 @@ impl Link {
             }
             found => found?,
         };
-        Ok(Session { client, pool, _tunnel: tunnel })
+        let storage = Storage::read(&client.pool_xml(&pool).await?)
+            .ok_or_else(|| DriverError::Transient(format!("the definition of storage pool {} on {} cannot be read", self.pool, self.text)))?;
+        Ok(Session { client, pool, storage, _tunnel: tunnel })
     }
 }

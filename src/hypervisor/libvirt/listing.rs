@@ -1,22 +1,21 @@
 //! The listing of a host: two requests however many VMs it has, one more for each VM that this process has neither made nor seen, and one for
-//! each guest that still talks; with the guest agent, three.
+//! each guest that still talks, three where one is far behind; with the guest agent, three. Those about addresses are few (`addresses.rs`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::addresses::Addresses;
 use super::agent;
 use super::client::{Domain, DomainState, Volume};
 use super::domain::{Found, may_be_ours};
 use super::link::Session;
+use super::logs::{self, Log, TurnedOver};
 use super::refusal::{code, unless};
 use super::volumes::{self, Volumes};
 use crate::api::hypervisor::GuestWords;
 use crate::api::name::VmUuid;
 use crate::hypervisor::{DriverError, Listing, Row, Stray, Wanted};
 use crate::vm::{GuestReport, Power, Present, Seeded};
-
-/// Most that is kept of what a guest said last: a line may come in two parts.
-const TAIL: usize = 4096;
 
 /// Definitions that were made or read, by UUID: identity, processors and memory of a VM do not change.
 #[derive(Default)]
@@ -49,88 +48,67 @@ impl Definitions {
 /// What earlier listings have shown of guests.
 #[derive(Default)]
 pub struct Seen {
-    words: HashMap<VmUuid, Words>,
+    logs: HashMap<VmUuid, Log>,
 }
 
-/// What was read of a guest's words.
-#[derive(Default)]
-struct Words {
-    offset: u64,
-    tail: Vec<u8>,
-    newest: Option<GuestReport>,
-}
-
-impl Words {
-    fn add(&mut self, bytes: &[u8]) {
-        self.offset += u64::try_from(bytes.len()).unwrap_or_default();
-        self.tail.extend(bytes);
-        let found = GuestReport::newest([self.tail.as_slice()]);
-        self.note(found);
-        self.tail.drain(..self.tail.len().saturating_sub(TAIL));
-    }
-
-    fn note(&mut self, found: Option<GuestReport>) {
-        self.newest = match (found, self.newest.take()) {
-            (Some(new), Some(old)) if old.sequence > new.sequence => Some(old),
-            (new, old) => new.or(old),
-        };
-    }
+/// What a listing goes by.
+pub struct Known<'a> {
+    pub definitions: &'a Definitions,
+    pub turned_over: &'a TurnedOver,
+    pub addresses: &'a Addresses,
 }
 
 impl Seen {
     /// The newest report that was read of a guest.
     fn report(&self, vm: VmUuid) -> Option<GuestReport> {
-        self.words.get(&vm)?.newest.clone()
+        self.logs.get(&vm)?.report().cloned()
     }
 
-    pub async fn list(&mut self, session: &Session, definitions: &Definitions, wanted: &Wanted, channel: GuestWords) -> Result<Listing, DriverError> {
+    pub async fn list(&mut self, session: &Session, known: &Known<'_>, wanted: &Wanted, channel: GuestWords) -> Result<Listing, DriverError> {
+        let definitions = known.definitions;
         let (domains, volumes) = (session.client.domains().await?, session.client.volumes(&session.pool).await?);
         let there: HashSet<VmUuid> = domains.iter().map(|it| VmUuid(it.domain.uuid)).collect();
         definitions.lock().retain(|vm, _| there.contains(vm));
-        self.words.retain(|vm, _| there.contains(vm));
+        self.logs.retain(|vm, _| there.contains(vm));
         let mut ours = Vec::new();
         for it in domains.iter().filter(|it| may_be_ours(&it.domain.name, it.domain.uuid)) {
             let Some(found) = definitions.get(session, &it.domain).await? else { continue };
-            let Some((key, _)) = found.owner.clone().filter(|(key, _)| found.is_ours(key) && found.is_in(&session.pool.name)) else { continue };
+            let Some((key, _)) = found.owner.clone().filter(|(key, _)| found.is_ours(key) && found.is_in(&session.storage)) else { continue };
             ours.push((it, key, found));
         }
         let talking = ours.iter().filter(|(it, key, _)| power(it).0 == Power::On && wanted.words_of.contains(&key.vm));
+        let mut unread = HashMap::new();
         match channel {
             GuestWords::Serial => {
                 for (_, key, _) in talking {
-                    self.listen(session, &key.vm, &Volumes::of(key), &volumes).await?;
+                    let Some(volume) = logs::of(&Volumes::of(key), &volumes) else { continue };
+                    match self.logs.entry(key.vm).or_default().read(session, volume).await {
+                        Ok(is_whole) => known.turned_over.note(key.vm, is_whole),
+                        // The other guests are listed nevertheless.
+                        Err(error) => drop(unread.insert(key.vm, logs::unread(error)?)),
+                    }
                 }
             }
             GuestWords::Agent => {
                 let guests: Vec<Domain> = talking.map(|(it, _, _)| it.domain.clone()).collect();
                 for (guest, text) in agent::reports(&session.client, guests).await? {
-                    self.words.entry(VmUuid(guest.uuid)).or_default().note(GuestReport::newest([text.as_slice()]));
+                    self.logs.entry(VmUuid(guest.uuid)).or_default().note(GuestReport::newest([text.as_slice()]));
                 }
             }
         }
+        let running = ours.iter().filter(|(it, ..)| power(it).0 == Power::On).map(|(it, ..)| it.domain.clone());
+        known.addresses.look(&session.client, running.collect(), channel).await?;
         let rows = ours.into_iter().map(|(it, key, found)| {
             let (power, trouble) = power(it);
             let drive = Volumes::of(&key).drive();
             let seeded = Seeded::from_attached(volumes.iter().any(|volume| volume.name == drive));
-            let present = Present { power, seeded, vm: true, addresses: Vec::new(), report: self.report(key.vm), trouble, warning: None };
+            let addresses = if power == Power::On { known.addresses.of(key.vm) } else { Vec::new() };
+            let present = Present { power, seeded, vm: true, addresses, report: self.report(key.vm), trouble, warning: unread.remove(&key.vm) };
             Row { key, present, cpus: found.cpus, memory_mib: found.memory_mib }
         });
         let mut listing = Listing { rows: rows.collect(), strays: strays(&domains, &volumes, wanted) };
         listing.rows.sort_by_key(|row| row.key.vm);
         Ok(listing)
-    }
-
-    async fn listen(&mut self, session: &Session, vm: &VmUuid, names: &Volumes, volumes: &[Volume]) -> Result<(), DriverError> {
-        let Some(log) = volumes.iter().find(|volume| volume.name == names.log()) else { return Ok(()) };
-        let words = self.words.entry(*vm).or_default();
-        // From the last byte that is known: if that is not there, the daemon has begun a new file, as it does when one is full.
-        let read = session.client.download(&session.pool, log, words.offset.saturating_sub(1)).await?;
-        match (words.offset, read.split_first()) {
-            (0, _) => words.add(&read),
-            (_, Some((_, new))) => words.add(new),
-            (_, None) => words.offset = 0,
-        }
-        Ok(())
     }
 }
 
@@ -166,22 +144,6 @@ fn power(it: &DomainState) -> (Power, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_come_in_parts_and_the_newest_counts() {
-        let report = |sequence| GuestReport { sequence, boot: 1, item: "join".into(), state: "done".into(), code: 0, message: "x".into() };
-        let mut words = Words::default();
-        words.add(b"BdsDxe: starting Boot0001\r\n");
-        assert_eq!(words.newest, None);
-        let line = report(7).line() + "\n";
-        let (start, end) = line.split_at(9);
-        words.add(start.as_bytes());
-        words.add(end.as_bytes());
-        assert_eq!((words.newest.clone(), words.offset), (Some(report(7)), 27 + u64::try_from(line.len()).unwrap()));
-        words.add(&vec![b'#'; 32 << 10]);
-        words.add((report(3).line() + "\n").as_bytes());
-        assert_eq!((words.newest.clone(), words.tail.len()), (Some(report(7)), TAIL), "an old line that is repeated is no news");
-    }
 
     #[test]
     fn a_vm_that_is_paused_says_why() {

@@ -107,7 +107,7 @@ impl LibvirtDriver {
             power: if is_active { Power::On } else { Power::Off },
             seeded: Seeded::from_attached(has_medium),
             vm: true,
-            addresses: Vec::new(),
+            addresses: if is_active { self.addresses.of(key.vm) } else { Vec::new() },
             report: self.reports().get(&key.vm).cloned(),
             trouble: None,
             warning: None,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
+use super::checks::check_size;
 use super::client::Volume;
-use super::domain::{self, BRIDGE, Host};
+use super::disks::{self, Chain};
+use super::domain::{self, Host};
 use super::link::Session;
 use super::refusal::{Error, code, unless};
 use super::volumes::{self, Image, Volumes};
@@ -13,7 +13,7 @@ use super::{Defined, LibvirtDriver};
 use crate::api::hypervisor::{CloneMode, GuestWords};
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::DriverError;
-use crate::hypervisor::fresh::{FRESH, listed};
+use crate::hypervisor::fresh::listed;
 use crate::vm::{MachineKey, Seed, Thing, VmSpec};
 
 /// A volume to be made.
@@ -44,33 +44,9 @@ impl LibvirtDriver {
         let image = Image::read(&xml).filter(|image| ["qcow2", "raw"].contains(&image.format.as_str())).ok_or_else(|| {
             DriverError::Invalid(format!("image {:?} is neither qcow2 nor raw: convert it with qemu-img convert -O qcow2", volume.name))
         })?;
+        let image = disks::with_chain(session, image).await?;
         images.put(name, image.clone());
         Ok(image)
-    }
-
-    pub(super) async fn check_networks(&self, session: &Session, spec: &VmSpec) -> Result<(), DriverError> {
-        let named = spec.nics.iter().filter_map(|nic| nic.network.as_deref().or(self.default_network()));
-        let named: Vec<&str> = named.filter(|name| !name.starts_with(BRIDGE)).collect();
-        if named.is_empty() {
-            return Ok(());
-        }
-        let mut networks = self.networks.lock().await;
-        let known = match &*networks {
-            Some((known, since)) if since.elapsed() < FRESH => known.clone(),
-            _ => session.client.networks().await?,
-        };
-        let missing = named.iter().find(|name| !known.iter().any(|known| known == *name));
-        let Some(missing) = missing else {
-            *networks = Some((known, Instant::now()));
-            return Ok(());
-        };
-        *networks = None;
-        let there = listed(known.iter().map(String::as_str));
-        let text = format!(
-            "{} has no network {missing:?}; it has {there}: correct spec.networks of the machine or spec.libvirt.network of the WindowsHypervisor; a bridge of the host is named bridge:NAME",
-            self.settings.address
-        );
-        Err(DriverError::Missing { thing: Thing::Network, text })
     }
 
     /// Refuses what the host has no memory for: libvirt starts any VM, and the host kills another one when it has none left.
@@ -78,10 +54,7 @@ impl LibvirtDriver {
         let given = self.memory.lock().await.give(session, spec.memory_mib).await?;
         match given {
             Ok(()) => Ok(()),
-            Err(available) => Err(DriverError::Capacity(format!(
-                "{} has {available} MiB of memory left, and the machine asks for {} MiB: remove machines, or add memory to the host; spec.limits.memory of the WindowsHypervisor refuses machines before the host does",
-                self.settings.address, spec.memory_mib
-            ))),
+            Err(left) => Err(self.no_memory(spec, left)),
         }
     }
 
@@ -122,33 +95,42 @@ impl LibvirtDriver {
             return Err(DriverError::Invalid("libvirt has no guestinfo: choose another spec.channel of the WindowsBootstrapConfig".into()));
         };
         let name = Volumes::of(key).drive();
+        if defined == Defined::Yes && self.holds(session, &name, &image).await? {
+            return Ok(());
+        }
         let new = New { name: &name, xml: &volumes::raw(&name, image.len()), keep: false };
         let volume = self.make_volume(session, key, new, defined).await?;
         Ok(session.client.upload(&session.pool, &volume, &image).await?)
+    }
+
+    /// Whether a volume is there with these bytes. One that cannot be read is not.
+    async fn holds(&self, session: &Session, name: &str, bytes: &[u8]) -> Result<bool, DriverError> {
+        let volume = Volume { name: name.to_owned(), key: String::new() };
+        match session.client.download(&session.pool, &volume, 0, 0).await {
+            Err(Error::Refused { .. }) => Ok(false),
+            read => Ok(read? == bytes),
+        }
     }
 
     /// Makes everything that a VM is. False: the copy of its image is not ready yet.
     pub(super) async fn make(&self, session: &Arc<Session>, key: &MachineKey, spec: &VmSpec, seed: &Seed) -> Result<bool, DriverError> {
         let names = Volumes::of(key);
         let make = async |name: String, xml: String| self.make_volume(session, key, New { name: &name, xml: &xml, keep: true }, Defined::No).await;
+        self.check_networks(session, spec).await?;
         self.check_memory(session, spec).await?;
         let image = self.image(session, &spec.image).await?;
-        let smallest = image.bytes.div_ceil(1 << 30);
-        if spec.system_disk_gib.is_some_and(|gib| gib < smallest) {
-            return Err(DriverError::Invalid(format!(
-                "image {:?} needs a system disk of {smallest} GiB: raise spec.systemDisk of the machine",
-                spec.image
-            )));
-        }
-        if self.settings.clone == CloneMode::Full {
+        check_size(spec, &image)?;
+        let under_system = if self.settings.clone == CloneMode::Full {
             if !self.copy(session, key, &image, spec.system_disk_gib).await? {
                 return Ok(false);
             }
+            Chain::none()
         } else {
             let system = names.system();
             let xml = volumes::over_image(&system, &image, spec.system_disk_gib);
             make(system, xml).await?;
-        }
+            Chain::over(&image)
+        };
         for disk in &spec.disks {
             let name = names.disk(&disk.name);
             let xml = volumes::empty_disk(&name, disk.gib);
@@ -160,13 +142,14 @@ impl LibvirtDriver {
         };
         self.make_drive(session, key, seed, Defined::No).await?;
         let host = Host {
-            pool: &session.pool.name,
+            storage: &session.storage,
             acceleration: self.settings.acceleration,
             devices: self.settings.devices,
             default_network: self.default_network(),
+            console: self.settings.console,
             log: log.as_ref().map(|log| log.key.as_str()),
         };
-        let definition = domain::definition(key, spec, &host);
+        let definition = domain::definition(key, spec, &host, &under_system);
         match session.client.define(&definition).await {
             Err(Error::Refused { code: code::OPERATION_FAILED, text }) if text.contains("already exists") => Err(self.conflict(names.vm())),
             defined => {

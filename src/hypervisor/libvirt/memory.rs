@@ -19,16 +19,24 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Gives a VM its memory; the inner error is how many MiB the host has left instead.
-    pub async fn give(&mut self, session: &Session, mib: u64) -> Result<Result<(), u64>, DriverError> {
+    /// Whether a VM would get its memory; the inner error is how many MiB the host has left instead.
+    pub async fn has(&mut self, session: &Session, mib: u64) -> Result<Result<(), u64>, DriverError> {
         let is_recent = self.read.is_some_and(|at| at.elapsed() < RECENT);
         // One that seems not to fit is refused only by what the host says now.
-        if is_recent && self.subtract(mib).is_ok() {
-            return Ok(Ok(()));
+        if !is_recent || self.fits(mib).is_err() {
+            self.left_mib = session.client.available_memory().await?.map(|kib| kib >> 10);
+            self.read = Some(Instant::now());
         }
-        self.left_mib = session.client.available_memory().await?.map(|kib| kib >> 10);
-        self.read = Some(Instant::now());
-        Ok(self.subtract(mib))
+        Ok(self.fits(mib))
+    }
+
+    /// Gives a VM its memory.
+    pub async fn give(&mut self, session: &Session, mib: u64) -> Result<Result<(), u64>, DriverError> {
+        Ok(self.has(session, mib).await?.and_then(|()| self.subtract(mib)))
+    }
+
+    fn fits(&self, mib: u64) -> Result<(), u64> {
+        self.left_mib.map_or(Ok(()), |left| if left < mib { Err(left) } else { Ok(()) })
     }
 
     fn subtract(&mut self, mib: u64) -> Result<(), u64> {
@@ -47,6 +55,7 @@ mod tests {
     fn each_vm_leaves_less_and_one_that_does_not_fit_nothing_less() {
         let mut memory = Memory { read: None, left_mib: Some(10) };
         assert_eq!((memory.subtract(6), memory.subtract(6), memory.subtract(4), memory.subtract(1)), (Ok(()), Err(4), Ok(()), Err(0)));
+        assert_eq!((memory.fits(0), memory.fits(1)), (Ok(()), Err(0)));
         assert_eq!(Memory::default().subtract(1 << 40), Ok(()), "a host that does not say has room");
     }
 }

@@ -5,15 +5,24 @@
 //! metadata. The domain goes last, so it says of leftovers whose they are.
 
 pub mod address;
+mod addresses;
 mod agent;
+mod capabilities;
+mod checks;
 mod client;
 mod copies;
+mod disks;
 mod domain;
+mod events;
+mod facts;
+mod hardware;
 mod link;
 mod listing;
+mod logs;
 mod look;
 mod making;
 mod memory;
+mod networks;
 mod refusal;
 mod rpc;
 mod shared;
@@ -33,13 +42,16 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use self::address::Address;
+use self::addresses::Addresses;
+use self::capabilities::Capabilities;
 use self::client::{Domain, Volume};
 use self::copies::{Copies, LOOK};
 use self::link::{Link, Session};
-use self::listing::{Definitions, Seen as Listed};
+use self::listing::{Definitions, Known, Seen as Listed};
+use self::logs::TurnedOver;
 use self::look::{Looks, Seen};
 use self::memory::Memory;
-use self::refusal::{BEING_MADE, Error, RUNS, code, unless};
+use self::refusal::{BEING_MADE, Error, code, unless};
 use self::told::Told;
 use self::volumes::{Image, Volumes};
 use super::fresh::Fresh;
@@ -47,7 +59,7 @@ use super::login::Login;
 use super::shutdowns::{ASK_AGAIN, Shutdowns};
 use super::wire::Wire;
 use super::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
-use crate::api::hypervisor::Libvirt;
+use crate::api::hypervisor::{GuestWords, Libvirt};
 use crate::api::name::VmUuid;
 use crate::vm::{GuestReport, Journal, MachineKey, Observed, Power, Present, Seed, SeedKind, StopMode, Thing, VmSpec};
 
@@ -66,9 +78,16 @@ pub struct LibvirtDriver {
     link: Link,
     images: Mutex<Fresh<Image>>,
     networks: Mutex<Option<(Vec<String>, Instant)>>,
+    /// Names of the host's interfaces; `None` where the daemon does not list them.
+    interfaces: Mutex<Fresh<Option<Vec<String>>>>,
+    capabilities: Mutex<Fresh<Capabilities>>,
+    /// Bytes that the pool has left.
+    space: Mutex<Fresh<u64>>,
     memory: Mutex<Memory>,
     copies: Copies,
     definitions: Definitions,
+    turned_over: TurnedOver,
+    addresses: Addresses,
     listed: Mutex<Listed>,
     looks: Looks,
     told: Arc<Told>,
@@ -89,9 +108,14 @@ impl LibvirtDriver {
             link,
             images: Mutex::default(),
             networks: Mutex::default(),
+            interfaces: Mutex::default(),
+            capabilities: Mutex::default(),
+            space: Mutex::default(),
             memory: Mutex::default(),
             copies: Copies::default(),
             definitions: Definitions::default(),
+            turned_over: TurnedOver::default(),
+            addresses: Addresses::default(),
             listed: Mutex::default(),
             looks: Looks::default(),
             told,
@@ -114,9 +138,17 @@ impl LibvirtDriver {
     }
 
     async fn start(&self, session: &Session, key: &MachineKey) -> Result<(), DriverError> {
-        match session.client.start(&domain(key)).await {
-            // Another process was faster.
-            Err(Error::Refused { code: code::OPERATION_INVALID, text }) if text.contains(RUNS) => Ok(()),
+        let it = domain(key);
+        match session.client.start(&it).await {
+            // Another process was faster, or libvirt refuses for another reason that has the same code: the domain says which.
+            Err(Error::Refused { code: code::OPERATION_INVALID, text }) => {
+                if session.client.is_active(&it).await? {
+                    return Ok(());
+                }
+                // A network may have been stopped since it was looked at.
+                *self.networks.lock().await = None;
+                Err(Error::Refused { code: code::OPERATION_INVALID, text }.into())
+            }
             // The text is QEMU's own.
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) => {
                 match DriverError::from(Error::Refused { code: code::INTERNAL_ERROR, text }) {
@@ -177,13 +209,14 @@ impl Driver for LibvirtDriver {
 
     async fn check(&self, spec: &VmSpec, _seed: SeedKind) -> Result<(), DriverError> {
         let session = self.link.session().await?;
-        self.image(&session, &spec.image).await?;
-        self.check_networks(&session, spec).await
+        self.check_machine(&session, spec).await
     }
 
     async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError> {
         let session = self.link.session().await?;
-        let listing = self.listed.lock().await.list(&session, &self.definitions, wanted, self.settings.words).await?;
+        let known = Known { definitions: &self.definitions, turned_over: &self.turned_over, addresses: &self.addresses };
+        self.told.restarted().into_iter().for_each(|vm| self.addresses.restarted(vm));
+        let listing = self.listed.lock().await.list(&session, &known, wanted, self.settings.words).await?;
         let reports = listing.rows.iter().filter_map(|row| Some((row.key.vm, row.present.report.clone()?)));
         *self.reports() = reports.collect();
         Ok(listing)
@@ -192,7 +225,7 @@ impl Driver for LibvirtDriver {
     async fn observe(&self, key: &MachineKey, _journal: &Journal) -> Result<Observed, DriverError> {
         let session = self.link.session().await?;
         if let Some(present) = self.told.of(key) {
-            return Ok(Observed::Present(Present { report: self.reports().get(&key.vm).cloned(), ..present }));
+            return Ok(Observed::Present(Present { report: self.reports().get(&key.vm).cloned(), addresses: self.addresses.of(key.vm), ..present }));
         }
         Ok(match self.look(&session, key).await? {
             Seen::Domain(found) if found.is_ours(key) => Observed::Present(self.present(key, found.is_active, found.has_medium)),
@@ -225,6 +258,7 @@ impl Driver for LibvirtDriver {
         let has_medium = match self.find_ours(&session, key).await? {
             Some(found) if found.is_active => return Ok(DriverStep::Done),
             Some(found) => {
+                self.check_networks(&session, spec).await?;
                 // It was made and not started, or was switched off before its seed was taken away.
                 if found.has_medium {
                     self.make_drive(&session, key, seed, Defined::Yes).await?;
@@ -266,12 +300,16 @@ impl Driver for LibvirtDriver {
             if how == StopMode::Graceful {
                 // A guest that is already off needs no request.
                 if unless(session.client.shutdown(&it).await, code::OPERATION_INVALID)?.is_some() {
-                    self.told.runs(key, self.present(key, true, found.has_medium), ASK_AGAIN);
+                    self.told.shuts_down(key, self.present(key, true, found.has_medium), ASK_AGAIN);
                 }
                 self.shutdowns.note(key.vm);
                 return Ok(DriverStep::Wait { after: SHUTDOWN });
             }
             unless(unless(session.client.destroy(&it).await, code::OPERATION_INVALID).map(drop), code::NO_DOMAIN)?;
+        }
+        // The definition goes last: as long as it is there, files of the log may be.
+        if found.is_some() && self.settings.words == GuestWords::Serial && !self.turned_over.find(&session, key.vm).await? {
+            return Ok(DriverStep::Wait { after: LOOK });
         }
         let volumes = self.volumes_of(&session, key).await?;
         if found.is_none() {
@@ -287,6 +325,7 @@ impl Driver for LibvirtDriver {
         if found.is_some() {
             unless(session.client.undefine(&it).await, code::NO_DOMAIN)?;
             self.looks.removed(key.vm);
+            self.turned_over.forget(key.vm);
         }
         Ok(DriverStep::Changed)
     }

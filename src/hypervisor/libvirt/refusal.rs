@@ -26,8 +26,6 @@ pub mod code {
 
 /// What is said of a volume whose content is not complete.
 pub const BEING_MADE: &str = "still being allocated";
-/// What is said when a VM is started that runs.
-pub const RUNS: &str = "already running";
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -67,11 +65,13 @@ enum Class {
     Capacity,
     Invalid,
     Missing(Thing),
+    /// Something on the host does not work that is no matter of this machine.
+    Host,
 }
 
 /// Refusals that are known by their words, since one code stands for many: what must be in the text, what it means, what to do. The first
 /// row that matches counts.
-const KNOWN: [(&[&str], Class, &str); 21] = [
+const KNOWN: [(&[&str], Class, &str); 24] = [
     (
         &["Cannot allocate memory"],
         Class::Capacity,
@@ -96,6 +96,7 @@ const KNOWN: [(&[&str], Class, &str); 21] = [
     (&["type=kvm"], Class::Invalid, NO_KVM),
     (&["domain type kvm"], Class::Invalid, NO_KVM),
     (&["virt type 'kvm'"], Class::Invalid, NO_KVM),
+    (&["accel 'kvm' is not supported"], Class::Invalid, NO_KVM),
     (&["KVM kernel module"], Class::Invalid, NO_KVM),
     (&["initialize kvm"], Class::Invalid, NO_KVM),
     (
@@ -124,19 +125,35 @@ const KNOWN: [(&[&str], Class, &str); 21] = [
         Class::Invalid,
         "QEMU's user must be able to open the files of the pool: check their owner, that each directory above may be entered, and AppArmor or SELinux",
     ),
-    (
-        &["No such file or directory"],
-        Class::Missing(Thing::Image),
-        "A file is gone that a disk is made of: put it back, then virsh pool-refresh; an image must stay as long as linked disks are made over it",
-    ),
+    (&["virtlogd-sock"], Class::Host, "libvirt's daemon for the logs of guests does not answer: systemctl enable --now virtlogd.socket on the host"),
+    (&["Storage volume not found", "with matching path"], Class::Missing(Thing::Image), FILE_GONE),
+    (&["No such file or directory"], Class::Missing(Thing::Image), FILE_GONE),
 ];
+
+const FILE_GONE: &str =
+    "A file is gone that a disk is made of: put it back, then virsh pool-refresh; an image must stay as long as linked disks are made over it";
 
 const NO_KVM: &str = "The host runs no guests by KVM: switch virtualization on in its firmware, load kvm_intel or kvm_amd and let libvirt open /dev/kvm; or set spec.libvirt.acceleration of the WindowsHypervisor to TCG, which is many times slower";
 const NO_LOGIN: &str =
     "Check the credentials of the WindowsHypervisor and what the daemon allows (auth_unix_rw, auth_tls, tls_allowed_dn_list in its configuration)";
 const NO_RIGHTS: &str = "CAPW must be allowed everything on this daemon: use the socket for reading and writing, not the one that ends in -ro, and allow CAPW's user in the rules of polkit if access_drivers names it";
 
+/// The words without the time at which QEMU or the daemon said them: a condition whose text is another one at each try is news at each try.
+fn without_times(words: &str) -> String {
+    words.split_inclusive(char::is_whitespace).filter(|word| !is_time(word.trim_end())).collect()
+}
+
+/// Whether a word is a time as QEMU writes it: `2026-11-25T02:07:00.123456Z`.
+fn is_time(word: &str) -> bool {
+    const FORM: &[u8] = b"0000-00-00T00:00:00";
+    let Some((whole, rest)) = word.split_at_checked(FORM.len()) else { return false };
+    let is_of_form = whole.bytes().zip(FORM).all(|(byte, form)| if *form == b'0' { byte.is_ascii_digit() } else { byte == *form });
+    is_of_form && rest.strip_suffix('Z').is_some_and(|rest| rest.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit()))
+}
+
 fn refused(code: u32, words: &str) -> DriverError {
+    let words = without_times(words);
+    let words = words.trim_end();
     let with = |remedy: &str| format!("libvirt says: {}. {remedy}", words.trim_end_matches('.'));
     match code {
         code::AUTH_FAILED | code::AUTH_CANCELLED | code::AUTH_UNAVAILABLE => return DriverError::Auth(with(NO_LOGIN)),
@@ -147,6 +164,7 @@ fn refused(code: u32, words: &str) -> DriverError {
         return match *class {
             Class::Capacity => DriverError::Capacity(with(remedy)),
             Class::Invalid => DriverError::Invalid(with(remedy)),
+            Class::Host => DriverError::Transient(with(remedy)),
             Class::Missing(thing) => DriverError::Missing { thing, text: with(remedy) },
         };
     }
@@ -193,6 +211,7 @@ mod tests {
                 "invalid",
                 "/dev/kvm",
             ),
+            (8, "invalid argument: the accel 'kvm' is not supported by '/usr/bin/qemu-system-x86_64' on this host", "invalid", "acceleration"),
             (9, "operation failed: Unable to find any firmware to satisfy 'efi'", "invalid", "ovmf"),
             (9, "operation failed: Unable to find 'efi' firmware that is compatible with the current configuration", "invalid", "ovmf"),
             (1, "internal error: Could not run '/usr/bin/swtpm_setup'. exitstatus: 1", "invalid", "spec.firmware.tpm"),
@@ -210,6 +229,14 @@ mod tests {
                 "missing",
                 "put it back",
             ),
+            (
+                code::NO_STORAGE_VOL,
+                "Storage volume not found: no storage vol with matching path '/pool/windows-server-2022.img'",
+                "missing",
+                "pool-refresh",
+            ),
+            (38, "Failed to connect socket to '/run/libvirt/virtlogd-sock': No such file or directory", "transient", "virtlogd.socket"),
+            (38, "Failed to connect socket to '/run/libvirt/virtlogd-sock': Connection refused", "transient", "virtlogd.socket"),
             (code::AUTH_FAILED, "authentication failed: access denied by policy", "auth", "credentials"),
             (code::ACCESS_DENIED, "access denied: 'QEMU' denied 'domain:write'", "denied", "polkit"),
             (code::OPERATION_DENIED, "operation forbidden: read only access prevents virDomainDefineXMLFlags", "denied", "-ro"),
@@ -219,6 +246,28 @@ mod tests {
             let error = DriverError::from(Error::Refused { code, text: words.into() });
             let text = error.to_string();
             assert!(error.label() == class && text.contains(remedy) && text.contains(words), "{class}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_an_error_is_no_part_of_it() {
+        let exited = "internal error: process exited while connecting to monitor:";
+        for (words, wanted) in [
+            (
+                format!("{exited} 2026-11-25T02:07:00.123456Z qemu-system-x86_64: -accel kvm: failed to open"),
+                format!("{exited} qemu-system-x86_64: -accel kvm: failed to open"),
+            ),
+            (
+                format!("{exited} 2026-11-25T02:07:00.123456Z qemu: warning: x\n2026-11-25T02:07:00.2Z qemu: y\n2026-11-25T02:07:01Z"),
+                format!("{exited} qemu: warning: x\nqemu: y"),
+            ),
+            ("no time: 2026-11-25 02:07:00, 2026-11-25T02:07, 2026-11-25T02:07:00, 12345Z ü".into(), String::new()),
+            ("file '/pool/2026-11-25T02:07:00Z.qcow2' is gone".into(), String::new()),
+            ("2026-11-25T02:07:00é é".into(), String::new()),
+        ] {
+            let wanted = if wanted.is_empty() { words.clone() } else { wanted };
+            let text = DriverError::from(Error::Refused { code: code::INTERNAL_ERROR, text: words }).to_string();
+            assert_eq!(text, format!("libvirt says: {wanted}"));
         }
     }
 

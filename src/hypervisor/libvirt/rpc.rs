@@ -23,7 +23,7 @@ pub const HEADER: usize = 28;
 const LONGEST: usize = 32 << 20;
 /// Payload of one message of a stream.
 const CHUNK: usize = 256 * 1024 - 64;
-/// Most that is read of a stream.
+/// Most that is read of a stream; who asks for one says how much it wants.
 const STREAM: usize = 4 << 20;
 
 const CALL: u32 = 0;

@@ -1,7 +1,7 @@
-//! What the daemon tells by itself: that a VM has stopped, or does not run as it should. Until it does, a VM that it has just called running
-//! runs.
+//! What the daemon tells by itself: that a VM has stopped, has restarted, was removed, or does not run as it should. Until it does, a VM that it
+//! has just called running runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,79 +9,129 @@ use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::client::LifecycleEvent;
 use super::domain::may_be_ours;
+use super::events::{Event, What};
 use crate::api::name::VmUuid;
 use crate::vm::{MachineKey, Present};
 
 /// What one daemon has told, over all its connections.
 pub struct Told {
-    /// `None` while the request is under way whose answer will say that the VM runs.
-    running: Mutex<HashMap<VmUuid, Option<Running>>>,
-    stops: watch::Sender<()>,
+    known: Mutex<HashMap<VmUuid, Known>>,
+    restarted: Mutex<HashSet<VmUuid>>,
+    changes: watch::Sender<()>,
+}
+
+/// What is known of a VM.
+enum Known {
+    /// The request is under way whose answer will say that it runs.
+    Awaited,
+    Running(Box<Running>),
+    /// It has stopped, as was expected.
+    Stopped,
 }
 
 struct Running {
     key: MachineKey,
     present: Present,
     until: Instant,
+    /// Its guest was asked to shut down: a pass waits for it.
+    is_to_stop: bool,
 }
 
 impl Default for Told {
     fn default() -> Self {
-        Self { running: Mutex::default(), stops: watch::Sender::new(()) }
+        Self { known: Mutex::default(), restarted: Mutex::default(), changes: watch::Sender::new(()) }
     }
 }
 
-impl Told {
-    fn running(&self) -> MutexGuard<'_, HashMap<VmUuid, Option<Running>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
+impl Told {
     /// Comes before a request that says whether a VM runs: what the daemon tells from now on counts more than the answer.
     pub fn await_answer(&self, vm: VmUuid) {
-        self.running().insert(vm, None);
+        lock(&self.known).insert(vm, Known::Awaited);
     }
 
     /// The answer: the VM is so, and stays so for that time unless the daemon tells otherwise.
     pub fn runs(&self, key: &MachineKey, present: Present, time: Duration) {
-        if let Some(slot) = self.running().get_mut(&key.vm) {
-            *slot = Some(Running { key: key.clone(), present, until: Instant::now() + time });
+        self.answered(key, present, time, false);
+    }
+
+    /// The same of a VM whose guest was asked to shut down.
+    pub fn shuts_down(&self, key: &MachineKey, present: Present, time: Duration) {
+        self.answered(key, present, time, true);
+    }
+
+    fn answered(&self, key: &MachineKey, present: Present, time: Duration, is_to_stop: bool) {
+        if let Some(known @ Known::Awaited) = lock(&self.known).get_mut(&key.vm) {
+            *known = Known::Running(Box::new(Running { key: key.clone(), present, until: Instant::now() + time, is_to_stop }));
         }
     }
 
     /// The VM, if it is known to run, and as the VM of that machine.
     pub fn of(&self, key: &MachineKey) -> Option<Present> {
-        let running = self.running();
-        let running = running.get(&key.vm)?.as_ref()?;
-        (running.key == *key && Instant::now() < running.until).then(|| running.present.clone())
+        match lock(&self.known).get(&key.vm) {
+            Some(Known::Running(running)) if running.key == *key && Instant::now() < running.until => Some(running.present.clone()),
+            _ => None,
+        }
     }
 
     pub fn forget(&self, vm: VmUuid) {
-        self.running().remove(&vm);
+        lock(&self.known).remove(&vm);
     }
 
-    /// Takes what the daemon tells. It ends what was known of the VM, and is worth a look unless there is one soon anyway.
-    pub fn take(&self, event: &LifecycleEvent) {
-        if !event.ends_running() || !may_be_ours(&event.domain.name, event.domain.uuid) {
+    /// The VMs that have started or restarted since the last call.
+    pub fn restarted(&self) -> HashSet<VmUuid> {
+        std::mem::take(&mut lock(&self.restarted))
+    }
+
+    /// Takes what the daemon tells. It is worth a look unless a pass of this process expects it, and looks.
+    pub fn take(&self, event: &Event) {
+        if !may_be_ours(&event.domain.name, event.domain.uuid) {
             return;
         }
-        let known = self.running().remove(&VmUuid(event.domain.uuid));
-        let is_looked_at_soon = known.is_some_and(|running| running.is_none_or(|running| Instant::now() < running.until));
-        if !is_looked_at_soon {
-            self.stops.send_replace(());
+        let vm = VmUuid(event.domain.uuid);
+        let is_expected = match event.what {
+            What::Other => return,
+            What::Rebooted => false,
+            What::Started => lock(&self.known).contains_key(&vm),
+            What::Stopped | What::Removed => self.ended(vm, event.what == What::Removed),
+        };
+        if matches!(event.what, What::Started | What::Rebooted) {
+            lock(&self.restarted).insert(vm);
         }
+        if !is_expected {
+            self.changes.send_replace(());
+        }
+    }
+
+    /// Ends what was known of a VM. The value: whether its end is expected.
+    fn ended(&self, vm: VmUuid, is_removed: bool) -> bool {
+        let mut all = lock(&self.known);
+        let is_expected = match all.remove(&vm) {
+            Some(Known::Awaited) => true,
+            Some(Known::Running(running)) => running.is_to_stop && Instant::now() < running.until,
+            // What was stopped to be removed is removed now.
+            Some(Known::Stopped) => is_removed,
+            None => false,
+        };
+        if is_expected && !is_removed {
+            all.insert(vm, Known::Stopped);
+        }
+        is_expected
     }
 
     /// A new connection: what was told meanwhile was missed.
     pub fn missed(&self) {
-        self.running().clear();
-        self.stops.send_replace(());
+        lock(&self.known).clear();
+        self.changes.send_replace(());
     }
 
-    /// An item for each time that something has stopped; many at once are one.
+    /// An item for each time that something has changed; many at once are one.
     pub fn hints(&self) -> BoxStream<'static, ()> {
-        let changes = self.stops.subscribe();
+        let changes = self.changes.subscribe();
         stream::unfold(changes, |mut changes| async { changes.changed().await.is_ok().then_some(((), changes)) }).boxed()
     }
 }
@@ -105,8 +155,8 @@ mod tests {
         MachineKey { vm: vm(), cluster: "lab/one".into(), name: "win-1".into() }
     }
 
-    fn event(kind: u32) -> LifecycleEvent {
-        LifecycleEvent { domain: Domain { name: "win-1-3f2504e0".into(), uuid: vm().0 }, kind }
+    fn event(what: What) -> Event {
+        Event { domain: Domain { name: "win-1-3f2504e0".into(), uuid: vm().0 }, what }
     }
 
     fn present() -> Present {
@@ -121,18 +171,18 @@ mod tests {
         told.await_answer(vm());
         assert_eq!(told.of(&key()), None);
         told.runs(&key(), present(), TIME);
-        for starts in [0, 2, 4, 6] {
-            told.take(&event(starts));
-            assert_eq!(told.of(&key()), Some(present()), "{starts}");
+        for goes_on in [What::Started, What::Rebooted, What::Other] {
+            told.take(&event(goes_on));
+            assert_eq!(told.of(&key()), Some(present()), "{goes_on:?}");
         }
         assert_eq!(told.of(&MachineKey { cluster: "lab/two".into(), ..key() }), None, "it is another one's");
         tokio::time::advance(TIME).await;
         assert_eq!(told.of(&key()), None);
-        for ends in [1, 3, 5, 7, 8] {
+        for ends in [What::Stopped, What::Removed] {
             told.await_answer(vm());
             told.runs(&key(), present(), TIME);
             told.take(&event(ends));
-            assert_eq!(told.of(&key()), None, "{ends}");
+            assert_eq!(told.of(&key()), None, "{ends:?}");
             told.await_answer(vm());
             told.take(&event(ends));
             told.runs(&key(), present(), TIME);
@@ -145,26 +195,56 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_stop_that_was_not_expected_is_worth_a_look() {
+    async fn what_a_pass_does_not_expect_is_worth_a_look() {
+        use What::*;
+        type Act = fn(&Told);
+        type Case = (&'static str, Act, &'static [(What, bool)]);
+        let awaited: Act = |told| told.await_answer(vm());
+        let runs: Act = |told| {
+            told.await_answer(vm());
+            told.runs(&key(), present(), TIME);
+        };
+        let shuts_down: Act = |told| {
+            told.await_answer(vm());
+            told.shuts_down(&key(), present(), TIME);
+        };
+        let overdue: Act = |told| {
+            told.await_answer(vm());
+            told.shuts_down(&key(), present(), Duration::ZERO);
+        };
+        let unknown: Act = |_| ();
+        // What is known, what is told one after the other, and which of it is a hint.
+        let cases: [Case; 8] = [
+            ("a start that this process asks for", awaited, &[(Started, false)]),
+            ("and one whose answer was faster", runs, &[(Started, false)]),
+            ("a removal by this process", awaited, &[(Stopped, false), (Removed, false), (Removed, true)]),
+            ("a guest that shuts down as it was asked to", shuts_down, &[(Stopped, false), (Removed, false)]),
+            ("one that does so late", overdue, &[(Stopped, true)]),
+            ("a VM that has just been started", runs, &[(Stopped, true), (Removed, true)]),
+            ("one that nobody waits for", unknown, &[(Stopped, true), (Started, true), (Removed, true), (Other, false)]),
+            ("a restart, whatever is known", runs, &[(Rebooted, true), (Rebooted, true)]),
+        ];
+        for (name, act, told_of) in cases {
+            let told = Told::default();
+            let mut hints = told.hints();
+            act(&told);
+            for (what, is_hint) in told_of {
+                told.take(&event(*what));
+                assert_eq!(hints.next().now_or_never().is_some(), *is_hint, "{name}: {what:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn many_at_once_are_one_hint_and_other_vms_are_none() {
         let told = Told::default();
         let mut hints = told.hints();
-        told.await_answer(vm());
-        told.take(&event(5));
-        assert_eq!(hints.next().now_or_never(), None, "its answer is looked at");
-        told.await_answer(vm());
-        told.runs(&key(), present(), TIME);
-        told.take(&event(5));
-        assert_eq!(hints.next().now_or_never(), None, "it is looked at soon");
-        told.await_answer(vm());
-        told.runs(&key(), present(), Duration::ZERO);
-        told.take(&event(5));
-        assert_eq!(hints.next().now_or_never(), Some(Some(())), "its time is over");
-        let other = LifecycleEvent { domain: Domain { name: "postgres".into(), uuid: Uuid::nil() }, kind: 5 };
-        told.take(&other);
+        told.take(&Event { domain: Domain { name: "postgres".into(), uuid: Uuid::nil() }, what: What::Stopped });
         assert_eq!(hints.next().now_or_never(), None, "it is none of ours");
-        told.take(&event(5));
-        told.take(&event(1));
-        assert_eq!(hints.next().now_or_never(), Some(Some(())));
-        assert_eq!(hints.next().now_or_never(), None, "two at once are one");
+        for what in [What::Stopped, What::Removed, What::Rebooted] {
+            told.take(&event(what));
+        }
+        assert_eq!((hints.next().now_or_never(), hints.next().now_or_never()), (Some(Some(())), None));
+        assert_eq!((told.restarted(), told.restarted()), ([vm()].into(), HashSet::new()), "it is told once");
     }
 }

@@ -2,6 +2,7 @@
 
 use roxmltree::Document;
 
+use super::disks::{Chain, Layer};
 use crate::hypervisor::xml::{Element, element};
 use crate::vm::MachineKey;
 
@@ -69,6 +70,10 @@ pub struct Image {
     pub path: String,
     pub format: String,
     pub bytes: u64,
+    /// Bytes that it takes in the pool.
+    pub allocated: u64,
+    /// The files under it, as far as they are known.
+    pub chain: Chain,
 }
 
 impl Image {
@@ -78,12 +83,20 @@ impl Image {
         let root = document.root_element();
         let target = root.children().find(|node| node.has_tag_name("target"))?;
         let in_target = |name: &str| target.children().find(|node| node.has_tag_name(name));
-        let capacity = root.children().find(|node| node.has_tag_name("capacity"))?;
+        let backing = root.children().find(|node| node.has_tag_name("backingStore"));
+        let below = backing.and_then(|node| {
+            let child = |name: &str| node.children().find(|child| child.has_tag_name(name));
+            let format = child("format").and_then(|format| format.attribute("type")).unwrap_or_default();
+            Some(Layer { path: child("path")?.text()?.to_owned(), format: format.to_owned() })
+        });
+        let bytes = |name: &str| root.children().find(|node| node.has_tag_name(name))?.text()?.trim().parse::<u64>().ok();
         Some(Self {
             name: root.children().find(|node| node.has_tag_name("name"))?.text()?.to_owned(),
             path: in_target("path")?.text()?.to_owned(),
             format: in_target("format")?.attribute("type")?.to_owned(),
-            bytes: capacity.text()?.trim().parse().ok()?,
+            bytes: bytes("capacity")?,
+            allocated: bytes("allocation").unwrap_or_default(),
+            chain: Chain::begun(below),
         })
     }
 }

@@ -1,10 +1,17 @@
 //! The libvirt driver against the contract of every driver, at a real daemon with real QEMU VMs; and what only this one does.
 
+mod addresses;
 mod agent;
 mod between;
+mod checks;
 mod clones;
+mod disks;
+mod events;
+mod hardware;
+mod logs;
 mod recipe;
 mod ssh;
+mod starts;
 mod tls;
 mod told;
 mod troubles;
@@ -21,7 +28,7 @@ use capw_libvirtd::Daemon;
 
 use super::LibvirtDriver;
 use super::volumes::{Volumes, vm_of};
-use crate::api::hypervisor::{Acceleration, CloneMode, GuestWords, Libvirt};
+use crate::api::hypervisor::{Acceleration, CloneMode, Console, GuestWords, Libvirt};
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
 use crate::hypervisor::contract::program::until;
@@ -41,6 +48,7 @@ struct LibvirtEndpoint {
     directory: PathBuf,
     clone: CloneMode,
     words: GuestWords,
+    console: Console,
 }
 
 impl LibvirtEndpoint {
@@ -48,7 +56,7 @@ impl LibvirtEndpoint {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let pool = format!("pool-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let directory = daemon.pool(&pool, IMAGE);
-        Self { daemon: daemon.clone(), pool, directory, clone: CloneMode::default(), words: GuestWords::default() }
+        Self { daemon: daemon.clone(), pool, directory, clone: CloneMode::default(), words: GuestWords::default(), console: Console::default() }
     }
 
     /// Whose VMs get copies of the image.
@@ -65,6 +73,7 @@ impl LibvirtEndpoint {
             acceleration: Acceleration::Tcg,
             clone: self.clone,
             words: self.words,
+            console: self.console,
             ..Libvirt::default()
         };
         let driver = LibvirtDriver::new(settings, &Login::default(), Wire::new(hook)).unwrap();
@@ -194,6 +203,9 @@ async fn a_life_takes_few_requests() {
     let create = requests.take();
     while machine.detach(&*driver).await.unwrap() != DriverStep::Done {}
     let detach = requests.take();
+    // Whose log is followed, as that of every machine is, has no file that must be looked for.
+    driver.list(&Wanted { words_of: [machine.key.vm].into() }).await.unwrap();
+    requests.take();
     assert!(machine.delete(&*driver, StopMode::Hard, 10).await);
     let delete = requests.take();
     let text = format!("create {create:?}\ndetach {detach:?}\ndelete {delete:?}");

@@ -1,0 +1,160 @@
+//! The virtual hardware of a VM beside its disks and networks.
+
+use crate::api::hypervisor::{Acceleration, Console, Libvirt};
+use crate::hypervisor::DriverError;
+use crate::hypervisor::xml::{Element, element};
+use crate::vm::VmSpec;
+
+/// What QEMU emulates.
+pub const ARCHITECTURE: &str = "x86_64";
+pub const MACHINE: &str = "q35";
+/// QEMU has more only with an IOMMU that remaps interrupts.
+const MOST_CPUS: u32 = 255;
+/// The largest number of a processor (its APIC ID) that works without one.
+const LAST_APIC_ID: u32 = 254;
+/// Windows counts the processors of so many sockets, and takes so many of one socket into one group.
+const WINDOWS: u32 = 64;
+/// What Intel's and AMD's processors call virtualization.
+const VIRTUALIZATION: [&str; 2] = ["vmx", "svm"];
+
+/// Refuses hardware that no VM of libvirt has, whatever the host.
+pub fn check(spec: &VmSpec, settings: &Libvirt) -> Result<(), DriverError> {
+    if spec.cpus > MOST_CPUS {
+        return Err(DriverError::Invalid(format!(
+            "spec.cpus is {}, and a VM of libvirt has at most {MOST_CPUS} processors: lower spec.cpus of the machine",
+            spec.cpus
+        )));
+    }
+    if spec.nested_virtualization && settings.acceleration == Acceleration::Tcg {
+        return Err(DriverError::Invalid(
+            "spec.nestedVirtualization is true, and with spec.libvirt.acceleration TCG of the WindowsHypervisor no guest has virtualization: set acceleration to KVM, or spec.nestedVirtualization of the machine to false".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// What libvirt calls the way in which guests run.
+pub fn domain_type(acceleration: Acceleration) -> &'static str {
+    match acceleration {
+        Acceleration::Kvm => "kvm",
+        Acceleration::Tcg => "qemu",
+    }
+}
+
+pub fn firmware(spec: &VmSpec) -> Element {
+    let machine = element("type").attribute("arch", ARCHITECTURE).attribute("machine", MACHINE).text("hvm");
+    let boot = element("boot").attribute("dev", "hd");
+    if !spec.uefi {
+        return element("os").with(machine).with(boot);
+    }
+    let enabled = if spec.secure_boot { "yes" } else { "no" };
+    let features = ["secure-boot", "enrolled-keys"].map(|name| element("feature").attribute("enabled", enabled).attribute("name", name));
+    element("os").attribute("firmware", "efi").with(machine).with(element("firmware").with_all(features)).with(boot)
+}
+
+/// The hints by which Windows knows that it is a guest.
+pub fn features(spec: &VmSpec) -> Element {
+    let on = |name: &'static str| element(name).attribute("state", "on");
+    let hyperv = element("hyperv").with(on("relaxed")).with(on("vapic")).with(on("spinlocks").attribute("retries", 8191));
+    element("features").with(element("acpi")).with(element("apic")).with(hyperv).with_all((spec.uefi && spec.secure_boot).then(|| on("smm")))
+}
+
+/// libvirt's own choice is one socket for each processor, and Windows does not count those of the 65th.
+pub fn processor(spec: &VmSpec, acceleration: Acceleration) -> Element {
+    let mode = match acceleration {
+        Acceleration::Kvm => "host-passthrough",
+        Acceleration::Tcg => "maximum",
+    };
+    let (sockets, cores) = topology(spec.cpus);
+    let topology = element("topology").attribute("sockets", sockets).attribute("cores", cores).attribute("threads", 1);
+    // QEMU's own translation is left as it is: with these switched off, programs of a Linux guest end at their start (seen with QEMU 7.2).
+    let hides = acceleration == Acceleration::Kvm && !spec.nested_virtualization;
+    let hidden = VIRTUALIZATION.iter().filter(|_| hides);
+    let hidden = hidden.map(|name| element("feature").attribute("policy", "disable").attribute("name", name));
+    element("cpu").attribute("mode", mode).with(topology).with_all(hidden)
+}
+
+/// Sockets, and cores of each: few sockets, of no more cores than Windows takes into one group, where the numbers allow both; otherwise one.
+fn topology(cpus: u32) -> (u32, u32) {
+    let fits = |sockets: &u32| {
+        let cores = cpus / sockets;
+        // The socket is in the bits above those that number its cores.
+        let last = (sockets - 1) * cores.next_power_of_two() + cores.saturating_sub(1);
+        cpus.is_multiple_of(*sockets) && cores <= WINDOWS && last <= LAST_APIC_ID
+    };
+    let sockets = (1..=WINDOWS).find(fits).unwrap_or(1);
+    (sockets, cpus / sockets)
+}
+
+/// UTC, so that a VM has the same clock on each host, whatever the host's time zone. Windows takes it for local time unless its zone is UTC
+/// or its registry says otherwise (RealTimeIsUniversal): docs/windows-image.md.
+pub fn clock() -> Element {
+    element("clock").attribute("offset", "utc").with(element("timer").attribute("name", "hypervclock").attribute("present", "yes"))
+}
+
+/// What shows the screen and takes the keyboard. The pointer of a tablet is where that of the viewer is.
+pub fn console(console: Console) -> Vec<Element> {
+    match console {
+        Console::None => Vec::new(),
+        Console::Vnc => {
+            // A VNC server without a password: nobody but users of the host may reach it.
+            let listen = element("listen").attribute("type", "address").attribute("address", "127.0.0.1");
+            let tablet = element("input").attribute("type", "tablet").attribute("bus", "usb");
+            vec![tablet, element("graphics").attribute("type", "vnc").attribute("autoport", "yes").with(listen)]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hypervisor::contract;
+
+    #[test]
+    fn processors_are_divided_so_that_windows_counts_all_and_qemu_can_number_them() {
+        for (cpus, wanted) in [(1, (1, 1)), (6, (1, 6)), (64, (1, 64)), (65, (5, 13)), (67, (1, 67)), (96, (2, 48)), (128, (2, 64)), (210, (7, 30))] {
+            assert_eq!(topology(cpus), wanted, "{cpus}");
+        }
+        for cpus in 1..=MOST_CPUS {
+            let (sockets, cores) = topology(cpus);
+            let bits = (0..).find(|bits| 1 << bits >= cores).unwrap();
+            assert_eq!(sockets * cores, cpus);
+            assert!(sockets <= 64 && ((sockets - 1) << bits) + cores - 1 <= 254, "{cpus}: {sockets} of {cores}");
+        }
+    }
+
+    #[test]
+    fn a_guest_sees_virtualization_if_it_is_asked_for() {
+        let hidden = |nested_virtualization, acceleration| {
+            let text = processor(&VmSpec { nested_virtualization, ..contract::spec() }, acceleration).to_string();
+            VIRTUALIZATION.map(|name| text.contains(&format!("<feature policy='disable' name='{name}'/>")))
+        };
+        assert_eq!((hidden(false, Acceleration::Kvm), hidden(true, Acceleration::Kvm)), ([true, true], [false, false]));
+        assert_eq!(hidden(false, Acceleration::Tcg), [false, false]);
+    }
+
+    #[test]
+    fn hardware_that_no_vm_has_is_refused() {
+        let check = |cpus, nested_virtualization, acceleration| {
+            let (spec, settings) = (VmSpec { cpus, nested_virtualization, ..contract::spec() }, Libvirt { acceleration, ..Libvirt::default() });
+            match check(&spec, &settings) {
+                Ok(()) => String::new(),
+                Err(DriverError::Invalid(text)) => text,
+                Err(error) => panic!("{error:?}"),
+            }
+        };
+        assert_eq!((check(255, true, Acceleration::Kvm), check(255, false, Acceleration::Tcg)), (String::new(), String::new()));
+        assert_eq!(
+            check(256, false, Acceleration::Kvm),
+            "spec.cpus is 256, and a VM of libvirt has at most 255 processors: lower spec.cpus of the machine"
+        );
+        let nested = check(2, true, Acceleration::Tcg);
+        assert!(nested.contains("spec.nestedVirtualization is true") && nested.contains("spec.libvirt.acceleration TCG"), "{nested}");
+    }
+
+    #[test]
+    fn the_clock_is_that_of_no_time_zone() {
+        let written = clock().to_string();
+        assert!(written.contains("offset='utc'") && written.contains("hypervclock"), "{written}");
+    }
+}

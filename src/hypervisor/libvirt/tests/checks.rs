@@ -1,0 +1,112 @@
+//! What is looked at before a machine is made.
+
+use super::between::{Answer, Between};
+use super::*;
+use crate::hypervisor::contract::machine::MANY;
+use crate::hypervisor::libvirt::capabilities::tests::FULL;
+use crate::hypervisor::libvirt::xdr::Encoder;
+use crate::vm::{Nic, SeedKind};
+
+/// Procedures of libvirt's protocol.
+const SPACE: u32 = 87;
+const CAPABILITIES: u32 = 342;
+const INTERFACES: u32 = 284;
+
+fn windows(endpoint: &LibvirtEndpoint) -> VmSpec {
+    VmSpec { memory_mib: 256, uefi: true, secure_boot: true, tpm: true, ..endpoint.spec() }
+}
+
+#[tokio::test]
+async fn a_host_is_asked_once_for_many_machines() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::with_copies(&daemon);
+    let (driver, requests) = Requests::of(&endpoint);
+    driver.describe().await.unwrap();
+    requests.take();
+    for _ in 0..5 {
+        driver.check(&windows(&endpoint), SeedKind::Drive).await.expect("the daemon has all that Windows needs");
+    }
+    let once = ["StoragePoolListAllVolumes", "StorageVolGetXmlDesc", "ConnectGetDomainCapabilities", "StoragePoolGetInfo", "NodeGetMemoryStats"];
+    assert_eq!(requests.take(), once);
+}
+
+/// The daemon has what Windows needs, so what it lacks is played.
+#[tokio::test]
+async fn what_a_host_lacks_is_told_before_anything_is_made() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    type Script = fn(u32) -> Answer;
+    let cases: [(Script, &str, &[&str]); 6] = [
+        (|called| played(called, "<value>efi</value>"), "invalid", &["has no UEFI for guests", "spec.firmware.type", "BIOS"]),
+        (|called| played(called, "<value>yes</value>"), "invalid", &["Secure Boot", "spec.firmware.secureBoot of the machine is true"]),
+        (|called| played(called, "<value>emulator</value>"), "invalid", &["swtpm", "spec.firmware.tpm of the machine is true"]),
+        (
+            |called| {
+                if called == CAPABILITIES {
+                    Answer::Refused(8, "invalid argument: the accel 'kvm' is not supported by 'qemu' on this host")
+                } else {
+                    Answer::Real
+                }
+            },
+            "invalid",
+            &["/dev/kvm", "spec.libvirt.acceleration"],
+        ),
+        (
+            |called| if called == SPACE { Answer::Played(Encoder::default().u32(2).u64(9 << 20).u64(9 << 20).u64(1024)) } else { Answer::Real },
+            "capacity",
+            &["has 0 MiB free", "takes 1 MiB", "spec.libvirt.clone"],
+        ),
+        (|_| Answer::Real, "", &[]),
+    ];
+    for (script, class, words) in cases {
+        let endpoint = LibvirtEndpoint::with_copies(&daemon);
+        let between = Between::new(&daemon.socket(), move |_, called, _| script(called));
+        let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
+        let machine = Machine::new("lacks", windows(&endpoint));
+        let step = machine.advance(&*driver).await;
+        if words.is_empty() {
+            assert!(step.is_ok(), "{step:?}");
+            assert!(machine.create(&*driver, MANY).await && machine.delete(&*driver, StopMode::Hard, MANY).await);
+            continue;
+        }
+        let error = step.unwrap_err();
+        assert!(error.label() == class && words.iter().all(|word| error.to_string().contains(word)), "{words:?}: {}: {error}", error.label());
+        assert_eq!(endpoint.count().await, 0);
+    }
+}
+
+/// Capabilities without a part.
+fn played(called: u32, part: &str) -> Answer {
+    if called == CAPABILITIES { Answer::Played(Encoder::default().text(&FULL.replace(part, ""))) } else { Answer::Real }
+}
+
+#[tokio::test]
+async fn a_bridge_is_looked_for_where_the_daemon_lists_interfaces() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let spec = |name: &str| VmSpec { nics: vec![Nic { network: Some(name.into()), ..endpoint.spec().nics[0].clone() }], ..endpoint.spec() };
+    let check = async |driver: Arc<dyn Driver>, name: &str| driver.check(&spec(name), SeedKind::Drive).await;
+    check(endpoint.driver(), "bridge:lo").await.expect("the daemon lists it");
+    let error = check(endpoint.driver(), "bridge:capw-none").await.unwrap_err();
+    let DriverError::Missing { thing: Thing::Network, text } = &error else { panic!("{error:?}") };
+    assert!(text.contains("has no bridge \"capw-none\"; its interfaces are ") && text.contains("spec.networks"), "{text}");
+    let silent = |_: u32, called: u32, _: &[u8]| {
+        if called == INTERFACES { Answer::Refused(3, "this function is not supported by the connection driver") } else { Answer::Real }
+    };
+    let between = Between::new(&daemon.socket(), silent);
+    check(endpoint.at(between.socket(), Arc::new(|_| Fate::Pass)), "bridge:capw-none").await.expect("nobody knows");
+}
+
+#[tokio::test]
+async fn a_system_disk_that_is_too_small_for_its_image_is_refused() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    daemon.virsh(["vol-create-as", &endpoint.pool, "large.qcow2", "40G", "--format", "qcow2"]);
+    let driver = endpoint.driver();
+    let check = async |gib| driver.check(&VmSpec { image: "large".into(), system_disk_gib: gib, ..endpoint.spec() }, SeedKind::Drive).await;
+    assert_eq!((check(None).await, check(Some(40)).await), (Ok(()), Ok(())));
+    let error = check(Some(39)).await.unwrap_err();
+    assert!(
+        matches!(&error, DriverError::Invalid(text) if text.contains("spec.systemDisk of the machine is 39Gi") && text.contains("40Gi")),
+        "{error}"
+    );
+}

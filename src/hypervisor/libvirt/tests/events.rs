@@ -1,0 +1,35 @@
+//! What happens to a VM is noticed by what the daemon tells: nobody lists here but after a hint.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use tokio::time::timeout;
+
+use super::told::DEADLINE;
+use super::*;
+
+/// A hint that comes after `act`; those of before are none.
+async fn hinted(hints: &mut BoxStream<'static, ()>, act: impl FnOnce()) {
+    while let Ok(Some(())) = timeout(Duration::from_millis(200), hints.next()).await {}
+    act();
+    timeout(DEADLINE, hints.next()).await.expect("the daemon tells of it").expect("a hint");
+}
+
+#[tokio::test]
+async fn a_removal_and_a_restart_are_hints_however_young_the_vm_is() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("watched", endpoint.spec()));
+    assert!(machine.create(&*driver, MANY).await);
+    let mut hints = driver.hints().unwrap();
+    let name = Volumes::of(&machine.key).vm().to_owned();
+    let power = async || driver.list(&Wanted::default()).await.unwrap().rows.first().map(|row| row.present.power);
+    assert_eq!(power().await, Some(Power::On));
+    hinted(&mut hints, || drop(daemon.virsh(["reset", &name]))).await;
+    assert_eq!(power().await, Some(Power::On));
+    hinted(&mut hints, || drop(daemon.virsh(["destroy", &name]))).await;
+    assert_eq!(power().await, Some(Power::Off));
+    hinted(&mut hints, || drop(daemon.virsh(["undefine", &name]))).await;
+    assert_eq!(power().await, None, "the listing that follows shows that it is gone");
+}

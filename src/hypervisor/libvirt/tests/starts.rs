@@ -1,0 +1,105 @@
+//! What keeps a VM from its start, and that nothing but a VM that runs is taken for a start.
+
+use super::between::{Answer, Between};
+use super::*;
+use crate::hypervisor::contract::machine::MANY;
+use crate::vm::Nic;
+
+/// Procedures of libvirt's protocol.
+const DOMAIN_IS_ACTIVE: u32 = 150;
+const START: u32 = 196;
+const OPERATION_INVALID: u32 = 55;
+
+/// Defines a network, which is not active then: a daemon without rights can start none.
+fn define_network(endpoint: &LibvirtEndpoint, name: &str) {
+    let path = endpoint.directory.with_extension("network");
+    fs::write(&path, format!("<network><name>{name}</name></network>")).unwrap();
+    endpoint.daemon.virsh(["net-define", path.to_str().unwrap()]);
+}
+
+fn with_network(name: &str, spec: VmSpec) -> VmSpec {
+    VmSpec { nics: vec![Nic { network: Some(name.into()), ..spec.nics[0].clone() }], ..spec }
+}
+
+#[tokio::test]
+async fn a_network_that_is_not_active_is_told_before_anything_is_made() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    define_network(&endpoint, "idle");
+    let (driver, machine) = (endpoint.driver(), Machine::new("waits", with_network("idle", endpoint.spec())));
+    let told = |error: Option<DriverError>| {
+        let Some(DriverError::Missing { thing: Thing::Network, text }) = error else { panic!("{error:?}") };
+        assert!(text.starts_with("network \"idle\" is not active on qemu+unix:///session?socket="), "{text}");
+        assert!(text.ends_with(": start it (virsh net-start idle, and virsh net-autostart idle for the future)"), "{text}");
+    };
+    told(driver.check(&machine.spec, machine.seed.kind()).await.err());
+    told(driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &crate::vm::Observed::Absent).await.err());
+    assert_eq!(endpoint.count().await, 0);
+    // Defined before the network was stopped.
+    let defined = Machine::new("waits", endpoint.spec());
+    assert!(defined.create(&*driver, MANY).await);
+    daemon.virsh(["destroy", Volumes::of(&machine.key).vm()]);
+    let observed = defined.see(&*driver).await;
+    told(driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &observed).await.err());
+}
+
+/// The code for a domain that runs already is the code for much else.
+#[tokio::test]
+async fn a_start_that_is_refused_is_one_only_if_the_vm_runs() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let machine = Machine::new("starts", endpoint.spec());
+    const WORDS: &str = "Requested operation is not valid: domain is already running";
+    let between =
+        Between::new(&daemon.socket(), |_, called, _| if called == START { Answer::Refused(OPERATION_INVALID, WORDS) } else { Answer::Real });
+    let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
+    for _ in 0..3 {
+        let error = machine.advance(&*driver).await.unwrap_err();
+        assert!(error.to_string().contains(WORDS), "{error}");
+        assert_eq!(machine.present(&*driver).await.power, Power::Off);
+    }
+    // Another process is faster, and libvirt says it in words that CAPW does not know.
+    let (name, other) = (Volumes::of(&machine.key).vm().to_owned(), daemon.clone());
+    let between = Between::new(&daemon.socket(), move |_, called, _| {
+        if called != START {
+            return Answer::Real;
+        }
+        other.virsh(["start", &name]);
+        Answer::Refused(OPERATION_INVALID, "l'opération demandée n'est pas valide")
+    });
+    let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
+    assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Changed));
+    assert_eq!(machine.present(&*endpoint.driver()).await.power, Power::On);
+}
+
+/// A start that is tried again costs its own request, and one that reads the drive.
+#[tokio::test]
+async fn a_start_that_is_tried_again_makes_no_drive_that_is_there() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let machine = Machine::new("again", endpoint.spec());
+    let refuses = |_: u32, called: u32, _: &[u8]| match called {
+        START => Answer::Refused(9, "operation failed: the host is not ready"),
+        DOMAIN_IS_ACTIVE => panic!("nothing says that it runs"),
+        _ => Answer::Real,
+    };
+    let between = Between::new(&daemon.socket(), refuses);
+    let requests = Requests::default();
+    let driver = endpoint.at(between.socket(), requests.hook());
+    assert!(machine.advance(&*driver).await.is_err());
+    requests.take();
+    assert!(machine.advance(&*driver).await.is_err());
+    assert_eq!(requests.take(), ["DomainGetXmlDesc", "StorageVolDownload", "DomainCreateWithFlags"]);
+    // Torn, or of an earlier seed.
+    let drive = endpoint.file(&Volumes::of(&machine.key).drive());
+    let whole = fs::read(&drive).unwrap();
+    for bytes in [&whole[..whole.len() / 2], &b"other"[..]] {
+        fs::write(&drive, bytes).unwrap();
+        assert!(machine.advance(&*driver).await.is_err());
+        assert!(requests.take().contains(&"StorageVolUpload"));
+        assert!(fs::read(&drive).unwrap() == whole);
+    }
+    fs::remove_file(&drive).unwrap();
+    assert!(machine.create(&*endpoint.driver(), MANY).await);
+    assert!(fs::read(&drive).unwrap() == whole);
+}
