@@ -151,6 +151,21 @@ impl Daemon {
         until("libvirtd ends after SIGTERM", || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().is_empty());
     }
 
+    /// Stops the daemon where it is: it takes connections and answers nothing.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets a frozen daemon go on.
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = fs::read_to_string(self.pid_file()).unwrap();
+        assert!(self.command("kill").args([signal, pid.trim()]).status().unwrap().success(), "{signal} to libvirtd");
+    }
+
     /// Where clients reach it.
     pub fn socket(&self) -> PathBuf {
         self.path("run/libvirt/libvirt-sock")

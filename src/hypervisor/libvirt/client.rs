@@ -278,8 +278,14 @@ impl Client {
                 let early = if effect == Changes { " before it answered" } else { "" };
                 effect.unanswered(format!("{} has closed the connection{early}", self.address)).into()
             }
+            RpcError::Silent => effect.unanswered(silent(&self.address)).into(),
         }
     }
+}
+
+/// What is said of a daemon that answers nothing, and of a way on which nothing comes back.
+pub fn silent(address: &str) -> String {
+    format!("{address} has stopped answering: look at the host, then restart its daemon (systemctl restart libvirtd or virtqemud; VMs go on running)")
 }
 
 pub(super) fn with_pool(pool: &Pool) -> Encoder {

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use russh::client::Handle;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::address::{Address, Transport};
@@ -22,6 +24,9 @@ use crate::hypervisor::ssh::{Place, Ssh, Trust, Tunnel};
 use crate::hypervisor::tls::{Tls, refusal};
 use crate::hypervisor::wire::Wire;
 use crate::vm::Thing;
+
+/// The time that a connection may take, before anything is asked.
+const CONNECT: Duration = Duration::from_secs(15);
 
 /// The way to one daemon, and to the pool of it that VMs are in.
 pub struct Link {
@@ -43,6 +48,8 @@ enum Way {
 #[derive(Default)]
 struct Current {
     open: Option<Arc<Session>>,
+    /// The last try that failed, and when it ended.
+    failed: Option<(Instant, DriverError)>,
     /// The pool of the first connection: one of another UUID is that of another host, or was made anew.
     known: Option<Uuid>,
 }
@@ -67,12 +74,22 @@ impl Link {
         Ok(Self { text: text.to_owned(), uri, way, pool: pool.to_owned(), wire, told, current: Mutex::default() })
     }
 
-    /// The connection.
+    /// The connection. Who waits while another caller tries shares the failure: else each would wait for a time limit of its own.
     pub async fn session(&self) -> Result<Arc<Session>, DriverError> {
+        let asked = Instant::now();
         let mut current = self.current.lock().await;
         if let Some(open) = current.open.as_ref().filter(|open| !open.client.is_closed()) {
             return Ok(open.clone());
         }
+        if let Some((_, error)) = current.failed.as_ref().filter(|(ended, _)| *ended > asked) {
+            return Err(error.clone());
+        }
+        let opened = self.attempt(&mut current).await;
+        current.failed = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        opened
+    }
+
+    async fn attempt(&self, current: &mut Current) -> Result<Arc<Session>, DriverError> {
         current.open = None;
         let session = Arc::new(self.open().await?);
         let known = *current.known.get_or_insert(session.pool.uuid);
@@ -87,39 +104,14 @@ impl Link {
     }
 
     async fn open(&self) -> Result<Session, DriverError> {
-        let mut tunnel = None;
-        let told = self.told.clone();
-        let on_event: OnEvent = Box::new(move |procedure, body| {
-            Event::read(procedure, body).iter().for_each(|event| told.take(event));
-        });
-        let connection = match &self.way {
-            Way::Tls { host, port, tls } => {
-                let mut stream = tls.connect(host, *port).await?;
-                // The daemon says with one byte that it accepts our certificate.
-                let refused = || {
-                    DriverError::Auth(format!("{host} does not accept our certificate: look at tls_allowed_dn_list and ca_file in its libvirtd.conf"))
-                };
-                match stream.read_u8().await {
-                    Ok(1) => Connection::new(stream, on_event),
-                    Ok(_) => return Err(refused()),
-                    Err(error) => return Err(refusal(host, &error).unwrap_or_else(refused)),
-                }
-            }
-            Way::Ssh { user, host, port, socket, ssh } => {
-                let Tunnel { stream, session } = ssh.connect(&Place { user, host, port: *port }, socket).await?;
-                tunnel = Some(session);
-                Connection::new(stream, on_event)
-            }
-            Way::Unix(path) => {
-                let stream = UnixStream::connect(path).await.map_err(|error| {
-                    DriverError::Unreachable(format!(
-                        "libvirt does not answer at {}: {error}. Check that the daemon runs and that CAPW may open its socket",
-                        path.display()
-                    ))
-                })?;
-                Connection::new(stream, on_event)
-            }
-        };
+        let connected = timeout(CONNECT, self.connect()).await;
+        let (connection, tunnel) = connected.unwrap_or_else(|_| {
+            let limit = CONNECT.as_secs();
+            Err(DriverError::Unreachable(format!(
+                "{} takes no connection within {limit} s: check address and firewall, and that the host and its daemon answer others",
+                self.text
+            )))
+        })?;
         let client = Client::new(connection, self.wire.clone(), &self.text);
         let wanted = client.auth_list().await?;
         if !wanted.is_empty() && !wanted.contains(&0) {
@@ -144,5 +136,40 @@ impl Link {
         let storage = Storage::read(&client.pool_xml(&pool).await?)
             .ok_or_else(|| DriverError::Transient(format!("the definition of storage pool {} on {} cannot be read", self.pool, self.text)))?;
         Ok(Session { client, pool, storage, _tunnel: tunnel })
+    }
+
+    /// The connection, and what it runs through.
+    async fn connect(&self) -> Result<(Connection, Option<Handle<Trust>>), DriverError> {
+        let told = self.told.clone();
+        let on_event: OnEvent = Box::new(move |procedure, body| {
+            Event::read(procedure, body).iter().for_each(|event| told.take(event));
+        });
+        match &self.way {
+            Way::Tls { host, port, tls } => {
+                let mut stream = tls.connect(host, *port).await?;
+                // The daemon says with one byte that it accepts our certificate.
+                let refused = || {
+                    DriverError::Auth(format!("{host} does not accept our certificate: look at tls_allowed_dn_list and ca_file in its libvirtd.conf"))
+                };
+                match stream.read_u8().await {
+                    Ok(1) => Ok((Connection::new(stream, on_event), None)),
+                    Ok(_) => Err(refused()),
+                    Err(error) => Err(refusal(host, &error).unwrap_or_else(refused)),
+                }
+            }
+            Way::Ssh { user, host, port, socket, ssh } => {
+                let Tunnel { stream, session } = ssh.connect(&Place { user, host, port: *port }, socket).await?;
+                Ok((Connection::new(stream, on_event), Some(session)))
+            }
+            Way::Unix(path) => {
+                let stream = UnixStream::connect(path).await.map_err(|error| {
+                    DriverError::Unreachable(format!(
+                        "libvirt does not answer at {}: {error}. Check that the daemon runs and that CAPW may open its socket",
+                        path.display()
+                    ))
+                })?;
+                Ok((Connection::new(stream, on_event), None))
+            }
+        }
     }
 }

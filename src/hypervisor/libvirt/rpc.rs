@@ -2,11 +2,13 @@
 //! (virnetprotocol.x in its sources): a header of seven numbers, then the arguments in XDR.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::xdr::{Decoder, Malformed};
@@ -34,12 +36,18 @@ pub const ERROR: u32 = 1;
 const CONTINUE: u32 = 2;
 const PING: u32 = 1;
 const PONG: u32 = 2;
+/// Between two pings while a call waits. The daemon answers them whatever else it does: one that answers none hangs.
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// Pings without an answer after which the connection is given up.
+const UNANSWERED: u32 = 3;
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RpcError {
     /// The connection has ended; whether the daemon has got the request is not known.
     Closed,
+    /// The daemon hangs, or the way to it is cut: not even pings were answered. Whether it has got the request is not known.
+    Silent,
     /// What came is not libvirt's protocol.
     Protocol(&'static str),
     /// The daemon's answer.
@@ -66,52 +74,63 @@ pub struct Connection {
     outgoing: mpsc::Sender<Vec<u8>>,
     waiting: Arc<Waiting>,
     serial: AtomicU32,
-    _tasks: [AbortOnDropHandle<()>; 2],
+    _task: AbortOnDropHandle<()>,
 }
 
 #[derive(Default)]
 struct Waiting {
     calls: Mutex<Calls>,
+    /// Something has come, or the daemon has taken something, since the last look.
+    heard: AtomicBool,
 }
 
 #[derive(Default)]
 struct Calls {
     by_serial: HashMap<u32, mpsc::UnboundedSender<Message>>,
-    closed: bool,
+    /// Why the connection is of no more use.
+    ended: Option<RpcError>,
 }
 
 impl Waiting {
     fn lock(&self) -> MutexGuard<'_, Calls> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn end(&self, why: RpcError) {
+        let mut calls = self.lock();
+        calls.ended.get_or_insert(why);
+        // Those who wait see that their channel has ended.
+        calls.by_serial.clear();
+    }
+
+    fn why(&self) -> RpcError {
+        self.lock().ended.clone().unwrap_or(RpcError::Closed)
+    }
 }
 
 impl Connection {
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + 'static, on_event: OnEvent) -> Self {
-        let (mut reader, mut writer) = tokio::io::split(stream);
-        let (outgoing, mut messages) = mpsc::channel::<Vec<u8>>(64);
+        let (mut reader, writer) = tokio::io::split(stream);
+        let (outgoing, messages) = mpsc::channel::<Vec<u8>>(64);
         let waiting = Arc::<Waiting>::default();
-        let write = tokio::spawn(async move {
-            while let Some(message) = messages.recv().await {
-                if writer.write_all(&message).await.is_err() {
-                    break;
-                }
+        let (shared, replies) = (waiting.clone(), outgoing.clone());
+        let task = tokio::spawn(async move {
+            let read = async {
+                while receive(&mut reader, &shared, &replies, &on_event).await.is_some() {}
+                shared.end(RpcError::Closed);
+            };
+            tokio::select! {
+                () = read => {}
+                () = send(writer, messages, &shared) => {}
+                () = watch(&shared, &replies) => {}
             }
         });
-        let (answers, replies) = (waiting.clone(), outgoing.clone());
-        let read = tokio::spawn(async move {
-            while receive(&mut reader, &answers, &replies, &on_event).await.is_some() {}
-            let mut calls = answers.lock();
-            calls.closed = true;
-            // Those who wait see that their channel has ended.
-            calls.by_serial.clear();
-        });
-        Self { outgoing, waiting, serial: AtomicU32::new(1), _tasks: [AbortOnDropHandle::new(write), AbortOnDropHandle::new(read)] }
+        Self { outgoing, waiting, serial: AtomicU32::new(1), _task: AbortOnDropHandle::new(task) }
     }
 
     /// Whether the other side is known to have ended the connection.
     pub fn is_closed(&self) -> bool {
-        self.waiting.lock().closed
+        self.waiting.lock().ended.is_some()
     }
 
     /// Calls a procedure; the value is its answer.
@@ -163,8 +182,8 @@ impl Connection {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let (sender, answers) = mpsc::unbounded_channel();
         let mut calls = self.waiting.lock();
-        if calls.closed {
-            return Err(RpcError::Closed);
+        if let Some(why) = &calls.ended {
+            return Err(why.clone());
         }
         calls.by_serial.insert(serial, sender);
         Ok(Call { connection: self, program, serial, answers })
@@ -182,11 +201,11 @@ struct Call<'a> {
 impl Call<'_> {
     async fn send(&self, procedure: u32, kind: u32, status: u32, body: &[u8]) -> Result<(), RpcError> {
         let message = message(self.program, procedure, kind, self.serial, status, body);
-        self.connection.outgoing.send(message).await.map_err(|_| RpcError::Closed)
+        self.connection.outgoing.send(message).await.map_err(|_| self.connection.waiting.why())
     }
 
     async fn answer(&mut self) -> Result<Message, RpcError> {
-        let message = self.answers.recv().await.ok_or(RpcError::Closed)?;
+        let message = self.answers.recv().await.ok_or_else(|| self.connection.waiting.why())?;
         if message.status == ERROR { Err(refusal(&message.body)?) } else { Ok(message) }
     }
 }
@@ -210,6 +229,42 @@ fn refusal(body: &[u8]) -> Result<RpcError, Malformed> {
     Ok(RpcError::Refused { code, text: decoder.message()?.unwrap_or_default() })
 }
 
+fn ping() -> Vec<u8> {
+    message(KEEPALIVE, PING, EVENT, 0, OK, &[])
+}
+
+/// Writes what is to be sent. A failure is left to the reader: the daemon's last words may still come.
+async fn send(mut writer: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<Vec<u8>>, waiting: &Waiting) {
+    while let Some(message) = messages.recv().await {
+        if writer.write_all(&message).await.is_err() {
+            break;
+        }
+        // A long upload is a sign of life, a ping that nobody reads is none.
+        if message != ping() {
+            waiting.heard.store(true, Ordering::Relaxed);
+        }
+    }
+    drop(messages);
+    std::future::pending().await
+}
+
+/// Ends the connection when calls wait and nothing comes.
+async fn watch(waiting: &Waiting, outgoing: &mpsc::Sender<Vec<u8>>) {
+    let mut unanswered = 0;
+    while unanswered < UNANSWERED {
+        sleep(PING_EVERY).await;
+        let heard = waiting.heard.swap(false, Ordering::Relaxed);
+        if waiting.lock().by_serial.is_empty() {
+            unanswered = 0;
+            continue;
+        }
+        unanswered = if heard { 0 } else { unanswered + 1 };
+        // A queue that is full of other messages is asked nothing.
+        let _ = outgoing.try_send(ping());
+    }
+    waiting.end(RpcError::Silent);
+}
+
 /// Takes one message from the stream to who waits for it. `None`: the connection is of no more use.
 async fn receive(reader: &mut (impl AsyncRead + Unpin), waiting: &Waiting, replies: &mpsc::Sender<Vec<u8>>, on_event: &OnEvent) -> Option<()> {
     let mut header = [0; HEADER];
@@ -223,6 +278,7 @@ async fn receive(reader: &mut (impl AsyncRead + Unpin), waiting: &Waiting, repli
     }
     let mut body = vec![0; length - HEADER];
     reader.read_exact(&mut body).await.ok()?;
+    waiting.heard.store(true, Ordering::Relaxed);
     if program == KEEPALIVE {
         if procedure == PING {
             replies.send(message(KEEPALIVE, PONG, EVENT, 0, OK, &[])).await.ok()?;
@@ -296,6 +352,38 @@ mod tests {
             assert_eq!(result, Err(RpcError::Closed));
             assert!(connection.is_closed() && connection.call(14, vec![]).await == Err(RpcError::Closed));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_waited_for_as_long_as_the_daemon_answers_pings() {
+        let (connection, mut daemon) = pair();
+        let serve = async {
+            let (procedure, serial) = request(&mut daemon).await;
+            for _ in 0..12 {
+                assert_eq!(request(&mut daemon).await, (PING, 0));
+                daemon.write_all(&message(KEEPALIVE, PONG, EVENT, 0, OK, &[])).await.unwrap();
+            }
+            daemon.write_all(&message(PROGRAM, procedure, 1, serial, OK, b"copied")).await.unwrap();
+        };
+        let (result, ()) = tokio::join!(connection.call(125, vec![]), serve);
+        assert_eq!(result, Ok(b"copied".to_vec()));
+
+        let began = tokio::time::Instant::now();
+        assert_eq!(connection.call(14, vec![]).await, Err(RpcError::Silent));
+        assert!(began.elapsed() <= PING_EVERY * (UNANSWERED + 1), "{:?}", began.elapsed());
+        assert!(connection.is_closed() && connection.call(14, vec![]).await == Err(RpcError::Silent));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_to_a_daemon_that_hangs_ends() {
+        let (connection, mut daemon) = pair();
+        let serve = async {
+            let (procedure, serial) = request(&mut daemon).await;
+            daemon.write_all(&message(PROGRAM, procedure, 1, serial, OK, &[])).await.unwrap();
+        };
+        let drive = vec![0; 100 * CHUNK];
+        let (result, ()) = tokio::join!(connection.upload(208, vec![], &drive), serve);
+        assert_eq!(result, Err(RpcError::Silent));
     }
 
     #[tokio::test]

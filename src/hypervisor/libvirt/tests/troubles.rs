@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use tokio::time::timeout;
+
 use super::between::{Answer, Between};
+use super::told::DEADLINE;
 use super::*;
 use crate::hypervisor::contract::machine::MANY;
 use crate::vm::{Nic, Observed};
@@ -165,4 +168,24 @@ async fn a_full_disk_stops_a_vm_and_refuses_another_and_both_are_told() {
     assert!(is_told(&error, "capacity", &["No space left on device", "disk space"]), "{}: {error}", error.label());
     assert!(matches!(machine.see(&*driver).await, Observed::Present(_)));
     assert!(machine.delete(&*driver, StopMode::Hard, MANY).await, "a VM that is paused can be removed");
+}
+
+/// It takes connections and answers nothing: to who is connected, to who waits for the connection, and to who comes new.
+#[tokio::test]
+async fn a_daemon_that_hangs_is_told_and_proves_no_absence() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (driver, machine) = (endpoint.driver(), Machine::new("waits", endpoint.spec()));
+    assert!(machine.create(&*driver, MANY).await);
+    daemon.freeze();
+    let new = endpoint.driver();
+    let all =
+        async { tokio::join!(driver.describe(), machine.retire(&*driver, StopMode::Hard), new.describe(), machine.retire(&*new, StopMode::Hard)) };
+    let (connected, retired, first, second) = timeout(DEADLINE, all).await.expect("a daemon that hangs is given up");
+    for error in [connected.err(), retired.err(), first.err(), second.err()] {
+        let error = error.expect("nothing can be known");
+        assert!(is_told(&error, "unreachable", &["has stopped answering", "systemctl restart libvirtd"]), "{}: {error}", error.label());
+    }
+    daemon.thaw();
+    assert!(machine.delete(&*driver, StopMode::Hard, MANY).await && endpoint.count().await == 0);
 }
