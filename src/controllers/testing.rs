@@ -32,8 +32,11 @@ pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared
     let (client, script) = Script::new(exchanges);
     let cluster = Cluster::new(client.clone());
     let time = AtomicI64::new(1_767_225_600);
-    let state = std::env::temp_dir().join(format!("capw-wiring-{}", uuid::Uuid::new_v4()));
-    let settings = DriverSettings::uncounted(state, 32, Arc::new(|| Timestamp::UNIX_EPOCH));
+    let directory = tempfile::Builder::new().prefix("capw-wiring").tempdir().unwrap();
+    let state = directory.path().to_owned();
+    // The directory goes with the last of the drivers that have this clock.
+    let clock = move || (&directory, Timestamp::UNIX_EPOCH).1;
+    let settings = DriverSettings::uncounted(state, 32, Arc::new(clock));
     let management = Arc::new(Management {
         cluster: cluster.clone(),
         events: Events::new(client, "test", Arc::new(|_| ())),
