@@ -149,6 +149,10 @@ impl LibvirtDriver {
                 *self.networks.lock().await = None;
                 Err(Error::Refused { code: code::OPERATION_INVALID, text }.into())
             }
+            // Another process that starts the same VM replaces its drive.
+            Err(Error::Refused { text, .. }) if text.contains(&format!("/{}", Volumes::of(key).drive())) => {
+                Err(DriverError::Transient(format!("the VM does not start with its configuration drive: libvirt says: {text}")))
+            }
             // The text is QEMU's own.
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) => {
                 match DriverError::from(Error::Refused { code: code::INTERNAL_ERROR, text }) {

@@ -72,6 +72,25 @@ async fn a_start_that_is_refused_is_one_only_if_the_vm_runs() {
     assert_eq!(machine.present(&*endpoint.driver()).await.power, Power::On);
 }
 
+/// Two processes make one VM: one replaces the drive that the other starts with.
+#[tokio::test]
+async fn a_drive_that_goes_during_a_start_is_no_missing_image() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let machine = Machine::new("replaced", endpoint.spec());
+    let drive = endpoint.file(&Volumes::of(&machine.key).drive());
+    let between = Between::new(&daemon.socket(), move |_, called, _| {
+        if called == START {
+            let _ = fs::remove_file(&drive);
+        }
+        Answer::Real
+    });
+    let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
+    let error = machine.advance(&*driver).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Transient(text) if text.contains("configuration drive")), "{}: {error}", error.label());
+    assert!(machine.create(&*endpoint.driver(), MANY).await);
+}
+
 /// A start that is tried again costs its own request, and one that reads the drive.
 #[tokio::test]
 async fn a_start_that_is_tried_again_makes_no_drive_that_is_there() {
