@@ -98,8 +98,8 @@ func (v *vcenter) withhold(request []byte, answer string) string {
 var (
 	name    = regexp.MustCompile(`<name>([^<]+)<`)
 	task    = regexp.MustCompile(`<returnval type="Task">([^<]+)<`)
-	destroy = regexp.MustCompile(`<Destroy_Task [^>]*><_this type="VirtualMachine">([^<]+)<`)
-	cancel  = regexp.MustCompile(`<CancelTask [^>]*><_this type="Task">([^<]+)<`)
+	destroy = regexp.MustCompile(`<Destroy_Task [^>]*><_this type=['"]VirtualMachine['"]>([^<]+)<`)
+	cancel  = regexp.MustCompile(`<CancelTask [^>]*><_this type=['"]Task['"]>([^<]+)<`)
 )
 
 // clone is one that was asked for.
