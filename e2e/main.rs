@@ -26,6 +26,7 @@ mod effects;
 mod faults;
 mod guests;
 mod idle;
+mod image_recipe;
 mod in_place;
 mod installed;
 mod operator;

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("vm", &["api"]),
     ("compat", &["api", "compat"]),
     ("bootstrap", &["api", "vm", "compat", "bootstrap"]),
+    ("image", &["api", "bootstrap"]),
     ("diagnosis", &["api", "vm", "diagnosis"]),
     ("lifecycle", &["api", "vm", "compat", "diagnosis", "guards", "lifecycle"]),
     ("hypervisor", &["causes", "api", "vm", "hypervisor", "bootstrap"]),
@@ -21,7 +22,24 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("autoscaler", &["api", "vm", "bootstrap", "lifecycle", "cluster", "telemetry", "autoscaler"]),
     ("controllers", &["api", "vm", "autoscaler", "bootstrap", "guards", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers"]),
     ("operator", &["causes", "api", "vm", "autoscaler", "bootstrap", "lifecycle", "hypervisor", "cluster", "telemetry", "controllers", "operator"]),
-    ("cli", &["api", "autoscaler", "compat", "bootstrap", "operator", "cli", "cluster", "diagnosis", "hypervisor", "lifecycle", "telemetry", "vm"]),
+    (
+        "cli",
+        &[
+            "api",
+            "autoscaler",
+            "compat",
+            "bootstrap",
+            "operator",
+            "cli",
+            "cluster",
+            "diagnosis",
+            "hypervisor",
+            "image",
+            "lifecycle",
+            "telemetry",
+            "vm",
+        ],
+    ),
 ];
 
 /// Most lines of a file.

@@ -28,6 +28,7 @@ pub mod controllers;
 pub mod diagnosis;
 mod guards;
 pub mod hypervisor;
+pub mod image;
 pub mod lifecycle;
 pub mod operator;
 pub mod telemetry;

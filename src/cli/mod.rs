@@ -1,4 +1,4 @@
-//! `capw run | guests | crds | render | diagnose | compat | hypervisor | completion | man | version`: one file per subcommand, with its flags.
+//! `capw run | guests | crds | render | diagnose | compat | hypervisor | image | completion | man | version`: one file per subcommand, with its flags.
 
 mod compat;
 mod completion;
@@ -7,6 +7,7 @@ mod crds;
 mod diagnose;
 mod documents;
 mod hypervisor;
+mod image;
 mod man;
 mod output;
 mod render;
@@ -44,6 +45,8 @@ enum Command {
     Compat(compat::Compat),
     /// Say whether a hypervisor has what machines need, before any is made.
     Hypervisor(hypervisor::Hypervisor),
+    /// Write what a Windows image is made with.
+    Image(image::Image),
     /// Print what a shell needs to complete commands and flags.
     Completion(completion::Completion),
     /// Write the manual pages.
@@ -80,6 +83,7 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Diagnose(diagnose) => return diagnose.main(),
         Command::Compat(compat) => return compat.main(),
         Command::Hypervisor(hypervisor) => return hypervisor.main(),
+        Command::Image(image) => image.main(),
         Command::Completion(completion) => completion.main(),
         Command::Man(man) => man.main(),
         Command::Version(version) => version.main(),

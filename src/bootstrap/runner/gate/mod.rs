@@ -23,11 +23,13 @@ use world::{Source, World, worlds};
 const LOADER: &str = include_str!("../loader.ps1");
 /// What people run on a Windows of theirs: docs/windows-proof.md.
 const PROVE: &str = include_str!("../prove.ps1");
+/// What an installation that is to become an image runs.
+const INSTALL: &str = include_str!("../../../image/install.ps1");
 /// Commands of Pester, and those that only the tests beside the scripts use.
 const PESTER: [&str; 10] = ["Describe", "Context", "It", "Mock", "Should", "BeforeAll", "BeforeEach", "AfterAll", "AfterEach", "Trace-Command"];
 
 pub(super) fn scripts() -> Vec<(&'static str, &'static str)> {
-    SCRIPTS.into_iter().chain([("loader.ps1", LOADER), ("prove.ps1", PROVE), (FIRST_BOOT_NAME, FIRST_BOOT)]).collect()
+    SCRIPTS.into_iter().chain([("loader.ps1", LOADER), ("prove.ps1", PROVE), ("install.ps1", INSTALL), (FIRST_BOOT_NAME, FIRST_BOOT)]).collect()
 }
 
 fn sources() -> Vec<Source> {
