@@ -50,6 +50,12 @@ pub fn distrust(object: &WindowsHypervisor, id: &str, lacks: &[String]) -> Optio
     Some(DriverError::Denied(format!("the credentials lack permissions: {}. Grant them to their user", lacks.join("; "))))
 }
 
+/// Whether the connection to an endpoint must be made anew: it goes by an identity that a person has removed from the status.
+pub fn is_to_forget(object: &WindowsHypervisor, error: &DriverError) -> bool {
+    let is_known = object.status.as_ref().is_some_and(|status| status.endpoint_id.is_some());
+    matches!(error, DriverError::EndpointChanged(_)) && !is_known
+}
+
 /// The endpoint has failed, `failures` times in a row (1 is the first).
 pub fn failed(error: &DriverError, failures: u32) -> Decision<()> {
     let why = reason(error);
@@ -207,6 +213,16 @@ mod tests {
             matches!(distrust(&known, "b", &[]), Some(DriverError::EndpointChanged(text)) if text.contains("is b, not a") && text.contains("status.endpointID"))
         );
         assert!(matches!(distrust(&known, "a", &["domain:write".into()]), Some(DriverError::Denied(text)) if text.contains("domain:write")));
+    }
+
+    #[test]
+    fn a_connection_goes_by_an_identity_until_a_person_removes_it() {
+        let changed = DriverError::EndpointChanged("b, and had a before".into());
+        for (status, error, is_forgotten) in
+            [(json!({"endpointID": "a"}), &changed, false), (json!({}), &changed, true), (json!({}), &DriverError::Unreachable("cut".into()), false)]
+        {
+            assert_eq!(is_to_forget(&hypervisor(status.clone()), error), is_forgotten, "{status} {error}");
+        }
     }
 
     #[test]

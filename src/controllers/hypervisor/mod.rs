@@ -25,7 +25,7 @@ use crate::api::name::ObjectKey;
 use crate::hypervisor::drivers::Drivers;
 use crate::hypervisor::{Driver, DriverError, Endpoint, Row, Wanted};
 use crate::lifecycle::conditions::{conditions, observed};
-use crate::lifecycle::hypervisor::{Orphan, answered, distrust, failed, is_orphan, is_used_by, must_describe};
+use crate::lifecycle::hypervisor::{Orphan, answered, distrust, failed, is_orphan, is_to_forget, is_used_by, must_describe};
 use crate::lifecycle::identity::{chosen, vm_uuid};
 use crate::lifecycle::machine::{Reach, vm};
 use crate::lifecycle::{Decision, paused, paused_condition};
@@ -105,11 +105,15 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
             report(ctx, object, &decision, Some(seen)).await
         }
         Err(error) => {
+            let key = ObjectKey::of(&object.metadata);
             if matches!(error, DriverError::Auth(_) | DriverError::Denied(_) | DriverError::Certificate(_) | DriverError::EndpointChanged(_)) {
-                ctx.hypervisors.drivers.admit(&ObjectKey::of(&object.metadata), None);
-                ctx.hypervisors.logins.forget(&ObjectKey::of(&object.metadata));
+                ctx.hypervisors.drivers.admit(&key, None);
+                ctx.hypervisors.logins.forget(&key);
             }
-            let failures = ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string());
+            if is_to_forget(object, &error) {
+                ctx.hypervisors.drivers.forget(&key);
+            }
+            let failures = ctx.hypervisors.inventories.failed(&key, error.to_string());
             report(ctx, object, &failed(&error, failures), None).await
         }
     }
