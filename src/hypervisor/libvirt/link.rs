@@ -95,12 +95,17 @@ impl Link {
         let known = *current.known.get_or_insert(session.pool.uuid);
         if known != session.pool.uuid {
             return Err(DriverError::EndpointChanged(format!(
-                "pool {} of {} has the UUID {}, and had {known} before: another host answers, or the pool was made anew",
+                "pool {} of {} has the UUID {}, and had {known} before: another host answers, or the pool was made anew. Correct the address; if the old pool is gone for good, with every VM in it, remove status.endpointID of the WindowsHypervisor",
                 self.pool, self.text, session.pool.uuid
             )));
         }
         current.open = Some(session.clone());
         Ok(session)
+    }
+
+    /// Lets the next call make a connection.
+    pub async fn end(&self) {
+        self.current.lock().await.open = None;
     }
 
     async fn open(&self) -> Result<Session, DriverError> {

@@ -195,8 +195,15 @@ impl Driver for LibvirtDriver {
     }
 
     async fn describe(&self) -> Result<Endpoint, DriverError> {
-        let session = self.link.session().await?;
-        if !session.client.pool_is_active(&session.pool).await? {
+        let mut session = self.link.session().await?;
+        let mut is_active = unless(session.client.pool_is_active(&session.pool).await, code::NO_STORAGE_POOL)?;
+        if is_active.is_none() {
+            // It is there no more, or was made anew: a new connection finds it by its name.
+            self.link.end().await;
+            session = self.link.session().await?;
+            is_active = Some(session.client.pool_is_active(&session.pool).await?);
+        }
+        if is_active != Some(true) {
             let text =
                 format!("storage pool {} on {} is not active: virsh pool-start {}", session.pool.name, self.settings.address, session.pool.name);
             return Err(DriverError::Missing { thing: Thing::Placement, text });

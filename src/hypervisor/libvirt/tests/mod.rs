@@ -254,7 +254,11 @@ async fn a_daemon_that_restarts_is_the_same_and_another_one_is_not() {
     let error = driver.describe().await.unwrap_err();
     assert!(matches!(&error, DriverError::Missing { thing: Thing::Placement, text } if text.contains("pool-start")), "{error}");
     daemon.virsh(["pool-undefine", &endpoint.pool]);
+    let error = driver.describe().await.unwrap_err();
+    assert!(matches!(&error, DriverError::Missing { thing: Thing::Placement, text } if text.contains("define the pool")), "{error}");
     daemon.pool(&endpoint.pool, IMAGE);
+    let error = driver.describe().await.unwrap_err();
+    assert!(matches!(&error, DriverError::EndpointChanged(text) if text.contains("status.endpointID")), "{error}");
     daemon.stop();
     // The first call sees that the connection has ended.
     assert!(driver.describe().await.is_err());
