@@ -32,6 +32,7 @@ fn machines_become_real_vms() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("real-vms")).await;
         let Some(daemon) = hardware::daemon("machines_become_real_vms", &cp) else { return };
+        let _words = hardware::Words(&daemon);
         let _capw = Capw::start(&cp, &[]).await;
         let start = Instant::now();
         let mut workers = Workers { replicas: 2, ..workers("hall", &cp, hardware::hypervisor(&daemon)).await };
@@ -133,6 +134,7 @@ async fn nothing_left(daemon: &Daemon) {
 fn killed_while_real_vms_are_made_and_removed() {
     world::run(async {
         let Some(daemon) = Daemon::start() else { return };
+        let _words = hardware::Words(&daemon);
         daemon.pool(hardware::POOL, hardware::IMAGE);
         let cp = ControlPlane::start(Options::default().named("real-kills")).await;
         let capw = Capw::start(&cp, &[]).await;

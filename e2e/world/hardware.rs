@@ -9,9 +9,10 @@ use capw_libvirtd::{Daemon, Mode};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::capw::program;
+use super::capw::{files, program};
 use super::client::text;
 use super::control_plane::ControlPlane;
+use super::scratch;
 use super::tools::checkout;
 use super::wine::skip;
 
@@ -81,6 +82,22 @@ pub fn daemon_with(image: &Path) -> Result<Daemon, String> {
         }
     });
     made.map(|_| daemon)
+}
+
+/// What the guests of a daemon have said, and what QEMU has said of them: after a failure it is kept with the files of the story.
+pub struct Words<'a>(pub &'a Daemon);
+
+impl Drop for Words<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let pools = std::fs::read_dir(self.0.pools()).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        let of_qemu = ["var/log/libvirt/qemu", "cache/libvirt/qemu/log"].map(|directory| self.0.path(directory));
+        // A guest's words and QEMU's about it have the same name.
+        scratch::keep(&self.0.path("consoles"), &pools.flat_map(|pool| files(&pool, "log")).collect::<Vec<_>>());
+        scratch::keep(&self.0.path("qemu"), &of_qemu.iter().flat_map(|directory| files(directory, "log")).collect::<Vec<_>>());
+    }
 }
 
 /// `spec` of a WindowsHypervisor for it.

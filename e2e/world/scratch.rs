@@ -74,20 +74,28 @@ pub(super) fn report_all() {
 
 /// Copies the files to a place that outlives the test, and prints how the logs with errors end.
 fn report(scratch: &Path) {
-    let to = place().join(scratch.file_name().unwrap_or_default());
     let mut files: Vec<PathBuf> = fs::read_dir(scratch).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.retain(|path| path.is_file());
     files.sort();
-    let copy = |file: &PathBuf| fs::copy(file, to.join(file.file_name().unwrap_or_default())).map(drop);
-    let copied = fs::create_dir_all(&to).and_then(|()| files.iter().try_for_each(copy));
-    match copied {
-        Ok(()) => eprintln!("\nfiles of {}: {}", scratch.display(), to.display()),
-        Err(error) => eprintln!("\n{}: {error}", to.display()),
-    }
+    keep(scratch, &files);
     for log in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "log")) {
         if has_errors(log) {
             eprintln!("--- end of {}\n{}", log.file_name().unwrap_or_default().display(), last_lines(log, TAIL));
         }
+    }
+}
+
+/// Copies files of a directory to a place that outlives the test.
+pub(super) fn keep(directory: &Path, files: &[PathBuf]) {
+    if files.is_empty() {
+        return;
+    }
+    let to = place().join(directory.file_name().unwrap_or_default());
+    let copy = |file: &PathBuf| fs::copy(file, to.join(file.file_name().unwrap_or_default())).map(drop);
+    let copied = fs::create_dir_all(&to).and_then(|()| files.iter().try_for_each(copy));
+    match copied {
+        Ok(()) => eprintln!("\nfiles of {}: {}", directory.display(), to.display()),
+        Err(error) => eprintln!("\n{}: {error}", to.display()),
     }
 }
 
