@@ -2,6 +2,7 @@
 //! what to do, in a condition, an event and a column of `kubectl get`; what is stuck can be mended or deleted.
 
 mod judge;
+mod libvirt;
 mod on;
 
 use std::time::Instant;
@@ -11,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use self::judge::{LIMIT, TOLD, Told, everything_goes, one_machine, says, told, true_of, until};
+use self::judge::{LIMIT, TOLD, Told, everything_goes, hypervisor_says, one_machine, said, told, true_of, unseen_and_ready, until};
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, simulated_vms, text, wait_for};
 
@@ -74,23 +75,11 @@ async fn hypervisor_unreachable(cp: &ControlPlane) {
     let fact = Instant::now();
     workers.replicas = 2;
     workers::apply(cp, &[workers.machine_deployment()]).await;
-    let hypervisor =
-        Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason: "HypervisorUnreachable", says: &["unreachable"] };
-    told(cp, "unreachable", fact, hypervisor).await;
-    // The machine that runs may well be fine: it is not called unready, or a MachineHealthCheck would replace all of them.
-    let lost = Told {
-        kind: Kind::WINDOWS_MACHINE,
-        condition: ("VirtualMachineReady", "Unknown"),
-        reason: "HypervisorUnreachable",
-        says: &["WindowsHypervisor lab is unreachable"],
-    };
-    let running = wait_for("the running machine says that its VM cannot be seen", TOLD, || async {
-        cp.list(Kind::WINDOWS_MACHINE, Some("unreachable")).await.into_iter().find(|object| says(object, &lost).is_ok())
-    })
-    .await;
-    assert_eq!(condition(&running, "Ready").map(|ready| &ready["status"]), Some(&json!("True")), "{:#}", running["status"]);
+    hypervisor_says(cp, "unreachable", "HypervisorUnreachable", &["unreachable"]).await;
+    let is_unreachable = "WindowsHypervisor lab is unreachable";
+    unseen_and_ready(cp, "unreachable", &[is_unreachable]).await;
     // The one that is to be made waits, and says for what.
-    let waiting = Told { condition: ("Ready", "False"), says: &["WindowsHypervisor lab is unreachable"], ..lost };
+    let waiting = Told { kind: Kind::WINDOWS_MACHINE, condition: ("Ready", "False"), reason: "HypervisorUnreachable", says: &[is_unreachable] };
     told(cp, "unreachable", fact, waiting).await;
     cp.patch(Kind::WINDOWS_HYPERVISOR, "unreachable/lab", &cut(false)).await.expect("the endpoint can come back");
     workers.wait_settled(cp, cp, LIMIT).await;
@@ -269,11 +258,7 @@ async fn payload_too_large(cp: &ControlPlane, capw: &Capw) {
         reason: "WaitingForBootstrapData",
         says: &["see its bootstrap configuration"],
     };
-    wait_for("the machine says what it waits for", TOLD, || async {
-        let machines = cp.list(Kind::WINDOWS_MACHINE, Some("payload")).await;
-        machines.iter().map(|object| says(object, &machine)).next().unwrap_or(Err("no machine".to_owned()))
-    })
-    .await;
+    said(cp, "payload", &machine).await;
 }
 
 fn base64(bytes: &[u8]) -> String {

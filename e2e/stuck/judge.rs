@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::workers::{self, Workers};
 use crate::world::{Capw, ControlPlane, Kind, condition, step, text, wait_for};
@@ -28,18 +28,12 @@ pub async fn one_machine(namespace: &str, cp: &ControlPlane) -> Workers {
     Workers { replicas: 1, ..Workers::new(namespace, cp).await }
 }
 
-/// Waits until condition, event and column say it, and prints how long that took since `fact`; gives the object. The namespace holds one of the kind.
+/// Waits until condition, event and column of an object in the namespace say it, and prints how long that took since `fact`; gives the object.
 pub async fn told(cp: &ControlPlane, namespace: &str, fact: Instant, told: Told<'_>) -> Value {
-    let what = format!("{} in {namespace} say {} {:?}", told.kind.plural, told.reason, told.says);
-    let object = wait_for(&what, TOLD, || async {
-        let objects = cp.list(told.kind, Some(namespace)).await;
-        let found = objects.iter().find(|object| says(object, &told).is_ok());
-        found.cloned().ok_or_else(|| objects.iter().filter_map(|object| says(object, &told).err()).collect::<Vec<_>>().join("\n"))
-    })
-    .await;
+    let object = said(cp, namespace, &told).await;
     let name = text(&object, "/metadata/name");
     let event = format!("Warning {}: ", told.reason);
-    wait_for(&format!("{what} in an event"), TOLD, || async {
+    wait_for(&format!("an event of {name} in {namespace} says {} {:?}", told.reason, told.says), TOLD, || async {
         let events = cp.events(namespace, name).await;
         let found = events.iter().any(|said| said.starts_with(&event) && told.says.iter().all(|part| said.contains(part)));
         if found { Ok(()) } else { Err(format!("{events:#?}")) }
@@ -53,12 +47,50 @@ pub async fn told(cp: &ControlPlane, namespace: &str, fact: Instant, told: Told<
     object
 }
 
-pub fn says(object: &Value, told: &Told<'_>) -> Result<(), String> {
+/// Waits until the condition of an object in the namespace says it; gives the object.
+pub async fn said(cp: &ControlPlane, namespace: &str, told: &Told<'_>) -> Value {
+    wait_for(&format!("{} in {namespace} say {} {:?}", told.kind.plural, told.reason, told.says), TOLD, || async {
+        let objects = cp.list(told.kind, Some(namespace)).await;
+        let found = objects.iter().find(|object| says(object, told).is_ok());
+        found.cloned().ok_or_else(|| objects.iter().filter_map(|object| says(object, told).err()).collect::<Vec<_>>().join("\n"))
+    })
+    .await
+}
+
+fn says(object: &Value, told: &Told<'_>) -> Result<(), String> {
     let (kind, status) = told.condition;
     let found = condition(object, kind).ok_or_else(|| format!("no condition {kind}: {:#}", object["status"]))?;
     let message = text(found, "/message");
     let holds = found["status"] == status && found["reason"] == told.reason && told.says.iter().all(|part| message.contains(part));
     if holds { Ok(()) } else { Err(format!("{found:#}")) }
+}
+
+/// The machine says why it is not made; it is told since its data is there.
+pub async fn machine_says(cp: &ControlPlane, workers: &Workers, reason: &str, says: &[&str]) {
+    let namespace = &workers.namespace;
+    let fact = true_of(cp, Kind::WINDOWS_BOOTSTRAP_CONFIG, namespace, "DataSecretAvailable").await;
+    told(cp, namespace, fact, Told { kind: Kind::WINDOWS_MACHINE, condition: ("Ready", "False"), reason, says }).await;
+}
+
+/// The hypervisor says what is wrong with it.
+pub async fn hypervisor_says(cp: &ControlPlane, namespace: &str, reason: &str, says: &[&str]) {
+    let wrong = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason, says };
+    told(cp, namespace, Instant::now(), wrong).await;
+}
+
+/// The hypervisor says what is wrong with it, and its machine, which is to be made, has it from there.
+pub async fn both_say(cp: &ControlPlane, workers: &Workers, reason: &str, says: &[&str]) {
+    let from_there = [&["WindowsHypervisor lab"], says].concat();
+    tokio::join!(hypervisor_says(cp, &workers.namespace, reason, says), machine_says(cp, workers, "HypervisorUnreachable", &from_there));
+}
+
+/// A machine that runs says that its VM cannot be seen. Its node may well be fine: it is not called unready, or a MachineHealthCheck would
+/// replace it.
+pub async fn unseen_and_ready(cp: &ControlPlane, namespace: &str, says_of_hypervisor: &[&str]) {
+    let all = [&["WindowsHypervisor lab"], says_of_hypervisor].concat();
+    let unseen = Told { kind: Kind::WINDOWS_MACHINE, condition: ("VirtualMachineReady", "Unknown"), reason: "HypervisorUnreachable", says: &all };
+    let running = said(cp, namespace, &unseen).await;
+    assert_eq!(condition(&running, "Ready").map(|ready| &ready["status"]), Some(&json!("True")), "{:#}", running["status"]);
 }
 
 /// The moment from which on the only object of the kind in a namespace has that condition: what was before it is not the subject.

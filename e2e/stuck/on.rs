@@ -6,9 +6,9 @@ use capw::api::name::VmUuid;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::judge::{LIMIT, TOLD, Told, everything_goes, one_machine, says, told, true_of, until};
+use super::judge::{LIMIT, Told, both_say, everything_goes, hypervisor_says, machine_says, one_machine, told, true_of, unseen_and_ready, until};
 use crate::workers::{self, Workers};
-use crate::world::{self, Capw, ControlPlane, Forward, Kind, Options, Product, Simulator, condition, free_port, step, text, wait_for};
+use crate::world::{self, Capw, ControlPlane, Forward, Kind, Options, Product, Simulator, free_port, step, text, wait_for};
 
 #[test]
 fn why_is_it_stuck_on_vsphere() {
@@ -120,27 +120,12 @@ impl Site<'_> {
         step(format!("{}: its machine is a node", workers.namespace));
     }
 
-    /// The machine says why it is not made; it is told since its data is there.
-    async fn machine_says(&self, workers: &Workers, reason: &str, says: &[&str]) {
-        let namespace = &workers.namespace;
-        let fact = true_of(self.cp, Kind::WINDOWS_BOOTSTRAP_CONFIG, namespace, "DataSecretAvailable").await;
-        told(self.cp, namespace, fact, Told { kind: Kind::WINDOWS_MACHINE, condition: ("Ready", "False"), reason, says }).await;
-    }
-
-    /// The hypervisor says what is wrong with it, and its machine has it from there.
-    async fn both_say(&self, workers: &Workers, reason: &str, says: &[&str]) {
-        let (namespace, fact) = (&workers.namespace, Instant::now());
-        let wrong = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason, says };
-        let from_there = [&["WindowsHypervisor lab"], says].concat();
-        tokio::join!(told(self.cp, namespace, fact, wrong), self.machine_says(workers, "HypervisorUnreachable", &from_there));
-    }
-
     async fn image_missing(&self) {
         let mut workers = self.one_machine("image").await;
         workers.machine["image"] = json!("windows-server-1999");
         workers.apply(self.cp).await;
         let says = ["WindowsHypervisor lab", self.simulator.server(), "\"windows-server-1999\"", "windows-server-2022", "spec.image of the machine"];
-        self.machine_says(&workers, "ImageMissing", &says).await;
+        machine_says(self.cp, &workers, "ImageMissing", &says).await;
         self.ask(json!({"do": "template", "name": "windows-server-1999"}), "pve.image(9020, 'windows-server-1999', 'ceph')");
         self.settled(&workers).await;
     }
@@ -151,7 +136,7 @@ impl Site<'_> {
         workers.apply(self.cp).await;
         let there = self.either("VM Network", "vmbr1");
         let remedy = self.either("spec.vsphere.network of the WindowsHypervisor", "spec.proxmox.network of the WindowsHypervisor");
-        self.machine_says(&workers, "NetworkMissing", &["\"vlan-114\"", there, "spec.networks of the machine", remedy]).await;
+        machine_says(self.cp, &workers, "NetworkMissing", &["\"vlan-114\"", there, "spec.networks of the machine", remedy]).await;
         self.patch(&workers, json!({"networks": [{"name": "vlan-114", "is": there}]})).await;
         self.settled(&workers).await;
     }
@@ -162,7 +147,7 @@ impl Site<'_> {
         self.settings(&mut workers)[field] = json!("ssd-9");
         workers.apply(self.cp).await;
         let field_of_spec = format!("spec.{}.{field}", self.product);
-        self.both_say(&workers, "PlacementMissing", &[&field_of_spec, "\"ssd-9\"", self.either("Correct it", "it has ceph")]).await;
+        both_say(self.cp, &workers, "PlacementMissing", &[&field_of_spec, "\"ssd-9\"", self.either("Correct it", "it has ceph")]).await;
         let mut mended = json!({});
         mended[self.product.to_string()][field] = json!(right);
         self.patch(&workers, mended).await;
@@ -180,7 +165,7 @@ impl Site<'_> {
         workers.machine["image"] = json!("windows-on-small");
         workers.apply(self.cp).await;
         let says = ["WindowsHypervisor lab", "'small'", "No space left on device", "Remove machines, add room to the storage"];
-        self.machine_says(&workers, "NoCapacity", &says).await;
+        machine_says(self.cp, &workers, "NoCapacity", &says).await;
         self.simulator.ask("pve.storages['small'].pop('avail')");
         self.settled(&workers).await;
     }
@@ -191,10 +176,10 @@ impl Site<'_> {
         match self.product {
             Product::Vsphere => {
                 let says = ["spec.vsphere.folder \"group\"", self.simulator.server(), "/DC0/vm/group", "Correct it"];
-                self.both_say(&workers, "PlacementMissing", &says).await;
+                both_say(self.cp, &workers, "PlacementMissing", &says).await;
             }
             Product::Proxmox => {
-                self.machine_says(&workers, "PlacementMissing", &["spec.proxmox.pool of the WindowsHypervisor", "'group'", "make the pool"]).await
+                machine_says(self.cp, &workers, "PlacementMissing", &["spec.proxmox.pool of the WindowsHypervisor", "'group'", "make the pool"]).await
             }
         }
         self.make_group("group");
@@ -213,26 +198,13 @@ impl Site<'_> {
         self.settings(&mut workers)[field] = at;
         workers.apply(self.cp).await;
         let words = [address.as_str(), "does not answer", "Check address, firewall"];
-        self.both_say(&workers, "HypervisorUnreachable", &words).await;
+        both_say(self.cp, &workers, "HypervisorUnreachable", &words).await;
         let forward = Forward::start(port, self.simulator.server()).await;
         self.settled(&workers).await;
 
         drop(forward);
-        let fact = Instant::now();
-        let cut = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason: "HypervisorUnreachable", says: &words };
-        told(self.cp, "no-answer", fact, cut).await;
-        // Its node may well be fine: it is not called unready, or a MachineHealthCheck would replace it.
-        let unseen = Told {
-            kind: Kind::WINDOWS_MACHINE,
-            condition: ("VirtualMachineReady", "Unknown"),
-            reason: "HypervisorUnreachable",
-            says: &["WindowsHypervisor lab", &address],
-        };
-        let running = wait_for("the running machine says that its VM cannot be seen", TOLD, || async {
-            self.cp.list(Kind::WINDOWS_MACHINE, Some("no-answer")).await.into_iter().find(|object| says(object, &unseen).is_ok())
-        })
-        .await;
-        assert_eq!(condition(&running, "Ready").map(|ready| &ready["status"]), Some(&json!("True")), "{:#}", running["status"]);
+        hypervisor_says(self.cp, "no-answer", "HypervisorUnreachable", &words).await;
+        unseen_and_ready(self.cp, "no-answer", &[&address]).await;
         let forward = Forward::start(port, self.simulator.server()).await;
         true_of(self.cp, Kind::WINDOWS_MACHINE, "no-answer", "VirtualMachineReady").await;
         forward
@@ -244,7 +216,7 @@ impl Site<'_> {
         self.log_in(&workers, json!({"ca.crt": stranger})).await;
         workers.apply(self.cp).await;
         let says = [self.simulator.server(), "is not trusted", "ca.crt in the Secret", "nothing was sent"];
-        self.both_say(&workers, "CertificateRejected", &says).await;
+        both_say(self.cp, &workers, "CertificateRejected", &says).await;
         self.log_in(&workers, json!({})).await;
         self.settled(&workers).await;
     }
@@ -254,7 +226,7 @@ impl Site<'_> {
         self.log_in(&workers, json!({"password": CANARY})).await;
         workers.apply(self.cp).await;
         let says = [self.either("the vCenter says", "Proxmox VE says"), "Check username and password", "in the Secret of spec.credentialsRef"];
-        self.both_say(&workers, "Unauthorized", &says).await;
+        both_say(self.cp, &workers, "Unauthorized", &says).await;
         self.log_in(&workers, json!({})).await;
         self.settled(&workers).await;
     }
@@ -269,7 +241,7 @@ impl Site<'_> {
         }
         workers.apply(self.cp).await;
         let lacks = self.either("VirtualMachine.Interact.PowerOn on the folder", "VM.PowerMgmt on /pool/right");
-        self.both_say(&workers, "HypervisorPermissionsMissing", &[lacks, "Grant them to their user"]).await;
+        both_say(self.cp, &workers, "HypervisorPermissionsMissing", &[lacks, "Grant them to their user"]).await;
         self.ask(json!({"do": "grant", "folder": "right"}), &format!("pve.grant('{poor}', '/', '{proxmox}')"));
         self.settled(&workers).await;
     }

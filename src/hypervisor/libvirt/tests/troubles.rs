@@ -136,23 +136,12 @@ impl Drop for Small<'_> {
     }
 }
 
-/// Writes its disk from a mebibyte on, 32 KiB at a time, without an end.
-const WRITER: &[u8] = b"\x31\xc0\x8e\xd8\xbe\x40\x7c\xb4\x43\xb0\x00\xb2\x80\xcd\x13\x66\x83\x06\x48\x7c\x40\xeb\xf0";
-/// What it asks the firmware for, at byte 64: 64 sectors from there.
-const REQUEST: &[u8] = b"\x10\x00\x40\x00\x00\x00\x00\x10\x00\x08\x00\x00\x00\x00\x00\x00";
-
 #[tokio::test]
 async fn a_full_disk_stops_a_vm_and_refuses_another_and_both_are_told() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
     let Some(_small) = Small::mount(&endpoint.directory, 3) else { return };
-    let mut sector = WRITER.to_vec();
-    sector.resize(64, 0);
-    sector.extend(REQUEST);
-    sector.resize(510, 0);
-    sector.extend(b"\x55\xaa");
-    sector.resize(64 << 10, 0);
-    fs::write(endpoint.file(IMAGE), sector).unwrap();
+    fs::write(endpoint.file(IMAGE), capw_libvirtd::writer(64 << 10)).unwrap();
     daemon.virsh(["pool-refresh", &endpoint.pool]);
     let (driver, machine) = (endpoint.driver(), Machine::new("writer", VmSpec { system_disk_gib: Some(1), ..endpoint.spec() }));
     assert!(machine.create(&*driver, MANY).await);
