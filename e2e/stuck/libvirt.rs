@@ -265,6 +265,7 @@ impl Host<'_> {
         self.out_of_memory(&workers).await;
         self.log_daemon_gone(&mut workers, capw).await;
         self.another_host_answers(&mut workers, &link, another).await;
+        self.daemon_hangs(&mut workers).await;
         self.login_wanted(&workers).await;
         self.rights_taken_away(&mut workers, &link).await;
     }
@@ -326,6 +327,21 @@ impl Host<'_> {
         self.cp.wait_gone(Kind::WINDOWS_MACHINE, &workers.name(text(&leaving, "/metadata/name")), LIMIT).await;
         self.settled(workers).await;
         assert_eq!(self.daemon.domains().len(), 1, "{:?}", self.daemon.domains());
+    }
+
+    /// It takes connections and answers nothing. What the machine that is deleted asks of it at once is given up first.
+    async fn daemon_hangs(&self, workers: &mut Workers) {
+        self.daemon.freeze();
+        self.scale(workers, 0).await;
+        let says = ["has stopped answering", "restart its daemon (systemctl restart libvirtd"];
+        hypervisor_says(self.cp, "daemon", "HypervisorUnreachable", &says).await;
+        let waits = Told { kind: Kind::WINDOWS_MACHINE, condition: ("Ready", "False"), reason: "HypervisorUnreachable", says: &says };
+        told(self.cp, "daemon", Instant::now(), waits).await;
+        self.daemon.thaw();
+        self.settled(workers).await;
+        assert_eq!(self.daemon.domains(), Vec::<String>::new());
+        self.scale(workers, 1).await;
+        self.settled(workers).await;
     }
 
     async fn login_wanted(&self, workers: &Workers) {
