@@ -55,6 +55,10 @@ endif
 ifeq ($(origin IMAGE),command line)
 DEMO_ARGS += --image "$(IMAGE)" --firmware $(or $(FIRMWARE),uefi)
 endif
+# A libvirt host of yours, where IMAGE is a volume of POOL. LOGIN has the keys of the Secret with their files: KEY=FILE KEY=FILE.
+ifeq ($(origin CONNECT),command line)
+DEMO_ARGS += --connect "$(CONNECT)" $(if $(POOL),--pool "$(POOL)") $(if $(NETWORK),--network "$(NETWORK)") $(if $(ACCELERATION),--acceleration $(ACCELERATION)) $(LOGIN:%=--login %)
+endif
 KUSTOMIZATIONS := config/crd config/default config/production config/standalone config/autoscaler config/duties config/namespaced config/tenant config/clusterctl/infrastructure config/clusterctl/bootstrap config/clusterctl/control-plane
 
 help: ## List the targets
@@ -174,7 +178,7 @@ verify: lint unit kustomize ## Check everything that needs no control plane, als
 	cargo run --quiet -- crds --output $(OUT)/crds
 	@for f in $(OUT)/crds/*.yaml; do diff -q "$$f" "crds/$$(basename "$$f")" || { echo "crds/ is stale: run make crds"; exit 1; }; done
 
-demo: ## Show three Windows nodes in a new cluster; KUBECONFIG=FILE uses yours instead, HYPERVISOR=libvirt makes real VMs, of your Windows with IMAGE=FILE
+demo: ## Show three Windows nodes in a new cluster; KUBECONFIG=FILE uses yours instead, HYPERVISOR=libvirt makes real VMs, of your Windows with IMAGE=FILE, on a host of yours with CONNECT=ADDRESS
 	bash e2e/tools/build.sh
 	cargo build --bin capw --example demo
 	cargo run --quiet --example demo -- --hypervisor $(HYPERVISOR) $(DEMO_ARGS)

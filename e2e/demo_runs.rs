@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Output;
 
+use capw_libvirtd::Daemon;
 use tokio::process::Command;
 
 use crate::world::{self, ControlPlane, Kind, Options, hardware, wine::skip};
@@ -63,6 +64,29 @@ fn the_demo_starts_an_image_of_ones_own() {
         }
         assert!(output.status.success() && said.contains("your image joined as a node") && said.contains("nothing is left"), "{said}");
         assert_eq!(std::fs::read(&image).expect("the image"), before, "the image was changed");
+        assert_empty(temporary.path());
+    });
+}
+
+/// The same on a host of a person, whose daemon and pool are there before and after: all that the demo makes there goes.
+#[test]
+fn the_demo_makes_its_vm_on_a_host_of_ones_own() {
+    world::run(async {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let Some(daemon) = Daemon::start() else { return };
+        let mut made = Ok(());
+        daemon.pool_with("lab", |directory| made = hardware::guest(0, &directory.join("linux.raw")));
+        if let Err(said) = made {
+            return skip("demo", &said);
+        }
+        let connect = format!("--connect={}", daemon.address());
+        let flags = ["--hypervisor=libvirt", "--image=linux.raw", "--firmware=bios", &connect, "--pool=lab", "--acceleration=tcg"];
+        let output = demo(&flags, temporary.path()).await;
+        let said = said(&output);
+        assert!(output.status.success() && said.contains("your image joined as a node") && said.contains("nothing is left"), "{said}");
+        assert_eq!(daemon.domains(), Vec::<String>::new());
+        let volumes = daemon.virsh(["vol-list", "--pool", "lab"]);
+        assert_eq!(volumes.lines().skip(2).filter(|line| !line.trim().is_empty()).count(), 1, "{volumes}");
         assert_empty(temporary.path());
     });
 }

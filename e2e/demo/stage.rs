@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use capw_libvirtd::Daemon;
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::progress::say;
@@ -17,6 +17,8 @@ use crate::world::{Capw, ControlPlane, Kind, Options, Tools, hardware, text};
 const DEPLOYMENT: Kind = Kind::new("apps/v1", "deployments");
 /// Where everything goes in a cluster that is not ours.
 const GUEST_NAMESPACE: &str = "capw-demo";
+/// The Secret with the login of a host.
+const LOGIN: &str = "host-login";
 /// For the machines to go.
 const CLEAR: Duration = Duration::from_secs(180);
 
@@ -40,13 +42,54 @@ pub enum Firmware {
     Bios,
 }
 
+/// What runs guests on a host of the user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Acceleration {
+    /// The processor itself.
+    #[default]
+    Kvm,
+    /// QEMU, which translates: many times slower.
+    Tcg,
+}
+
+/// A libvirt host of the user.
+#[derive(Debug)]
+pub struct Host {
+    pub address: String,
+    pub pool: String,
+    pub network: Option<String>,
+    /// Keys of the Secret, with their files.
+    pub login: Vec<(String, PathBuf)>,
+    pub acceleration: Acceleration,
+}
+
 /// An image of the user.
 #[derive(Debug)]
 pub struct OwnImage {
-    /// qcow2 or raw.
-    pub path: PathBuf,
+    /// A file (qcow2 or raw), or the name of a volume of the host.
+    pub image: String,
     /// How it starts.
     pub firmware: Firmware,
+    /// Where it is, if not here.
+    pub host: Option<Host>,
+}
+
+impl Host {
+    /// `spec` of a WindowsHypervisor for it, and for the image.
+    fn hypervisor(&self, image: &str) -> Value {
+        let acceleration = if self.acceleration == Acceleration::Kvm { "KVM" } else { "TCG" };
+        let mut spec = json!({
+            "libvirt": {"address": self.address, "pool": self.pool, "acceleration": acceleration},
+            "images": [{"name": hardware::IMAGE, "is": image}],
+        });
+        if let Some(network) = &self.network {
+            spec["libvirt"]["network"] = json!(network);
+        }
+        if !self.login.is_empty() {
+            spec["credentialsRef"] = json!({"name": LOGIN});
+        }
+        spec
+    }
 }
 
 /// A cluster and what the demo has put there.
@@ -101,7 +144,10 @@ impl Stage {
             let cp = ControlPlane::start(options).await;
             let daemon = match hypervisor {
                 Hypervisor::Simulated => None,
-                Hypervisor::Libvirt if let Some(own) = &own => Some(hardware::daemon_with(&own.path)?),
+                Hypervisor::Libvirt if let Some(OwnImage { image, host, .. }) = &own => match host {
+                    Some(_) => None,
+                    None => Some(hardware::daemon_with(Path::new(image))?),
+                },
                 Hypervisor::Libvirt => {
                     say("starting a libvirt daemon with an image whose guests carry out a node's plan in a model of Windows");
                     let daemon = hardware::daemon("demo", &cp);
@@ -122,6 +168,28 @@ impl Stage {
         Ok(Self { cp, capw: OnceCell::new(), daemon: None, own: None, namespace: GUEST_NAMESPACE, existing: true, installed })
     }
 
+    /// `spec` of the WindowsHypervisor, unless it is the sample's.
+    pub fn hypervisor(&self) -> Option<Value> {
+        match (&self.own, &self.daemon) {
+            (Some(OwnImage { image, host: Some(host), .. }), _) => Some(host.hypervisor(image)),
+            (Some(_), Some(daemon)) => Some(hardware::fast_hypervisor(daemon)),
+            (None, Some(daemon)) => Some(hardware::hypervisor(daemon)),
+            (_, None) => None,
+        }
+    }
+
+    fn host(&self) -> Option<&Host> {
+        self.own.as_ref()?.host.as_ref()
+    }
+
+    /// Makes the Secret that CAPW logs in to the user's host with.
+    pub async fn give_login(&self) {
+        let Some(host) = self.host().filter(|host| !host.login.is_empty()) else { return };
+        let files: Vec<String> = host.login.iter().map(|(key, file)| format!("--from-file={key}={}", file.display())).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        self.kubectl(&[&["create", "secret", "generic", LOGIN], &files[..]].concat()).await;
+    }
+
     /// The version that machines may have: that of the control plane, e.g. `v1.36.3`.
     pub async fn version(&self) -> String {
         let version: Value = serde_json::from_str(&self.cp.kubectl(&["get", "--raw", "/version"]).await).expect("/version is JSON");
@@ -138,9 +206,9 @@ impl Stage {
         format!("{}/{name}", self.namespace)
     }
 
-    /// Takes away what the demo has put into a cluster that stays.
+    /// Takes away what the demo has put into a cluster that stays, and on a host of the user.
     async fn clear(&self) {
-        if !self.existing {
+        if !self.existing && self.host().is_none() {
             return;
         }
         let cluster = self.name("first");
@@ -148,6 +216,9 @@ impl Stage {
             say("deleting the Cluster, and with it machines, VMs and Nodes");
             self.cp.delete(Kind::CLUSTER, &cluster).await;
             self.cp.wait_gone(Kind::CLUSTER, &cluster, CLEAR).await;
+        }
+        if !self.existing {
+            return;
         }
         say("deleting what else the demo has made in your cluster");
         self.cp.kubectl(&["delete", "namespace", self.namespace, "--ignore-not-found"]).await;

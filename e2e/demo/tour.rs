@@ -37,6 +37,7 @@ pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     stage.kubectl(&["create", "secret", "generic", "first-external-kubeconfig", &value]).await;
     let labels = ["cluster.x-k8s.io/cluster-name=first", "clusterctl.cluster.x-k8s.io/move="];
     stage.kubectl(&["label", "secret", "first-external-kubeconfig", labels[0], labels[1]]).await;
+    stage.give_login().await;
     stage.apply(&sample(stage, &version)).await;
 
     let since = Instant::now();
@@ -105,7 +106,7 @@ async fn delete(stage: &Stage, progress: &mut Progress) -> Result<(), String> {
 /// The README's YAML, for this cluster, this hypervisor and the user's image.
 fn sample(stage: &Stage, version: &str) -> String {
     let sample = SAMPLE.replace("v1.36.3", version);
-    let Some(daemon) = &stage.daemon else { return sample };
+    let Some(hypervisor) = stage.hypervisor() else { return sample };
     let (mut machine, mut bootstrap) = (json!({}), json!({"kubelet": {}}));
     hardware::shrink(&mut machine, &mut bootstrap);
     if let Some(own) = &stage.own {
@@ -115,8 +116,7 @@ fn sample(stage: &Stage, version: &str) -> String {
     let documents = sample.split("---\n").map(|document| {
         let mut object: serde_json::Value = serde_saphyr::from_str(document).expect("the sample is YAML");
         match text(&object, "/kind") {
-            "WindowsHypervisor" if stage.own.is_some() => object["spec"] = hardware::fast_hypervisor(daemon),
-            "WindowsHypervisor" => object["spec"] = hardware::hypervisor(daemon),
+            "WindowsHypervisor" => object["spec"] = hypervisor.clone(),
             "MachineDeployment" if stage.own.is_some() => object["spec"]["replicas"] = json!(1),
             "WindowsMachineTemplate" => object["spec"]["template"]["spec"] = machine.clone(),
             "WindowsBootstrapConfigTemplate" => {
