@@ -13,6 +13,8 @@ mod gate;
 mod https;
 mod libvirt;
 pub mod login;
+#[cfg(test)]
+mod machine;
 pub mod observed;
 mod proxmox;
 mod shutdowns;

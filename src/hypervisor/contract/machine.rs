@@ -1,14 +1,16 @@
-//! A machine as the controller keeps it: its identity, its spec, and the journal in its status, which is written with compare and swap.
+//! A machine that asserts, and the requests that are made for it.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use tokio::time::sleep;
 
 use super::TestEndpoint;
 use crate::api::name::VmUuid;
+pub use crate::hypervisor::machine::Machine;
+use crate::hypervisor::machine::pause;
 use crate::hypervisor::wire::{Fate, WireHook};
 use crate::hypervisor::{Driver, DriverError, DriverStep};
-use crate::vm::{Journal, MachineKey, Observed, Present, Seed, SeedKind, StopMode, VmSpec};
+use crate::vm::{MachineKey, Observed, Present, SeedKind, StopMode, VmSpec};
 
 /// The requests of a driver, by name, as they leave.
 #[derive(Clone, Default)]
@@ -39,22 +41,17 @@ impl Requests {
 /// Most calls until something is done.
 pub const MANY: usize = 200;
 
-pub struct Machine {
-    pub key: MachineKey,
-    pub spec: VmSpec,
-    pub seed: Seed,
-    journal: Mutex<Journal>,
-}
-
 impl Machine {
     /// A machine as that endpoint can make it.
     pub fn at(endpoint: &dyn TestEndpoint, name: &str) -> Self {
-        Self { seed: super::seed::seed(endpoint.seed_kind()), ..Self::new(name, endpoint.spec()) }
+        let mut machine = Self::new(name, endpoint.spec());
+        machine.seed = super::seed::seed(endpoint.seed_kind());
+        machine
     }
 
     pub fn new(name: &str, spec: VmSpec) -> Self {
         let key = MachineKey { vm: VmUuid::of(name), cluster: "lab/one".into(), name: name.into() };
-        Self { key, spec, seed: super::seed::seed(SeedKind::Drive), journal: Mutex::default() }
+        Self::of(key, spec, super::seed::seed(SeedKind::Drive))
     }
 
     /// As if an earlier pass had stored it.
@@ -62,13 +59,8 @@ impl Machine {
         *self.lock() = values.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     }
 
-    /// As after a move to another cluster, which loses status.
-    pub fn lose_journal(&self) {
-        self.lock().clear();
-    }
-
     pub async fn see(&self, driver: &dyn Driver) -> Observed {
-        driver.observe(&self.key, &self.journal()).await.unwrap()
+        self.look(driver).await.unwrap()
     }
 
     pub async fn present(&self, driver: &dyn Driver) -> Present {
@@ -76,36 +68,6 @@ impl Machine {
             Observed::Present(present) => present,
             other => panic!("{:?} is {other:?}", self.key),
         }
-    }
-
-    /// One pass towards a running VM.
-    pub async fn advance(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
-        let journal = self.journal();
-        let observed = driver.observe(&self.key, &journal).await?;
-        if observed == Observed::Absent {
-            driver.check(&self.spec, self.seed.kind()).await?;
-            let planned = driver.plan(&self.key, &self.spec, &journal).await?;
-            if planned != journal {
-                return self.stored(&journal, DriverStep::Started { journal: planned });
-            }
-        }
-        let step = driver.advance(&self.key, &self.spec, &self.seed, &journal, &observed).await?;
-        self.stored(&journal, step)
-    }
-
-    /// One pass towards nothing.
-    pub async fn retire(&self, driver: &dyn Driver, how: StopMode) -> Result<DriverStep, DriverError> {
-        let journal = self.journal();
-        let observed = driver.observe(&self.key, &journal).await?;
-        let step = driver.retire(&self.key, how, &journal, &observed).await?;
-        self.stored(&journal, step)
-    }
-
-    pub async fn detach(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
-        let journal = self.journal();
-        let observed = driver.observe(&self.key, &journal).await?;
-        let step = driver.detach(&self.key, &journal, &observed).await?;
-        self.stored(&journal, step)
     }
 
     /// Advances until done, at most `limit` times; true if it was done.
@@ -128,35 +90,13 @@ impl Machine {
         }
         false
     }
-
-    pub fn journal(&self) -> Journal {
-        self.lock().clone()
-    }
-
-    /// What the API server does with a status: it is stored if no other write came since it was read.
-    fn stored(&self, read: &Journal, step: DriverStep) -> Result<DriverStep, DriverError> {
-        if let DriverStep::Started { journal } | DriverStep::Failed { journal, .. } = &step {
-            let mut stored = self.lock();
-            if *stored == *read {
-                stored.clone_from(journal);
-            }
-        }
-        match step {
-            DriverStep::Failed { error, .. } => Err(error),
-            step => Ok(step),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap()
-    }
 }
 
-/// What the controller does between two passes. Two that meet may get in each other's way once.
+/// What the controller does between two passes.
 pub async fn go_on(step: Result<DriverStep, DriverError>) {
-    match step {
-        Ok(DriverStep::Wait { after }) | Err(DriverError::Busy { after }) => sleep(after).await,
-        Ok(_) | Err(DriverError::Unknown(_) | DriverError::Transient(_)) => {}
+    match pause(step) {
+        Ok(after) if after.is_zero() => {}
+        Ok(after) => sleep(after).await,
         Err(error) => panic!("{error}"),
     }
 }

@@ -1,0 +1,93 @@
+//! A machine as whoever has it made keeps it: its identity, its spec, its seed, and the journal, which is written with compare and swap.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Driver, DriverError, DriverStep};
+use crate::vm::{Journal, MachineKey, Observed, Seed, StopMode, VmSpec};
+
+/// A machine whose journal is in memory.
+pub struct Machine {
+    pub key: MachineKey,
+    pub spec: VmSpec,
+    pub seed: Seed,
+    journal: Mutex<Journal>,
+}
+
+impl Machine {
+    pub fn of(key: MachineKey, spec: VmSpec, seed: Seed) -> Self {
+        Self { key, spec, seed, journal: Mutex::default() }
+    }
+
+    /// As after a move to another cluster, which loses status.
+    pub fn lose_journal(&self) {
+        self.lock().clear();
+    }
+
+    /// What is there of it.
+    pub async fn look(&self, driver: &dyn Driver) -> Result<Observed, DriverError> {
+        driver.observe(&self.key, &self.journal()).await
+    }
+
+    /// One pass towards a running VM.
+    pub async fn advance(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
+        let journal = self.journal();
+        let observed = driver.observe(&self.key, &journal).await?;
+        if observed == Observed::Absent {
+            driver.check(&self.spec, self.seed.kind()).await?;
+            let planned = driver.plan(&self.key, &self.spec, &journal).await?;
+            if planned != journal {
+                return self.stored(&journal, DriverStep::Started { journal: planned });
+            }
+        }
+        let step = driver.advance(&self.key, &self.spec, &self.seed, &journal, &observed).await?;
+        self.stored(&journal, step)
+    }
+
+    /// One pass towards nothing.
+    pub async fn retire(&self, driver: &dyn Driver, how: StopMode) -> Result<DriverStep, DriverError> {
+        let journal = self.journal();
+        let observed = driver.observe(&self.key, &journal).await?;
+        let step = driver.retire(&self.key, how, &journal, &observed).await?;
+        self.stored(&journal, step)
+    }
+
+    /// One pass towards a VM without its seed.
+    pub async fn detach(&self, driver: &dyn Driver) -> Result<DriverStep, DriverError> {
+        let journal = self.journal();
+        let observed = driver.observe(&self.key, &journal).await?;
+        let step = driver.detach(&self.key, &journal, &observed).await?;
+        self.stored(&journal, step)
+    }
+
+    pub fn journal(&self) -> Journal {
+        self.lock().clone()
+    }
+
+    /// What the API server does with a status: it is stored if no other write came since it was read.
+    fn stored(&self, read: &Journal, step: DriverStep) -> Result<DriverStep, DriverError> {
+        if let DriverStep::Started { journal } | DriverStep::Failed { journal, .. } = &step {
+            let mut stored = self.lock();
+            if *stored == *read {
+                stored.clone_from(journal);
+            }
+        }
+        match step {
+            DriverStep::Failed { error, .. } => Err(error),
+            step => Ok(step),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time between a pass and the next one, or the error that no other pass mends. Two passes that meet may get in each other's way once.
+pub fn pause(step: Result<DriverStep, DriverError>) -> Result<Duration, DriverError> {
+    match step {
+        Ok(DriverStep::Wait { after }) | Err(DriverError::Busy { after }) => Ok(after),
+        Ok(_) | Err(DriverError::Unknown(_) | DriverError::Transient(_)) => Ok(Duration::ZERO),
+        Err(error) => Err(error),
+    }
+}
