@@ -102,7 +102,7 @@ pub enum OperatorError {
 
 /// Runs until SIGTERM or SIGINT: then takes no new work, lets passes finish and gives the lease back.
 pub async fn run(settings: Settings) -> Result<(), OperatorError> {
-    let stop = stop_on_signals()?;
+    let [stop, _] = stop_on_signals()?;
     read_schemas();
     let (metrics, readiness, passes) = (Metrics::default(), Readiness::default(), Passes::default());
     readiness.expect(START);
@@ -275,7 +275,7 @@ fn authorize(reviews: Reviews) -> Authorize {
 
 /// Hosts the guests of simulated VMs below a directory and does nothing else, until SIGTERM or SIGINT.
 pub async fn host_guests(state: PathBuf, wine_programs: Option<PathBuf>) -> Result<(), OperatorError> {
-    let stop = stop_on_signals()?;
+    let [stop, _] = stop_on_signals()?;
     Drivers::new(driver_settings(state, true, wine_programs, 1, &Metrics::default())).run(stop).await;
     Ok(())
 }
@@ -310,19 +310,22 @@ fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static 
     Ok(ClientBuilder::try_from(config)?.with_layer(&Limits).with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
 }
 
-fn stop_on_signals() -> Result<CancellationToken, OperatorError> {
+/// Cancelled at the first SIGTERM or SIGINT, and at the second one.
+pub fn stop_on_signals() -> Result<[CancellationToken; 2], OperatorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(OperatorError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(OperatorError::Signals)?;
-    let stop = CancellationToken::new();
-    let told = stop.clone();
+    let stops = [CancellationToken::new(), CancellationToken::new()];
+    let told = stops.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        for stop in told {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            stop.cancel();
         }
-        told.cancel();
     });
-    Ok(stop)
+    Ok(stops)
 }
 
 /// The time now, for commands that look once.
@@ -339,11 +342,15 @@ fn clock() -> Clock {
 }
 
 /// The secret half of a bootstrap token: 16 characters of 0-9a-z from the system's generator.
-#[allow(clippy::disallowed_methods)]
 fn token_secret() -> SecretString {
+    random_text(16).into()
+}
+
+/// So many characters of 0-9a-z from the system's generator.
+#[allow(clippy::disallowed_methods)]
+pub fn random_text(length: usize) -> String {
     let mut random = rand::rng();
-    let text: String = (0..16).filter_map(|_| char::from_digit(random.random_range(0..36), 36)).collect();
-    text.into()
+    (0..length).filter_map(|_| char::from_digit(random.random_range(0..36), 36)).collect()
 }
 
 #[cfg(test)]

@@ -49,9 +49,13 @@ mod tests {
 
     #[test]
     fn bash_completes_subcommands_and_flags() {
-        for (words, expected) in
-            [("capw", "diagnose"), ("capw diagnose", "machine"), ("capw diagnose machine", "--context"), ("capw run", "--leader-elect")]
-        {
+        for (words, expected) in [
+            ("capw", "diagnose"),
+            ("capw diagnose", "machine"),
+            ("capw diagnose machine", "--context"),
+            ("capw hypervisor", "prove"),
+            ("capw run", "--leader-elect"),
+        ] {
             assert!(offered(words).iter().any(|word| word == expected), "{words}: {:?}", offered(words));
         }
     }

@@ -1,4 +1,5 @@
-//! `capw hypervisor check`: asks the hypervisors of a file what the controllers would ask before they make a VM. Nothing is changed.
+//! `capw hypervisor check | prove`. `check`, in this file, asks the hypervisors of a file what the controllers would ask before they make a VM;
+//! nothing is changed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use super::documents::{at, documents, text, typed};
 use super::output::print;
+use super::prove::Prove;
 use crate::api::condition::Reason;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
@@ -33,6 +35,8 @@ pub struct Hypervisor {
 enum Command {
     /// Ask each WindowsHypervisor of a file for what the machines of the file need.
     Check(Check),
+    /// Make VMs on each WindowsHypervisor of a file, break off and remove them, and say whether all went as it must.
+    Prove(Prove),
 }
 
 /// Flags of `capw hypervisor check`.
@@ -60,21 +64,23 @@ enum Output {
 
 /// One answer.
 #[derive(Debug, PartialEq, Serialize)]
-struct Finding {
-    hypervisor: String,
+pub(super) struct Finding {
+    pub hypervisor: String,
     /// What was asked.
-    check: String,
-    ok: bool,
+    pub check: String,
+    pub ok: bool,
     /// The reason that the condition of the object would have.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    message: String,
+    pub reason: Option<&'static str>,
+    pub message: String,
 }
 
 impl Hypervisor {
     pub fn main(self) -> Result<ExitCode, String> {
-        let Command::Check(check) = self.command;
-        let (text, is_good) = check.run()?;
+        let (text, is_good) = match self.command {
+            Command::Check(check) => check.run()?,
+            Command::Prove(prove) => prove.run()?,
+        };
         print(text)?;
         Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -91,7 +97,7 @@ impl Check {
             for hypervisor in &objects.hypervisors {
                 let mut asked = Asked { hypervisor, findings: &mut findings };
                 if let Ok(driver) = drivers.connect(hypervisor, &objects.login(hypervisor)).map_err(|error| asked.failed("settings", &error)) {
-                    asked.ask(&*driver, &objects.machines).await;
+                    asked.ask(&*driver, objects.machines_of(hypervisor)).await;
                 }
             }
             findings
@@ -107,15 +113,15 @@ impl Check {
 
 /// The objects of the files that matter.
 #[derive(Default)]
-struct Objects {
-    hypervisors: Vec<WindowsHypervisor>,
+pub(super) struct Objects {
+    pub hypervisors: Vec<WindowsHypervisor>,
     secrets: Vec<Secret>,
     /// With their kind and name.
     machines: Vec<(String, WindowsMachineSpec)>,
 }
 
 impl Objects {
-    fn read(files: &[PathBuf]) -> Result<Self, String> {
+    pub fn read(files: &[PathBuf]) -> Result<Self, String> {
         let mut objects = Self::default();
         for path in files {
             for (number, document) in documents(&text(path)?).iter().enumerate() {
@@ -142,13 +148,19 @@ impl Objects {
     }
 
     /// The credentials, if the Secret is among the documents.
-    fn login(&self, hypervisor: &WindowsHypervisor) -> Login {
+    pub fn login(&self, hypervisor: &WindowsHypervisor) -> Login {
         let named = hypervisor.spec.credentials_ref.as_ref().map(|reference| reference.name.as_str());
         let found = self.secrets.iter().find(|secret| named.is_some() && secret.metadata.name.as_deref() == named);
         let Some(secret) = found else { return Login::default() };
         let data = secret.data.clone().unwrap_or_default().into_iter().map(|(key, value)| (key, value.0));
         let plain = secret.string_data.clone().unwrap_or_default().into_iter().map(|(key, value)| (key, value.into_bytes()));
         Login::new(named.unwrap_or_default().to_owned(), data.chain(plain).collect())
+    }
+
+    /// The machines that may be made on a hypervisor, with their kind and name.
+    pub fn machines_of(&self, hypervisor: &WindowsHypervisor) -> impl Iterator<Item = &(String, WindowsMachineSpec)> {
+        let name = hypervisor.metadata.name.as_deref().unwrap_or_default();
+        self.machines.iter().filter(move |(_, spec)| spec.hypervisor_ref.as_ref().is_none_or(|reference| reference.name == name))
     }
 }
 
@@ -159,7 +171,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    async fn ask(&mut self, driver: &dyn Driver, machines: &[(String, WindowsMachineSpec)]) {
+    async fn ask<'m>(&mut self, driver: &dyn Driver, machines: impl Iterator<Item = &'m (String, WindowsMachineSpec)>) {
         let endpoint = match driver.describe().await {
             Ok(endpoint) => endpoint,
             Err(error) => return self.failed("login", &error),
@@ -179,11 +191,7 @@ impl Asked<'_> {
             }
             Err(error) => return self.failed("listing", &error),
         };
-        let name = self.hypervisor.metadata.name.as_deref().unwrap_or_default();
         for (of, spec) in machines {
-            if spec.hypervisor_ref.as_ref().is_some_and(|reference| reference.name != name) {
-                continue;
-            }
             self.machine(driver, of, spec, endpoint.memory_mib, used).await;
         }
     }
@@ -231,11 +239,11 @@ impl Asked<'_> {
     }
 }
 
-fn table(findings: &[Finding]) -> String {
+pub(super) fn table(findings: &[Finding]) -> String {
     let width = |of: fn(&Finding) -> usize| findings.iter().map(of).max().unwrap_or_default();
     let (names, checks) = (width(|finding| finding.hypervisor.len()), width(|finding| finding.check.len()));
     let line = |finding: &Finding| {
-        let result = if finding.ok { "ok" } else { finding.reason.unwrap_or("failed") };
+        let result = finding.reason.unwrap_or(if finding.ok { "ok" } else { "failed" });
         format!("{:names$}  {:checks$}  {result}: {}\n", finding.hypervisor, finding.check, finding.message)
     };
     findings.iter().map(line).collect()

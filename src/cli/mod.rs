@@ -10,6 +10,7 @@ mod hypervisor;
 mod image;
 mod man;
 mod output;
+mod prove;
 mod render;
 mod run;
 mod version;
@@ -43,7 +44,7 @@ enum Command {
     Diagnose(diagnose::Diagnose),
     /// Say whether versions go together on a Windows node, and what to change if not.
     Compat(compat::Compat),
-    /// Say whether a hypervisor has what machines need, before any is made.
+    /// Say whether a hypervisor has what machines need, and prove that CAPW can make and remove VMs on it.
     Hypervisor(hypervisor::Hypervisor),
     /// Write what a Windows image is made with.
     Image(image::Image),

@@ -13,9 +13,9 @@ mod gate;
 mod https;
 mod libvirt;
 pub mod login;
-#[cfg(test)]
 mod machine;
 pub mod observed;
+pub mod prove;
 mod proxmox;
 mod shutdowns;
 mod simulated;

@@ -4,6 +4,7 @@ pub mod authority;
 mod cuts;
 pub mod machine;
 pub mod program;
+pub mod proof;
 mod seed;
 pub mod server;
 
@@ -11,8 +12,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 use self::machine::{MANY, Machine};
+use super::drivers::Clock;
 use super::wire::WireHook;
 use super::{Driver, DriverError, DriverStep, Wanted};
 use crate::api::name::{HostName, VmUuid};
@@ -52,6 +56,12 @@ pub trait TestEndpoint: Send + Sync {
     async fn remove_behind_its_back(&self, key: &MachineKey);
     /// The number of machines of which there is anything at the endpoint, foreign ones included, as an independent reader sees it.
     async fn count(&self) -> usize;
+}
+
+/// A clock that follows tokio's, so that waiting in a test takes no time.
+pub fn clock() -> Clock {
+    let start = Instant::now();
+    Arc::new(move || Timestamp::UNIX_EPOCH + SignedDuration::try_from(start.elapsed()).unwrap())
 }
 
 /// The spec of a small machine.

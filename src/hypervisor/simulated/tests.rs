@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tempfile::TempDir;
-use tokio::time::Instant;
 
 use super::record::{Home, Record};
 use super::{Clock, SimulatedDriver};
@@ -29,14 +28,8 @@ struct SimulatedEndpoint {
     clock: Clock,
 }
 
-/// A clock that follows tokio's, so that waiting in a test takes no time.
-fn clock() -> Clock {
-    let start = Instant::now();
-    Arc::new(move || Timestamp::UNIX_EPOCH + SignedDuration::try_from(start.elapsed()).unwrap())
-}
-
 fn simulated(settings: Simulated) -> SimulatedEndpoint {
-    SimulatedEndpoint { state: tempfile::tempdir().unwrap(), settings, clock: clock() }
+    SimulatedEndpoint { state: tempfile::tempdir().unwrap(), settings, clock: contract::clock() }
 }
 
 impl SimulatedEndpoint {
@@ -153,6 +146,12 @@ async fn it_keeps_the_contract_with_delays() {
     let endpoint = || simulated(Simulated { delays: delays.clone(), ..Simulated::default() });
     contract::all(endpoint).await;
     contract::any_request_may_be_lost(endpoint).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_proven() {
+    let delays = SimulatedDelays { create_milliseconds: 30_000, boot_milliseconds: 240_000, join_milliseconds: 0, stop_milliseconds: 20_000 };
+    contract::proof::is_proven(&simulated(Simulated { delays, ..Simulated::default() })).await;
 }
 
 #[tokio::test(start_paused = true)]

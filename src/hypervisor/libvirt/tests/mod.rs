@@ -167,6 +167,12 @@ async fn it_keeps_the_contract() {
     contract::all(|| LibvirtEndpoint::new(&daemon)).await;
 }
 
+#[tokio::test]
+async fn it_is_proven() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    contract::proof::is_proven(&LibvirtEndpoint::new(&daemon)).await;
+}
+
 /// As on a host: root, QEMU's own user, a network with DHCP, the daemon for logs, and owners of files that libvirt sets.
 #[tokio::test]
 async fn it_keeps_the_contract_in_system_mode() {

@@ -115,6 +115,12 @@ async fn it_keeps_the_contract() {
 }
 
 #[tokio::test]
+async fn it_is_proven() {
+    let Some(cluster) = Cluster::start().map(Arc::new) else { return };
+    contract::proof::is_proven(&ProxmoxEndpoint::new(&cluster)).await;
+}
+
+#[tokio::test]
 async fn any_request_may_be_lost() {
     let Some(cluster) = Cluster::start().map(Arc::new) else { return };
     contract::any_request_may_be_lost(|| ProxmoxEndpoint::new(&cluster)).await;

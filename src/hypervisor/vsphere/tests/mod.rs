@@ -191,6 +191,12 @@ async fn it_keeps_the_contract() {
     contract::all(|| VsphereEndpoint::new(&vcenter)).await;
 }
 
+#[tokio::test]
+async fn it_is_proven() {
+    let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };
+    contract::proof::is_proven(&VsphereEndpoint::new(&vcenter)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn it_keeps_the_contract_while_it_is_told_of_changes() {
     let Some(vcenter) = Vcenter::start().map(Arc::new) else { return };

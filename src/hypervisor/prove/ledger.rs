@@ -1,0 +1,119 @@
+//! What a run has made and not yet removed, and its removal.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Bench, CASES};
+use crate::hypervisor::machine::{Machine, pause};
+use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
+use crate::vm::{MachineKey, Observed, StopMode};
+
+/// Between two tries.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// The machines of which something may be at an endpoint.
+#[derive(Default)]
+pub struct Ledger(Mutex<Vec<Arc<Machine>>>);
+
+impl Ledger {
+    /// Before anything of it is made.
+    pub fn note(&self, machine: &Arc<Machine>) {
+        let mut all = self.lock();
+        all.retain(|known| known.key != machine.key);
+        all.push(machine.clone());
+    }
+
+    pub fn keys(&self) -> Vec<MachineKey> {
+        self.lock().iter().map(|machine| machine.key.clone()).collect()
+    }
+
+    fn all(&self) -> Vec<Arc<Machine>> {
+        self.lock().clone()
+    }
+
+    fn is_gone(&self, key: &MachineKey) {
+        self.lock().retain(|known| known.key != *key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Machine>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes what the ledger names, by a connection of its own, however often that fails; `Some` says what is left, and why.
+pub(super) async fn clean(bench: &Bench<'_>) -> Option<String> {
+    if bench.ledger.all().is_empty() {
+        return None;
+    }
+    let until = Instant::now() + bench.limit;
+    loop {
+        let why = match sweep(bench, until).await {
+            Ok(()) => return None,
+            Err(error) => error,
+        };
+        // What is in doubt is left alone.
+        if matches!(why, DriverError::Conflict(_)) || Instant::now() >= until {
+            return Some(format!("{}: {why}", left(&bench.ledger.keys())));
+        }
+        bench.say(&format!("  removing: {why}"));
+        sleep(AGAIN).await;
+    }
+}
+
+/// Removes all that a run of that name can have made, also if another process was it.
+pub async fn remove(bench: &Bench<'_>) -> Option<String> {
+    for key in bench.run.keys(CASES.len()) {
+        bench.ledger.note(&Arc::new(bench.machine(key)));
+    }
+    clean(bench).await
+}
+
+/// What is said of VMs of which something may be there.
+pub fn left(keys: &[MachineKey]) -> String {
+    if keys.is_empty() {
+        return "nothing is left".into();
+    }
+    let names: Vec<String> = keys.iter().map(|key| format!("{} ({})", short(&key.name), key.vm)).collect();
+    format!("may be left: {}", names.join(", "))
+}
+
+/// A name that a line has room for.
+fn short(name: &str) -> String {
+    match name.char_indices().nth(40) {
+        Some((at, _)) => format!("{}…", name.get(..at).unwrap_or(name)),
+        None => name.to_owned(),
+    }
+}
+
+async fn sweep(bench: &Bench<'_>, until: Instant) -> Result<(), DriverError> {
+    let driver = (bench.connect)()?;
+    for machine in bench.ledger.all() {
+        retire(&*driver, &machine, until).await?;
+        bench.ledger.is_gone(&machine.key);
+    }
+    // A change whose reply was lost may have been carried out since.
+    let listing = driver.list(&Wanted::default()).await?;
+    let late: Vec<MachineKey> = listing.rows.into_iter().map(|row| row.key).filter(|key| bench.run.has_made(key)).collect();
+    if late.is_empty() {
+        return Ok(());
+    }
+    for key in &late {
+        bench.ledger.note(&Arc::new(bench.machine(key.clone())));
+    }
+    Err(DriverError::Transient("the hypervisor still lists it".into()))
+}
+
+async fn retire(driver: &dyn Driver, machine: &Machine, until: Instant) -> Result<(), DriverError> {
+    while Instant::now() < until {
+        let step = machine.retire(driver, StopMode::Hard).await;
+        if step == Ok(DriverStep::Done) && machine.look(driver).await? == Observed::Absent {
+            return Ok(());
+        }
+        let is_failure = step.is_err();
+        let after = pause(step)?;
+        sleep(if is_failure { after.max(AGAIN) } else { after }).await;
+    }
+    Err(DriverError::Transient("it does not go".into()))
+}
