@@ -39,7 +39,7 @@ const PONG: u32 = 2;
 /// Between two pings while a call waits. The daemon answers them whatever else it does: one that answers none hangs.
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// Pings without an answer after which the connection is given up.
-const UNANSWERED: u32 = 3;
+const UNANSWERED: u32 = 2;
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
