@@ -239,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn it_ends_with_a_table_and_a_report_and_without_a_vm() {
         let lab = Lab::new(&format!("{HYPERVISOR}{TEMPLATE}"));
-        let report = lab.path("report.md");
+        let report = lab.path("report");
         let prove = Prove { report: Some(report.clone()), ..lab.prove() };
         let (text, is_good) = prove.answer(&stops()).await.unwrap();
         assert!(is_good && lab.vms() == 0, "{text}");
@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_begun_is_told_with_the_flag() {
         let lab = Lab::new(HYPERVISOR);
-        let nowhere = Prove { image: Some("windows-server-2022".into()), report: Some(lab.path("no/report.md")), ..lab.prove() };
+        let nowhere = Prove { image: Some("windows-server-2022".into()), report: Some(lab.path("no/report")), ..lab.prove() };
         let never = Prove { image: Some("windows-server-2022".into()), timeout: SignedDuration::ZERO, ..lab.prove() };
         for (prove, flag) in [(lab.prove(), "--image"), (nowhere, "--report"), (never, "--timeout")] {
             let error = prove.answer(&stops()).await.unwrap_err();

@@ -16,7 +16,6 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use self::machine::{MANY, Machine};
-use super::drivers::Clock;
 use super::wire::WireHook;
 use super::{Driver, DriverError, DriverStep, Wanted};
 use crate::api::name::{HostName, VmUuid};
@@ -59,7 +58,7 @@ pub trait TestEndpoint: Send + Sync {
 }
 
 /// A clock that follows tokio's, so that waiting in a test takes no time.
-pub fn clock() -> Clock {
+pub fn clock() -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
     let start = Instant::now();
     Arc::new(move || Timestamp::UNIX_EPOCH + SignedDuration::try_from(start.elapsed()).unwrap())
 }
