@@ -111,9 +111,10 @@ async fn retire(driver: &dyn Driver, machine: &Machine, until: Instant) -> Resul
         if step == Ok(DriverStep::Done) && machine.look(driver).await? == Observed::Absent {
             return Ok(());
         }
-        let is_failure = step.is_err();
+        // A failure, and "done" of what is there still, may be the answer for a while.
+        let is_progress = !matches!(step, Err(_) | Ok(DriverStep::Done));
         let after = pause(step)?;
-        sleep(if is_failure { after.max(AGAIN) } else { after }).await;
+        sleep(if is_progress { after } else { after.max(AGAIN) }).await;
     }
     Err(DriverError::Transient("it does not go".into()))
 }
