@@ -38,43 +38,14 @@ struct Arguments {
     #[arg(long, value_enum, default_value_t, requires = "image")]
     firmware: stage::Firmware,
     #[command(flatten)]
-    host: Host,
-}
-
-/// A libvirt host of the user.
-#[derive(Debug, clap::Args)]
-struct Host {
-    /// Make the VM on this libvirt host of yours instead, e.g. qemu+ssh://capw@kvm1/system. The image is then a volume of its pool. The demo removes the
-    /// VM at its end, also after Ctrl-C; the host must reach this machine.
-    #[arg(long, value_name = "ADDRESS", requires = "image")]
-    connect: Option<String>,
-    /// The storage pool of the host.
-    #[arg(long, default_value = "default", requires = "connect")]
-    pool: String,
-    /// The network of the host, or bridge:NAME; QEMU's own if it is left out for an address that ends in session.
-    #[arg(long, requires = "connect")]
-    network: Option<String>,
-    /// A key of the Secret that CAPW logs in with, and the file that holds it: ssh-privatekey and known_hosts, or ca.crt, tls.crt and tls.key.
-    #[arg(long, value_name = "KEY=FILE", requires = "connect", value_parser = login)]
-    login: Vec<(String, PathBuf)>,
-    /// What runs guests there.
-    #[arg(long, value_enum, default_value_t, requires = "connect")]
-    acceleration: stage::Acceleration,
-}
-
-fn login(argument: &str) -> Result<(String, PathBuf), String> {
-    let (key, file) = argument.split_once('=').ok_or_else(|| format!("{argument:?} is not KEY=FILE"))?;
-    let file = PathBuf::from(file);
-    if file.is_file() { Ok((key.to_owned(), file)) } else { Err(format!("{}: there is no such file", file.display())) }
+    host: Option<stage::Host>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // Minutes on a fresh clone; before anything that Ctrl-C would have to clean up.
     world::Tools::ensure();
-    let Host { connect, pool, network, login, acceleration } = arguments.host;
-    let host = connect.map(|address| stage::Host { address, pool, network, login, acceleration });
-    let own = arguments.image.map(|image| stage::OwnImage { image, firmware: arguments.firmware, host });
+    let own = arguments.image.map(|image| stage::OwnImage { image, firmware: arguments.firmware, host: arguments.host });
     let once = arguments.once || !std::io::stdin().is_terminal();
     match world::run(stage::play(arguments.kubeconfig.as_deref(), arguments.hypervisor, own, once)) {
         Ok(()) => ExitCode::SUCCESS,

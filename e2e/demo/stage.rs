@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use capw_libvirtd::Daemon;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -53,14 +53,30 @@ pub enum Acceleration {
 }
 
 /// A libvirt host of the user.
-#[derive(Debug)]
+#[derive(Debug, Args)]
 pub struct Host {
+    /// Make the VM on this libvirt host of yours instead, e.g. qemu+ssh://capw@kvm1/system. The image is then a volume of its pool. The demo removes the
+    /// VM at its end, also after Ctrl-C; the host must reach this machine.
+    #[arg(long = "connect", value_name = "ADDRESS", required = false, requires = "image")]
     pub address: String,
+    /// The storage pool of the host.
+    #[arg(long, default_value = "default", requires = "address")]
     pub pool: String,
+    /// The network of the host, or bridge:NAME; QEMU's own if it is left out for an address that ends in session.
+    #[arg(long, requires = "address")]
     pub network: Option<String>,
-    /// Keys of the Secret, with their files.
+    /// A key of the Secret that CAPW logs in with, and the file that holds it: ssh-privatekey and known_hosts, or ca.crt, tls.crt and tls.key.
+    #[arg(long, value_name = "KEY=FILE", requires = "address", value_parser = login)]
     pub login: Vec<(String, PathBuf)>,
+    /// What runs guests there.
+    #[arg(long, value_enum, default_value_t, requires = "address")]
     pub acceleration: Acceleration,
+}
+
+fn login(argument: &str) -> Result<(String, PathBuf), String> {
+    let (key, file) = argument.split_once('=').ok_or_else(|| format!("{argument:?} is not KEY=FILE"))?;
+    let file = PathBuf::from(file);
+    if file.is_file() { Ok((key.to_owned(), file)) } else { Err(format!("{}: there is no such file", file.display())) }
 }
 
 /// An image of the user.
