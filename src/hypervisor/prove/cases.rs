@@ -16,40 +16,28 @@ type Ending = Result<String, Ended>;
 
 /// All of them, in this order.
 pub const CASES: [Case; 13] = [
-    Case { name: "login, identity and rights", rows: "20", is_first: true, run: |trial| login(trial).boxed_local() },
-    Case { name: "what the machine asks for is there", rows: "16", is_first: true, run: |trial| asked_for(trial).boxed_local() },
-    Case { name: "a VM is made and removed, and nothing is left", rows: "1", is_first: false, run: |trial| made_and_removed(trial).boxed_local() },
-    Case {
-        name: "making it again changes nothing, and two listings are equal",
-        rows: "2, 30",
-        is_first: false,
-        run: |trial| made_again(trial).boxed_local(),
-    },
-    Case {
-        name: "given up after each step, it is made and removed by other connections",
-        rows: "4, 5",
-        is_first: false,
-        run: |trial| given_up(trial).boxed_local(),
-    },
-    Case {
-        name: "removed after any step of making, nothing is left",
-        rows: "6",
-        is_first: false,
-        run: |trial| removed_while_made(trial).boxed_local(),
-    },
-    Case { name: "a journal that is lost is no lost VM", rows: "10", is_first: false, run: |trial| journal_lost(trial).boxed_local() },
-    Case { name: "four make one VM, and four remove it", rows: "11", is_first: false, run: |trial| four(trial).boxed_local() },
-    Case {
-        name: "a VM with the mark of another cluster is left alone",
-        rows: "14",
-        is_first: false,
-        run: |trial| other_cluster(trial).boxed_local(),
-    },
-    Case { name: "equal names, and names of 253 characters, do not mix", rows: "15", is_first: false, run: |trial| twins(trial).boxed_local() },
-    Case { name: "an image that does not exist is named", rows: "16", is_first: false, run: |trial| no_image(trial).boxed_local() },
-    Case { name: "the data of the first start is there, and goes", rows: "27", is_first: false, run: |trial| data(trial).boxed_local() },
-    Case { name: "a guest that does not shut down is switched off", rows: "31", is_first: false, run: |trial| switched_off(trial).boxed_local() },
+    first("login, identity and rights", "20", |trial| login(trial).boxed_local()),
+    first("what the machine asks for is there", "16", |trial| asked_for(trial).boxed_local()),
+    case("a VM is made and removed, and nothing is left", "1", |trial| made_and_removed(trial).boxed_local()),
+    case("making it again changes nothing, and two listings are equal", "2, 30", |trial| made_again(trial).boxed_local()),
+    case("given up after each step, it is made and removed by other connections", "4, 5", |trial| given_up(trial).boxed_local()),
+    case("removed after any step of making, nothing is left", "6", |trial| removed_while_made(trial).boxed_local()),
+    case("a journal that is lost is no lost VM", "10", |trial| journal_lost(trial).boxed_local()),
+    case("four make one VM, and four remove it", "11", |trial| four(trial).boxed_local()),
+    case("a VM with the mark of another cluster is left alone", "14", |trial| other_cluster(trial).boxed_local()),
+    case("equal names, and names of 253 characters, do not mix", "15", |trial| twins(trial).boxed_local()),
+    case("an image that does not exist is named", "16", |trial| no_image(trial).boxed_local()),
+    case("the data of the first start is there, and goes", "27", |trial| data(trial).boxed_local()),
+    case("a guest that does not shut down is switched off", "31", |trial| switched_off(trial).boxed_local()),
 ];
+
+const fn case(name: &'static str, rows: &'static str, run: Body) -> Case {
+    Case { name, rows, is_first: false, run }
+}
+
+const fn first(name: &'static str, rows: &'static str, run: Body) -> Case {
+    Case { is_first: true, ..case(name, rows, run) }
+}
 
 async fn login(trial: &Trial<'_>) -> Ending {
     let (driver, other) = (trial.connect()?, trial.connect()?);
