@@ -357,7 +357,7 @@ impl Host<'_> {
         self.settled(workers).await;
     }
 
-    /// The socket behind the link is that for those who only read: nothing is released that it shows.
+    /// The socket behind the link is the read-only one: nothing is released that it shows.
     async fn rights_taken_away(&self, workers: &mut Workers, link: &Link) {
         let mut readers = self.daemon.socket().into_os_string();
         readers.push("-ro");

@@ -1,4 +1,4 @@
-//! `capw image autounattend`: the files by which Windows Setup and nobody else makes an image.
+//! `capw image autounattend`: the files by which Windows Setup makes an image, unattended.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub struct Image {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write the answer file of an installation of Windows Server that nobody attends, and the script that makes an image of it.
+    /// Write the answer file of an unattended installation of Windows Server, and the script that makes an image of it.
     Autounattend(Autounattend),
 }
 

@@ -7,7 +7,7 @@ pub fn print(answer: impl AsRef<[u8]>) -> Result<(), String> {
     std::io::stdout().write_all(answer.as_ref()).map_err(|e| format!("standard output: {e}"))
 }
 
-/// Tells the person at the terminal how it goes. There is no one left to tell if standard error is closed.
+/// Tells the person at the terminal how it goes. If standard error is closed, that person is gone.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! What a Windows image is made with: the answer file of an installation that nobody attends, and the script that completes and seals it
+//! What a Windows image is made with: the answer file of an unattended installation, and the script that completes and seals it
 //! (docs/hypervisors/libvirt-image.md). Pure: the same installation gives the same files.
 
 mod answer;

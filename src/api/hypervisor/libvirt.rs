@@ -35,7 +35,7 @@ pub struct Libvirt {
     /// How a guest's reports get here: `Serial`, by its serial port COM1, which QEMU writes to a file in the pool; `Agent`, by the QEMU guest agent, which must be in the image, where the host lets QEMU write no such file.
     #[serde(default)]
     pub words: GuestWords,
-    /// A way to see the screen of a VM and use its keyboard: `VNC`, a server without a password at 127.0.0.1 of the host, which every user of the host reaches and nobody else; `virsh vncdisplay NAME` says its number. It holds for VMs that are made from then on.
+    /// A way to see the screen of a VM and use its keyboard: `VNC`, a server without a password at 127.0.0.1 of the host, which all users of the host reach, and only they; `virsh vncdisplay NAME` says its number. It holds for VMs that are made from then on.
     #[serde(default)]
     pub console: Console,
 }

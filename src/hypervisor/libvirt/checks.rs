@@ -46,7 +46,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// Refuses a machine whose disk is not even as large as its first content. How much guests will write, nobody knows.
+    /// Refuses a machine whose disk is not even as large as its first content. How much guests will write is not known.
     async fn check_space(&self, session: &Session, spec: &VmSpec, image: &Image) -> Result<(), DriverError> {
         if self.settings.clone != CloneMode::Full {
             return Ok(());

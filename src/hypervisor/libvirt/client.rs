@@ -284,7 +284,7 @@ impl Client {
 }
 
 /// What is said of a daemon that answers nothing, and of a way on which nothing comes back.
-pub fn silent(address: &str) -> String {
+fn silent(address: &str) -> String {
     format!("{address} has stopped answering: look at the host, then restart its daemon (systemctl restart libvirtd or virtqemud; VMs go on running)")
 }
 

@@ -45,14 +45,14 @@ pub fn definition(key: &MachineKey, spec: &VmSpec, host: &Host, under_system: &C
     });
     let nics = spec.nics.iter().map(|nic| {
         let network = nic.network.as_deref().or(host.default_network);
-        let (kind, storage) = match network.map(|name| (name, name.strip_prefix(BRIDGE))) {
+        let (kind, source) = match network.map(|name| (name, name.strip_prefix(BRIDGE))) {
             None => ("user", None),
             Some((_, Some(bridge))) => ("bridge", Some(("bridge", bridge))),
             Some((name, None)) => ("network", Some(("network", name))),
         };
         element("interface")
             .attribute("type", kind)
-            .with_all(storage.map(|(what, name)| element("source").attribute(what, name)))
+            .with_all(source.map(|(what, name)| element("source").attribute(what, name)))
             .with(element("mac").attribute("address", nic.mac))
             .with(element("model").attribute("type", if virtual_hardware { "virtio" } else { "e1000e" }))
     });

@@ -97,7 +97,7 @@ pub fn console(console: Console) -> Vec<Element> {
     match console {
         Console::None => Vec::new(),
         Console::Vnc => {
-            // A VNC server without a password: nobody but users of the host may reach it.
+            // A VNC server without a password: only users of the host may reach it.
             let listen = element("listen").attribute("type", "address").attribute("address", "127.0.0.1");
             let tablet = element("input").attribute("type", "tablet").attribute("bus", "usb");
             vec![tablet, element("graphics").attribute("type", "vnc").attribute("autoport", "yes").with(listen)]

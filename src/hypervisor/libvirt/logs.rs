@@ -160,7 +160,7 @@ impl TurnedOver {
         self.lock().remove(&vm);
     }
 
-    /// Lets libvirt find the files of a VM that it does not know. False: it cannot now. A log that nobody has followed may have some, too.
+    /// Lets libvirt find the files of a VM that it does not know. False: it cannot now. A log that this process has not followed may have some, too.
     pub async fn find(&self, session: &Session, vm: VmUuid) -> Result<bool, DriverError> {
         let since = match self.lock().get(&vm) {
             Some(Followed::Whole | Followed::Found) => return Ok(true),

@@ -27,7 +27,7 @@ impl LibvirtDriver {
             _ => session.client.active_networks().await?,
         };
         let Some(missing) = named.iter().find(|name| !active.iter().any(|active| active == *name)) else {
-            // For as long as they were found, not for as long as somebody asks.
+            // From when they were found, not from the last question.
             networks.get_or_insert((active, Instant::now()));
             return Ok(());
         };

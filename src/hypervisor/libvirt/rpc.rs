@@ -239,7 +239,7 @@ async fn send(mut writer: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver<
         if writer.write_all(&message).await.is_err() {
             break;
         }
-        // A long upload is a sign of life, a ping that nobody reads is none.
+        // A long upload is a sign of life, a ping that the daemon does not read is none.
         if message != ping() {
             waiting.heard.store(true, Ordering::Relaxed);
         }
