@@ -10,8 +10,9 @@ IMAGE ?=
 ARM64 := $(and $(filter aarch64-unknown-linux-gnu,$(shell rustup target list --installed 2> /dev/null)),$(shell command -v aarch64-linux-gnu-gcc))
 ARCHITECTURES ?= amd64 $(if $(ARM64),arm64)
 REVISION := $(shell git rev-parse HEAD 2> /dev/null || echo unknown)
-# The time of every file in an image.
-export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null || echo 0)
+# The time of every file of a release. For its targets alone: where it changes, the C parts of libraries are built again, and all that uses them.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null || echo 0)
+components release-binary image image-archive image-root release: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 OUT ?= out
 # Profile of the benchmarks. dev saves an optimized build; its processor and memory figures mean nothing.
 PROFILE ?= bench
