@@ -197,6 +197,11 @@ impl Workers {
     pub async fn settled(&self, cp: &ControlPlane, to: &ControlPlane) -> Result<Vec<Value>, String> {
         let mut machines = cp.list(Kind::MACHINE, Some(&self.namespace)).await;
         machines.retain(|machine| text(machine, "/spec/clusterName") == self.cluster);
+        let phases: Vec<&str> = machines.iter().map(|machine| text(machine, "/status/phase")).collect();
+        // Nearly every look ends here, at the price of one list.
+        if phases.len() != self.replicas || phases.iter().any(|phase| *phase != "Running") {
+            return Err(format!("{} machines: {}", phases.len(), phases.join(", ")));
+        }
         let infrastructure = cp.list(Kind::WINDOWS_MACHINE, Some(&self.namespace)).await;
         let nodes = to.list(Kind::NODE, None).await;
         let state = |machine: &Value| {
@@ -204,20 +209,17 @@ impl Workers {
             let node = nodes.iter().find(|node| text(node, "/metadata/name") == text(machine, "/status/nodeRef/name"));
             let current = own.is_some_and(|own| contains(&own["spec"], &self.machine)) && text(machine, "/spec/version") == self.version;
             let leaving = !text(machine, "/metadata/deletionTimestamp").is_empty();
-            match (text(machine, "/status/phase"), current, node) {
-                ("Running", true, Some(node)) if is_ready(node) && !leaving => Ok(()),
-                (phase, current, node) => Err(format!(
-                    "{}: {phase}, as wanted: {current}, Node: {}",
+            match (current, node) {
+                (true, Some(node)) if is_ready(node) && !leaving => Ok(()),
+                (current, node) => Err(format!(
+                    "{}: Running, as wanted: {current}, Node: {}",
                     text(machine, "/metadata/name"),
                     node.map_or("none", |node| if is_ready(node) { "Ready" } else { "not Ready" })
                 )),
             }
         };
         let missing: Vec<String> = machines.iter().filter_map(|machine| state(machine).err()).collect();
-        if machines.len() == self.replicas && missing.is_empty() {
-            return Ok(machines);
-        }
-        Err(format!("{} machines; {}", machines.len(), missing.join("; ")))
+        if missing.is_empty() { Ok(machines) } else { Err(missing.join("; ")) }
     }
 
     /// Waits until nothing is left of the Cluster in its namespace but what the user keeps: hypervisor, its login, and kubeconfig.
@@ -229,6 +231,7 @@ impl Workers {
         .await;
     }
 
+    /// The objects of the first kind that has some.
     async fn left_in_namespace(&self, cp: &ControlPlane) -> Vec<String> {
         const KINDS: [Kind; 10] = [
             Kind::CLUSTER,
@@ -242,16 +245,16 @@ impl Workers {
             Kind::WINDOWS_MACHINE_TEMPLATE,
             Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE,
         ];
-        let mut left = Vec::new();
         for kind in KINDS {
             let objects = cp.list(kind, Some(&self.namespace)).await;
-            left.extend(objects.iter().map(|object| format!("{} {}", kind.plural, text(object, "/metadata/name"))));
+            if !objects.is_empty() {
+                return objects.iter().map(|object| format!("{} {}", kind.plural, text(object, "/metadata/name"))).collect();
+            }
         }
         let given = [format!("{}-external-kubeconfig", self.cluster), text(&self.driver, "/credentialsRef/name").to_owned()];
         let secrets = cp.list(Kind::SECRET, Some(&self.namespace)).await;
         let names = secrets.iter().map(|secret| text(secret, "/metadata/name")).filter(|name| !given.iter().any(|given| given == name));
-        left.extend(names.map(|name| format!("secret {name}")));
-        left
+        names.map(|name| format!("secret {name}")).collect()
     }
 }
 
