@@ -260,9 +260,7 @@ impl Workers {
 
 /// Applies objects in one go.
 pub async fn apply(cp: &ControlPlane, objects: &[Value]) {
-    // JSON is YAML.
-    let documents: Vec<String> = objects.iter().map(|object| format!("{object}\n")).collect();
-    cp.apply(&documents.join("---\n")).await;
+    cp.apply_objects(objects).await;
 }
 
 /// A kubeconfig with all rights in the workload cluster, for the account [`REMOTE_USER`].

@@ -17,6 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::control_plane::ControlPlane;
+use super::manifests;
 use super::pki;
 use super::tools::Tools;
 use super::wait::wait_for;
@@ -250,12 +251,17 @@ impl ControlPlane {
         write(&format!("dry run of a patch of {} {name}", kind.plural), || api.patch(short, &params, &patch)).await.map(drop)
     }
 
-    /// Applies YAML with all rights (server-side, conflicts forced). Panics with what kubectl says if anything in it is refused.
+    /// Applies YAML with all rights, as kubectl would, at a tenth of its price. Panics if anything in it is refused.
     pub async fn apply(&self, yaml: &str) {
-        self.try_apply(yaml).await.unwrap_or_else(|said| panic!("kubectl apply: {said}"));
+        self.apply_objects(&manifests::documents(yaml)).await;
     }
 
-    /// Applies YAML; gives what kubectl said, also as the error.
+    /// The same for objects as JSON.
+    pub async fn apply_objects(&self, objects: &[Value]) {
+        manifests::apply_as_kubectl(&self.client(), objects).await.unwrap_or_else(|error| panic!("apply {error}"));
+    }
+
+    /// Applies YAML by kubectl (server-side, conflicts forced); gives what it said, also as the error.
     pub async fn try_apply(&self, yaml: &str) -> Result<String, String> {
         // kubectl takes what begins with { for JSON, even if more documents follow.
         let yaml = format!("---\n{yaml}");

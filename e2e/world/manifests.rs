@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use serde_json::Value;
 
@@ -40,30 +40,71 @@ async fn established(api: &Api<DynamicObject>, name: &str) {
     .await;
 }
 
-async fn apply_one(client: &Client, object: Value) {
+/// Applies objects one after the other as `kubectl apply --server-side --force-conflicts` does. The error names the object.
+pub(super) async fn apply_as_kubectl(client: &Client, objects: &[Value]) -> Result<(), String> {
+    let how = PatchParams { field_validation: Some(ValidationDirective::Strict), ..PatchParams::apply("kubectl").force() };
+    for object in objects {
+        let Target { kind, name, api } = target(client, object, Some("default"));
+        let patch = Patch::Apply(object);
+        write(&format!("apply {kind} {name}"), || api.patch(&name, &how, &patch)).await.map_err(|error| format!("{kind} {name}: {error}"))?;
+        if kind == "CustomResourceDefinition" {
+            established(&api, &name).await;
+        }
+    }
+    Ok(())
+}
+
+/// Kinds that have no namespace.
+const WITHOUT_NAMESPACE: [&str; 9] = [
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "Namespace",
+    "Node",
+    "PriorityClass",
+    "RuntimeClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
+
+/// Where an object goes.
+struct Target {
+    kind: String,
+    name: String,
+    api: Api<DynamicObject>,
+}
+
+/// `namespace` is for objects that name none.
+fn target(client: &Client, object: &Value, namespace: Option<&str>) -> Target {
     let types: TypeMeta = serde_json::from_value(object.clone()).expect("an object has apiVersion and kind");
     let kind = GroupVersionKind::try_from(&types).expect("apiVersion is GROUP/VERSION");
     let resource = ApiResource::from_gvk(&kind);
-    let name = object.pointer("/metadata/name").and_then(Value::as_str).expect("an object has a name");
-    let api: Api<DynamicObject> = match object.pointer("/metadata/namespace").and_then(Value::as_str) {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).expect("an object has a name").to_owned();
+    let namespace = namespace.filter(|_| !WITHOUT_NAMESPACE.contains(&types.kind.as_str()));
+    let api = match object.pointer("/metadata/namespace").and_then(Value::as_str).or(namespace) {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
+    Target { kind: types.kind, name, api }
+}
+
+async fn apply_one(client: &Client, object: Value) {
+    let Target { kind, name, api } = target(client, &object, None);
     let (how, merge) = (PatchParams::apply("world").force(), PatchParams::default());
     let (apply, merged) = (Patch::Apply(&object), Patch::Merge(&object));
-    let mut done = write(&format!("apply {} {name}", types.kind), || api.patch(name, &how, &apply)).await;
+    let mut done = write(&format!("apply {kind} {name}"), || api.patch(&name, &how, &apply)).await;
     // Applying cannot take away what another owner has put there, such as the Service of a webhook; merging a null can.
     if matches!(&done, Err(kube::Error::Api(status)) if status.code == 422) {
         // What does not exist yet was refused for what it says.
-        match write(&format!("merge {} {name}", types.kind), || api.patch(name, &merge, &merged)).await {
+        match write(&format!("merge {kind} {name}"), || api.patch(&name, &merge, &merged)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             merged => done = merged,
         }
     }
     if let Err(error) = done {
-        panic!("{} {name}: {error}", types.kind);
+        panic!("{kind} {name}: {error}");
     }
-    if types.kind == "CustomResourceDefinition" {
-        established(&api, name).await;
+    if kind == "CustomResourceDefinition" {
+        established(&api, &name).await;
     }
 }
