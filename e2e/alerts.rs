@@ -21,8 +21,7 @@ fn alerts_fire_in_a_real_prometheus() {
         return world::wine::skip("alerts_fire_in_a_real_prometheus", "Prometheus (Debian's package prometheus)");
     }
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("alerts")).await;
-        Capw::install(&cp).await;
+        let cp = ControlPlane::start(Options::standalone().named("alerts")).await;
         let held = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "capw", "namespace": "capw-system"},
             "spec": {"holderIdentity": "none", "leaseDurationSeconds": 3600, "acquireTime": now(), "renewTime": now(), "leaseTransitions": 0}});
         cp.apply(&held.to_string()).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bad_manifests::{BOOTSTRAP, CLUSTER, CONTROL_PLANE, Case, HYPERVISOR, MACHINE, POOL, UPDATES};
 use crate::bad_windows::WINDOWS;
-use crate::world::{self, Capw, ControlPlane, Kind, Options};
+use crate::world::{self, ControlPlane, Kind, Options};
 
 /// A kind and, where there is one, the kind of its template.
 #[derive(Clone, Copy)]
@@ -75,8 +75,7 @@ fn judge(what: &str, answer: Result<(), kube::Error>, wanted: &[&str]) -> Result
 #[test]
 fn invalid_manifests_are_refused_by_the_schema() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("bad-input")).await;
-        Capw::install(&cp).await;
+        let cp = ControlPlane::start(Options::standalone().named("bad-input")).await;
         let mut checks = Vec::new();
         for (subject, cases) in &SUBJECTS {
             // A base that is refused would make every case pass.

@@ -24,7 +24,7 @@ const HANGS: &str = "example.com/hangs";
 #[test]
 fn a_machine_leaves_when_its_pods_have_left() {
     world::run(async {
-        let options = Options { scheduler: true, ..Options::plain() };
+        let options = Options { scheduler: true, ..Options::standalone() };
         let cp = ControlPlane::start(options.named("drain")).await;
         install_rights(&cp).await;
         let capw = Capw::start(&cp, &[]).await;

@@ -35,7 +35,6 @@ fn nothing_is_lost_whatever_fails() {
         let first = world::seed();
         let (cp, other) =
             tokio::join!(ControlPlane::start(Options::default().named("faults")), ControlPlane::start(Options::plain().named("faults-other")));
-        Capw::install(&cp).await;
         // Otherwise each seed draws its own.
         let share = number("CAPW_SHARE").map(|share| share as u32);
         for seed in (first..).take(number("CAPW_SEEDS").unwrap_or(1) as usize) {

@@ -126,7 +126,7 @@ async fn machines_show_it(cp: &ControlPlane, pool: &Pool) {
 #[test]
 fn labels_change_in_a_pool_that_stands_alone() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("in-place-alone")).await;
+        let cp = ControlPlane::start(Options::standalone().named("in-place-alone")).await;
         install_rights(&cp).await;
         let capw = Capw::start(&cp, &[]).await;
         cp.apply(SAMPLE).await;

@@ -39,7 +39,7 @@ const OF_POOLS: [(&str, Kind); 5] = [
 #[test]
 fn one_kustomization_installs_everything() {
     world::run(async {
-        let cp = ControlPlane::start(Options::default().named("install")).await;
+        let cp = ControlPlane::start(Options::cluster_api().named("install")).await;
         cp.kubectl(&["apply", "-k", "config/default"]).await;
         for kind in OUR_KINDS {
             wait_for(&format!("{} are served", kind.plural), Duration::from_secs(20), || async {

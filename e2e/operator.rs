@@ -17,7 +17,6 @@ const LEASE: &str = "capw-system/capw";
 fn one_process_leads_and_hands_over() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("election")).await;
-        Capw::install(&cp).await;
         let first = Capw::prepare(&cp, &["--leader-elect=true", "--instance=first"]).await;
         first.start_again().await;
         let leader = holds(&cp, "first_").await;
@@ -63,8 +62,7 @@ async fn holds(cp: &ControlPlane, start: &str) -> String {
 #[test]
 fn an_object_made_anew_is_not_written_with_what_was_read_before() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("exact")).await;
-        Capw::install(&cp).await;
+        let cp = ControlPlane::start(Options::standalone().named("exact")).await;
         let cluster = Cluster::new(cp.client());
         let make = "{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: WindowsHypervisor, metadata: {name: lab, namespace: default}, spec: {simulated: {}}}";
         wait_for("the definition is served", Duration::from_secs(20), || cp.try_apply(make)).await;

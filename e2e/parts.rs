@@ -12,7 +12,7 @@ use crate::world::{self, AuditEvent, AuditMark, ControlPlane, Kind, Options, Pro
 #[test]
 fn core_defaults_and_refuses() {
     world::run(async {
-        let cp = ControlPlane::start(Options::default().named("core")).await;
+        let cp = ControlPlane::start(Options::cluster_api().named("core")).await;
         assert!(cp.core().is_running());
         let said = cp.try_apply(&cluster("controlPlaneEndpoint: {host: 127.0.0.1, port: 6443}")).await;
         let said = said.expect_err("core's webhook refuses a Cluster of nothing");

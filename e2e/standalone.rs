@@ -18,7 +18,7 @@ const POOL: &str = "default/windows";
 #[test]
 fn a_pool_without_cluster_api() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("standalone-pool")).await;
+        let cp = ControlPlane::start(Options::standalone().named("standalone-pool")).await;
         install_rights(&cp).await;
         let capw = Capw::start(&cp, &[]).await;
         cp.apply(SAMPLE).await;
@@ -69,7 +69,7 @@ fn a_pool_without_cluster_api() {
 fn a_pool_for_the_cluster_of_a_kubeconfig() {
     world::run(async {
         let (cp, other) =
-            (ControlPlane::start(Options::plain().named("standalone-here")).await, ControlPlane::start(Options::plain().named("there")).await);
+            (ControlPlane::start(Options::standalone().named("standalone-here")).await, ControlPlane::start(Options::plain().named("there")).await);
         let capw = Capw::start(&cp, &[]).await;
         cp.apply(&SAMPLE.replace("cluster: {}", "cluster: {kubeconfigSecretRef: {name: there}}")).await;
         let says = |reason: &'static str| {
@@ -101,7 +101,7 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
 #[test]
 fn machines_that_never_join() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("never-joined")).await;
+        let cp = ControlPlane::start(Options::standalone().named("never-joined")).await;
         install_rights(&cp).await;
         let capw = Capw::start(&cp, &[]).await;
         let one_fails = SAMPLE.replace("simulated: {}", "simulated: {faults: [{names: '*', fault: NoBoot, count: 1}]}");
@@ -146,7 +146,7 @@ fn machines_that_never_join() {
 #[test]
 fn a_pool_is_handed_to_cluster_api_and_back() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("adopted")).await;
+        let cp = ControlPlane::start(Options::standalone().named("adopted")).await;
         install_rights(&cp).await;
         let capw = Capw::start(&cp, &[]).await;
         cp.apply(SAMPLE).await;

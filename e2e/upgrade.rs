@@ -49,7 +49,7 @@ fn nobody_notices_an_upgrade_by_kubectl() {
 
 async fn nobody_notices(way: Way) {
     let mut random = StdRng::seed_from_u64(world::seed());
-    let options = if way == Way::Clusterctl { Options::plain() } else { Options::default() };
+    let options = if way == Way::Clusterctl { Options::plain() } else { Options::cluster_api() };
     let cp = ControlPlane::start(options.named("upgrade")).await;
     let program = Tools::own("previous");
     install_previous(&cp, way, &program).await;

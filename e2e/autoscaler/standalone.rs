@@ -27,7 +27,6 @@ fn pending_windows_pods_scale_a_pool_without_cluster_api_whichever_is_killed() {
         let address = format!("127.0.0.1:{}", world::free_port());
         let flags = [format!("--autoscaler-address={address}"), format!("--autoscaler-tls={}", certificates.join("server").display())];
         install_rights(&cp).await;
-        Capw::install(&cp).await;
         cp.kubectl(&["apply", "-f", "config/autoscaler/rights.yaml"]).await;
         let capw = Capw::start(&cp, &flags.each_ref().map(String::as_str)).await;
         cp.apply(&block("rights")).await;
@@ -91,7 +90,7 @@ fn pending_windows_pods_scale_a_pool_without_cluster_api_whichever_is_killed() {
 }
 
 fn plain() -> Options {
-    Options { scheduler: true, ..Options::plain().named("standalone") }
+    Options { scheduler: true, ..Options::standalone().named("standalone") }
 }
 
 /// How many machines were made, in all.

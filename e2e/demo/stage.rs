@@ -153,7 +153,7 @@ impl Stage {
         let Some(kubeconfig) = kubeconfig else {
             let tools = Tools::ensure();
             say(format!("starting Kubernetes {} and Cluster API {} on this machine", tools.kubernetes_version, tools.cluster_api_version));
-            let mut options = Options::default().named("demo");
+            let mut options = Options::cluster_api().named("demo");
             if own.is_some() {
                 options.address = address().ok_or("this machine has no address but the loopback one, which VMs do not reach")?;
             }

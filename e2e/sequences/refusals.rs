@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::schema;
 use super::values::{Field, Step, fields, put, sample, take_away, values};
-use crate::world::{self, Capw, ControlPlane, Kind, Options, step};
+use crate::world::{self, ControlPlane, Kind, Options, step};
 
 /// Of so many values one is tried, if not all are.
 const PART: usize = 4;
@@ -38,8 +38,7 @@ const SUBJECTS: [(Kind, &str, &str); 15] = [
 #[test]
 fn every_refusal_names_its_field() {
     world::run(async {
-        let cp = ControlPlane::start(Options::plain().named("refusals")).await;
-        Capw::install(&cp).await;
+        let cp = ControlPlane::start(Options::standalone().named("refusals")).await;
         let part = if super::are_all_wanted() { 1 } else { PART };
         let first = world::seed() as usize % part;
         let (mut refused, mut wrong) = (0, BTreeSet::new());

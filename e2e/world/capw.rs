@@ -13,7 +13,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use super::client::output;
-use super::control_plane::{ControlPlane, Ready};
+use super::control_plane::{ControlPlane, Options, Ready};
 use super::faulty_way::FaultyWay;
 use super::manifests;
 use super::ports::free_port;
@@ -56,8 +56,14 @@ impl Capw {
         panic!("capw found its ports taken three times");
     }
 
-    /// Installs `config/default`, all but what runs in pods: nothing here runs pods.
+    /// Installs `config/default`, all but what runs in pods: nothing here runs pods. Nothing happens where [`Options::capw`] has done it.
     pub async fn install(cp: &ControlPlane) {
+        if !cp.has_capw() {
+            Self::install_into(cp).await;
+        }
+    }
+
+    pub(super) async fn install_into(cp: &ControlPlane) {
         manifests::apply_all(&cp.client(), INSTALLED.get_or_init(installed).await.clone()).await;
     }
 

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use tokio::process::Command;
 
+use super::capw::Capw;
 use super::client::{client_of, output};
+use super::kept::Place;
 use super::ports::free_port;
 use super::process::Process;
 use super::scratch::Scratch;
@@ -18,7 +20,7 @@ use super::tools::Tools;
 use super::wait::{step, wait_for};
 use super::{core, pki};
 
-/// What a control plane consists of. The default: Cluster API core, no scheduler.
+/// What a control plane consists of. The default: Cluster API core and what CAPW installs, no scheduler.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Starts of its directory's name; shown in messages.
@@ -27,6 +29,8 @@ pub struct Options {
     pub address: IpAddr,
     /// Runs Cluster API core.
     pub core: bool,
+    /// Has the definitions and rights of `config/default`.
+    pub capw: bool,
     /// Runs kube-scheduler.
     pub scheduler: bool,
     /// More flags for kube-apiserver; a flag given here wins over ours.
@@ -38,13 +42,23 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let address = Ipv4Addr::LOCALHOST.into();
-        Self { name: "e2e".to_owned(), address, core: true, scheduler: false, api_server: Vec::new(), controller_manager: Vec::new() }
+        Self { name: "e2e".to_owned(), address, core: true, capw: true, scheduler: false, api_server: Vec::new(), controller_manager: Vec::new() }
     }
 }
 
 impl Options {
     /// Kubernetes alone: a workload cluster, or one where clusterctl installs Cluster API.
     pub fn plain() -> Self {
+        Self { core: false, capw: false, ..Self::default() }
+    }
+
+    /// With Cluster API core, without what CAPW installs.
+    pub fn cluster_api() -> Self {
+        Self { capw: false, ..Self::default() }
+    }
+
+    /// With what CAPW installs, without Cluster API core.
+    pub fn standalone() -> Self {
         Self { core: false, ..Self::default() }
     }
 
@@ -61,8 +75,11 @@ pub struct ControlPlane {
     servers: Option<Servers>,
     client: Client,
     kubeconfig: PathBuf,
+    has_capw: bool,
     beside: AtomicUsize,
     scratch: Arc<Scratch>,
+    // The next one may take it when all of this is gone.
+    _place: Option<Place>,
 }
 
 /// How far a process has come that is not known to be ready.
@@ -87,17 +104,58 @@ impl Ready {
 }
 
 impl ControlPlane {
-    /// Starts one and waits until it can be used: the API server answers, bootstrap tokens work, core's webhooks answer.
+    /// Starts one and waits until it can be used: the API server answers, bootstrap tokens work, core's webhooks answer. A control plane that
+    /// another test of this run has kept is taken over.
     pub async fn start(options: Options) -> Self {
         let start = Instant::now();
-        let cp = Self::without_core(&options).await;
-        let kubernetes = start.elapsed();
-        if options.core {
-            cp.start_core().await;
-        }
-        let (all, kubernetes) = (start.elapsed().as_secs_f32(), kubernetes.as_secs_f32());
-        step(format!("control plane {} is up after {all:.1} s (Kubernetes {kubernetes:.1} s), below {}", options.name, cp.directory().display()));
+        let cp = match Place::take(&options) {
+            Some(place) => Self::at(place, &options).await,
+            None => None,
+        };
+        let cp = match cp {
+            Some(cp) => cp,
+            None => Self::made(&options).await,
+        };
+        step(format!("control plane {} is up after {:.1} s, below {}", options.name, start.elapsed().as_secs_f32(), cp.directory().display()));
         cp
+    }
+
+    /// The one that is kept at a place, or one that is kept there from now on. `None` if a port was taken.
+    async fn at(place: Place, options: &Options) -> Option<Self> {
+        let is_kept = place.is_kept();
+        let mut cp = Self::attempt(options, Some(&place)).await?;
+        if options.core {
+            if !is_kept {
+                core::install(&cp, place.webhooks).await;
+            }
+            cp.core = Mutex::new(Some(Arc::new(core::run(&cp, place.webhooks).await?)));
+        }
+        if !is_kept {
+            if options.capw {
+                Capw::install_into(&cp).await;
+            }
+            cp.servers().etcd.freeze();
+            place.keep(cp.directory());
+            cp.servers().etcd.thaw();
+        }
+        cp._place = Some(place);
+        Some(cp)
+    }
+
+    async fn made(options: &Options) -> Self {
+        for _ in 0..3 {
+            if let Some(cp) = Self::attempt(options, None).await {
+                if options.core {
+                    cp.start_core().await;
+                }
+                if options.capw {
+                    Capw::install_into(&cp).await;
+                }
+                return cp;
+            }
+            step("a stranger took a port; starting over");
+        }
+        panic!("a control plane's ports were taken by others three times");
     }
 
     /// A cluster that is there already, by its kubeconfig file and current context. Nothing of it is started, stopped or audited;
@@ -110,29 +168,24 @@ impl ControlPlane {
         let text = output(view, None).await.unwrap_or_else(|said| panic!("{}: {said}", kubeconfig.display()));
         let client = client_of(&text).await;
         let kubeconfig = scratch.write("kube/existing.conf", text);
-        Self { core: Mutex::new(None), servers: None, client, kubeconfig, beside: AtomicUsize::new(0), scratch }
-    }
-
-    async fn without_core(options: &Options) -> Self {
-        for _ in 0..3 {
-            if let Some(cp) = Self::attempt(options).await {
-                return cp;
-            }
-            step("a stranger took a port; starting over");
-        }
-        panic!("a control plane's ports were taken by others three times");
+        Self { core: Mutex::new(None), servers: None, client, kubeconfig, has_capw: false, beside: AtomicUsize::new(0), scratch, _place: None }
     }
 
     /// `None` if a port was taken between choosing and using it.
-    async fn attempt(options: &Options) -> Option<Self> {
+    async fn attempt(options: &Options, place: Option<&Place>) -> Option<Self> {
         let scratch = Arc::new(Scratch::new(&options.name));
-        let port = free_port();
-        let servers = Servers::new(scratch.path(), port, options);
+        let kept = place.filter(|place| place.is_kept());
+        kept.inspect(|place| place.restore(scratch.path()));
+        let endpoint = SocketAddr::new(options.address, place.map_or_else(free_port, |place| place.port));
+        let servers = Servers::new(scratch.path(), endpoint.port(), options);
         servers.etcd.start();
-        let kubeconfig = pki::make(&scratch, SocketAddr::new(options.address, port)).await;
+        let kubeconfig = pki::configure(&scratch, endpoint);
+        if kept.is_none() {
+            pki::make(&scratch, endpoint).await;
+        }
         scratch.write("audit-policy.yaml", AUDIT_POLICY);
         servers.api_server.start();
-        let client = client_of(&std::fs::read_to_string(&kubeconfig).expect("pki::make wrote it")).await;
+        let client = client_of(&std::fs::read_to_string(&kubeconfig).expect("kubeadm wrote it")).await;
         let up = wait_for("kube-apiserver answers /readyz", Duration::from_secs(60), || async {
             match (Ready::of(&servers.etcd), Ready::of(&servers.api_server)) {
                 (Ready::Starting, Ready::Starting) => {
@@ -148,8 +201,11 @@ impl ControlPlane {
         }
         servers.controller_manager.start();
         servers.scheduler.iter().for_each(Process::start);
-        pki::upload(&scratch, &kubeconfig).await;
-        let cp = Self { core: Mutex::new(None), servers: Some(servers), client, kubeconfig, beside: AtomicUsize::new(0), scratch };
+        if kept.is_none() {
+            pki::upload(&scratch, &kubeconfig).await;
+        }
+        let (core, servers, beside) = (Mutex::new(None), Some(servers), AtomicUsize::new(0));
+        let cp = Self { core, servers, client, kubeconfig, has_capw: options.capw, beside, scratch, _place: None };
         let signed = wait_for("cluster-info is signed, so that bootstrap tokens work", Duration::from_secs(30), || async {
             match Ready::of(cp.controller_manager()) {
                 Ready::PortTaken => Ok(false),
@@ -196,6 +252,11 @@ impl ControlPlane {
 
     fn servers(&self) -> &Servers {
         self.servers.as_ref().expect("a control plane that was started here, not an existing one")
+    }
+
+    /// Whether it has been started with what CAPW installs.
+    pub(super) fn has_capw(&self) -> bool {
+        self.has_capw
     }
 
     /// A client with all rights. It lives as long as the runtime of [`super::run`].

@@ -28,24 +28,30 @@ static MANIFESTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
 /// Installs core's definitions and rights, starts it and waits until its webhooks answer.
 pub(super) async fn start(cp: &ControlPlane) -> Process {
     for _ in 0..3 {
-        if let Some(process) = attempt(cp).await {
+        let webhooks = free_port();
+        install(cp, webhooks).await;
+        if let Some(process) = run(cp, webhooks).await {
             return process;
         }
     }
     panic!("Cluster API core found its ports taken three times");
 }
 
-async fn attempt(cp: &ControlPlane) -> Option<Process> {
-    let (webhooks, diagnostics, health) = (free_port(), free_port(), free_port());
-    let tools = Tools::ensure();
-    let scratch = cp.scratch();
-    let authority = STANDARD.encode(pki::loopback_certificate(scratch, "webhook"));
+/// Installs core's definitions and rights, with its webhooks at a port.
+pub(super) async fn install(cp: &ControlPlane, webhooks: u16) {
+    let authority = STANDARD.encode(pki::loopback_certificate(cp.scratch(), "webhook"));
     let mut objects = MANIFESTS.clone();
     for object in &mut objects {
         direct(object, webhooks, &authority);
     }
     manifests::apply_all(&cp.client(), objects).await;
+}
 
+/// Starts core with its webhooks at a port, and waits until they answer. `None` if a port was taken.
+pub(super) async fn run(cp: &ControlPlane, webhooks: u16) -> Option<Process> {
+    let (diagnostics, health) = (free_port(), free_port());
+    let tools = Tools::ensure();
+    let scratch = cp.scratch();
     let kubeconfig = cp.kubeconfig_for(NAMESPACE, "capi-manager").await;
     let flags = [
         format!("--kubeconfig={}", kubeconfig.display()),

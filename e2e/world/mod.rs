@@ -44,6 +44,7 @@ mod forward;
 mod guardian;
 pub mod hardware;
 mod history;
+mod kept;
 pub mod manifests;
 mod patience;
 mod pki;

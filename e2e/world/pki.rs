@@ -42,11 +42,16 @@ kind: KubeletConfiguration
     )
 }
 
-/// Makes `pki/`, `kube/` and the two configurations below the scratch directory; gives the administrator's kubeconfig.
-pub(super) async fn make(scratch: &Scratch, endpoint: SocketAddr) -> PathBuf {
+/// Writes the two configurations of kubeadm below the scratch directory; gives where the administrator's kubeconfig is to be.
+pub(super) fn configure(scratch: &Scratch, endpoint: SocketAddr) -> PathBuf {
     let version = &Tools::ensure().kubernetes_version;
     scratch.write("kubeadm.yaml", kubeadm_config(version, endpoint, Some(scratch.path())));
     scratch.write("kubeadm-upload.yaml", kubeadm_config(version, endpoint, None));
+    scratch.path().join("kube/super-admin.conf")
+}
+
+/// Makes `pki/` and `kube/` below the scratch directory, by the configurations that are there.
+pub(super) async fn make(scratch: &Scratch, endpoint: SocketAddr) {
     kubeadm(scratch, &["init", "phase", "certs", "all", "--config", "kubeadm.yaml"]).await;
     kubeadm(scratch, &["init", "phase", "kubeconfig", "all", "--config", "kubeadm.yaml", "--kubeconfig-dir", "kube"]).await;
     for who in ["super-admin", "controller-manager", "scheduler"] {
@@ -55,7 +60,6 @@ pub(super) async fn make(scratch: &Scratch, endpoint: SocketAddr) -> PathBuf {
         // Two of them name the advertised address.
         scratch.write(&format!("kube/{who}.conf"), text.replace(&format!("https://{ADVERTISED}:"), &format!("https://{}:", endpoint.ip())));
     }
-    scratch.path().join("kube/super-admin.conf")
 }
 
 /// Uploads what `kubeadm join` reads, and the rights to read it.

@@ -44,12 +44,14 @@ impl Nextest {
         let temporary = tempfile::Builder::new().prefix("ct").rand_bytes(4).tempdir().context("a directory for temporary files")?;
         let like_tmp = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
         fs::set_permissions(temporary.path(), like_tmp).context("a directory for temporary files of every user")?;
+        // Control planes that the tests of this run pass on to each other: not among the files that no test may leave.
+        let planes = tempfile::Builder::new().prefix("cp").tempdir().context("a directory for control planes")?;
         // Where .config/nextest.toml has the report written.
         let report = PathBuf::from("out/nextest").join(profile).join("junit.xml");
         let _ = fs::remove_file(&report);
         let mut command = Command::new(&self.program);
         command.args(["nextest", "run", "--profile", profile]).args(more);
-        command.env("TMPDIR", temporary.path()).env("CAPW_FAILED", self.failed());
+        command.env("TMPDIR", temporary.path()).env("CAPW_FAILED", self.failed()).env("CAPW_PLANES", planes.path());
         let status = command.status().with_context(|| self.program.display().to_string())?;
         let cases = match fs::read_to_string(&report) {
             Ok(xml) => junit::cases(&xml)?,
