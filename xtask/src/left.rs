@@ -27,7 +27,7 @@ pub fn clear(temporary: &Path) -> Vec<String> {
 }
 
 /// Number, test and command line of each process of the run.
-fn processes(temporary: &Path) -> Vec<(Pid, String, String)> {
+pub fn processes(temporary: &Path) -> Vec<(Pid, String, String)> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten();
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok()).filter(|number| *number != own);

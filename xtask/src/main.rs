@@ -1,6 +1,7 @@
 //! Runs the tests and says what came of them. `make` calls it; it is no part of the product.
 #![allow(clippy::print_stdout, reason = "it talks to a person and to the log of CI")]
 
+mod guard;
 mod judge;
 mod junit;
 mod left;
@@ -51,6 +52,13 @@ enum Command {
         #[arg(long)]
         name: Option<String>,
     },
+    /// End a run whose runner was killed, and clear up after it. The runner starts this by itself.
+    #[command(hide = true)]
+    Guard {
+        /// The run's directories, the temporary one of its tests first.
+        #[arg(required = true)]
+        directories: Vec<PathBuf>,
+    },
     /// Run what takes too long for the gate or depends on chance, all of it also after a failure, and print one table.
     Judge {
         /// A part of the names of what is run.
@@ -61,11 +69,12 @@ enum Command {
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    let nextest = Nextest::new(arguments.nextest, arguments.output)?;
+    let nextest = || Nextest::new(arguments.nextest, arguments.output);
     let passed = match arguments.command {
-        Command::Test { profile, more } => report::test(&nextest, &profile, &more)?,
-        Command::Soak { count, name } => soak::soak(&nextest, count, name.as_deref())?,
-        Command::Judge { name } => judge::judge(&nextest, name.as_deref())?,
+        Command::Guard { directories } => guard::guard(&directories).map(|()| true)?,
+        Command::Test { profile, more } => report::test(&nextest()?, &profile, &more)?,
+        Command::Soak { count, name } => soak::soak(&nextest()?, count, name.as_deref())?,
+        Command::Judge { name } => judge::judge(&nextest()?, name.as_deref())?,
     };
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
+use crate::guard::Guard;
 use crate::junit::{self, Case};
 use crate::left;
 
@@ -46,6 +47,7 @@ impl Nextest {
         fs::set_permissions(temporary.path(), like_tmp).context("a directory for temporary files of every user")?;
         // Control planes that the tests of this run pass on to each other: not among the files that no test may leave.
         let planes = tempfile::Builder::new().prefix("cp").tempdir().context("a directory for control planes")?;
+        let _guard = Guard::start(&[temporary.path(), planes.path()])?;
         // Where .config/nextest.toml has the report written.
         let report = PathBuf::from("out/nextest").join(profile).join("junit.xml");
         let _ = fs::remove_file(&report);

@@ -1,7 +1,8 @@
 //! The program as `make` calls it. That a test uses it has Cargo build it with the tests.
-#![allow(clippy::unwrap_used, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 #[test]
 fn help_names_the_commands() {
@@ -9,5 +10,19 @@ fn help_names_the_commands() {
     let text = String::from_utf8_lossy(&output.stdout);
     for command in ["test", "soak", "judge"] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "{text}");
+    }
+}
+
+#[test]
+fn a_run_whose_runner_was_killed_is_cleared_up() {
+    for (said, is_left) in [("", false), ("over", true)] {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        std::fs::write(directories[1].path().join("data"), "kept by a test").unwrap();
+        let paths = directories.each_ref().map(tempfile::TempDir::path);
+        let mut guard = Command::new(env!("CARGO_BIN_EXE_xtask")).arg("guard").args(paths).stdin(Stdio::piped()).spawn().unwrap();
+        // The pipe is closed when it is dropped, as it is when the runner ends.
+        guard.stdin.take().unwrap().write_all(said.as_bytes()).unwrap();
+        assert!(guard.wait().unwrap().success());
+        assert_eq!(paths.map(std::path::Path::exists), [is_left; 2], "{said:?}");
     }
 }

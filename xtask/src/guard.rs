@@ -1,0 +1,61 @@
+//! Ends a run whose runner was killed. A second process of this program waits on a pipe that only the first one holds; when the pipe closes
+//! before the run is over, it ends cargo-nextest, clears up after the tests, and removes the run's directories.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Signal, kill_process};
+
+use crate::left;
+
+/// What the runner writes when a run is over.
+const OVER: &[u8] = b"over";
+/// For cargo-nextest to end its tests: their grace period and a bit more.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Of one run. Dropped, it says that the run is over.
+pub struct Guard(Child);
+
+impl Guard {
+    /// Guards a run with these directories; the first one is the temporary directory of its tests.
+    pub fn start(directories: &[&Path]) -> Result<Self> {
+        let program = std::env::current_exe().context("the path of this program")?;
+        let mut command = Command::new(program);
+        // Of its own group, so that Ctrl-C in a terminal does not end it first.
+        command.arg("guard").args(directories).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        Ok(Self(command.spawn().context("a process that guards the run")?))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(mut pipe) = self.0.stdin.take() {
+            let _ = pipe.write_all(OVER);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until the runner says that the run is over, or ends.
+pub fn guard(directories: &[PathBuf]) -> Result<()> {
+    let mut said = Vec::new();
+    std::io::stdin().read_to_end(&mut said).context("standard input")?;
+    let Some(temporary) = directories.first().filter(|_| said != OVER) else { return Ok(()) };
+    let runners = || left::processes(temporary).into_iter().filter(|(.., command)| command.contains(" nextest run "));
+    for (pid, ..) in runners() {
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < LIMIT && runners().next().is_some() {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    left::clear(temporary);
+    for directory in directories {
+        std::fs::remove_dir_all(directory).with_context(|| directory.display().to_string())?;
+    }
+    Ok(())
+}
