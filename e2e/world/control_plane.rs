@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Client;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::capw::Capw;
-use super::client::{client_of, output};
+use super::client::{Kind, client_of, output};
 use super::kept::Place;
 use super::ports::free_port;
 use super::process::Process;
@@ -67,6 +68,9 @@ impl Options {
         Self { name: name.to_owned(), ..self }
     }
 }
+
+/// What `kubeadm join` finds a cluster by.
+const CLUSTER_INFO: &str = "kube-public/cluster-info";
 
 /// A running control plane. Dropped, its processes end and its files go.
 pub struct ControlPlane {
@@ -199,13 +203,14 @@ impl ControlPlane {
         if !up {
             return None;
         }
-        servers.controller_manager.start();
-        servers.scheduler.iter().for_each(Process::start);
-        if kept.is_none() {
-            pki::upload(&scratch, &kubeconfig).await;
-        }
         let (core, servers, beside) = (Mutex::new(None), Some(servers), AtomicUsize::new(0));
         let cp = Self { core, servers, client, kubeconfig, has_capw: options.capw, beside, scratch, _place: None };
+        match kept {
+            Some(_) => cp.unsign().await,
+            None => pki::upload(&cp.scratch, &cp.kubeconfig).await,
+        }
+        cp.controller_manager().start();
+        cp.servers().scheduler.iter().for_each(Process::start);
         let signed = wait_for("cluster-info is signed, so that bootstrap tokens work", Duration::from_secs(30), || async {
             match Ready::of(cp.controller_manager()) {
                 Ready::PortTaken => Ok(false),
@@ -218,9 +223,20 @@ impl ControlPlane {
     }
 
     async fn is_signed(&self) -> bool {
-        let info = self.get(super::Kind::CONFIG_MAP, "kube-public/cluster-info").await;
-        let data = info.as_ref().and_then(|map| map["data"].as_object());
-        data.is_some_and(|data| data.keys().any(|key| key.starts_with("jws-kubeconfig-")))
+        !self.signatures().await.is_empty()
+    }
+
+    /// Takes the signatures of cluster-info away, so that one shows that the controller manager works.
+    async fn unsign(&self) {
+        let none: serde_json::Map<String, Value> = self.signatures().await.into_iter().map(|key| (key, Value::Null)).collect();
+        self.patch(Kind::CONFIG_MAP, CLUSTER_INFO, &json!({ "data": none })).await.expect("cluster-info can be changed");
+    }
+
+    /// The keys of cluster-info's signatures.
+    async fn signatures(&self) -> Vec<String> {
+        let info = self.get(Kind::CONFIG_MAP, CLUSTER_INFO).await.unwrap_or_default();
+        let keys = info["data"].as_object().into_iter().flatten().map(|(key, _)| key.clone());
+        keys.filter(|key| key.starts_with("jws-kubeconfig-")).collect()
     }
 
     /// Installs and starts Cluster API core, also after `clusterctl init` has installed the form that needs pods.
