@@ -65,7 +65,7 @@ enum Class {
     Capacity,
     Invalid,
     Missing(Thing),
-    /// Something on the host does not work that is no matter of this machine.
+    /// Something on the host that is no matter of this machine, and may pass by itself.
     Host,
 }
 
@@ -109,7 +109,11 @@ const KNOWN: [(&[&str], Class, &str); 24] = [
         Class::Invalid,
         "Check that swtpm and swtpm-tools are installed on the host and that libvirt may write where it keeps the state of TPMs, or set spec.firmware.tpm of the machine to false",
     ),
-    (&["Failed to get \"write\" lock"], Class::Invalid, "Another process of the host uses the disk: end it. VMs of CAPW never share a disk"),
+    (
+        &["Failed to get \"write\" lock"],
+        Class::Host,
+        "Another process of the host uses the disk. libvirt's own work with it ends by itself; end any other. VMs of CAPW never share a disk",
+    ),
     (
         &["Failed to terminate process"],
         Class::Invalid,
