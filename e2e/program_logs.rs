@@ -16,11 +16,12 @@ const FAULTS: [&str; 6] = [
 ];
 
 /// Warnings and errors that no configuration of ours keeps away: a pattern, and why.
-const KNOWN: [(&str, &str); 18] = [
+const KNOWN: [(&str, &str); 19] = [
     (r#""command failed" err="failed to run Kubelet: unable to load bootstrap kubeconfig: "#, "the matrix has no cluster to join"),
     (r"hnsCall|HNS endpoints", "Wine has no Host Network Service"),
     (r"Windows kernel is not compatible for Kernel mode", "Wine has no Host Network Service for kube-proxy either"),
     (r"Could not access config of service kubelet: Invalid level", "Wine's service manager knows no time before a shutdown"),
+    (r"Windows system assumed buffer larger than it is", "Wine reports changes of a directory without saying which, when there are many"),
     (r"SetRLimit unsupported|Watching source file is unsupported", "the kubelet says so on every Windows"),
     (r"checkpoint is not found", "a kubelet that starts for the first time has none"),
     (r#"container runtime status check may not have completed yet"|PLEG is not healthy: pleg has yet to be successful"#, "its first seconds"),
