@@ -1,4 +1,4 @@
-//! Story *slow endpoint*: of ten hypervisors one hardly answers. Its machines say so; those of the others come as fast as without it.
+//! Story *slow endpoint*: of five hypervisors one hardly answers. Its machines say so; those of the others come as fast as without it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, Waits, step, text, w
 
 const LIMIT: Duration = Duration::from_secs(240);
 /// Hypervisors that answer at once.
-const GOOD: usize = 9;
+const GOOD: usize = 4;
 /// Machines of each hypervisor.
 const MACHINES: usize = 1;
 /// After that time the connection ends.
@@ -26,11 +26,11 @@ fn a_hypervisor_that_hardly_answers_delays_no_other() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("slow-endpoint")).await;
         let capw = Capw::start(&cp, &[]).await;
-        let workers = Workers { replicas: 0, ..Workers::new("ten", &cp).await };
+        let workers = Workers { replicas: 0, ..Workers::new("five", &cp).await };
         let socket = cp.directory().join("slow.sock");
         let _slow = SlowEndpoint::start(&socket);
         let hypervisors: Vec<String> = (0..GOOD).map(|number| format!("good-{number}")).chain(["slow".to_owned()]).collect();
-        let (slow, good) = hypervisors.split_last().expect("ten hypervisors");
+        let (slow, good) = hypervisors.split_last().expect("five hypervisors");
         workers::apply(&cp, &objects(&workers, &hypervisors, &socket)).await;
 
         let (alone, before) = (Instant::now(), Waits::of(&capw.metrics()));
