@@ -54,6 +54,8 @@ impl Nextest {
         let mut command = Command::new(&self.program);
         command.args(["nextest", "run", "--profile", profile]).args(more);
         command.env("TMPDIR", temporary.path()).env("CAPW_FAILED", self.failed()).env("CAPW_PLANES", planes.path());
+        // Several tests share the cores: programs in Go that take one each hand less work over.
+        command.env("GOMAXPROCS", "1");
         let status = command.status().with_context(|| self.program.display().to_string())?;
         let cases = match fs::read_to_string(&report) {
             Ok(xml) => junit::cases(&xml)?,
