@@ -56,6 +56,8 @@ impl Place {
     /// Keeps the control plane of a directory. Its etcd must not write meanwhile.
     pub(super) fn keep(&self, from: &Path) {
         let part = self.path.with_extension("part");
+        // Of a test that was ended in the middle.
+        let _ = fs::remove_dir_all(&part);
         fs::create_dir_all(&part).unwrap_or_else(|e| panic!("{}: {e}", part.display()));
         copy(KEPT.map(|name| from.join(name)).iter().filter(|path| path.exists()), &part);
         fs::rename(&part, &self.path).unwrap_or_else(|e| panic!("{}: {e}", self.path.display()));
