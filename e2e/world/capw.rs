@@ -13,7 +13,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use super::client::output;
-use super::control_plane::{ControlPlane, Options, Ready};
+use super::control_plane::{ControlPlane, Ready};
 use super::faulty_way::FaultyWay;
 use super::manifests;
 use super::ports::free_port;
@@ -46,7 +46,9 @@ impl Capw {
     /// `capw run`; one that is given here replaces ours of the same name. The state of simulated hypervisors goes with the
     /// control plane, unless `--simulated-state=DIR` says otherwise.
     pub async fn start(cp: &ControlPlane, args: &[&str]) -> Self {
-        Self::install(cp).await;
+        if !cp.has_capw() {
+            Self::install(cp).await;
+        }
         for _ in 0..3 {
             let capw = Self::prepare(cp, args).await;
             if capw.is_ready_on_its_port().await {
@@ -56,14 +58,8 @@ impl Capw {
         panic!("capw found its ports taken three times");
     }
 
-    /// Installs `config/default`, all but what runs in pods: nothing here runs pods. Nothing happens where [`Options::capw`] has done it.
-    pub async fn install(cp: &ControlPlane) {
-        if !cp.has_capw() {
-            Self::install_into(cp).await;
-        }
-    }
-
-    pub(super) async fn install_into(cp: &ControlPlane) {
+    /// Installs `config/default`, all but what runs in pods: nothing here runs pods.
+    pub(super) async fn install(cp: &ControlPlane) {
         manifests::apply_all(&cp.client(), INSTALLED.get_or_init(installed).await.clone()).await;
     }
 

@@ -112,54 +112,39 @@ impl ControlPlane {
     /// another test of this run has kept is taken over.
     pub async fn start(options: Options) -> Self {
         let start = Instant::now();
-        let cp = match Place::take(&options) {
-            Some(place) => Self::at(place, &options).await,
-            None => None,
-        };
-        let cp = match cp {
-            Some(cp) => cp,
-            None => Self::made(&options).await,
-        };
-        step(format!("control plane {} is up after {:.1} s, below {}", options.name, start.elapsed().as_secs_f32(), cp.directory().display()));
-        cp
-    }
-
-    /// The one that is kept at a place, or one that is kept there from now on. `None` if a port was taken.
-    async fn at(place: Place, options: &Options) -> Option<Self> {
-        let is_kept = place.is_kept();
-        let mut cp = Self::attempt(options, Some(&place)).await?;
-        if options.core {
-            if !is_kept {
-                core::install(&cp, place.webhooks).await;
-            }
-            cp.core = Mutex::new(Some(Arc::new(core::run(&cp, place.webhooks).await?)));
-        }
-        if !is_kept {
-            if options.capw {
-                Capw::install_into(&cp).await;
-            }
-            cp.servers().etcd.freeze();
-            place.keep(cp.directory());
-            cp.servers().etcd.thaw();
-        }
-        cp._place = Some(place);
-        Some(cp)
-    }
-
-    async fn made(options: &Options) -> Self {
+        let mut place = Place::take(&options);
         for _ in 0..3 {
-            if let Some(cp) = Self::attempt(options, None).await {
-                if options.core {
-                    cp.start_core().await;
-                }
-                if options.capw {
-                    Capw::install_into(&cp).await;
-                }
+            if let Some(cp) = Self::begin(&options, place.take()).await {
+                let took = start.elapsed().as_secs_f32();
+                step(format!("control plane {} is up after {took:.1} s, below {}", options.name, cp.directory().display()));
                 return cp;
             }
             step("a stranger took a port; starting over");
         }
         panic!("a control plane's ports were taken by others three times");
+    }
+
+    /// Takes over what is kept at a place, or keeps there what it has made. `None` if a port was taken.
+    async fn begin(options: &Options, place: Option<Place>) -> Option<Self> {
+        let is_kept = place.as_ref().is_some_and(|place| place.is_kept);
+        let mut cp = Self::attempt(options, place.as_ref()).await?;
+        if options.core {
+            let webhooks = place.as_ref().map_or_else(free_port, |place| place.webhooks);
+            if !is_kept {
+                core::install(&cp, webhooks).await;
+            }
+            cp.core = Mutex::new(Some(Arc::new(core::run(&cp, webhooks).await?)));
+        }
+        if options.capw && !is_kept {
+            Capw::install(&cp).await;
+        }
+        if let Some(place) = place.as_ref().filter(|place| !place.is_kept) {
+            cp.servers().etcd.freeze();
+            place.keep(cp.directory());
+            cp.servers().etcd.thaw();
+        }
+        cp._place = place;
+        Some(cp)
     }
 
     /// A cluster that is there already, by its kubeconfig file and current context. Nothing of it is started, stopped or audited;
@@ -178,7 +163,7 @@ impl ControlPlane {
     /// `None` if a port was taken between choosing and using it.
     async fn attempt(options: &Options, place: Option<&Place>) -> Option<Self> {
         let scratch = Arc::new(Scratch::new(&options.name));
-        let kept = place.filter(|place| place.is_kept());
+        let kept = place.filter(|place| place.is_kept);
         kept.inspect(|place| place.restore(scratch.path()));
         let endpoint = SocketAddr::new(options.address, place.map_or_else(free_port, |place| place.port));
         let servers = Servers::new(scratch.path(), endpoint.port(), options);

@@ -1,7 +1,6 @@
 //! Control planes as they were after their start: certificates, kubeconfigs, and data with all definitions. The tests of one run pass them on
 //! to each other, because installing takes most of a start. It must not know what a control plane is used for.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -22,6 +21,8 @@ const KEPT: [&str; 4] = ["etcd", "kube", "pki", "webhook"];
 /// A place for one control plane, which nothing else uses as long as this lives. Its ports are always the same, because what is kept names them.
 pub(super) struct Place {
     path: PathBuf,
+    /// Whether a control plane is kept here.
+    pub(super) is_kept: bool,
     /// Of the API server.
     pub(super) port: u16,
     /// Of Cluster API core's webhooks.
@@ -39,18 +40,14 @@ impl Place {
         kept.into_iter().chain(empty).find_map(|(number, path)| {
             let lock = File::create(path.with_extension("lock")).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-            Some(Self { path, port: of_kept_plane(2 * number), webhooks: of_kept_plane(2 * number + 1), _lock: lock })
+            let [port, webhooks] = [2 * number, 2 * number + 1].map(of_kept_plane);
+            Some(Self { is_kept: path.exists(), path, port, webhooks, _lock: lock })
         })
-    }
-
-    /// Whether a control plane is kept here.
-    pub(super) fn is_kept(&self) -> bool {
-        self.path.exists()
     }
 
     /// Copies what is kept to a directory.
     pub(super) fn restore(&self, to: &Path) {
-        copy(KEPT.map(|name| self.path.join(name)).iter().filter(|path| path.exists()), to);
+        copy(&self.path, to);
     }
 
     /// Keeps the control plane of a directory. Its etcd must not write meanwhile.
@@ -59,13 +56,14 @@ impl Place {
         // Of a test that was ended in the middle.
         let _ = fs::remove_dir_all(&part);
         fs::create_dir_all(&part).unwrap_or_else(|e| panic!("{}: {e}", part.display()));
-        copy(KEPT.map(|name| from.join(name)).iter().filter(|path| path.exists()), &part);
+        copy(from, &part);
         fs::rename(&part, &self.path).unwrap_or_else(|e| panic!("{}: {e}", self.path.display()));
     }
 }
 
-/// Copies directories, with holes where etcd has reserved space.
-fn copy(directories: impl Iterator<Item = impl AsRef<OsStr>>, to: &Path) {
+/// Copies what makes a control plane, with holes where etcd has reserved space. One without core has no `webhook`.
+fn copy(from: &Path, to: &Path) {
+    let directories = KEPT.map(|name| from.join(name)).into_iter().filter(|path| path.exists());
     let status = Command::new("cp").args(["-R", "--sparse=always", "--"]).args(directories).arg(to).status().expect("the program cp runs");
     assert!(status.success(), "a control plane was not copied to {}", to.display());
 }
