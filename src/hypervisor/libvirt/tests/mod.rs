@@ -94,6 +94,24 @@ impl LibvirtEndpoint {
     }
 }
 
+/// A driver that reaches a pool by an address of its own, as by TLS.
+fn driver_at(address: String, pool: &str, login: &Login) -> Result<LibvirtDriver, DriverError> {
+    let settings = Libvirt { address, pool: pool.into(), acceleration: Acceleration::Tcg, ..Libvirt::default() };
+    LibvirtDriver::new(settings, login, Wire::new(Arc::new(|_| Fate::Pass)))
+}
+
+/// A login that was taken away is refused with words on where the host admits logins; by the next one work goes on with the same VM, and ends.
+async fn only_the_next_login_holds(old: &LibvirtDriver, next: &LibvirtDriver, machine: &Machine, words: &str) {
+    // The first call may still be under way on the connection that has ended.
+    let _ = old.describe().await;
+    for error in [old.describe().await.err(), old.observe(&machine.key, &Journal::new()).await.err()] {
+        assert!(matches!(&error, Some(DriverError::Auth(text)) if text.contains(words)), "{error:?}");
+    }
+    assert_eq!(machine.present(next).await.power, Power::On);
+    assert_eq!(machine.advance(next).await, Ok(DriverStep::Done));
+    assert!(machine.delete(next, StopMode::Hard, MANY).await);
+}
+
 impl Drop for LibvirtEndpoint {
     fn drop(&mut self) {
         self.daemon.clear();

@@ -66,13 +66,7 @@ impl<'a> Sshd<'a> {
     }
 
     fn driver(&self, endpoint: &LibvirtEndpoint, login: &Login, socket: &str) -> Result<LibvirtDriver, DriverError> {
-        let settings = Libvirt {
-            address: format!("qemu+ssh://{}@127.0.0.1:{}/session?socket={socket}", self.user(), self.port),
-            pool: endpoint.pool.clone(),
-            acceleration: Acceleration::Tcg,
-            ..Libvirt::default()
-        };
-        LibvirtDriver::new(settings, login, Wire::new(Arc::new(|_| Fate::Pass)))
+        driver_at(format!("qemu+ssh://{}@127.0.0.1:{}/session?socket={socket}", self.user(), self.port), &endpoint.pool, login)
     }
 
     fn end(&mut self) {
@@ -109,20 +103,19 @@ async fn a_daemon_is_reached_through_ssh_by_keys_that_both_sides_know() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let Some(mut sshd) = Sshd::start(&daemon) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
-    let driver = |sshd: &Sshd, login: &Login, socket: &str| sshd.driver(&endpoint, login, socket);
     let socket = daemon.socket().display().to_string();
 
-    let untrusted = driver(&sshd, &sshd.login("ours", "other"), &socket).unwrap().describe().await.unwrap_err();
+    let untrusted = sshd.driver(&endpoint, &sshd.login("ours", "other"), &socket).unwrap().describe().await.unwrap_err();
     assert!(matches!(&untrusted, DriverError::Certificate(text) if text.contains("nothing was sent") && text.contains("ssh-keyscan")), "{untrusted}");
     assert!(!sshd.log().contains("publickey"), "{}", sshd.log());
-    let unknown = driver(&sshd, &sshd.login("other", "host"), &socket).unwrap().describe().await.unwrap_err();
+    let unknown = sshd.driver(&endpoint, &sshd.login("other", "host"), &socket).unwrap().describe().await.unwrap_err();
     assert!(matches!(&unknown, DriverError::Auth(text) if text.contains("authorized_keys") && text.contains(&sshd.user())), "{unknown}");
-    let rsa = driver(&sshd, &sshd.login("rsa", "host"), &socket).err().unwrap();
+    let rsa = sshd.driver(&endpoint, &sshd.login("rsa", "host"), &socket).err().unwrap();
     assert!(matches!(&rsa, DriverError::Auth(text) if text.contains("Ed25519")), "{rsa}");
-    let nowhere = driver(&sshd, &sshd.login("ours", "host"), "/nonexistent/libvirt-sock").unwrap().describe().await.unwrap_err();
+    let nowhere = sshd.driver(&endpoint, &sshd.login("ours", "host"), "/nonexistent/libvirt-sock").unwrap().describe().await.unwrap_err();
     assert!(matches!(&nowhere, DriverError::Unreachable(text) if text.contains("/nonexistent/libvirt-sock") && text.contains("socket")), "{nowhere}");
 
-    let ours = driver(&sshd, &sshd.login("ours", "host"), &socket).unwrap();
+    let ours = sshd.driver(&endpoint, &sshd.login("ours", "host"), &socket).unwrap();
     let machine = Machine::new("far", endpoint.spec());
     assert!(machine.create(&ours, MANY).await);
     assert!(endpoint.seed(&machine.key).await == Some(SeedImage::from(&machine.seed)), "what is uploaded arrives whole");
@@ -132,7 +125,7 @@ async fn a_daemon_is_reached_through_ssh_by_keys_that_both_sides_know() {
     let login = sshd.login("ours", "host");
     sshd.end();
     drop(ours);
-    let ours = driver(&sshd, &login, &socket).unwrap();
+    let ours = sshd.driver(&endpoint, &login, &socket).unwrap();
     let gone = ours.describe().await.unwrap_err();
     assert!(matches!(&gone, DriverError::Unreachable(text) if text.contains("sshd")), "{gone}");
     sshd.child = Sshd::launch(&daemon, sshd.port);
@@ -156,13 +149,5 @@ async fn a_key_that_is_revoked_is_told_and_the_next_one_goes_on() {
     daemon.stop();
     daemon.launch();
     daemon.try_virsh(["pool-start", &endpoint.pool]);
-    // The first call may still be under way on the connection that has ended.
-    let _ = old.describe().await;
-    for error in [old.describe().await.err(), old.observe(&machine.key, &Journal::new()).await.err()] {
-        assert!(matches!(&error, Some(DriverError::Auth(text)) if text.contains("authorized_keys")), "{error:?}");
-    }
-    let new = driver("next");
-    assert_eq!(machine.present(&new).await.power, Power::On);
-    assert_eq!(machine.advance(&new).await, Ok(DriverStep::Done));
-    assert!(machine.delete(&new, StopMode::Hard, MANY).await);
+    only_the_next_login_holds(&old, &driver("next"), &machine, "authorized_keys").await;
 }
