@@ -52,6 +52,12 @@ enum Command {
         #[arg(long)]
         name: Option<String>,
     },
+    /// Run what takes too long for the gate or depends on chance, all of it also after a failure, and print one table.
+    Judge {
+        /// A part of the names of what is run.
+        #[arg(long)]
+        name: Option<String>,
+    },
     /// End a run whose runner was killed, and clear up after it. The runner starts this by itself.
     #[command(hide = true)]
     Guard {
@@ -59,22 +65,16 @@ enum Command {
         #[arg(required = true)]
         directories: Vec<PathBuf>,
     },
-    /// Run what takes too long for the gate or depends on chance, all of it also after a failure, and print one table.
-    Judge {
-        /// A part of the names of what is run.
-        #[arg(long)]
-        name: Option<String>,
-    },
 }
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let nextest = || Nextest::new(arguments.nextest, arguments.output);
     let passed = match arguments.command {
-        Command::Guard { directories } => guard::guard(&directories).map(|()| true)?,
         Command::Test { profile, more } => report::test(&nextest()?, &profile, &more)?,
         Command::Soak { count, name } => soak::soak(&nextest()?, count, name.as_deref())?,
         Command::Judge { name } => judge::judge(&nextest()?, name.as_deref())?,
+        Command::Guard { directories } => guard::guard(&directories).map(|()| true)?,
     };
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
