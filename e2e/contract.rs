@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::workers::{self, Workers};
+use crate::workers::Workers;
 use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, condition, simulated_vms, step, text, wait_for};
 
 /// For one wait. Nothing takes nearly as long on an idle machine.
@@ -59,7 +59,7 @@ async fn topology(cp: &ControlPlane) {
     let namespace = "class";
     let mut kubeconfig = Workers { cluster: "classy".to_owned(), ..Workers::new(namespace, cp).await }.objects();
     kubeconfig.retain(|object| matches!(object["kind"].as_str(), Some("Namespace" | "Secret")));
-    workers::apply(cp, &kubeconfig).await;
+    cp.apply_objects(&kubeconfig).await;
     cp.kubectl(&["-n", namespace, "apply", "-f", "config/clusterctl/templates/clusterclass-windows.yaml"]).await;
     cp.kubectl(&["-n", namespace, "apply", "-f", "config/samples/topology.yaml"]).await;
     let cluster = format!("{namespace}/classy");
@@ -126,7 +126,7 @@ async fn check_health(cp: &ControlPlane, machine: &str, checks: Value) {
             "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "100%"}},
         },
     });
-    workers::apply(cp, &[health_check]).await;
+    cp.apply_objects(&[health_check]).await;
 }
 
 /// Waits until another machine than `before` runs and nothing of that one is left; gives its name.
@@ -160,7 +160,7 @@ async fn paused(cp: &ControlPlane, capw: &Capw, witness: &mut Workers) {
     cp.patch(Kind::EXTERNAL_CONTROL_PLANE, "paused/c1", &json!({"spec": {"version": "v1.30.0"}})).await.expect("the spec can be changed");
     cp.delete(Kind::WINDOWS_MACHINE, &names[0]).await;
     witness.replicas += 1;
-    workers::apply(cp, &[witness.machine_deployment()]).await;
+    cp.apply_objects(&[witness.machine_deployment()]).await;
     witness.wait_settled(cp, cp, LIMIT).await;
     assert_untouched(cp, mark, "paused");
     assert_eq!(vms(capw), before, "VMs of a paused cluster");
@@ -179,7 +179,7 @@ async fn paused(cp: &ControlPlane, capw: &Capw, witness: &mut Workers) {
     let mark = cp.audit_mark();
     cp.delete(Kind::WINDOWS_MACHINE, &names[1]).await;
     witness.replicas += 1;
-    workers::apply(cp, &[witness.machine_deployment()]).await;
+    cp.apply_objects(&[witness.machine_deployment()]).await;
     witness.wait_settled(cp, cp, LIMIT).await;
     let name = names[1].trim_start_matches("paused/");
     let writes: Vec<_> = ours_since(cp, mark).into_iter().filter(|event| event.name == name && event.resource == "windowsmachines").collect();

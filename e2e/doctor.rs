@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::workers::{self, Workers};
+use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
 
 /// Until a guest has given up and all has told of it: it tries three times.
@@ -359,7 +359,7 @@ async fn replaced(cp: &ControlPlane) {
     check["spec"]["clusterName"] = labels["cluster.x-k8s.io/cluster-name"].clone();
     check["spec"]["selector"]["matchLabels"]["cluster.x-k8s.io/deployment-name"] = labels["cluster.x-k8s.io/deployment-name"].clone();
     check["spec"]["checks"]["unhealthyMachineConditions"][0]["timeoutSeconds"] = json!(5);
-    workers::apply(cp, &[check]).await;
+    cp.apply_objects(&[check]).await;
     wait_for("the MachineHealthCheck has replaced the machine", LIMIT, || async {
         let names: Vec<String> = cp.list(Kind::MACHINE, Some("token-unknown")).await.iter().map(|m| text(m, "/metadata/name").to_owned()).collect();
         let gone = !names.contains(&old) && !names.is_empty();

@@ -10,7 +10,6 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::standalone::{install_rights, wait_settled};
-use crate::workers;
 use crate::world::{self, AuditMark, Capw, ControlPlane, Kind, Options, beside, condition, simulated_vms, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -48,11 +47,11 @@ fn a_machine_leaves_when_its_pods_have_left() {
 
 /// One of a budget, one of a DaemonSet, one without an owner and one that will hang, all on the node that is returned.
 async fn place_pods(cp: &ControlPlane) -> String {
-    workers::apply(cp, &[agent(), web(1), budget()]).await;
+    cp.apply_objects(&[agent(), web(1), budget()]).await;
     let web_pod = wait_running(cp, "web", 1).await.remove(0);
     wait_running(cp, "agent", 2).await;
     let victim = text(&web_pod, "/spec/nodeName").to_owned();
-    workers::apply(cp, &[lonely("lonely", &victim, json!({})), lonely("hung", &victim, json!({HANGS: "true"}))]).await;
+    cp.apply_objects(&[lonely("lonely", &victim, json!({})), lonely("hung", &victim, json!({HANGS: "true"}))]).await;
     wait_running(cp, "lonely", 1).await;
     wait_running(cp, "hung", 1).await;
     step(format!("pods run on {victim}: one of a budget, one of a DaemonSet, one without an owner, one that will hang"));
@@ -80,7 +79,7 @@ async fn pods_leave(cp: &ControlPlane, capw: &Capw, victim: &str) {
     assert_eq!(simulated_vms(capw.state()).len(), 2, "a VM went while a budget kept its pod");
     step("the pod without an owner went, the hung one was forced, and the budget holds the machine");
 
-    workers::apply(cp, &[web(2)]).await;
+    cp.apply_objects(&[web(2)]).await;
     cp.wait_gone(Kind::WINDOWS_MACHINE, &machine, LIMIT).await;
 }
 

@@ -100,7 +100,7 @@ impl<'a> Story<'a> {
     }
 
     async fn life(&self) {
-        workers::apply(self.cp, &self.objects()).await;
+        self.cp.apply_objects(&self.objects()).await;
         self.set(self.share).await;
         self.capw.iter().for_each(|capw| capw.process().start());
         let rounds = self.random.borrow_mut().random_range(4..8);

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::pools::Pool;
 use crate::standalone::{install_rights, wait_settled};
-use crate::workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, simulated_vms, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -44,7 +43,7 @@ fn labels_and_taints_change_without_another_vm() {
             json!({"example.com/pool": "windows", "example.com/tier": "two", "example.com/new": "1"}),
             json!([taint("os", "windows"), taint("example.com/second", "1")]),
         );
-        workers::apply(&cp, &[pool.config(), pool.node_pool()]).await;
+        cp.apply_objects(&[pool.config(), pool.node_pool()]).await;
         nodes_show_it(&cp).await;
         machines_show_it(&cp, &pool).await;
         assert_eq!(identities(&cp, &capw, &pool).await, before, "something was made again");

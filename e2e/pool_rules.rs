@@ -211,7 +211,7 @@ async fn rule_4_3_a_long_name(cp: &ControlPlane, pool: &Pool) {
     for named in ["bootstrap/configRef", "infrastructureRef"] {
         *objects[2].pointer_mut(&format!("/spec/template/spec/{named}/name")).expect("a reference") = json!(long);
     }
-    workers::apply(cp, &objects).await;
+    cp.apply_objects(&objects).await;
     let name = pool.workers.name(&long);
     let refs = |object: &Value| object.pointer("/status/nodeRefs").and_then(Value::as_array).is_some_and(|nodes| nodes.len() == 1).then_some(());
     cp.wait_object(Kind::MACHINE_POOL, &name, "a Node", LIMIT, refs).await;

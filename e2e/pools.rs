@@ -66,7 +66,7 @@ impl Pool {
         let mut objects = self.workers.objects();
         objects.retain(|object| !["MachineDeployment", "WindowsMachineTemplate", "WindowsBootstrapConfigTemplate"].contains(&text(object, "/kind")));
         objects.extend(self.objects());
-        workers::apply(cp, &objects).await;
+        cp.apply_objects(&objects).await;
     }
 
     pub fn name(&self) -> String {
@@ -148,7 +148,7 @@ fn a_machine_pool_of_cluster_api() {
 async fn spread(cp: &ControlPlane, pool: &Pool) {
     let west = json!({"apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor", "metadata": {"name": "west", "namespace": "pool"},
         "spec": {"simulated": {}}});
-    workers::apply(cp, &[west]).await;
+    cp.apply_objects(&[west]).await;
     cp.wait_condition(Kind::WINDOWS_HYPERVISOR, "pool/west", "Ready", "True", LIMIT).await;
     pool.workers.admit(cp, "west").await;
     cp.patch(Kind::MACHINE_POOL, &pool.name(), &json!({"spec": {"failureDomains": ["lab", "west"]}})).await.expect("failure domains");
@@ -237,7 +237,7 @@ async fn rule_4_3_a_health_check_replaces(cp: &ControlPlane, capw: &Capw, pool: 
             "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": "100%"}},
         },
     });
-    workers::apply(cp, &[health_check]).await;
+    cp.apply_objects(&[health_check]).await;
     let before = pool.wait_settled(cp).await;
     let victim = text(&before[1], "/metadata/name").to_owned();
     let annotation = json!({"metadata": {"annotations": {"cluster.x-k8s.io/remediate-machine": ""}}});

@@ -47,14 +47,14 @@ fn machines_become_real_vms() {
         as_asked(&daemon);
 
         workers.replicas = 1;
-        workers::apply(&cp, &[workers.machine_deployment()]).await;
+        cp.apply_objects(&[workers.machine_deployment()]).await;
         let left = workers.wait_settled(&cp, &cp, LIMIT).await;
         at_rest(&daemon, &left).await;
         step("2 -> 1");
 
         workers.template = "second".to_owned();
         workers.machine["memory"] = json!("2100Mi");
-        workers::apply(&cp, &[workers.machine_template(), workers.machine_deployment()]).await;
+        cp.apply_objects(&[workers.machine_template(), workers.machine_deployment()]).await;
         let replaced = workers.wait_settled(&cp, &cp, LIMIT).await;
         step("another template: it was replaced");
         at_rest(&daemon, &replaced).await;

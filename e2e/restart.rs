@@ -66,14 +66,14 @@ async fn story(cp: &ControlPlane, capw: &Capw, mut workers: Workers, kills: &Ref
     workers.machine = json!({"image": "windows-server-2025", "cpus": 2, "memory": "8Gi"});
     workers.bootstrap_template = "second".to_owned();
     workers.bootstrap["windowsRelease"] = json!("2025");
-    workers::apply(cp, &[workers.machine_template(), workers.bootstrap_template(), workers.machine_deployment()]).await;
+    cp.apply_objects(&[workers.machine_template(), workers.bootstrap_template(), workers.machine_deployment()]).await;
     workers.wait_settled(cp, cp, LIMIT).await;
     step(format!("3 replaced, after {} kills", kills.borrow().done.len()));
 
     // Until there was a kill after everything that happens while machines live; what happens at the end is left for the end.
     for replicas in [1, 4].into_iter().cycle().take(6) {
         workers.replicas = replicas;
-        workers::apply(cp, &[workers.machine_deployment()]).await;
+        cp.apply_objects(&[workers.machine_deployment()]).await;
         workers.wait_settled(cp, cp, LIMIT).await;
         step(format!("{replicas} nodes, after {} kills", kills.borrow().done.len()));
         if kills.borrow().is_over() {

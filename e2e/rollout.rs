@@ -11,7 +11,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::pools::{Pool, names};
-use crate::workers::{self, is_ready};
+use crate::workers::is_ready;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, beside, condition, simulated_vms, step, text, wait_for};
 
 /// For one wait: a drain is tried again every 20 s.
@@ -54,7 +54,7 @@ fn a_rollout_keeps_what_it_promised() {
 async fn all_are_replaced(cp: &ControlPlane, capw: &Capw, pool: &mut Pool, before: &BTreeSet<String>) {
     let pods = guarded_pods(cp, pool).await;
     pool.workers.machine["cpus"] = json!(2);
-    workers::apply(cp, &[pool.node_pool()]).await;
+    cp.apply_objects(&[pool.node_pool()]).await;
     let machines = beside(async || look_after_pods(cp).await, async {
         let machines = wait_for("every machine is replaced", LIMIT, || async { pool.workers.settled(cp, cp).await }).await;
         cp.wait_condition(Kind::WINDOWS_NODE_POOL, &pool.name(), "MachinesUpToDate", "True", LIMIT).await;
@@ -82,7 +82,7 @@ async fn broken_then_set_back(cp: &ControlPlane, capw: &Capw, pool: &mut Pool) {
     let fault = |faults: Value| json!({"spec": {"simulated": {"faults": faults}}});
     cp.patch(Kind::WINDOWS_HYPERVISOR, "rollout/lab", &fault(json!([{"names": "*", "fault": "NoJoin"}]))).await.expect("a fault");
     pool.workers.machine["memory"] = json!("16Gi");
-    workers::apply(cp, &[pool.node_pool()]).await;
+    cp.apply_objects(&[pool.node_pool()]).await;
     let stopped = cp
         .wait_object(Kind::WINDOWS_NODE_POOL, &pool.name(), "the rollout is stopped", LIMIT, |object| {
             condition(object, "MachinesUpToDate").filter(|c| c["reason"] == "RolloutStopped").cloned()
@@ -92,7 +92,7 @@ async fn broken_then_set_back(cp: &ControlPlane, capw: &Capw, pool: &mut Pool) {
     assert_eq!(simulated_vms(capw.state()).len(), MACHINES + 2, "the first batch, and no more");
     cp.patch(Kind::WINDOWS_HYPERVISOR, "rollout/lab", &fault(json!(null))).await.expect("no fault");
     pool.workers.machine["memory"] = json!("8Gi");
-    workers::apply(cp, &[good]).await;
+    cp.apply_objects(&[good]).await;
     wait_for("only the VMs from before are left", LIMIT, || async {
         let count = simulated_vms(capw.state()).len();
         if count == MACHINES { Ok(()) } else { Err(count) }
@@ -110,7 +110,7 @@ async fn guarded_pods(cp: &ControlPlane, pool: &Pool) -> usize {
         objects.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("guarded-{n}"), "namespace": pool.workers.namespace, "labels": {"app": "guarded"}},
             "spec": {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "none.invalid/none"}]}}));
     }
-    workers::apply(cp, &objects).await;
+    cp.apply_objects(&objects).await;
     nodes.len()
 }
 
@@ -137,6 +137,6 @@ async fn again(cp: &ControlPlane, name: &str) {
     let free = nodes.iter().filter(|node| takes_pods(node));
     // The newest: it is of the new template.
     let Some(node) = free.max_by_key(|n| text(n, "/metadata/creationTimestamp").to_owned()) else { return };
-    workers::apply(cp, &[json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("{name}x"), "namespace": "rollout", "labels": {"app": "guarded"}},
+    cp.apply_objects(&[json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("{name}x"), "namespace": "rollout", "labels": {"app": "guarded"}},
         "spec": {"nodeName": text(node, "/metadata/name"), "tolerations": [{"operator": "Exists"}], "containers": [{"name": "c", "image": "none.invalid/none"}]}})]).await;
 }

@@ -116,7 +116,7 @@ impl Race<'_> {
             },
         });
         self.pool.apply(self.cp).await;
-        workers::apply(self.cp, &[health_check]).await;
+        self.cp.apply_objects(&[health_check]).await;
     }
 
     /// Two races, and after each the number that was asked last.

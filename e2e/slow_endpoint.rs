@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 
-use crate::workers::{self, Workers};
+use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Waits, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -31,7 +31,7 @@ fn a_hypervisor_that_hardly_answers_delays_no_other() {
         let _slow = SlowEndpoint::start(&socket);
         let hypervisors: Vec<String> = (0..GOOD).map(|number| format!("good-{number}")).chain(["slow".to_owned()]).collect();
         let (slow, good) = hypervisors.split_last().expect("five hypervisors");
-        workers::apply(&cp, &objects(&workers, &hypervisors, &socket)).await;
+        cp.apply_objects(&objects(&workers, &hypervisors, &socket)).await;
 
         let (alone, before) = (Instant::now(), Waits::of(&capw.metrics()));
         scale(&cp, &workers, good, MACHINES).await;

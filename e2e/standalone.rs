@@ -82,7 +82,7 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
         let kubeconfig = workers::remote_kubeconfig(&other).await;
         let secret =
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": "default"}, "stringData": {"value": kubeconfig}});
-        workers::apply(&cp, &[secret]).await;
+        cp.apply_objects(&[secret]).await;
         wait_settled(&cp, &other, POOL, 2).await;
         assert!(cp.list(Kind::NODE, None).await.is_empty(), "a node joined the wrong cluster");
         let patch = json!({"spec": {"cluster": {"kubeconfigSecretRef": {"name": "elsewhere"}}}});
@@ -170,7 +170,7 @@ fn a_pool_is_handed_to_cluster_api_and_back() {
         let pattern = json!({"apiVersion": Kind::WINDOWS_BOOTSTRAP_CONFIG.api_version, "kind": "WindowsBootstrapConfig",
             "metadata": {"name": "pool", "namespace": "default"}, "spec": {}});
         objects.extend([pattern, machine_pool]);
-        workers::apply(&cp, &objects).await;
+        cp.apply_objects(&objects).await;
         adopter.workers.replicas = 2;
         wait_for("core has a Running Machine for each", LIMIT, || async {
             let owned = cp.list(Kind::MACHINE, Some("default")).await;

@@ -74,7 +74,7 @@ async fn hypervisor_unreachable(cp: &ControlPlane) {
     cp.patch(Kind::WINDOWS_HYPERVISOR, "unreachable/lab", &cut(true)).await.expect("the endpoint can be cut off");
     let fact = Instant::now();
     workers.replicas = 2;
-    workers::apply(cp, &[workers.machine_deployment()]).await;
+    cp.apply_objects(&[workers.machine_deployment()]).await;
     hypervisor_says(cp, "unreachable", "HypervisorUnreachable", &["unreachable"]).await;
     let is_unreachable = "WindowsHypervisor lab is unreachable";
     unseen_and_ready(cp, "unreachable", &[is_unreachable]).await;
@@ -118,7 +118,7 @@ async fn wrong_kubeconfigs(cp: &ControlPlane) {
     // The remedy: the right one.
     let workers = Workers { kubeconfig: right, ..one_machine("config-garbage", cp).await };
     let secret = workers.objects().into_iter().find(|object| object["kind"] == "Secret").expect("the kubeconfig's Secret");
-    workers::apply(cp, &[secret]).await;
+    cp.apply_objects(&[secret]).await;
     workers.wait_settled(cp, cp, LIMIT).await;
 }
 
@@ -133,7 +133,7 @@ fn changed(kubeconfig: &str, key: &str, value: &str) -> String {
 
 /// A kubeconfig of an account without any rights.
 async fn powerless(cp: &ControlPlane) -> String {
-    workers::apply(cp, &[json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "powerless", "namespace": "default"}})]).await;
+    cp.apply_objects(&[json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "powerless", "namespace": "default"}})]).await;
     let path = cp.kubeconfig_for("default", "powerless").await;
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
@@ -225,7 +225,7 @@ async fn name_too_long(cp: &ControlPlane, capw: &Capw) {
     let mut objects = workers.objects();
     let deployment = objects.last_mut().expect("the MachineDeployment is the last");
     deployment["spec"]["machineNaming"]["template"] = json!("much-too-long-for-windows-{{ .random }}");
-    workers::apply(cp, &objects).await;
+    cp.apply_objects(&objects).await;
     let long = Told {
         kind: Kind::WINDOWS_MACHINE,
         condition: ("Ready", "False"),

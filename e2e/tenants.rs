@@ -75,5 +75,5 @@ async fn the_machine(cp: &ControlPlane) -> String {
 async fn give(cp: &ControlPlane, kubeconfig: &str) {
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "theirs", "namespace": "tenant"}, "stringData": {"value": kubeconfig}});
-    workers::apply(cp, &[secret]).await;
+    cp.apply_objects(&[secret]).await;
 }

@@ -86,7 +86,7 @@ fn story(name: &str, on: Option<Product>) {
         // A machine refuses a plan that was made for another release of Windows.
         workers.bootstrap_template = "second".to_owned();
         workers.bootstrap["windowsRelease"] = json!("2025");
-        workers::apply(&cp, &[workers.machine_template(), workers.bootstrap_template(), workers.machine_deployment()]).await;
+        cp.apply_objects(&[workers.machine_template(), workers.bootstrap_template(), workers.machine_deployment()]).await;
         let machines = roll(&cp, &workers).await;
         wait_vms(&capw, 3).await;
         times.note("another template: 3 replaced one by one");
@@ -100,7 +100,7 @@ fn story(name: &str, on: Option<Product>) {
         let before = vm_ids(&workers.wait_settled(&cp, &cp, LIMIT).await);
         times.note("3 -> 1");
         workers.version = world::Tools::ensure().kubernetes_version.clone();
-        workers::apply(&cp, &[workers.machine_deployment()]).await;
+        cp.apply_objects(&[workers.machine_deployment()]).await;
         let machines = roll(&cp, &workers).await;
         wait_vms(&capw, 1).await;
         times.note("another version of Kubernetes: 1 replaced");

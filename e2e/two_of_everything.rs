@@ -36,7 +36,7 @@ fn two_of_everything_and_nothing_mixes() {
         for workers in [&here, &there] {
             let mut objects = workers.objects();
             objects.extend(beside(workers));
-            workers::apply(&one, &objects).await;
+            one.apply_objects(&objects).await;
         }
         let (in_one, in_two) = tokio::join!(settled(&one, &here, &one), settled(&one, &there, &two));
 
@@ -67,7 +67,7 @@ fn two_of_everything_and_nothing_mixes() {
 
         // What is left alone is not dead: it still grows, and ends by itself.
         let there = Workers { replicas: 2, ..there };
-        workers::apply(&one, &[there.machine_deployment()]).await;
+        one.apply_objects(&[there.machine_deployment()]).await;
         settled(&one, &there, &two).await;
         one.delete(Kind::CLUSTER, &there.name(&there.cluster)).await;
         there.wait_gone(&one, LIMIT).await;

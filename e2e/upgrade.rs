@@ -19,7 +19,7 @@ use self::state::State;
 use crate::idle::wait_quiet_of;
 use crate::installed::PARTS;
 use crate::pools::Pool;
-use crate::workers::{self, Workers, wait_nothing_left};
+use crate::workers::{Workers, wait_nothing_left};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, checkout, simulated_vms, step, text, wait_for};
 
 /// For one wait. Nothing takes nearly as long on an idle machine.
@@ -209,7 +209,7 @@ impl Life {
                 "template": {"machine": self.alone.machine, "bootstrap": self.alone.bootstrap},
             },
         }));
-        workers::apply(cp, &objects).await;
+        cp.apply_objects(&objects).await;
     }
 
     async fn wait_settled(&self, cp: &ControlPlane) {
@@ -232,7 +232,7 @@ impl Life {
         })
         .await;
         self.leaving.replicas = 1;
-        workers::apply(cp, &[self.leaving.machine_deployment()]).await;
+        cp.apply_objects(&[self.leaving.machine_deployment()]).await;
         wait_for("a VM is being stopped", LIMIT, || async {
             let stopping = simulated_vms(capw.state()).into_iter().find(|vm| vm.datacenter == "leaving.lab" && vm.power == "Stopping");
             stopping.map(|_| ()).ok_or("none yet")
@@ -246,7 +246,7 @@ impl Life {
 
     async fn scale(&mut self, cp: &ControlPlane, by: usize) {
         self.deployed.replicas += by;
-        workers::apply(cp, &[self.deployed.machine_deployment()]).await;
+        cp.apply_objects(&[self.deployed.machine_deployment()]).await;
         let replicas = self.pooled.workers.replicas + by;
         self.pooled.scale(cp, replicas).await;
         self.alone.replicas += by;
@@ -259,7 +259,7 @@ impl Life {
         let old = self.deployed.wait_settled(cp, cp, LIMIT).await;
         self.deployed.template = "second".to_owned();
         self.deployed.machine["memory"] = json!("6Gi");
-        workers::apply(cp, &[self.deployed.machine_template(), self.deployed.machine_deployment()]).await;
+        cp.apply_objects(&[self.deployed.machine_template(), self.deployed.machine_deployment()]).await;
         let new = self.deployed.wait_settled(cp, cp, LIMIT).await;
         let names = crate::pools::names(&old);
         assert!(crate::pools::names(&new).is_disjoint(&names), "a machine stayed");

@@ -150,7 +150,7 @@ impl Workers {
 
     /// Applies everything. Namespaces must be there before what is in them, so they go first.
     pub async fn apply(&self, cp: &ControlPlane) {
-        apply(cp, &self.objects()).await;
+        cp.apply_objects(&self.objects()).await;
     }
 
     /// Has the VMs made by a simulator of that product, if one is named, and gives its login to CAPW.
@@ -170,7 +170,7 @@ impl Workers {
     /// Applies the login of a simulator.
     pub async fn log_in(&self, cp: &ControlPlane, login: Value) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}});
-        apply(cp, &[namespace, login]).await;
+        cp.apply_objects(&[namespace, login]).await;
     }
 
     /// Lets machines go to that hypervisor too: those that the WindowsCluster does not name are refused.
@@ -258,11 +258,6 @@ impl Workers {
     }
 }
 
-/// Applies objects in one go.
-pub async fn apply(cp: &ControlPlane, objects: &[Value]) {
-    cp.apply_objects(objects).await;
-}
-
 /// A kubeconfig with all rights in the workload cluster, for the account [`REMOTE_USER`].
 pub async fn remote_kubeconfig(to: &ControlPlane) -> String {
     let objects = [
@@ -273,7 +268,7 @@ pub async fn remote_kubeconfig(to: &ControlPlane) -> String {
             "subjects": [{"kind": "ServiceAccount", "name": "capw-remote", "namespace": "kube-system"}],
         }),
     ];
-    apply(to, &objects).await;
+    to.apply_objects(&objects).await;
     let path = to.kubeconfig_for("kube-system", "capw-remote").await;
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }

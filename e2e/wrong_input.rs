@@ -32,12 +32,12 @@ fn wrong_objects_say_so_and_cost_nothing() {
             "apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor", "metadata": own("tiny"),
             "spec": {"simulated": {"capacity": {"cpus": 8, "memory": "16Gi"}}},
         });
-        workers::apply(&cp, &[tiny]).await;
+        cp.apply_objects(&[tiny]).await;
         good.admit(&cp, "tiny").await;
         cp.wait_condition(Kind::CLUSTER, "wrong/c1", "Available", "True", LIMIT).await;
 
         let objects: Vec<Value> = machines(&good).into_iter().chain(control_planes(&good)).chain(orphans()).collect();
-        workers::apply(&cp, &objects).await;
+        cp.apply_objects(&objects).await;
         all_say_it(&cp).await;
         step("every wrong object says what is wrong with it");
         the_rest_goes_on(&cp, &capw, good).await;
@@ -166,7 +166,7 @@ async fn the_rest_goes_on(cp: &ControlPlane, capw: &Capw, good: Workers) {
     let passes = capw.metric("capw_reconciles_total", &[]);
     let machine = json!({"image": "windows-server-2022", "hypervisorRef": {"name": "lab"}});
     let good = Workers { replicas: 1, template: "good".to_owned(), machine, ..good };
-    workers::apply(cp, &[good.machine_template(), good.machine_deployment()]).await;
+    cp.apply_objects(&[good.machine_template(), good.machine_deployment()]).await;
     let name = wait_for("a good machine runs beside the wrong ones", LIMIT, || async {
         let machines = cp.list(Kind::MACHINE, Some(NAMESPACE)).await;
         let running = machines.iter().find(|machine| text(machine, "/status/phase") == "Running");

@@ -55,13 +55,13 @@ fn wrong_pools_say_so_and_lose_nothing() {
             "apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor", "metadata": {"name": "tiny", "namespace": NAMESPACE},
             "spec": {"simulated": {"capacity": {"cpus": 8, "memory": "64Gi"}}},
         });
-        workers::apply(&cp, &[tiny]).await;
+        cp.apply_objects(&[tiny]).await;
         good.workers.admit(&cp, "tiny").await;
         machines_of(&cp, "pool", 2).await;
         step("a good pool has its two machines");
 
         let objects: Vec<Value> = CASES.iter().flat_map(|case| objects(&good, case)).collect();
-        workers::apply(&cp, &objects).await;
+        cp.apply_objects(&objects).await;
         for case in CASES {
             says(&cp, case.name, case.reason, case.says).await;
         }
@@ -169,7 +169,7 @@ async fn a_machine_that_only_looks_like_one_of_the_pool(cp: &ControlPlane, good:
         "apiVersion": Kind::WINDOWS_MACHINE.api_version, "kind": "WindowsMachine",
         "metadata": {"name": "foreign", "namespace": NAMESPACE, "labels": labels}, "spec": good.workers.machine,
     });
-    workers::apply(cp, &[foreign]).await;
+    cp.apply_objects(&[foreign]).await;
     cp.patch(Kind::MACHINE_POOL, &good.name(), &json!({"spec": {"replicas": 1}})).await.expect("a number");
     machines_of(cp, "pool", 1).await;
     cp.patch(Kind::MACHINE_POOL, &good.name(), &json!({"spec": {"replicas": 2}})).await.expect("a number");
@@ -218,7 +218,7 @@ async fn no_quota(cp: &ControlPlane, capw: &Capw) {
         })
     };
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quota"}});
-    workers::apply(cp, &[namespace, quota(2)]).await;
+    cp.apply_objects(&[namespace, quota(2)]).await;
     // It counts once its controller has looked at it.
     cp.wait_object(Kind::new("v1", "resourcequotas"), "quota/few-machines", "it is in force", LIMIT, |quota| {
         (quota["status"]["hard"][COUNTED] == "2").then_some(())
@@ -240,7 +240,7 @@ async fn no_quota(cp: &ControlPlane, capw: &Capw) {
     let refused = cp.audit().into_iter().filter(|e| e.user == Capw::USER && e.verb == "create" && e.code == 403 && e.namespace == "quota").count();
     let most = 12 + begun.elapsed().as_secs() / 10;
     assert!((1..=most).contains(&(refused as u64)), "{refused} refused requests, at most {most} expected");
-    workers::apply(cp, &[quota(10)]).await;
+    cp.apply_objects(&[quota(10)]).await;
     let after = names(&pool.wait_settled(cp).await);
     assert!(after.is_superset(&before), "{before:?} {after:?}");
     assert!(!capw.log().contains("panicked"));

@@ -71,7 +71,7 @@ async fn beside_the_group(cp: &ControlPlane, without: &[&str]) {
     let workers = Workers { bootstrap_template: "windows".to_owned(), ..workers };
     let mut objects = workers.objects();
     objects.retain(|object| !without.contains(&object["kind"].as_str().unwrap_or_default()));
-    workers::apply(cp, &objects).await;
+    cp.apply_objects(&objects).await;
     cp.apply(&block("rights")).await;
     cp.apply(&block("rights for Cluster API")).await;
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::workers;
 use crate::world::{ControlPlane, Kind, Process, text, wait_for};
 
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -68,7 +67,7 @@ pub async fn want_pods(cp: &ControlPlane, name: &str, replicas: usize, cpu: &str
             },
         },
     });
-    workers::apply(cp, &[deployment]).await;
+    cp.apply_objects(&[deployment]).await;
 }
 
 /// Waits until every pod of a Deployment was given a node.

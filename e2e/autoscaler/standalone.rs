@@ -22,7 +22,7 @@ const WINDOWS: &str = "default/windows";
 fn pending_windows_pods_scale_a_pool_without_cluster_api_whichever_is_killed() {
     let program = program();
     world::run(async {
-        let cp = ControlPlane::start(plain()).await;
+        let cp = ControlPlane::start(options()).await;
         let certificates = certificates(&cp);
         let address = format!("127.0.0.1:{}", world::free_port());
         let flags = [format!("--autoscaler-address={address}"), format!("--autoscaler-tls={}", certificates.join("server").display())];
@@ -32,7 +32,7 @@ fn pending_windows_pods_scale_a_pool_without_cluster_api_whichever_is_killed() {
         cp.apply(&block("rights")).await;
         let hypervisor = json!({"apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor",
             "metadata": {"name": "lab", "namespace": "default"}, "spec": {"simulated": {}}});
-        workers::apply(&cp, &[hypervisor]).await;
+        cp.apply_objects(&[hypervisor]).await;
         cp.apply(&block("WindowsNodePool")).await;
 
         let config = cloud_config(&certificates, &address);
@@ -89,7 +89,7 @@ fn pending_windows_pods_scale_a_pool_without_cluster_api_whichever_is_killed() {
     });
 }
 
-fn plain() -> Options {
+fn options() -> Options {
     Options { scheduler: true, ..Options::standalone().named("standalone") }
 }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cost::{AUDIT_POLICY, Requests, Versions, calls, less, wire_requests};
-use crate::workers::{self, Workers, by_capw};
+use crate::workers::{Workers, by_capw};
 use crate::world::{
     AuditEvent, Capw, ControlPlane, Kind, Options, Product, Simulator, Waits, condition, hardware, simulated_vms, step, text, wait_for,
 };
@@ -176,7 +176,7 @@ pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Durat
         Hypervisor::Proxmox => Some(Product::Proxmox),
     };
     let simulator = workers.go_to(product, &cp, &capw).await;
-    workers::apply(&cp, &group.objects(&workers)).await;
+    cp.apply_objects(&group.objects(&workers)).await;
     cp.wait_condition(Kind::EXTERNAL_CONTROL_PLANE, &workers.name(&workers.cluster), "Ready", "True", SOON).await;
     let mut run = Run { capw, daemon, simulator, cp, workers, group, versions: Versions::default(), limit };
     let start = run.cp.audit_mark();
@@ -234,7 +234,7 @@ impl Run {
     async fn ask(&self) {
         let objects = self.group.objects(&self.workers);
         let group = objects.last().expect("the group is the last");
-        workers::apply(&self.cp, std::slice::from_ref(group)).await;
+        self.cp.apply_objects(std::slice::from_ref(group)).await;
     }
 
     /// Sets the number of machines and waits until a count in the group's status is that; gives what it is when the

@@ -103,20 +103,17 @@ async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
     let cluster = json!({"kubeconfigSecretRef": {"name": "c1-external-kubeconfig"}});
     let template = json!({"machine": {"image": "windows-server-2022", "hypervisorRef": {"name": "lab"}}, "bootstrap": {}});
     let pool = json!({"replicas": 1, "version": workers.version, "cluster": cluster, "template": template.clone()});
-    workers::apply(
-        cp,
-        &[
-            object("infrastructure", "WindowsHypervisor", "spare", json!({"simulated": {}})),
-            object("infrastructure", "WindowsNodePool", "pool", pool),
-            object("infrastructure", "WindowsMachine", "unowned", machine.clone()),
-            object("bootstrap", "WindowsBootstrapConfig", "unowned", json!({})),
-            object("infrastructure", "WindowsMachineTemplate", "t", json!({"template": {"spec": machine}})),
-            object("bootstrap", "WindowsBootstrapConfigTemplate", "t", json!({"template": {}})),
-            object("infrastructure", "WindowsClusterTemplate", "t", json!({"template": {}})),
-            object("infrastructure", "WindowsNodePoolTemplate", "t", json!({"template": {"spec": {"template": template}}})),
-            object("controlplane", "ExternalControlPlaneTemplate", "t", json!({"template": {}})),
-        ],
-    )
+    cp.apply_objects(&[
+        object("infrastructure", "WindowsHypervisor", "spare", json!({"simulated": {}})),
+        object("infrastructure", "WindowsNodePool", "pool", pool),
+        object("infrastructure", "WindowsMachine", "unowned", machine.clone()),
+        object("bootstrap", "WindowsBootstrapConfig", "unowned", json!({})),
+        object("infrastructure", "WindowsMachineTemplate", "t", json!({"template": {"spec": machine}})),
+        object("bootstrap", "WindowsBootstrapConfigTemplate", "t", json!({"template": {}})),
+        object("infrastructure", "WindowsClusterTemplate", "t", json!({"template": {}})),
+        object("infrastructure", "WindowsNodePoolTemplate", "t", json!({"template": {"spec": {"template": template}}})),
+        object("controlplane", "ExternalControlPlaneTemplate", "t", json!({"template": {}})),
+    ])
     .await;
     workers.wait_settled(cp, cp, LIMIT).await.clear();
     cp.wait_condition(Kind::WINDOWS_NODE_POOL, &workers.name("pool"), "Ready", "True", LIMIT).await;

@@ -10,7 +10,7 @@ use capw_libvirtd::Daemon;
 use serde_json::{Value, json};
 
 use super::judge::{LIMIT, Told, both_say, everything_goes, hypervisor_says, machine_says, one_machine, said, told, unseen_and_ready};
-use crate::workers::{self, Workers};
+use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, hardware, step, text, wait_for};
 
 #[test]
@@ -99,7 +99,7 @@ impl Host<'_> {
 
     async fn scale(&self, workers: &mut Workers, replicas: usize) {
         workers.replicas = replicas;
-        workers::apply(self.cp, &[workers.machine_deployment()]).await;
+        self.cp.apply_objects(&[workers.machine_deployment()]).await;
     }
 
     /// The machine whose VM runs says in all three places what is wrong with it.

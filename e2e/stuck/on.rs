@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::judge::{LIMIT, Told, both_say, everything_goes, hypervisor_says, machine_says, one_machine, told, true_of, unseen_and_ready, until};
-use crate::workers::{self, Workers};
+use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Forward, Kind, Options, Product, Simulator, free_port, step, text, wait_for};
 
 #[test]
@@ -271,7 +271,7 @@ impl Site<'_> {
                 "checks": {"unhealthyMachineConditions": [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 5}]},
             },
         });
-        workers::apply(self.cp, &[health_check]).await;
+        self.cp.apply_objects(&[health_check]).await;
         let old = text(&machine, "/metadata/name");
         self.cp.wait_gone(Kind::WINDOWS_MACHINE, &workers.name(old), LIMIT).await;
         // The next one may take longer than its time on a busy machine.
