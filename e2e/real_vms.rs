@@ -1,8 +1,8 @@
 //! Story *real VMs*: a real libvirt daemon makes real QEMU VMs, whose Linux guests read our drive through a kernel, carry out its plan in the
 //! model of Windows, restart, speak on a serial port and join. What lies on the host is judged by libvirt's own client. None of it is Windows.
 //!
-//! As root the daemon is one in system mode: the VMs start by UEFI with Secure Boot and have a TPM, their network is one of libvirt with DHCP,
-//! their disks belong to QEMU's user, and virtlogd writes what they say.
+//! As root the daemon is one in system mode: the first VMs start by UEFI with Secure Boot and have a TPM, their network is one of libvirt with
+//! DHCP, their disks belong to QEMU's user, and virtlogd writes what they say.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -52,14 +52,17 @@ fn machines_become_real_vms() {
         at_rest(&daemon, &left).await;
         step("2 -> 1");
 
+        let uuids: Vec<String> = daemon.domains().iter().map(|domain| daemon.virsh(["domuuid", domain]).trim().to_owned()).collect();
         workers.template = "second".to_owned();
+        workers.machine["firmware"] = json!({"type": "BIOS"});
         workers.machine["memory"] = json!("2100Mi");
         cp.apply_objects(&[workers.machine_template(), workers.machine_deployment()]).await;
         let replaced = workers.wait_settled(&cp, &cp, LIMIT).await;
-        step("another template: it was replaced");
+        step("another template: it was replaced by one that starts by BIOS");
         at_rest(&daemon, &replaced).await;
+        let xml = daemon.virsh(["dumpxml", &daemon.domains().concat()]);
+        assert!(!xml.contains("<loader"), "{xml}");
 
-        let uuids: Vec<String> = daemon.domains().iter().map(|domain| daemon.virsh(["domuuid", domain]).trim().to_owned()).collect();
         cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
         workers.wait_gone(&cp, LIMIT).await;
         nothing_left(&daemon).await;
