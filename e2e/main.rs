@@ -32,6 +32,7 @@ mod installed;
 mod operator;
 mod own_mirror;
 mod parts;
+mod polkit;
 mod pool_rules;
 mod pools;
 mod powershell;

@@ -7,6 +7,7 @@
     reason = "test code: it fails by panicking and says what it leaves out"
 )]
 
+pub mod polkit;
 mod system;
 
 use std::ffi::OsStr;
@@ -65,6 +66,11 @@ impl Daemon {
 
     /// In system mode, with [`NETWORK`]. `None`, and why, without root or if the programs are not there.
     pub fn start_system() -> Option<Self> {
+        Self::start_system_with("", |_| {})
+    }
+
+    /// The same, with more lines of libvirtd.conf, and what is to run before the daemon does.
+    fn start_system_with(more: &str, before: impl FnOnce(&Self)) -> Option<Self> {
         if !is_root() {
             eprintln!("NOT RUN: libvirt in system mode needs root");
             return None;
@@ -76,7 +82,8 @@ impl Daemon {
         // QEMU's user has to reach the pools.
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let daemon = Self { mode: Mode::System, guard: system::namespaces(root.path()), root };
-        daemon.configure("");
+        daemon.configure(more);
+        before(&daemon);
         daemon.run("virtlogd", &["--daemon"]);
         daemon.launch();
         daemon.network(NETWORK, NETWORK_XML);

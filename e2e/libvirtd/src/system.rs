@@ -12,8 +12,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::{guarded, until};
 
-/// Directories of the host in whose places the daemon gets its own. The first three are empty but for what the daemon puts there.
-const PRIVATE: &str = "run etc/libvirt var/cache/libvirt var/log/libvirt var/lib/libvirt var/lib/swtpm-localca";
+/// Directories of the host in whose places the daemon gets its own. The first four are empty but for what the daemon puts there.
+const PRIVATE: &str = "run etc/libvirt etc/polkit-1/rules.d var/cache/libvirt var/log/libvirt var/lib/libvirt var/lib/swtpm-localca";
 
 /// Runs as root. `$0`: the directory. Ends when its input does, with all that runs in the namespaces.
 const HOLD: &str = r#"

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::events::FOLLOWED;
 use super::refusal::{BEING_MADE, Error, code, unless};
+use super::rights;
 use super::rpc::{Connection, QEMU, RpcError};
 use super::xdr::{Decoder, Encoder, Malformed};
 use crate::hypervisor::wire::Effect::{self, Changes, Reads};
@@ -155,8 +156,14 @@ impl Client {
     pub async fn upload(&self, pool: &Pool, volume: &Volume, data: &[u8]) -> Result<(), Error> {
         let length = u64::try_from(data.len()).unwrap_or_default();
         let arguments = with_volume(pool, volume).u64(0).u64(length).u32(0).bytes();
-        let work = async { self.connection.upload(208, arguments, data).await.map_err(|error| self.failed(error, Changes)) };
+        let work = async { self.connection.upload(208, arguments, data).await.map_err(|error| self.failed("StorageVolUpload", error, Changes)) };
         self.wire.change("StorageVolUpload", work).await
+    }
+
+    /// Whether a volume of that name is there.
+    pub async fn has_volume(&self, pool: &Pool, name: &str) -> Result<bool, Error> {
+        let found = self.call("StorageVolLookupByName", Reads, 95, with_pool(pool).text(name)).await;
+        Ok(unless(found, code::NO_STORAGE_VOL)?.is_some())
     }
 
     /// How long a file is, read now.
@@ -175,7 +182,7 @@ impl Client {
     /// What a volume holds from `offset` on, and no more than `length` bytes; 0: all of it.
     pub async fn download(&self, pool: &Pool, volume: &Volume, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
         let arguments = with_volume(pool, volume).u64(offset).u64(length).u32(0).bytes();
-        let work = async { self.connection.download(209, arguments).await.map_err(|error| self.failed(error, Reads)) };
+        let work = async { self.connection.download(209, arguments).await.map_err(|error| self.failed("StorageVolDownload", error, Reads)) };
         self.wire.read("StorageVolDownload", work).await
     }
 
@@ -260,18 +267,21 @@ impl Client {
     pub async fn ask_agent(&self, it: &Domain, command: &str) -> Result<String, Error> {
         const SECONDS: u32 = 2;
         let arguments = with_domain(it).text(command).u32(SECONDS).u32(0).bytes();
-        let work = async { self.connection.call_of(QEMU, 3, arguments).await.map_err(|error| self.failed(error, Reads)) };
+        let work = async { self.connection.call_of(QEMU, 3, arguments).await.map_err(|error| self.failed("QemuDomainAgentCommand", error, Reads)) };
         let answer: Vec<u8> = self.wire.read("QemuDomainAgentCommand", work).await?;
         Ok(Decoder(&answer).optional_text()?.unwrap_or_default())
     }
 
     pub(super) async fn call(&self, name: &'static str, effect: Effect, procedure: u32, arguments: Encoder) -> Result<Vec<u8>, Error> {
-        let work = async { self.connection.call(procedure, arguments.bytes()).await.map_err(|error| self.failed(error, effect)) };
+        let work = async { self.connection.call(procedure, arguments.bytes()).await.map_err(|error| self.failed(name, error, effect)) };
         self.wire.request(name, effect, work).await
     }
 
-    fn failed(&self, error: RpcError, effect: Effect) -> Error {
+    fn failed(&self, name: &str, error: RpcError, effect: Effect) -> Error {
         match error {
+            RpcError::Refused { code: code::ACCESS_DENIED, text } => {
+                Error::Refused { code: code::ACCESS_DENIED, text: format!("{text}, {}", rights::of(name)) }
+            }
             RpcError::Refused { code, text } => Error::Refused { code, text },
             RpcError::Protocol(what) => Malformed(what).into(),
             RpcError::Closed => {

@@ -115,6 +115,18 @@ impl LibvirtDriver {
     }
 }
 
+/// Refuses to go on where a volume is there that is not among those listed: what libvirt's access control hides is left out of a list without a
+/// word, and refused where it is asked for by name.
+pub async fn refuse_hidden(session: &Session, name: &str) -> Result<(), DriverError> {
+    if session.client.has_volume(&session.pool, name).await? {
+        return Err(DriverError::Transient(format!(
+            "volume {name} of pool {} was not among its volumes a moment ago, and is there",
+            session.pool.name
+        )));
+    }
+    Ok(())
+}
+
 /// The domain with the UUID of that machine, ours or not.
 async fn find(session: &Session, key: &MachineKey) -> Result<Option<Found>, DriverError> {
     let domain = domain(key);

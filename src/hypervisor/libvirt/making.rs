@@ -7,6 +7,7 @@ use super::client::Volume;
 use super::disks::{self, Chain};
 use super::domain::{self, Host};
 use super::link::Session;
+use super::look;
 use super::refusal::{Error, code, unless};
 use super::volumes::{self, Image, Volumes};
 use super::{Defined, LibvirtDriver};
@@ -33,6 +34,7 @@ impl LibvirtDriver {
         let volumes = session.client.volumes(&session.pool).await?;
         let with_end = format!("{name}.qcow2");
         let Some(volume) = volumes.iter().find(|volume| volume.name == name).or_else(|| volumes.iter().find(|volume| volume.name == with_end)) else {
+            look::refuse_hidden(session, name).await?;
             let there = listed(volumes.iter().map(|volume| volume.name.as_str()).filter(|name| volumes::vm_of(name).is_none()));
             let text = format!(
                 "image {name:?} is no volume of pool {} on {}, which has {there}: correct spec.image of the machine or spec.images of the WindowsHypervisor, or add the image (virsh vol-upload; virsh pool-refresh {})",

@@ -24,6 +24,7 @@ mod making;
 mod memory;
 mod networks;
 mod refusal;
+mod rights;
 mod rpc;
 mod shared;
 #[cfg(test)]
@@ -323,6 +324,10 @@ impl Driver for LibvirtDriver {
             return Ok(DriverStep::Wait { after: LOOK });
         }
         let volumes = self.volumes_of(&session, key).await?;
+        let system = Volumes::of(key).system();
+        if found.is_some() && volumes.iter().all(|volume| volume.name != system) {
+            look::refuse_hidden(&session, &system).await?;
+        }
         if found.is_none() {
             if volumes.is_empty() {
                 return Ok(DriverStep::Done);

@@ -140,7 +140,7 @@ const FILE_GONE: &str =
 const NO_KVM: &str = "The host runs no guests by KVM: switch virtualization on in its firmware, load kvm_intel or kvm_amd and let libvirt open /dev/kvm; or set spec.libvirt.acceleration of the WindowsHypervisor to TCG, which is many times slower";
 const NO_LOGIN: &str =
     "Check the credentials of the WindowsHypervisor and what the daemon allows (auth_unix_rw, auth_tls, tls_allowed_dn_list in its configuration)";
-const NO_RIGHTS: &str = "CAPW must be allowed everything on this daemon: use the socket for reading and writing, not the one that ends in -ro, and allow CAPW's user in the rules of polkit if access_drivers names it";
+const NO_RIGHTS: &str = "CAPW must be allowed everything on this daemon: use the socket for reading and writing, not the one that ends in -ro; where access_drivers of libvirtd.conf names polkit, a rule below /etc/polkit-1/rules.d must grant its user the actions org.libvirt.api.*";
 
 /// The words without the time at which QEMU or the daemon said them: a condition whose text is another one at each try is news at each try.
 fn without_times(words: &str) -> String {
@@ -242,7 +242,7 @@ mod tests {
             (38, "Failed to connect socket to '/run/libvirt/virtlogd-sock': No such file or directory", "transient", "virtlogd.socket"),
             (38, "Failed to connect socket to '/run/libvirt/virtlogd-sock': Connection refused", "transient", "virtlogd.socket"),
             (code::AUTH_FAILED, "authentication failed: access denied by policy", "auth", "credentials"),
-            (code::ACCESS_DENIED, "access denied: 'QEMU' denied 'domain:write'", "denied", "polkit"),
+            (code::ACCESS_DENIED, "access denied: 'QEMU' denied access, org.libvirt.api.domain.write", "denied", "/etc/polkit-1/rules.d"),
             (code::OPERATION_DENIED, "operation forbidden: read only access prevents virDomainDefineXMLFlags", "denied", "-ro"),
             (code::XML_ERROR, "XML error: extra content", "invalid", ""),
             (code::OPERATION_FAILED, "operation failed: domain is not running", "transient", ""),

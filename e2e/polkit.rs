@@ -1,0 +1,133 @@
+//! Story *polkit*: libvirt's access control lets CAPW's user do everything but one thing. What is refused is told with the action that a rule
+//! has to grant, before a VM is made where a look shows it, and nothing is left behind.
+
+use std::fs;
+use std::path::PathBuf;
+
+use capw_libvirtd::Daemon;
+use capw_libvirtd::polkit::USER;
+use serde_json::json;
+
+use crate::world::{hardware, step};
+
+/// What the looks before a VM is made need.
+const TO_LOOK: [&str; 10] = [
+    "connect.getattr",
+    "connect.read",
+    "connect.search-domains",
+    "connect.search-networks",
+    "connect.write",
+    "storage-pool.getattr",
+    "storage-pool.read",
+    "storage-pool.search-storage-vols",
+    "storage-vol.getattr",
+    "storage-vol.read",
+];
+/// What is needed to make one.
+const TO_MAKE: [&str; 5] = ["storage-vol.create", "storage-vol.data-write", "domain.write", "domain.save", "domain.start"];
+/// What is needed to remove one.
+const TO_REMOVE: [&str; 4] = ["domain.read", "domain.stop", "domain.delete", "storage-vol.delete"];
+/// What CAPW does not need.
+const NOT_NEEDED: &str = "domain.migrate";
+
+#[test]
+fn a_look_names_what_polkit_refuses() {
+    let Some(daemon) = daemon() else { return };
+    let host = Host::new(&daemon);
+    let said = host.capw(&["check"]);
+    assert!(said.is_good, "{}", said.text);
+    for action in TO_LOOK {
+        daemon.refuse(action);
+        host.capw(&["check"]).names(action);
+    }
+}
+
+#[test]
+fn what_polkit_refuses_is_named_and_nothing_is_lost() {
+    let Some(daemon) = daemon() else { return };
+    let host = Host::new(&daemon);
+    for action in TO_MAKE {
+        daemon.refuse(action);
+        host.capw(&PROVE).names(action);
+        assert!(host.is_empty(), "something is left without {action}");
+        step(action);
+    }
+    for action in TO_REMOVE {
+        daemon.refuse(action);
+        let said = host.capw(&PROVE);
+        said.names(action);
+        let remove = ["prove", "--timeout", "5s", "--remove", said.run()];
+        if action == "domain.stop" {
+            // Volumes that a list leaves out are not taken for gone.
+            daemon.refuse("storage-vol.getattr");
+            host.capw(&remove).names("storage-vol.getattr");
+            assert_eq!(hardware::volumes(&daemon).len(), 3);
+        }
+        daemon.refuse(NOT_NEEDED);
+        let removed = host.capw(&remove);
+        assert!(removed.is_good && host.is_empty(), "something is left that was made without {action}:\n{}", removed.text);
+        step(action);
+    }
+}
+
+/// A daemon with the rule of the page about libvirt.
+fn daemon() -> Option<Daemon> {
+    const PAGE: &str = include_str!("../docs/hypervisors/libvirt.md");
+    let daemon = Daemon::start_system_with_polkit()?;
+    daemon.pool(hardware::POOL, hardware::IMAGE);
+    let rule = PAGE.split("```js\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the page has a rule");
+    daemon.allow(&rule.replace("\"capw\"", &format!("{USER:?}")));
+    Some(daemon)
+}
+
+/// What is refused is tried again for so long, and nobody grants it meanwhile.
+const PROVE: [&str; 5] = ["prove", "--image", hardware::IMAGE, "--timeout", "5s"];
+
+/// What `capw hypervisor` says.
+struct Said {
+    is_good: bool,
+    text: String,
+}
+
+impl Said {
+    /// It is not well, and the action that has to be granted is named.
+    fn names(&self, action: &str) {
+        assert!(!self.is_good && self.text.contains(&format!("org.libvirt.api.{action}")), "without {action}:\n{}", self.text);
+    }
+
+    /// The name of the run of `prove`.
+    fn run(&self) -> &str {
+        self.text.lines().find_map(|line| line.strip_prefix("run ")?.split(':').next()).unwrap_or_else(|| panic!("no run in\n{}", self.text))
+    }
+}
+
+/// A place where CAPW's user finds the program and its file.
+struct Host<'a> {
+    daemon: &'a Daemon,
+    program: PathBuf,
+    file: PathBuf,
+}
+
+impl<'a> Host<'a> {
+    fn new(daemon: &'a Daemon) -> Self {
+        let (program, file) = (daemon.path("capw"), daemon.path("lab.json"));
+        fs::copy(env!("CARGO_BIN_EXE_capw"), &program).unwrap();
+        let api = "infrastructure.cluster.x-k8s.io/v1alpha1";
+        let hypervisor = json!({"apiVersion": api, "kind": "WindowsHypervisor", "metadata": {"name": "lab"}, "spec": hardware::hypervisor(daemon)});
+        let mut spec = json!({});
+        hardware::shrink(&mut spec, &mut json!({"kubelet": {}}));
+        let machine = json!({"apiVersion": api, "kind": "WindowsMachine", "metadata": {"name": "one"}, "spec": spec});
+        fs::write(&file, format!("{hypervisor}\n---\n{machine}\n")).unwrap();
+        Self { daemon, program, file }
+    }
+
+    fn capw(&self, arguments: &[&str]) -> Said {
+        let output = self.daemon.as_user(&self.program).arg("hypervisor").args(arguments).arg("-f").arg(&self.file).output().unwrap();
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        Said { is_good: output.status.success(), text }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.daemon.domains().is_empty() && hardware::volumes(self.daemon).is_empty()
+    }
+}
