@@ -1,5 +1,7 @@
 //! One run: so many machines come, rest, survive a restart, lose a VM, and go. It must not judge.
 
+mod mishaps;
+
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -11,9 +13,7 @@ use serde_json::{Value, json};
 
 use crate::cost::{AUDIT_POLICY, Requests, Versions, calls, less, wire_requests};
 use crate::workers::{Workers, by_capw};
-use crate::world::{
-    AuditEvent, Capw, ControlPlane, Kind, Options, Product, Simulator, Waits, condition, hardware, simulated_vms, step, text, wait_for,
-};
+use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Options, Product, Simulator, Waits, hardware, step, text};
 
 /// Without a write for so long, the last change is taken to be worked off.
 const QUIET: Duration = Duration::from_secs(10);
@@ -136,6 +136,8 @@ pub struct Life {
     pub restart: Duration,
     /// Until the condition of a machine said that its VM was removed from outside.
     pub noticed: Duration,
+    /// Until the condition of each machine said that a hypervisor that answers nothing cannot be reached, shortest first.
+    pub told: Vec<Duration>,
 }
 
 struct Run {
@@ -197,7 +199,8 @@ pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Durat
     life.resident = run.capw.process().resident_bytes().unwrap_or_default();
     life.waits = Waits::of(&run.capw.metrics());
     life.rest = run.stage(async |_| tokio::time::sleep(REST).await).await;
-    (life.restart, life.noticed) = run.mishaps(machines).await;
+    (life.restart, life.noticed) = run.restart_and_loss(machines).await;
+    life.told = run.silence().await;
     life.delete = run
         .stage(async |run| {
             run.scale(0, "replicas").await;
@@ -262,67 +265,6 @@ impl Run {
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-    }
-
-    /// A restart with a machine to be made, and the removal of its VM: times until the first write and until it is noticed.
-    async fn mishaps(&mut self, machines: usize) -> (Duration, Duration) {
-        let before = self.names().await;
-        self.capw.kill();
-        self.workers.replicas = machines + 1;
-        self.ask().await;
-        if self.group == Group::Deployment {
-            self.added(&before).await;
-        }
-        let (mark, start) = (self.cp.audit_mark(), Timestamp::now());
-        self.capw.start_again().await;
-        let added = self.added(&before).await;
-        let first = wait_for("the first write after the restart", SOON, || async {
-            self.cp.audit_since(mark).into_iter().find(|event| by_capw(event) && event.is_write()).map(|event| event.time)
-        })
-        .await;
-        let added = self.workers.name(&added);
-        self.cp.wait_condition(Kind::WINDOWS_MACHINE, &added, "NodeJoined", "True", self.limit).await;
-        self.quiet().await;
-
-        let name = added.rsplit('/').next().unwrap_or_default();
-        self.remove_vm(name);
-        let start_of_loss = Instant::now();
-        self.cp
-            .wait_object(Kind::WINDOWS_MACHINE, &added, "says that its VM was removed", SOON, |object| {
-                condition(object, "VirtualMachineReady").filter(|found| text(found, "/reason") == "VirtualMachineRemoved").cloned()
-            })
-            .await;
-        let noticed = start_of_loss.elapsed();
-        let mark_for_deletion = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": "yes"}}});
-        let machine = self.cp.get(Kind::WINDOWS_MACHINE, &added).await.expect("the WindowsMachine is there");
-        let owners = machine["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let owner = owners.filter(|owner| owner["kind"] == "Machine").map(|owner| self.workers.name(text(owner, "/name"))).next().expect("a Machine");
-        self.cp.patch(Kind::MACHINE, &owner, &mark_for_deletion).await.expect("the Machine takes an annotation");
-        self.scale(machines, "replicas").await;
-        self.cp.wait_gone(Kind::WINDOWS_MACHINE, &added, SOON).await;
-        self.quiet().await;
-        (Duration::try_from(first.duration_since(start)).unwrap_or_default(), noticed)
-    }
-
-    /// Removes a VM as an administrator of its hypervisor would.
-    fn remove_vm(&self, name: &str) {
-        if let Some(daemon) = &self.daemon {
-            return hardware::remove(daemon, name);
-        }
-        if let Some(simulator) = &self.simulator {
-            return simulator.remove(name);
-        }
-        let vms = simulated_vms(self.capw.state());
-        let vm = vms.iter().find(|vm| vm.name == name).unwrap_or_else(|| panic!("no VM {name} among {vms:?}"));
-        let home = self.capw.state().join(&vm.datacenter).join(&vm.directory);
-        // A rename first, as a hypervisor's removal is one step.
-        let away = home.with_extension("taken");
-        std::fs::rename(&home, &away).and_then(|()| std::fs::remove_dir_all(&away)).unwrap_or_else(|e| panic!("{}: {e}", home.display()));
-    }
-
-    /// The WindowsMachine that was not there before: Cluster API makes that of a MachineDeployment, CAPW that of a pool.
-    async fn added(&self, before: &[String]) -> String {
-        wait_for("one more WindowsMachine", SOON, || async { self.names().await.into_iter().find(|name| !before.contains(name)) }).await
     }
 
     async fn names(&self) -> Vec<String> {

@@ -212,7 +212,8 @@ impl Drop for Process {
     }
 }
 
-fn send(group: u32, signal: Signal) {
+/// Sends a signal to a group of processes whose first one is a child of this process.
+pub(super) fn send(group: u32, signal: Signal) {
     // The child has not been waited for, so the number is still its own.
     if let Some(pid) = i32::try_from(group).ok().and_then(Pid::from_raw) {
         let _ = kill_process_group(pid, signal);

@@ -9,12 +9,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::capw::Capw;
 use super::client::text;
 use super::control_plane::ControlPlane;
 use super::guardian;
+use super::process::send;
 use super::tools::Tools;
 
 /// The folder that VMs are made in.
@@ -109,6 +111,16 @@ impl Simulator {
         let answer: Value = serde_json::from_str(&line).expect("JSON");
         assert!(answer.get("error").is_none(), "{command}: {answer}");
         answer
+    }
+
+    /// SIGSTOP: it holds its connections and does not answer.
+    pub fn freeze(&self) {
+        send(self.process.id(), Signal::STOP);
+    }
+
+    /// SIGCONT, after [`Simulator::freeze`].
+    pub fn thaw(&self) {
+        send(self.process.id(), Signal::CONT);
     }
 
     /// Removes the VM of a WindowsMachine as an administrator would.
