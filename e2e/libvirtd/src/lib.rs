@@ -364,7 +364,7 @@ fn are_installed(programs: &[&str]) -> bool {
     }
     assert!(std::env::var_os("CI").is_none(), "missing: {missing:?}");
     eprintln!(
-        "NOT RUN: {} must be installed (libvirt-daemon-system, libvirt-clients, qemu-system-x86, qemu-utils, dnsmasq-base, iptables, iproute2)",
+        "NOT RUN: {} must be installed (libvirt-daemon-system, libvirt-clients, qemu-system-x86, qemu-utils, dnsmasq-base, iptables, iproute2, polkitd, dbus)",
         missing.join(", ")
     );
     false
