@@ -156,8 +156,7 @@ impl Client {
     pub async fn upload(&self, pool: &Pool, volume: &Volume, data: &[u8]) -> Result<(), Error> {
         let length = u64::try_from(data.len()).unwrap_or_default();
         let arguments = with_volume(pool, volume).u64(0).u64(length).u32(0).bytes();
-        let work = async { self.connection.upload(208, arguments, data).await.map_err(|error| self.failed("StorageVolUpload", error, Changes)) };
-        self.wire.change("StorageVolUpload", work).await
+        self.request("StorageVolUpload", Changes, self.connection.upload(208, arguments, data)).await
     }
 
     /// Whether a volume of that name is there.
@@ -182,8 +181,7 @@ impl Client {
     /// What a volume holds from `offset` on, and no more than `length` bytes; 0: all of it.
     pub async fn download(&self, pool: &Pool, volume: &Volume, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
         let arguments = with_volume(pool, volume).u64(offset).u64(length).u32(0).bytes();
-        let work = async { self.connection.download(209, arguments).await.map_err(|error| self.failed("StorageVolDownload", error, Reads)) };
-        self.wire.read("StorageVolDownload", work).await
+        self.request("StorageVolDownload", Reads, self.connection.download(209, arguments)).await
     }
 
     pub async fn delete_volume(&self, pool: &Pool, volume: &Volume) -> Result<(), Error> {
@@ -267,13 +265,16 @@ impl Client {
     pub async fn ask_agent(&self, it: &Domain, command: &str) -> Result<String, Error> {
         const SECONDS: u32 = 2;
         let arguments = with_domain(it).text(command).u32(SECONDS).u32(0).bytes();
-        let work = async { self.connection.call_of(QEMU, 3, arguments).await.map_err(|error| self.failed("QemuDomainAgentCommand", error, Reads)) };
-        let answer: Vec<u8> = self.wire.read("QemuDomainAgentCommand", work).await?;
+        let answer = self.request("QemuDomainAgentCommand", Reads, self.connection.call_of(QEMU, 3, arguments)).await?;
         Ok(Decoder(&answer).optional_text()?.unwrap_or_default())
     }
 
     pub(super) async fn call(&self, name: &'static str, effect: Effect, procedure: u32, arguments: Encoder) -> Result<Vec<u8>, Error> {
-        let work = async { self.connection.call(procedure, arguments.bytes()).await.map_err(|error| self.failed(name, error, effect)) };
+        self.request(name, effect, self.connection.call(procedure, arguments.bytes())).await
+    }
+
+    async fn request<T>(&self, name: &'static str, effect: Effect, work: impl Future<Output = Result<T, RpcError>>) -> Result<T, Error> {
+        let work = async { work.await.map_err(|error| self.failed(name, error, effect)) };
         self.wire.request(name, effect, work).await
     }
 
