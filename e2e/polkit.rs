@@ -40,6 +40,12 @@ fn a_look_names_what_polkit_refuses() {
         daemon.refuse(action);
         host.capw(&["check"]).names(action);
     }
+    // An image is found with its ending too.
+    let images = daemon.pools().join(hardware::POOL);
+    fs::rename(images.join(hardware::IMAGE), images.join(format!("{}.qcow2", hardware::IMAGE))).unwrap();
+    daemon.virsh(["pool-refresh", hardware::POOL]);
+    daemon.refuse("storage-vol.getattr");
+    host.capw(&["check"]).names("storage-vol.getattr");
 }
 
 #[test]
@@ -80,7 +86,7 @@ fn daemon() -> Option<Daemon> {
     Some(daemon)
 }
 
-/// What is refused is tried again for so long, and nobody grants it meanwhile.
+/// What is refused is tried again for so long, and no rule grants it meanwhile.
 const PROVE: [&str; 5] = ["prove", "--image", hardware::IMAGE, "--timeout", "5s"];
 
 /// What `capw hypervisor` says.

@@ -34,7 +34,9 @@ impl LibvirtDriver {
         let volumes = session.client.volumes(&session.pool).await?;
         let with_end = format!("{name}.qcow2");
         let Some(volume) = volumes.iter().find(|volume| volume.name == name).or_else(|| volumes.iter().find(|volume| volume.name == with_end)) else {
-            look::refuse_hidden(session, name).await?;
+            for name in [name, &with_end] {
+                look::refuse_hidden(session, name).await?;
+            }
             let there = listed(volumes.iter().map(|volume| volume.name.as_str()).filter(|name| volumes::vm_of(name).is_none()));
             let text = format!(
                 "image {name:?} is no volume of pool {} on {}, which has {there}: correct spec.image of the machine or spec.images of the WindowsHypervisor, or add the image (virsh vol-upload; virsh pool-refresh {})",
