@@ -1,5 +1,5 @@
 //! What libvirt's access control asks polkit for each request. The daemon's own words for a request that it refuses name neither.
-//! Source: <https://libvirt.org/aclapi.html>; a story lets a real polkit refuse one after the other.
+//! Source: <https://libvirt.org/aclapi.html>; a story lets a real polkit refuse those that every VM needs.
 
 /// Requests that need a right of their own, with the actions of polkit below `org.libvirt.api`.
 const RIGHTS: [(&str, &[&str]); 36] = [
