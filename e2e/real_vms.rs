@@ -46,22 +46,30 @@ fn machines_become_real_vms() {
         restarted_once(&cp, &daemon, &workers).await;
         as_asked(&daemon);
 
-        workers.replicas = 1;
-        cp.apply_objects(&[workers.machine_deployment()]).await;
-        let left = workers.wait_settled(&cp, &cp, LIMIT).await;
-        at_rest(&daemon, &left).await;
-        step("2 -> 1");
+        // In `make judge` both are replaced, one after the other.
+        if !world::is_judge() {
+            workers.replicas = 1;
+            cp.apply_objects(&[workers.machine_deployment()]).await;
+            let left = workers.wait_settled(&cp, &cp, LIMIT).await;
+            at_rest(&daemon, &left).await;
+            step("2 -> 1");
+        }
 
         let uuids: Vec<String> = daemon.domains().iter().map(|domain| daemon.virsh(["domuuid", domain]).trim().to_owned()).collect();
         workers.template = "second".to_owned();
         workers.machine["firmware"] = json!({"type": "BIOS"});
         workers.machine["memory"] = json!("2100Mi");
+        let ready = cp.fewest(Kind::NODE, workers::is_ready).await;
         cp.apply_objects(&[workers.machine_template(), workers.machine_deployment()]).await;
         let replaced = workers.wait_settled(&cp, &cp, LIMIT).await;
-        step("another template: it was replaced by one that starts by BIOS");
+        let fewest = ready.so_far(&cp).await;
+        assert!(fewest >= workers.replicas, "only {fewest} Ready Nodes while {} VMs were replaced", workers.replicas);
+        step("another template: each VM was replaced by one that starts by BIOS");
         at_rest(&daemon, &replaced).await;
-        let xml = daemon.virsh(["dumpxml", &daemon.domains().concat()]);
-        assert!(!xml.contains("<loader"), "{xml}");
+        for domain in daemon.domains() {
+            let xml = daemon.virsh(["dumpxml", &domain]);
+            assert!(!xml.contains("<loader"), "{xml}");
+        }
 
         cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
         workers.wait_gone(&cp, LIMIT).await;
