@@ -16,28 +16,27 @@ const OLD: &str = "v1alpha0";
 const NEW: &str = "v1alpha1";
 
 /// A kind in both versions.
-struct Templates {
+struct Stored {
     name: &'static str,
     spec: &'static str,
     old: Kind,
     new: Kind,
 }
 
-/// One that has a status, and one that has none.
-const KINDS: [Templates; 2] = [
-    Templates {
-        name: "WindowsMachineTemplate",
-        spec: r#"{"template": {"spec": {"image": "windows-server-2022"}}}"#,
-        old: Kind::new("infrastructure.cluster.x-k8s.io/v1alpha0", "windowsmachinetemplates"),
-        new: Kind::WINDOWS_MACHINE_TEMPLATE,
-    },
-    Templates {
-        name: "WindowsClusterTemplate",
-        spec: r#"{"template": {"spec": {}}}"#,
-        old: Kind::new("infrastructure.cluster.x-k8s.io/v1alpha0", "windowsclustertemplates"),
-        new: Kind::WINDOWS_CLUSTER_TEMPLATE,
-    },
+/// All that is kept for templates' sake, with a status and without, and one that nothing owns: no other controller writes them meanwhile.
+#[rustfmt::skip]
+const KINDS: [Stored; 6] = [
+    stored("WindowsMachineTemplate", r#"{"template": {"spec": {"image": "windows-server-2022"}}}"#, "infrastructure.cluster.x-k8s.io/v1alpha0", Kind::WINDOWS_MACHINE_TEMPLATE),
+    stored("WindowsClusterTemplate", r#"{"template": {"spec": {}}}"#, "infrastructure.cluster.x-k8s.io/v1alpha0", Kind::WINDOWS_CLUSTER_TEMPLATE),
+    stored("WindowsNodePoolTemplate", r#"{"template": {"spec": {"template": {"machine": {"image": "windows-server-2022"}}}}}"#, "infrastructure.cluster.x-k8s.io/v1alpha0", Kind::WINDOWS_NODE_POOL_TEMPLATE),
+    stored("WindowsCluster", "{}", "infrastructure.cluster.x-k8s.io/v1alpha0", Kind::WINDOWS_CLUSTER),
+    stored("WindowsBootstrapConfigTemplate", r#"{"template": {"spec": {}}}"#, "bootstrap.cluster.x-k8s.io/v1alpha0", Kind::WINDOWS_BOOTSTRAP_CONFIG_TEMPLATE),
+    stored("ExternalControlPlaneTemplate", r#"{"template": {"spec": {}}}"#, "controlplane.cluster.x-k8s.io/v1alpha0", Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE),
 ];
+
+const fn stored(name: &'static str, spec: &'static str, old: &'static str, new: Kind) -> Stored {
+    Stored { name, spec, old: Kind::new(old, new.plural), new }
+}
 
 #[test]
 fn stored_versions_follow_the_definitions() {
@@ -111,9 +110,9 @@ async fn an_older_release(cp: &ControlPlane, capw: &Capw) -> Vec<Value> {
     shipped
 }
 
-impl Templates {
+impl Stored {
     fn definition(&self) -> String {
-        format!("{}.infrastructure.cluster.x-k8s.io", self.new.plural)
+        format!("{}.{}", self.new.plural, self.new.api_version.split('/').next().unwrap_or_default())
     }
 
     fn object(&self, number: usize) -> Value {

@@ -298,9 +298,14 @@ async fn each_process_has_its_part(cp: &ControlPlane) {
     for (index, (part, namespace)) in PARTS.into_iter().enumerate() {
         let user = format!("system:serviceaccount:{namespace}:capw-controller-manager");
         for (other, kind) in own.into_iter().enumerate() {
-            // Each reports about its own kinds only. The infrastructure component also patches configurations: their owners.
+            // Each reports about its own kinds only.
             if cp.may_in(&user, "patch", kind, Some("status")).await != (index == other) {
                 wrong.push(format!("{part}: patch the status of {}", kind.plural));
+            }
+            // The infrastructure component also patches the owners of configurations.
+            let is_owner = (part, kind.plural) == ("infrastructure", Kind::WINDOWS_BOOTSTRAP_CONFIG.plural);
+            if cp.may(&user, "patch", kind).await != (index == other || is_owner) {
+                wrong.push(format!("{part}: patch {}", kind.plural));
             }
         }
         if cp.may(&user, "create", Kind::SECRET).await != (part != "infrastructure") {

@@ -133,7 +133,7 @@ fn from_secret(key: &str) -> Value {
 }
 
 /// The secret halves of the tokens of all machines, as their Secrets have them. That guests have them too is shown by their joining.
-async fn tokens(cp: &ControlPlane, workers: &Workers) -> Vec<String> {
+pub async fn tokens(cp: &ControlPlane, workers: &Workers) -> Vec<String> {
     let seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
     wait_for("each machine has its token", LIMIT, || async {
         let secrets = cp.list(Kind::SECRET, Some(&workers.namespace)).await;
@@ -147,9 +147,13 @@ async fn tokens(cp: &ControlPlane, workers: &Workers) -> Vec<String> {
 
 /// What let the machine join is nowhere on it; what the spec put there is where it was asked for, and nowhere else.
 fn nothing_secret_is_left(guest: &wine::WineGuest, tokens: &[String]) {
+    // The search finds a token that is there.
+    let control = guest.path(r"C:\k\control.txt");
     for token in tokens {
-        assert_eq!(guest.files_with(token), [""; 0], "the token is still there");
+        std::fs::write(&control, format!("token: {token}")).unwrap_or_else(|e| panic!("{}: {e}", control.display()));
+        assert_eq!(guest.files_with(token), ["wine/drive_c/k/control.txt"], "the token is still there");
     }
+    std::fs::remove_file(&control).unwrap_or_else(|e| panic!("{}: {e}", control.display()));
     assert_eq!(guest.files_with(LICENCE.1), ["wine/drive_c/k/licence.key"]);
     // Wine writes its registry now and then.
     let found = guest.files_with(PROXY);

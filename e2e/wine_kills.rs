@@ -3,15 +3,16 @@
 
 mod disk;
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use capw::api::name::VmUuid;
 use serde_json::json;
 
-use crate::real_windows_node::CNI;
+use crate::real_windows_node::{CNI, tokens};
 use crate::workers::{self, Workers};
-use crate::world::{self, Capw, ControlPlane, Kind, Options, simulated_vms, step, text, wait_for, wine};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, Patience, simulated_vms, step, text, wait_for, wine};
 
 const LIMIT: Duration = Duration::from_secs(240);
 /// Item and state in the guest's reports, in the plan's order.
@@ -23,6 +24,11 @@ const KILLS: [(&str, &str); 6] = [
     ("join", "done"),
     ("sentinel", "started"),
 ];
+/// Files that hold the token until the machine has joined; kubeadm may have made others.
+const TOKEN_BEFORE_JOIN: [&str; 2] =
+    ["wine/drive_c/ProgramData/capw/payload/secret/kubeadm-join.yaml", "wine/drive_c/ProgramData/capw/secret/kubeadm-join.yaml"];
+/// Between two looks for the report at which it is killed: a kill is at most that late.
+const LOOK: Duration = Duration::from_millis(100);
 
 #[test]
 fn killed_wine_guest_ends_the_same() {
@@ -40,6 +46,7 @@ fn killed_wine_guest_ends_the_same() {
             ..Workers::new("killed", &cp).await
         };
         workers.apply(&cp).await;
+        let tokens = tokens(&cp, &workers).await;
         // The guest goes on until the kill has come. It may fall into the join, or before the guest has written down what it said:
         // then it says it again.
         let (mut cut, mut late, mut untold) = (0, 0, Vec::new());
@@ -54,7 +61,7 @@ fn killed_wine_guest_ends_the_same() {
                 }
             };
             // After a start of Windows a service may run by itself, and its item has nothing to start.
-            late += usize::from(wait_for(&format!("{item} {state}"), LIMIT, reported).await);
+            late += usize::from(soon(&format!("{item} {state}"), reported).await);
             capw.kill();
             wait_for("nothing of the guest runs", LIMIT, || async {
                 let left = crate::real_windows_node::processes_of(capw.state());
@@ -66,6 +73,12 @@ fn killed_wine_guest_ends_the_same() {
             cut += usize::from(lines.lines().map(words).rfind(|(item, _)| *item == "join").is_some_and(|(_, state)| state != "done"));
             untold.extend((last.1 == "done").then(|| last.0.to_owned()));
             step(format!("killed at {item} {state}, when it had said {last:?}"));
+            if (item, reports(&lines, "join", "done")) == ("join-config", 0) {
+                let vm = simulated_vms(capw.state()).remove(0);
+                let found = wine::WineGuest::of(capw.state(), &vm.datacenter, &vm.directory).files_with(&tokens[0]);
+                assert!(TOKEN_BEFORE_JOIN.iter().all(|file| found.iter().any(|found| found == file)), "{found:?}");
+                step(format!("the token is in {found:?}"));
+            }
             capw.start_again().await;
         }
         assert!(late <= 1, "{late} of the kills came too late");
@@ -119,6 +132,18 @@ fn killed_wine_guest_ends_the_same() {
         assert!(files > 20 && values > 10 && services > 1, "too little is compared: {:#?}", states[0].keys());
         step(format!("both have the same {files} files, {values} registry values and {services} services"));
     });
+}
+
+/// Waits for a value more closely than [`wait_for`] does.
+async fn soon<T, E: Display>(what: &str, look: impl AsyncFn() -> Result<T, E>) -> T {
+    let mut patience = Patience::new(LIMIT);
+    loop {
+        match look().await {
+            Ok(value) => return value,
+            Err(seen) => assert!(!patience.is_over(), "waited {patience} for: {what}\nlast seen: {seen}"),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// The console of the only guest.

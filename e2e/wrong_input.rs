@@ -17,8 +17,8 @@ use crate::wrong_objects::{CONTROL_PLANES, MACHINES, ORPHANS};
 const LIMIT: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = "wrong";
 /// What a stuck object may cost while another machine becomes a node: some passes, and one every so many seconds.
-const PASSES_EACH: f64 = 6.0;
-const SECONDS_EACH: f64 = 5.0;
+const PASSES_EACH: f64 = 3.0;
+const SECONDS_EACH: f64 = 10.0;
 
 #[test]
 fn wrong_objects_say_so_and_cost_nothing() {
