@@ -68,7 +68,8 @@ fn run(plans: &[Plan], requests: &[String]) -> Vec<String> {
 fn whatever_fails_the_end_is_the_same() {
     let requests = live(&Plan::default());
     let count = requests.len();
-    let plans: Vec<Plan> = match number("CAPW_PLANS") {
+    let seed = number("CAPW_PLANS");
+    let plans: Vec<Plan> = match seed {
         Some(seed) => singles(count).chain(pairs(count, seed)).enumerate().map(|(nth, plan)| plan.in_order((nth + seed) as u64 % ORDERS)).collect(),
         None => {
             let some = (0..count).step_by(7).map(|at| Plan::numbered(&[(at, Fault::ALL[at / 7 % Fault::ALL.len()])]));
@@ -77,6 +78,6 @@ fn whatever_fails_the_end_is_the_same() {
         }
     };
     let failed = run(&plans, &requests);
-    println!("{count} requests in a life, {} plans", plans.len());
+    println!("{count} requests in a life, {} plans, seed {seed:?}", plans.len());
     assert!(failed.is_empty(), "{} of {} plans:\n{}", failed.len(), plans.len(), failed.join("\n"));
 }
