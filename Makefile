@@ -23,7 +23,7 @@ OF ?= pool
 HYPERVISOR ?= simulated
 # Of `make faults`; SHARE=350 lets 35 % of the requests fail in all of them.
 SEEDS ?= 10
-# Of `make faults-model`.
+# Of `make faults-model`: a number, or the word random.
 SEED ?= 1
 CONTAINER ?= $(shell command -v podman || command -v docker)
 # Programs that are made on first use, where e2e/tools says.
@@ -121,7 +121,7 @@ faults: $(CARGO_NEXTEST) ## Run SEEDS lives of pools and deployments behind faul
 	CAPW_SEEDS=$(SEEDS) $(if $(SHARE),CAPW_SHARE=$(SHARE)) CAPW_SEED=random $(NEXTEST) --no-capture -E 'test(/^faults::/)'
 
 faults-model: $(CARGO_NEXTEST) ## Live a pool's life in memory with every fault at every request, and at every pair of requests (about two hours)
-	CAPW_PLANS=$(SEED) $(NEXTEST) --no-capture -E 'test(/^controllers::model::/)'
+	CAPW_PLANS=$(if $(filter random,$(SEED)),$$(shuf -i 1-1000000 -n 1),$(SEED)) $(NEXTEST) --no-capture -E 'test(/^controllers::model::/)'
 
 story: parts $(CARGO_NEXTEST) ## Run the stories whose path contains NAME, for example NAME=drain
 	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }
@@ -184,9 +184,9 @@ demo: ## Show three Windows nodes in a new cluster; KUBECONFIG=FILE uses yours i
 	cargo build --bin capw --example demo
 	cargo run --quiet --example demo -- --hypervisor $(HYPERVISOR) $(DEMO_ARGS)
 
-bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines (16 minutes on two cores, plus an optimized build)
+bench: ## Measure API requests, hypervisor calls, memory and times for SIZES="10 100 1000" machines, and fail where a goal is missed with GOALS=1 (16 minutes on two cores, plus an optimized build)
 	bash e2e/tools/build.sh
-	cargo bench --profile $(PROFILE) --bench lifecycle -- --of $(OF) --hypervisor $(HYPERVISOR) $(SIZES)
+	cargo bench --profile $(PROFILE) --bench lifecycle -- --of $(OF) --hypervisor $(HYPERVISOR) $(if $(GOALS),--goals) $(SIZES)
 
 render: ## Measure how long rendering takes, as a share of its 5 ms budget
 	cargo bench --profile $(PROFILE) --bench render

@@ -65,6 +65,24 @@ pub fn table(of: Group, lives: &[Life]) -> String {
     text
 }
 
+/// For the slowest of twenty machines, and for what one machine says.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Goals that a run missed, in words. Only what holds on every machine is one: times of a real host's life are not.
+pub fn missed(life: &Life) -> Vec<String> {
+    let mut missed = Vec::new();
+    let mut hold = |is_met: bool, words: String| missed.extend((!is_met).then(|| format!("{} machines: {words}", life.machines)));
+    hold(life.came == life.machines, format!("{} are Ready", life.came));
+    let idle = [&life.create, &life.delete].map(|stage| &stage.requests.idle_writes);
+    hold(idle.iter().all(|writes| writes.is_empty()), format!("writes that changed nothing: {idle:?}"));
+    hold(life.rest.requests.writes == 0, format!("written at rest: {:?}", life.rest.requests.by_kind));
+    hold(calls_for_machines(&life.rest) == 0, format!("calls for single machines at rest: {:?}", life.rest.calls));
+    hold(life.noticed <= SOON, format!("the removal of a VM was told after {} s", seconds(life.noticed)));
+    let slow = life.told.iter().rev().nth(life.told.len() / 20).copied().unwrap_or_default();
+    hold(slow <= SOON, format!("a silent hypervisor was told after {} s", seconds(slow)));
+    missed
+}
+
 fn both(life: &Life, of: impl Fn(&Stage) -> usize) -> usize {
     of(&life.create) + of(&life.delete)
 }
