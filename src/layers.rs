@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("api", &["api"]),
     ("vm", &["api"]),
     ("compat", &["api", "compat"]),
+    ("components", &["components"]),
     ("bootstrap", &["api", "vm", "compat", "bootstrap"]),
     ("image", &["api", "bootstrap"]),
     ("diagnosis", &["api", "vm", "diagnosis"]),

@@ -10,6 +10,7 @@
 //!         └────► lifecycle  bootstrap       │            pure: no async, no client, no clock, no randomness
 //!                    │ └──────┬─────────────┘
 //!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
+//!                components                              pure: objects of a cluster → its pod network, and what keeps Windows nodes from it
 //!                    └──── vm, api, causes, guards       pure words
 //! ```
 //!
@@ -24,6 +25,7 @@ mod causes;
 pub mod cli;
 pub mod cluster;
 pub mod compat;
+pub mod components;
 pub mod controllers;
 pub mod diagnosis;
 mod guards;

@@ -1,0 +1,221 @@
+//! Flannel: what flanneld.exe refuses, and what would silently be another network.
+
+use serde_json::{Map, Value, json};
+
+use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
+use crate::components::finding::{Finding, NetworkReason};
+use crate::components::linux_side::{Config, DATA, Flannel, NODE_ARGUMENTS, Network, Node, TYPE};
+use crate::components::place::ObjectRef;
+
+/// How flanneld takes up what is written.
+fn restart(flannel: &Flannel) -> String {
+    match &flannel.daemon_set {
+        Some(set) => format!("`kubectl rollout restart {}`", set.for_kubectl()),
+        None => "restart the servers and agents of the cluster, one after the other".into(),
+    }
+}
+
+fn vni_is_right(vni: u32) -> bool {
+    (LEAST_VNI..=MOST_VNI).contains(&vni)
+}
+
+/// Sets a field that may be written in any case, as Go reads it.
+fn set(fields: &mut Map<String, Value>, key: &str, value: Value) {
+    fields.retain(|written, _| !written.eq_ignore_ascii_case(key));
+    fields.insert(key.to_owned(), value);
+}
+
+/// `net-conf.json` with all that is wrong put right: a patch replaces the whole text, and one must not undo another.
+fn mended(config: &Config) -> Value {
+    let mut all = config.value.as_object().cloned().unwrap_or_default();
+    let written = all.iter().find(|(key, _)| key.eq_ignore_ascii_case("Backend")).and_then(|(_, value)| value.as_object());
+    let mut backend = written.cloned().unwrap_or_default();
+    let parts = &config.backend;
+    if parts.vni.is_some_and(|vni| !vni_is_right(vni)) {
+        set(&mut backend, "VNI", json!(LEAST_VNI));
+    }
+    if parts.port.is_some_and(|port| port != PORT) {
+        set(&mut backend, "Port", json!(PORT));
+    }
+    for (key, on) in [("DirectRouting", parts.direct_routing), ("GBP", parts.gbp)] {
+        if on == Some(true) {
+            set(&mut backend, key, json!(false));
+        }
+    }
+    set(&mut all, "Backend", Value::Object(backend));
+    let text = serde_json::to_string_pretty(&all).unwrap_or_default() + "\n";
+    json!({"data": {config.key.clone(): text}})
+}
+
+/// Of the settings of VXLAN in the ConfigMap.
+fn vxlan(flannel: &Flannel, config: &Config) -> Vec<Finding> {
+    let remedy =
+        format!("apply the patch, then {}: pods on Linux nodes do not reach those on other nodes until all have restarted", restart(flannel));
+    let finding = |reason, key: &str, message| Finding {
+        reason,
+        object: config.object.clone(),
+        field: format!("{}.Backend.{key}", config.field),
+        message,
+        patch: Some(mended(config)),
+        remedy: remedy.clone(),
+    };
+    let parts = &config.backend;
+    let mut found = Vec::new();
+    match parts.vni {
+        Some(vni) if vni < LEAST_VNI => found.push(finding(
+            NetworkReason::VniBelow4096,
+            "VNI",
+            format!(
+                "Linux nodes use VNI {vni}, and Windows has none below {LEAST_VNI}: Windows nodes would be on another network, without any error"
+            ),
+        )),
+        Some(vni) if vni > MOST_VNI => found.push(finding(
+            NetworkReason::VniAbove65535,
+            "VNI",
+            format!("the VNI is {vni}, and Windows routes to other nodes by 16 bits of it: it must be {LEAST_VNI} to {MOST_VNI}"),
+        )),
+        _ => {}
+    }
+    if let Some(port) = parts.port.filter(|port| *port != PORT) {
+        let message = format!("Linux nodes send VXLAN to port {port}, and Windows has only {PORT}: neither would hear the other");
+        found.push(finding(NetworkReason::PortNot4789, "Port", message));
+    }
+    if parts.direct_routing == Some(true) {
+        let message = "Linux nodes of one subnet send packets without the tunnel, and flanneld on Windows does not start with this setting".into();
+        found.push(finding(NetworkReason::DirectRouting, "DirectRouting", message));
+    }
+    if parts.gbp == Some(true) {
+        let message = "group policies are in the VXLAN headers, and flanneld on Windows does not start with this setting".into();
+        found.push(finding(NetworkReason::GbpOn, "GBP", message));
+    }
+    found
+}
+
+/// Of a flanneld that is a part of another program: only nodes tell, and its settings are flags.
+fn embedded(flannel: &Flannel, network: &Network) -> Vec<Finding> {
+    let Some(node) = flannel.shown.first() else { return Vec::new() };
+    let remedy = "start every server and agent with `--flannel-conf=FILE`, where FILE is a net-conf.json with \"Backend\": {\"Type\": \"vxlan\", \"VNI\": 4096, \"Port\": 4789}; CAPW does not change how nodes are started";
+    let finding =
+        |reason, field: String, message| Finding { reason, object: node.object.clone(), field, message, patch: None, remedy: remedy.into() };
+    let mut found = Vec::new();
+    if let Some(vni) = network.vni.filter(|vni| *vni < LEAST_VNI) {
+        let message = format!(
+            "Linux nodes use VNI {vni}, and Windows has none below {LEAST_VNI}: Windows nodes would be on another network, without any error"
+        );
+        found.push(finding(NetworkReason::VniBelow4096, format!("metadata.annotations[{DATA}].VNI"), message));
+    }
+    if let Some(port) = network.port.filter(|port| *port != PORT) {
+        let message =
+            format!("Linux nodes send VXLAN to port {port}, the default of a server that is told nothing else, and Windows has only {PORT}");
+        let [arguments, _] = NODE_ARGUMENTS;
+        found.push(finding(NetworkReason::PortNot4789, format!("metadata.annotations[{arguments}]"), message));
+    }
+    found
+}
+
+/// Nodes that do not use what is written, or, where nothing is written, not what the others use.
+fn not_rolled_out(flannel: &Flannel, network: &Network) -> Option<Finding> {
+    let backend = flannel.config.as_ref().map(|config| &config.backend);
+    let kind = backend.map_or(network.mode.as_ref(), |backend| backend.kind.as_ref())?;
+    // flanneld writes 16 bits of the VNI.
+    let vni = backend.map_or(network.vni, |backend| backend.vni).map(|vni| vni & MOST_VNI);
+    let other_vni = |shown: Option<u32>| kind == "vxlan" && vni.is_some() && shown.is_some() && shown != vni;
+    let others = flannel.shown.iter().filter(|shown| shown.kind != *kind || other_vni(shown.vni));
+    let others: Vec<String> = others.map(|shown| shown.object.name.clone()).collect();
+    let first = flannel.shown.iter().find(|shown| others.contains(&shown.object.name))?;
+    let (asked, used) = match (first.kind == *kind, vni, first.vni) {
+        (true, Some(vni), Some(used)) => (format!("VNI {vni}"), format!("VNI {used}")),
+        _ => (kind.clone(), first.kind.clone()),
+    };
+    let field = if first.kind == *kind { DATA } else { TYPE };
+    let source = flannel.config.as_ref().map_or_else(|| "most nodes".to_owned(), |config| config.object.to_string());
+    Some(Finding {
+        reason: NetworkReason::NotRolledOut,
+        object: first.object.clone(),
+        field: format!("metadata.annotations[{field}]"),
+        message: format!("{source} says {asked}, and {} of {} Linux nodes use {used}: {}", others.len(), flannel.shown.len(), some(&others)),
+        patch: None,
+        remedy: restart(flannel),
+    })
+}
+
+/// A few of the names.
+fn some(names: &[String]) -> String {
+    let first: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
+    let more = if names.len() > first.len() { ", …" } else { "" };
+    first.join(", ") + more
+}
+
+/// Backends that Windows does not have.
+fn unsupported(flannel: &Flannel, mode: &str) -> Finding {
+    let (object, field) = match (&flannel.config, flannel.shown.first()) {
+        (Some(config), _) => (config.object.clone(), format!("{}.Backend.Type", config.field)),
+        (None, Some(shown)) => (shown.object.clone(), format!("metadata.annotations[{TYPE}]")),
+        (None, None) => (ObjectRef::new("ConfigMap", None, "kube-flannel-cfg"), "data[net-conf.json].Backend.Type".into()),
+    };
+    Finding {
+        reason: NetworkReason::NetworkUnsupported,
+        object,
+        field,
+        message: format!("Flannel's backend is {mode}, and on Windows there are vxlan and host-gw"),
+        patch: None,
+        remedy: format!(
+            "change the backend to vxlan with VNI {LEAST_VNI} and port {PORT}, or to host-gw if all nodes are in one subnet, then {}; what wireguard and ipsec encrypt is then plain, so this is yours to decide",
+            restart(flannel)
+        ),
+    }
+}
+
+/// Overlay networks of Windows have IPv4 only.
+fn dual_stack(flannel: &Flannel, config: Option<&Config>) -> Option<Finding> {
+    let written = config.filter(|config| config.ipv6);
+    let shown = flannel.shown.iter().find(|shown| shown.ipv6);
+    let (object, field) = match (written, shown) {
+        (Some(config), _) => (config.object.clone(), format!("{}.EnableIPv6", config.field)),
+        (None, Some(shown)) => (shown.object.clone(), "metadata.annotations[flannel.alpha.coreos.com/backend-v6-data]".into()),
+        (None, None) => return None,
+    };
+    let only = written.is_some_and(|config| !config.ipv4);
+    Some(Finding {
+        reason: if only { NetworkReason::Ipv6Only } else { NetworkReason::DualStackOverlay },
+        object,
+        field,
+        message: if only { "pods have IPv6 only, and overlay networks of Windows have IPv4 only" } else { "pods have IPv4 and IPv6, and overlay networks of Windows have IPv4 only: Windows pods would have no address of the second family, and Services with it would not reach them" }.into(),
+        patch: None,
+        remedy: "use host-gw, or give the cluster a pod network of IPv4 alone: networks of a cluster cannot be taken away while pods use them, so make a new cluster or new nodes".into(),
+    })
+}
+
+/// Parts of the network that have no room for pods.
+fn small_blocks(nodes: &[Node]) -> Option<Finding> {
+    let blocks = nodes.iter().flat_map(|node| node.blocks.iter().filter(|block| block.is_ipv4()).map(move |block| (node, block)));
+    // The network's and the broadcast address, the gateway, that of host-gw's bridge, and kube-proxy's own.
+    let (node, block) = blocks.into_iter().find(|(_, block)| block.addresses() < LEAST_PODS + 5)?;
+    Some(Finding {
+        reason: NetworkReason::BlockTooSmall,
+        object: node.object.clone(),
+        field: "spec.podCIDR".into(),
+        message: format!("a node gets {block}, which has room for {} pods on Windows", block.addresses().saturating_sub(5)),
+        patch: None,
+        remedy: "start kube-controller-manager with a smaller `--node-cidr-mask-size`, e.g. 24: nodes that join from then on get more; those that are there must join again".into(),
+    })
+}
+
+pub fn judge(flannel: &Flannel, network: &Network, nodes: &[Node]) -> Vec<Finding> {
+    let mut found: Vec<Finding> = not_rolled_out(flannel, network).into_iter().chain(small_blocks(nodes)).collect();
+    // What is written counts for tomorrow, what nodes show for today.
+    let written = flannel.config.as_ref().and_then(|config| config.backend.kind.as_deref());
+    let kinds = [written, network.mode.as_deref()];
+    if let Some(mode) = kinds.into_iter().flatten().find(|kind| !["vxlan", "host-gw"].contains(kind)) {
+        found.push(unsupported(flannel, mode));
+    }
+    if kinds.contains(&Some("vxlan")) {
+        found.extend(dual_stack(flannel, flannel.config.as_ref()));
+    }
+    match &flannel.config {
+        Some(config) if written == Some("vxlan") => found.extend(vxlan(flannel, config)),
+        None if flannel.daemon_set.is_none() && network.mode.as_deref() == Some("vxlan") => found.extend(embedded(flannel, network)),
+        _ => {}
+    }
+    found
+}

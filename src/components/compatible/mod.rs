@@ -1,0 +1,104 @@
+//! Which settings of the Linux side cannot be carried to Windows (pure). One file per family of networks.
+
+mod calico;
+mod flannel;
+mod others;
+mod ranges;
+
+use super::finding::{Finding, NetworkReason};
+use super::linux_side::{Kind, LinuxSide, Settings};
+use super::place::{ObjectRef, Unreadable};
+
+/// The least VNI that HNS has.
+const LEAST_VNI: u32 = 4096;
+/// The most that a route of HNS to another node can name.
+const MOST_VNI: u32 = u16::MAX as u32;
+/// The only port that HNS has for VXLAN.
+const PORT: u32 = 4789;
+/// How many pods a node must have room for. The limit of a pool is not known here; below this, no node is of use.
+const LEAST_PODS: u64 = 16;
+
+/// What stands in the way of Windows nodes, worst first. Empty: nothing does.
+pub fn judge(side: &LinuxSide) -> Vec<Finding> {
+    let mut found: Vec<Finding> = side.unreadable.iter().map(unreadable).collect();
+    if !side.nodes.iter().any(|node| !node.windows) {
+        found.push(no_linux_nodes());
+    }
+    match refused(side) {
+        // Settings of a network that Windows nodes cannot be on do not matter.
+        Some(refused) => found.push(refused),
+        None => {
+            found.extend(match &side.network.settings {
+                Settings::Flannel(flannel) => flannel::judge(flannel, &side.network, &side.nodes),
+                Settings::Calico(calico) => calico::judge(calico),
+                Settings::Antrea(antrea) => others::antrea(antrea),
+                Settings::Ovn(ovn) => others::ovn(ovn),
+                Settings::Aws(aws) => others::aws(aws),
+                Settings::None | Settings::Unknown(_) => Vec::new(),
+            });
+            // A family's own finding names the setting.
+            let told = |reason| found.iter().any(|finding| finding.reason == reason);
+            let ranges: Vec<Finding> =
+                ranges::judge(side).into_iter().filter(|finding| finding.reason != NetworkReason::Ipv6Only || !told(finding.reason)).collect();
+            found.extend(ranges);
+        }
+    }
+    found.sort_by_key(|finding| finding.reason);
+    found
+}
+
+fn unreadable(problem: &Unreadable) -> Finding {
+    Finding {
+        reason: NetworkReason::Unreadable,
+        object: problem.object.clone(),
+        field: problem.field.clone(),
+        message: format!("{} {}", if problem.field.is_empty() { "the object" } else { &problem.field }, problem.problem),
+        patch: None,
+        remedy: "write a value that the program can read which it belongs to: it is not used as it is, or stops that program when it next starts"
+            .into(),
+    }
+}
+
+fn no_linux_nodes() -> Finding {
+    Finding {
+        reason: NetworkReason::NoLinuxNodes,
+        object: ObjectRef::new("Node", None, "*"),
+        field: "status.nodeInfo.operatingSystem".into(),
+        message: "there is no Linux node: nothing shows which network is in use, and the cluster's name resolution has no place to run".into(),
+        patch: None,
+        remedy: "add a Linux node: CoreDNS and the network's own controllers run on Linux only".into(),
+    }
+}
+
+/// A network that is not known, or that Windows nodes cannot be on.
+fn refused(side: &LinuxSide) -> Option<Finding> {
+    let network = &side.network;
+    let object = || side.nodes.iter().find(|node| !node.windows).map_or_else(|| ObjectRef::new("Node", None, "*"), |node| node.object.clone());
+    let read_from = network.from.first().map_or("", |origin| origin.source.as_str());
+    let unsupported = |why: &str| {
+        Finding {
+        reason: NetworkReason::NetworkUnsupported,
+        object: object(),
+        field: "metadata.annotations".into(),
+        message: format!("the network is {} ({read_from}): {why}", network.kind),
+        patch: None,
+        remedy: "give the cluster a network that Windows nodes can be on (Flannel with vxlan or host-gw, Calico with VXLAN, Antrea), or add Windows nodes to another cluster".into(),
+    }
+    };
+    match (network.kind, &network.settings) {
+        (_, Settings::Unknown(doubt)) => Some(Finding {
+            reason: NetworkReason::NetworkUnknown,
+            object: object(),
+            field: "metadata.annotations".into(),
+            message: format!("which network the cluster has is not known: {doubt}"),
+            patch: None,
+            remedy: "if a network was replaced, remove the annotations and DaemonSets of the old one; if it is another one than CAPW knows, set up its Windows side by hand".into(),
+        }),
+        (Kind::Cilium, _) => Some(unsupported("Cilium has no Windows side")),
+        (Kind::Canal, _) => Some(unsupported("Calico's policies on Flannel's network do not exist for Windows")),
+        (Kind::Kindnet, _) => Some(unsupported("kindnet has no Windows side")),
+        (Kind::KubeRouter, _) => Some(unsupported("kube-router has no Windows side")),
+        (Kind::Weave, _) => Some(unsupported("Weave Net has no Windows side that still works")),
+        _ => None,
+    }
+}

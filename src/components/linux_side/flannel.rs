@@ -1,0 +1,173 @@
+//! Flannel: its ConfigMap, and what flanneld writes on each node.
+
+use serde_json::Value;
+
+use super::{Cluster, Family, Origin, Settings};
+use crate::components::cidr::Cidr;
+use crate::components::place::{ObjectRef, Place};
+use crate::components::workloads::Program;
+
+/// What flanneld takes on Linux where nothing is written.
+pub const DEFAULT_VNI: u32 = 1;
+pub const DEFAULT_PORT: u32 = 8472;
+/// The most that 24 bits can say.
+const MOST_VNI: u32 = (1 << 24) - 1;
+
+/// The annotations of a node.
+pub const TYPE: &str = "flannel.alpha.coreos.com/backend-type";
+pub const DATA: &str = "flannel.alpha.coreos.com/backend-data";
+const DATA_V6: &str = "flannel.alpha.coreos.com/backend-v6-data";
+/// k3s and RKE2 write here how a server or agent was started.
+pub const NODE_ARGUMENTS: [&str; 2] = ["k3s.io/node-args", "rke2.io/node-args"];
+
+/// Flannel's settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flannel {
+    /// `None`: flanneld is a part of another program, and only nodes tell.
+    pub daemon_set: Option<ObjectRef>,
+    /// `None`: there is none, or it cannot be read.
+    pub config: Option<Config>,
+    /// By node.
+    pub shown: Vec<Shown>,
+    /// Whether nodes were started with a file of settings of their own.
+    pub own_file: bool,
+}
+
+/// `net-conf.json`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub object: ObjectRef,
+    /// The way to the text.
+    pub field: String,
+    /// The key of the ConfigMap.
+    pub key: String,
+    /// All that is written.
+    pub value: Value,
+    pub networks: Vec<Cidr>,
+    pub ipv4: bool,
+    pub ipv6: bool,
+    pub backend: Backend,
+}
+
+/// Its part `Backend`. `None` is unreadable; what is not written has the value that flanneld takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backend {
+    pub kind: Option<String>,
+    pub vni: Option<u32>,
+    pub port: Option<u32>,
+    pub direct_routing: Option<bool>,
+    pub gbp: Option<bool>,
+}
+
+/// What flanneld wrote on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub object: ObjectRef,
+    pub kind: String,
+    /// Its lowest 16 bits: flanneld writes no more.
+    pub vni: Option<u32>,
+    pub ipv6: bool,
+}
+
+/// The value there, or what is taken where nothing is written; `None` is unreadable.
+fn or<'a, T>(place: &Place<'a>, read: impl Fn(&Place<'a>) -> Option<T>, default: T) -> Option<T> {
+    if place.given() { read(place) } else { Some(default) }
+}
+
+fn config(text: &Place<'_>, key: &str) -> Option<Config> {
+    let place = text.json()?;
+    let backend = place.in_any_case("Backend");
+    let field = |name: &str| backend.in_any_case(name);
+    // Without a backend flanneld takes udp.
+    let kind = or(&field("Type"), Place::text, "udp".into());
+    let networks = ["Network", "IPv6Network"].into_iter().filter_map(|name| place.in_any_case(name).network());
+    Some(Config {
+        object: text.object.clone(),
+        field: text.field.clone(),
+        key: key.to_owned(),
+        networks: networks.collect(),
+        ipv4: or(&place.in_any_case("EnableIPv4"), Place::flag, true).unwrap_or(true),
+        ipv6: or(&place.in_any_case("EnableIPv6"), Place::flag, false).unwrap_or(false),
+        backend: Backend {
+            kind,
+            vni: or(&field("VNI"), |place| place.number(MOST_VNI), DEFAULT_VNI),
+            port: or(&field("Port"), |place| place.number(u32::from(u16::MAX)), DEFAULT_PORT),
+            direct_routing: or(&field("DirectRouting"), Place::flag, false),
+            gbp: or(&field("GBP"), Place::flag, false),
+        },
+        value: place.value().clone(),
+    })
+}
+
+fn shown(node: &Place<'_>) -> Option<Shown> {
+    let kind = node.annotation(TYPE).text()?;
+    let given = |key| node.annotation(key).text().filter(|text| text != "null");
+    let data = given(DATA).and_then(|_| node.annotation(DATA).json());
+    let vni = data.filter(|_| kind == "vxlan").and_then(|data| data.in_any_case("VNI").number(MOST_VNI));
+    Some(Shown { object: node.object.clone(), kind, vni, ipv6: given(DATA_V6).is_some() })
+}
+
+/// What most nodes show.
+fn most<T: Clone + PartialEq>(values: impl Iterator<Item = T>) -> Option<T> {
+    let values: Vec<T> = values.collect();
+    let count = |value: &T| values.iter().filter(|other| *other == value).count();
+    // Of equals, the first.
+    values.iter().rev().max_by_key(|value| count(value)).cloned()
+}
+
+/// The part of a DaemonSet's ConfigMaps that is Flannel's.
+fn written(cluster: &Cluster<'_>) -> Option<Config> {
+    const KEY: &str = "net-conf.json";
+    let set = cluster.linux_set(Program::Flannel)?;
+    if let Some(text) = set.mounted(&[KEY], cluster.objects) {
+        return config(&text, KEY);
+    }
+    let name = set.config_maps.first().map_or("kube-flannel-cfg", String::as_str);
+    let missing = ObjectRef::new("ConfigMap", set.object.namespace.as_deref(), name);
+    cluster.objects.problem(&missing, &format!("data[{KEY}]"), format!("is missing, and {} reads its settings there", set.object));
+    None
+}
+
+pub fn read(cluster: &Cluster<'_>) -> Family {
+    let set = cluster.linux_set(Program::Flannel);
+    let config = written(cluster);
+    let shown: Vec<Shown> = cluster.linux.iter().filter_map(shown).collect();
+    let arguments = cluster.linux.iter().flat_map(|node| NODE_ARGUMENTS.map(|key| node.annotation(key).text())).flatten();
+    let own_file = arguments.into_iter().any(|text| text.contains("--flannel-conf"));
+    let backend = config.as_ref().map(|config| &config.backend);
+
+    let seen = most(shown.iter().map(|shown| (shown.kind.clone(), shown.vni)));
+    let mode = seen.as_ref().map(|(kind, _)| kind.clone()).or_else(|| backend.and_then(|backend| backend.kind.clone()));
+    let vxlan = mode.as_deref() == Some("vxlan");
+    let shown_vni = seen.as_ref().and_then(|(_, vni)| *vni);
+    let vni = shown_vni.or_else(|| backend.and_then(|backend| backend.vni)).filter(|_| vxlan);
+    // Nodes do not show it. A flanneld that is a part of k3s takes its own default.
+    let port = match backend {
+        Some(backend) => backend.port,
+        None if set.is_none() && !own_file => Some(DEFAULT_PORT),
+        None => None,
+    };
+    let port = port.filter(|_| vxlan);
+
+    let nodes = |key| format!("annotation {key} of {}", super::counted(shown.len()));
+    let file = config.as_ref().map(|config| format!("{}, {}", config.object, config.field));
+    let default = || "flannel's default, because nothing is written".to_owned();
+    let mut from = Vec::new();
+    let mut fact = |fact, source| from.push(Origin { fact, source });
+    if let Some(set) = set {
+        fact("version", format!("image of {}", set.object));
+    }
+    match (&seen, &file) {
+        (Some(_), _) => fact("mode", nodes(TYPE)),
+        (None, Some(file)) => fact("mode", file.clone()),
+        (None, None) => {}
+    }
+    if vni.is_some() {
+        fact("vni", if shown_vni.is_some() { nodes(DATA) } else { file.clone().unwrap_or_else(default) });
+    }
+    if port.is_some() {
+        fact("port", file.unwrap_or_else(default));
+    }
+    let flannel = Flannel { daemon_set: set.map(|set| set.object.clone()), config, shown, own_file };
+    Family { version: cluster.version(Program::Flannel), mode, vni, port, from, settings: Settings::Flannel(flannel) }
+}

@@ -1,0 +1,150 @@
+//! Pod networks and Service networks: several objects tell them, and they may contradict each other.
+
+use super::cluster::kubeadm;
+use super::flannel::NODE_ARGUMENTS;
+use super::{Cluster, Disagreement, Node, Settings, Told};
+use crate::components::cidr::{Cidr, listed};
+use crate::components::place::Place;
+
+/// The networks, and who told them.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub networks: Vec<Cidr>,
+    pub source: Option<String>,
+}
+
+/// What k3s and RKE2 take where no flag says otherwise.
+const K3S_PODS: &str = "10.42.0.0/16";
+const K3S_SERVICES: &str = "10.43.0.0/16";
+
+/// Of the arguments of a server of k3s or RKE2; its default if the flag is not among them.
+fn k3s(cluster: &Cluster<'_>, flag: &str, default: &str) -> Option<Told> {
+    let is_k3s = |node: &&Place<'_>| {
+        let kubelet = node.along("status.nodeInfo.kubeletVersion").text().unwrap_or_default();
+        kubelet.contains("+k3s") || kubelet.contains("+rke2")
+    };
+    let nodes: Vec<&Place<'_>> = cluster.linux.iter().filter(is_k3s).collect();
+    let given = nodes.iter().find_map(|node| {
+        let place = NODE_ARGUMENTS.map(|key| node.annotation(key)).into_iter().find(Place::given)?;
+        let words: Vec<String> = place.json_list()?.items().iter().filter_map(Place::text).collect();
+        let at = words.iter().position(|word| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))?;
+        let value = words.get(at)?.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| words.get(at + 1).cloned())?;
+        let networks = Cidr::parse_all(&value).or_else(|| {
+            place.problem(format!("has {flag} {value:?}, expected networks"));
+            None
+        })?;
+        Some(Told { object: place.object.clone(), field: place.field, networks })
+    });
+    let first = nodes.first()?;
+    given.or_else(|| Some(Told { object: first.object.clone(), field: "status.nodeInfo.kubeletVersion".into(), networks: Cidr::parse_all(default)? }))
+}
+
+/// Of OpenShift, for the kind of networks that is asked for.
+fn openshift(cluster: &Cluster<'_>, pods: bool) -> Option<Told> {
+    let network = cluster.objects.named("config.openshift.io", "Network", None, "cluster")?;
+    let spec = network.at("spec");
+    if !pods {
+        return Some(Told::at(&spec.at("serviceNetwork")));
+    }
+    let place = spec.at("clusterNetwork");
+    let networks = place.items().iter().filter_map(|item| item.at("cidr").network()).collect();
+    Some(Told { object: place.object.clone(), field: place.field, networks })
+}
+
+fn of_kubeadm(cluster: &Cluster<'_>, field: &str) -> Option<Told> {
+    Some(Told::at(&kubeadm(cluster)?.along(field)))
+}
+
+/// Of Cilium's ConfigMap, if Cilium itself gives out the addresses.
+fn cilium(cluster: &Cluster<'_>) -> Option<Told> {
+    let map = cluster.objects.of("", "ConfigMap").into_iter().find(|map| map.object.name == "cilium-config")?;
+    let data = map.at("data");
+    data.at("ipam").text().filter(|ipam| ipam.starts_with("cluster-pool"))?;
+    // Several networks are separated by blanks.
+    let place = data.at("cluster-pool-ipv4-cidr");
+    let networks = place.text()?.split_whitespace().filter_map(Cidr::parse).collect();
+    Some(Told { object: place.object.clone(), field: place.field, networks })
+}
+
+/// Takes the first that tells anything; a later one that has nothing in common with it disagrees.
+fn first(told: Vec<Told>, what: &str, disagreements: &mut Vec<Disagreement>) -> Found {
+    let mut told = told.into_iter().filter(|told| !told.networks.is_empty());
+    let Some(taken) = told.next() else { return Found::default() };
+    for other in told {
+        let apart = other.networks.iter().find(|network| !taken.networks.iter().any(|taken| taken.overlaps(**network)));
+        if let Some(apart) = apart {
+            let message = format!("has the {what} {apart}, and {} has {} ({})", taken.object, listed(&taken.networks), taken.field);
+            disagreements.push(Disagreement { object: other.object, field: other.field, message });
+        }
+    }
+    Found { source: Some(format!("{}, {}", taken.object, taken.field)), networks: taken.networks }
+}
+
+/// The networks that all pods are in.
+pub(super) fn pod_networks(cluster: &Cluster<'_>, settings: &Settings, nodes: &[Node], disagreements: &mut Vec<Disagreement>) -> Found {
+    let mut told = Vec::new();
+    match settings {
+        Settings::Flannel(flannel) => told.extend(flannel.config.as_ref().map(|config| Told {
+            object: config.object.clone(),
+            field: format!("{}.Network", config.field),
+            networks: config.networks.clone(),
+        })),
+        Settings::Calico(calico) => {
+            if let Some(pool) = calico.pools.first() {
+                let (object, networks) = (pool.encapsulation.object.clone(), calico.pools.iter().map(|pool| pool.network).collect());
+                told.push(Told { object, field: "spec.cidr".into(), networks });
+            }
+        }
+        Settings::Ovn(ovn) => told.extend(openshift(cluster, true).into_iter().chain(ovn.pods.clone())),
+        _ => told.extend(cilium(cluster)),
+    }
+    told.extend(of_kubeadm(cluster, "networking.podSubnet"));
+    told.extend(k3s(cluster, "--cluster-cidr", K3S_PODS));
+    // Calico gives out addresses itself; what Nodes say is then not used.
+    let own_addresses = matches!(settings, Settings::Calico(calico) if calico.strict_affinity.is_some());
+    let linux = nodes.iter().filter(|node| !node.windows && !own_addresses);
+    let blocks: Vec<(&Node, Cidr)> = linux.flat_map(|node| node.blocks.iter().map(move |block| (node, *block))).collect();
+    // What nodes show is in use: who contradicts it is not taken.
+    let outside = |told: &Told| {
+        let same_family = |block: Cidr| told.networks.iter().filter(move |network| network.is_ipv4() == block.is_ipv4());
+        blocks.iter().find(|(_, block)| same_family(*block).next().is_some() && !same_family(*block).any(|network| network.contains(*block))).copied()
+    };
+    let (right, wrong): (Vec<Told>, Vec<Told>) = told.into_iter().filter(|told| !told.networks.is_empty()).partition(|told| outside(told).is_none());
+    for told in wrong {
+        if let Some((node, block)) = outside(&told) {
+            let message = format!("is {}, and {} has {block}, which is not in it", listed(&told.networks), node.object);
+            disagreements.push(Disagreement { object: told.object, field: told.field, message });
+        }
+    }
+    let mut found = first(right, "pod network", disagreements);
+    if let Settings::Ovn(ovn) = settings {
+        // Pods on Windows nodes are in a network of their own.
+        found.networks.extend(ovn.hybrid.iter().filter(|_| found.source.is_some()));
+    }
+    if found.source.is_some() || blocks.is_empty() {
+        return found;
+    }
+    let mut networks: Vec<Cidr> = blocks.iter().map(|(_, block)| *block).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    Found { networks, source: Some(format!("spec.podCIDRs of {}", cluster.nodes())) }
+}
+
+/// The networks that Services get their addresses from.
+pub(super) fn service_networks(cluster: &Cluster<'_>, settings: &Settings, disagreements: &mut Vec<Disagreement>) -> Found {
+    let mut told = Vec::new();
+    let ranges = cluster.objects.of("networking.k8s.io", "ServiceCIDR");
+    if let Some(one) = ranges.first() {
+        let networks = ranges.iter().flat_map(|range| range.along("spec.cidrs").networks()).collect();
+        told.push(Told { object: one.object.clone(), field: "spec.cidrs".into(), networks });
+    }
+    told.extend(of_kubeadm(cluster, "networking.serviceSubnet"));
+    let installation = cluster.objects.named("operator.tigera.io", "Installation", None, "default");
+    told.extend(installation.map(|installation| Told::at(&installation.along("spec.serviceCIDRs"))));
+    told.extend(openshift(cluster, false));
+    if let Settings::Ovn(ovn) = settings {
+        told.extend(ovn.services.clone());
+    }
+    told.extend(k3s(cluster, "--service-cidr", K3S_SERVICES));
+    first(told, "Service network", disagreements)
+}

@@ -1,0 +1,23 @@
+//! THE LINUX SIDE OF A CLUSTER (pure): which pod network it has, whether Windows nodes can be on it, and what to change if not.
+//!
+//! [`read`] takes objects as they were recorded, from a cluster or a file, and names the network with its settings. [`judge`] says which settings cannot
+//! be carried to Windows: reason, object, field, and the patch or the procedure. [`role`] says who does the work on Windows nodes.
+
+mod cidr;
+mod compatible;
+mod finding;
+mod linux_side;
+mod objects;
+mod place;
+mod role;
+mod workloads;
+
+pub use cidr::Cidr;
+pub use compatible::judge;
+pub use finding::{Finding, NetworkReason, Severity};
+pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
+pub use place::{ObjectRef, Unreadable};
+pub use role::{Role, role};
+
+#[cfg(test)]
+mod tests;
