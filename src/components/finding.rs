@@ -59,6 +59,8 @@ pub enum NetworkReason {
     NetworksOverlap,
     /// No object tells the network of Services.
     ServiceNetworkUnknown,
+    /// Nothing tells the port of VXLAN.
+    PortUnknown,
     /// Objects contradict each other.
     SourcesDisagree,
 }
@@ -74,7 +76,7 @@ pub enum Severity {
 
 impl NetworkReason {
     /// In the order of findings: what makes others pointless comes first.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Unreadable,
         Self::NoLinuxNodes,
         Self::NetworkUnknown,
@@ -100,6 +102,7 @@ impl NetworkReason {
         Self::DualStackOverlay,
         Self::NetworksOverlap,
         Self::ServiceNetworkUnknown,
+        Self::PortUnknown,
         Self::SourcesDisagree,
     ];
 
@@ -130,13 +133,14 @@ impl NetworkReason {
             Self::DualStackOverlay => "DualStackOverlay",
             Self::NetworksOverlap => "NetworksOverlap",
             Self::ServiceNetworkUnknown => "ServiceNetworkUnknown",
+            Self::PortUnknown => "PortUnknown",
             Self::SourcesDisagree => "SourcesDisagree",
         }
     }
 
     pub const fn severity(self) -> Severity {
         match self {
-            Self::SourcesDisagree => Severity::Warning,
+            Self::PortUnknown | Self::SourcesDisagree => Severity::Warning,
             _ => Severity::Error,
         }
     }

@@ -1,8 +1,10 @@
 //! The objects of a cluster, by kind and name.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use super::place::{ObjectRef, Place, Problems};
+use super::place::{ObjectRef, Place, Problems, Unreadable};
 
 /// The objects of a cluster, and what in them could not be understood.
 #[derive(Debug)]
@@ -23,13 +25,16 @@ fn is_of(object: &Value, group: &str, kind: &str) -> bool {
 }
 
 impl<'a> Objects<'a> {
-    /// Lists, as `kubectl get` prints them, are taken apart.
+    /// Lists, as `kubectl get` prints them, are taken apart. An object that is there twice counts once.
     pub fn new(objects: &'a [Value]) -> Self {
         let parts = |object: &'a Value| match object.get("items").and_then(Value::as_array) {
             Some(items) if text(object, "/kind").ends_with("List") => items.iter().collect(),
             _ => vec![object],
         };
-        Self { all: objects.iter().flat_map(parts).collect(), problems: Problems::default() }
+        let mut seen = BTreeSet::new();
+        let name = |object: &&'a Value| ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"].map(|pointer| text(object, pointer));
+        let all = objects.iter().flat_map(parts).filter(|object| text(object, "/metadata/name").is_empty() || seen.insert(name(object)));
+        Self { all: all.collect(), problems: Problems::default() }
     }
 
     /// All objects of a kind, in the order in which they were given.
@@ -56,7 +61,7 @@ impl<'a> Objects<'a> {
     }
 
     /// What could not be understood.
-    pub fn take_problems(&self) -> Vec<super::place::Unreadable> {
+    pub fn take_problems(&self) -> Vec<Unreadable> {
         self.problems.take()
     }
 }

@@ -279,6 +279,20 @@ fn networks_of_pods_that_disagree_are_told_and_nodes_are_believed() {
     assert_eq!(side.network.pod_networks, [Cidr::parse("10.244.0.0/16").unwrap()]);
 }
 
+/// k3s has defaults. They say nothing where nodes show another network, or where a flag or an object does.
+#[test]
+fn defaults_of_k3s_give_way() {
+    let block = |block: &str| json!({"spec": {"podCIDR": block, "podCIDRs": [block]}});
+    let mut objects = changed("k3s", "Node linux-1", &block("10.50.0.0/24"));
+    json_patch::merge(object(&mut objects, "Node linux-2").unwrap(), &block("10.50.1.0/24"));
+    let side = read(&objects);
+    assert_eq!((listed(&side.network.pod_networks), side.disagreements.len()), ("10.50.0.0/24 and 10.50.1.0/24".to_owned(), 0));
+    let flag = json!({"metadata": {"annotations": {"k3s.io/node-args": r#"["server", "--cluster-cidr=10.50.0.0/16"]"#}}});
+    json_patch::merge(object(&mut objects, "Node linux-1").unwrap(), &flag);
+    assert_eq!(listed(&read(&objects).network.pod_networks), "10.50.0.0/16");
+    assert_eq!(listed(&read(&changed("k3s", "ServiceCIDR kubernetes", &Value::Null)).service_networks), "10.43.0.0/16");
+}
+
 #[test]
 fn names_are_told_apart() {
     let names: BTreeSet<&str> = NetworkReason::ALL.iter().map(|reason| reason.as_str()).collect();

@@ -11,7 +11,8 @@ fn finding<T>(reason: NetworkReason, at: &Setting<T>, message: impl Into<String>
 }
 
 /// Calico's own way, for the reader: living pools are never changed by us.
-const NEW_POOL: &str = "CAPW never changes the encapsulation of a pool in use. Move pods to a new pool as Calico's page \"Migrate from one IP pool to another\" says: make a pool with VXLAN on other addresses, disable the old one, let all pods start again, delete the old one";
+const NEW_POOL: &str = "CAPW never changes a pool in use. Move pods to a new one as Calico's page \"Migrate from one IP pool to another\" says: \
+    make a pool with VXLAN on other addresses, disable the old one, let all pods start again, delete it";
 
 /// Encapsulations that Windows does not have. Where the operator made the pool, its field is the one to change.
 fn encapsulation(calico: &Calico, pool: &Pool) -> Option<Finding> {
@@ -25,7 +26,7 @@ fn encapsulation(calico: &Calico, pool: &Pool) -> Option<Finding> {
         }
         Encapsulation::VxlanCrossSubnet => {
             let message = format!(
-                "the pool {} uses {}: Calico's operator refuses it as soon as Windows is switched on, and then manages nothing any more, Linux included{note}",
+                "the pool {} uses {}: Calico's operator refuses that as soon as Windows is switched on, and then manages Linux no more either{note}",
                 pool.network,
                 at.value.as_str()
             );
@@ -35,17 +36,20 @@ fn encapsulation(calico: &Calico, pool: &Pool) -> Option<Finding> {
     }
 }
 
-/// A Windows node gets one block, 3 addresses at its start and 1 at its end are kept, and kube-proxy has one.
+/// Calico keeps 3 addresses at the start of a block on Windows, one of them kube-proxy's, and 1 at its end.
+const KEPT: u64 = 4;
+
+/// A node on Windows has one network of HNS, so Calico gives it one block.
 fn small_block(pool: &Pool) -> Option<Finding> {
     let addresses = 1u64.checked_shl(32u32.saturating_sub(pool.block.value)).unwrap_or(0);
-    if addresses >= LEAST_PODS + 5 {
+    if addresses >= LEAST_PODS + KEPT {
         return None;
     }
     let message = format!(
         "a node gets blocks of /{} from the pool {}, and a Windows node has only one: there is room for {} pods",
         pool.block.value,
         pool.network,
-        addresses.saturating_sub(5)
+        addresses.saturating_sub(KEPT)
     );
     Some(finding(
         NetworkReason::BlockTooSmall,
@@ -71,14 +75,16 @@ fn bgp_with_vxlan(calico: &Calico) -> Option<Finding> {
 
 fn strict_affinity(calico: &Calico) -> Option<Finding> {
     let at = calico.strict_affinity.as_ref().filter(|setting| !setting.value)?;
-    let spec = match calico.has_ipam_configuration {
-        true => json!({"spec": {"strictAffinity": true}}),
+    let (spec, how) = match calico.has_ipam_configuration {
+        true => (json!({"spec": {"strictAffinity": true}}), "apply the patch"),
         // A new object would not give out blocks by itself.
-        false => json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": true}}),
+        false => {
+            (json!({"spec": {"strictAffinity": true, "autoAllocateBlocks": true}}), "make the object with the fields of the patch: there is none")
+        }
     };
     let message =
         "nodes may take single addresses from the block of another node, and Windows nodes cannot reach those: Calico's Windows side does not start";
-    let remedy = "apply the patch: from then on each node takes addresses from blocks of its own only; nothing restarts";
+    let remedy = format!("{how}; from then on each node takes addresses from blocks of its own only, and nothing restarts");
     Some(Finding { patch: Some(spec), ..finding(NetworkReason::StrictAffinityOff, at, message, remedy) })
 }
 
@@ -120,7 +126,8 @@ fn tunnel(calico: &Calico) -> Vec<Finding> {
 
 fn dataplane(calico: &Calico) -> Option<Finding> {
     let at = calico.dataplane.as_ref()?;
-    let remedy = "turn it off as Calico's page \"Disable eBPF\" says: kube-proxy must run on Linux nodes again before; CAPW never does it, because Services stop if the order is wrong";
+    let remedy = "turn it off as Calico's page \"Disable eBPF\" says: kube-proxy must run on Linux nodes again before. \
+        CAPW never does it, because Services stop if the order is wrong";
     if at.value == "BPF" {
         return Some(finding(
             NetworkReason::EbpfDataplane,
@@ -179,7 +186,8 @@ fn families(calico: &Calico) -> Option<Finding> {
 pub fn judge(calico: &Calico) -> Vec<Finding> {
     let four: Vec<&Pool> = calico.pools.iter().filter(|pool| pool.network.is_ipv4()).collect();
     let mut found: Vec<Finding> = four.iter().filter_map(|pool| encapsulation(calico, pool)).collect();
-    found.extend(four.iter().filter_map(|pool| small_block(pool)));
+    // Where Calico does not manage the addresses, there are no blocks.
+    found.extend(four.iter().filter(|_| calico.strict_affinity.is_some()).filter_map(|pool| small_block(pool)));
     found.extend(tunnel(calico));
     found
         .extend([bgp_with_vxlan(calico), strict_affinity(calico), dataplane(calico), not_rolled_out(calico), families(calico)].into_iter().flatten());

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
 use crate::components::finding::{Finding, NetworkReason};
-use crate::components::linux_side::{Config, DATA, Flannel, NODE_ARGUMENTS, Network, Node, TYPE};
+use crate::components::linux_side::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Network, Node, Shown, TYPE};
 use crate::components::place::ObjectRef;
 
 /// How flanneld takes up what is written.
@@ -44,7 +44,7 @@ fn mended(config: &Config) -> Value {
     }
     set(&mut all, "Backend", Value::Object(backend));
     let text = serde_json::to_string_pretty(&all).unwrap_or_default() + "\n";
-    json!({"data": {config.key.clone(): text}})
+    json!({"data": {NET_CONF: text}})
 }
 
 /// Of the settings of VXLAN in the ConfigMap.
@@ -94,9 +94,11 @@ fn vxlan(flannel: &Flannel, config: &Config) -> Vec<Finding> {
 /// Of a flanneld that is a part of another program: only nodes tell, and its settings are flags.
 fn embedded(flannel: &Flannel, network: &Network) -> Vec<Finding> {
     let Some(node) = flannel.shown.first() else { return Vec::new() };
-    let remedy = "start every server and agent with `--flannel-conf=FILE`, where FILE is a net-conf.json with \"Backend\": {\"Type\": \"vxlan\", \"VNI\": 4096, \"Port\": 4789}; CAPW does not change how nodes are started";
+    let remedy = "start every server and agent with `--flannel-conf=FILE`; FILE is a net-conf.json with \
+        \"Backend\": {\"Type\": \"vxlan\", \"VNI\": 4096, \"Port\": 4789}. CAPW does not change how nodes are started";
     let finding =
         |reason, field: String, message| Finding { reason, object: node.object.clone(), field, message, patch: None, remedy: remedy.into() };
+    let [arguments, _] = NODE_ARGUMENTS.map(|key| format!("metadata.annotations[{key}]"));
     let mut found = Vec::new();
     if let Some(vni) = network.vni.filter(|vni| *vni < LEAST_VNI) {
         let message = format!(
@@ -107,8 +109,10 @@ fn embedded(flannel: &Flannel, network: &Network) -> Vec<Finding> {
     if let Some(port) = network.port.filter(|port| *port != PORT) {
         let message =
             format!("Linux nodes send VXLAN to port {port}, the default of a server that is told nothing else, and Windows has only {PORT}");
-        let [arguments, _] = NODE_ARGUMENTS;
-        found.push(finding(NetworkReason::PortNot4789, format!("metadata.annotations[{arguments}]"), message));
+        found.push(finding(NetworkReason::PortNot4789, arguments, message));
+    } else if network.port.is_none() {
+        let message = format!("no object tells the port of VXLAN on Linux nodes, which are started with a file of settings; Windows has only {PORT}");
+        found.push(finding(NetworkReason::PortUnknown, arguments, message));
     }
     found
 }
@@ -121,8 +125,8 @@ fn not_rolled_out(flannel: &Flannel, network: &Network) -> Option<Finding> {
     let vni = backend.map_or(network.vni, |backend| backend.vni).map(|vni| vni & MOST_VNI);
     let other_vni = |shown: Option<u32>| kind == "vxlan" && vni.is_some() && shown.is_some() && shown != vni;
     let others = flannel.shown.iter().filter(|shown| shown.kind != *kind || other_vni(shown.vni));
-    let others: Vec<String> = others.map(|shown| shown.object.name.clone()).collect();
-    let first = flannel.shown.iter().find(|shown| others.contains(&shown.object.name))?;
+    let others: Vec<&Shown> = others.collect();
+    let first = others.first()?;
     let (asked, used) = match (first.kind == *kind, vni, first.vni) {
         (true, Some(vni), Some(used)) => (format!("VNI {vni}"), format!("VNI {used}")),
         _ => (kind.clone(), first.kind.clone()),
@@ -139,11 +143,11 @@ fn not_rolled_out(flannel: &Flannel, network: &Network) -> Option<Finding> {
     })
 }
 
-/// A few of the names.
-fn some(names: &[String]) -> String {
-    let first: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
-    let more = if names.len() > first.len() { ", …" } else { "" };
-    first.join(", ") + more
+/// A few of their names.
+fn some(nodes: &[&Shown]) -> String {
+    const FEW: usize = 5;
+    let names: Vec<&str> = nodes.iter().take(FEW).map(|shown| shown.object.name.as_str()).collect();
+    names.join(", ") + if nodes.len() > FEW { ", …" } else { "" }
 }
 
 /// Backends that Windows does not have.
@@ -160,7 +164,8 @@ fn unsupported(flannel: &Flannel, mode: &str) -> Finding {
         message: format!("Flannel's backend is {mode}, and on Windows there are vxlan and host-gw"),
         patch: None,
         remedy: format!(
-            "change the backend to vxlan with VNI {LEAST_VNI} and port {PORT}, or to host-gw if all nodes are in one subnet, then {}; what wireguard and ipsec encrypt is then plain, so this is yours to decide",
+            "change the backend to vxlan with VNI {LEAST_VNI} and port {PORT}, or to host-gw if all nodes are in one subnet, then {}; \
+             what wireguard and ipsec encrypt is then plain, so this is yours to decide",
             restart(flannel)
         ),
     }
@@ -175,15 +180,16 @@ fn dual_stack(flannel: &Flannel, config: Option<&Config>) -> Option<Finding> {
         (None, Some(shown)) => (shown.object.clone(), "metadata.annotations[flannel.alpha.coreos.com/backend-v6-data]".into()),
         (None, None) => return None,
     };
-    let only = written.is_some_and(|config| !config.ipv4);
-    Some(Finding {
-        reason: if only { NetworkReason::Ipv6Only } else { NetworkReason::DualStackOverlay },
-        object,
-        field,
-        message: if only { "pods have IPv6 only, and overlay networks of Windows have IPv4 only" } else { "pods have IPv4 and IPv6, and overlay networks of Windows have IPv4 only: Windows pods would have no address of the second family, and Services with it would not reach them" }.into(),
-        patch: None,
-        remedy: "use host-gw, or give the cluster a pod network of IPv4 alone: networks of a cluster cannot be taken away while pods use them, so make a new cluster or new nodes".into(),
-    })
+    let (reason, message) = match written.is_some_and(|config| !config.ipv4) {
+        true => (NetworkReason::Ipv6Only, "pods have IPv6 only, and overlay networks of Windows have IPv4 only"),
+        false => (
+            NetworkReason::DualStackOverlay,
+            "pods have IPv4 and IPv6, and overlay networks of Windows have IPv4 only: Services with IPv6 would not reach Windows pods",
+        ),
+    };
+    let remedy =
+        "use host-gw, or give the cluster a pod network of IPv4 alone: a family cannot be taken away while pods use it, so make a new cluster";
+    Some(Finding { reason, object, field, message: message.into(), patch: None, remedy: remedy.into() })
 }
 
 /// Parts of the network that have no room for pods.
@@ -197,7 +203,7 @@ fn small_blocks(nodes: &[Node]) -> Option<Finding> {
         field: "spec.podCIDR".into(),
         message: format!("a node gets {block}, which has room for {} pods on Windows", block.addresses().saturating_sub(5)),
         patch: None,
-        remedy: "start kube-controller-manager with a smaller `--node-cidr-mask-size`, e.g. 24: nodes that join from then on get more; those that are there must join again".into(),
+        remedy: "start kube-controller-manager with `--node-cidr-mask-size=24`, and let nodes join again: those that are there keep theirs".into(),
     })
 }
 

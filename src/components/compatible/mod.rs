@@ -37,10 +37,8 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
                 Settings::None | Settings::Unknown(_) => Vec::new(),
             });
             // A family's own finding names the setting.
-            let told = |reason| found.iter().any(|finding| finding.reason == reason);
-            let ranges: Vec<Finding> =
-                ranges::judge(side).into_iter().filter(|finding| finding.reason != NetworkReason::Ipv6Only || !told(finding.reason)).collect();
-            found.extend(ranges);
+            let told = found.iter().any(|finding| finding.reason == NetworkReason::Ipv6Only);
+            found.extend(ranges::judge(side).into_iter().filter(|finding| !(told && finding.reason == NetworkReason::Ipv6Only)));
         }
     }
     found.sort_by_key(|finding| finding.reason);
@@ -54,8 +52,7 @@ fn unreadable(problem: &Unreadable) -> Finding {
         field: problem.field.clone(),
         message: format!("{} {}", if problem.field.is_empty() { "the object" } else { &problem.field }, problem.problem),
         patch: None,
-        remedy: "write a value that the program can read which it belongs to: it is not used as it is, or stops that program when it next starts"
-            .into(),
+        remedy: "write a value that its program can read: as it is, the program does not use it, or does not start again".into(),
     }
 }
 
@@ -75,15 +72,13 @@ fn refused(side: &LinuxSide) -> Option<Finding> {
     let network = &side.network;
     let object = || side.nodes.iter().find(|node| !node.windows).map_or_else(|| ObjectRef::new("Node", None, "*"), |node| node.object.clone());
     let read_from = network.from.first().map_or("", |origin| origin.source.as_str());
-    let unsupported = |why: &str| {
-        Finding {
+    let unsupported = |why: &str| Finding {
         reason: NetworkReason::NetworkUnsupported,
         object: object(),
         field: "metadata.annotations".into(),
         message: format!("the network is {} ({read_from}): {why}", network.kind),
         patch: None,
-        remedy: "give the cluster a network that Windows nodes can be on (Flannel with vxlan or host-gw, Calico with VXLAN, Antrea), or add Windows nodes to another cluster".into(),
-    }
+        remedy: "use a cluster whose network has a Windows side: Flannel with vxlan or host-gw, Calico with VXLAN, Antrea".into(),
     };
     match (network.kind, &network.settings) {
         (_, Settings::Unknown(doubt)) => Some(Finding {
@@ -92,7 +87,7 @@ fn refused(side: &LinuxSide) -> Option<Finding> {
             field: "metadata.annotations".into(),
             message: format!("which network the cluster has is not known: {doubt}"),
             patch: None,
-            remedy: "if a network was replaced, remove the annotations and DaemonSets of the old one; if it is another one than CAPW knows, set up its Windows side by hand".into(),
+            remedy: "if a network was replaced, remove what is left of the old one; if CAPW does not know it, set up its Windows side by hand".into(),
         }),
         (Kind::Cilium, _) => Some(unsupported("Cilium has no Windows side")),
         (Kind::Canal, _) => Some(unsupported("Calico's policies on Flannel's network do not exist for Windows")),

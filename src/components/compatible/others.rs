@@ -74,7 +74,9 @@ pub fn ovn(ovn: &Ovn) -> Vec<Finding> {
         (false, _) => (
             NetworkReason::HybridOverlayOff,
             "the hybrid overlay is off, and OVN-Kubernetes reaches Windows nodes by nothing else",
-            "switch it on with a network of its own that overlaps no other (on OpenShift: spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig.hybridClusterNetwork of Network.operator.openshift.io cluster); CAPW cannot know which network is free",
+            "switch it on with a network of its own that overlaps no other (on OpenShift: \
+             spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig.hybridClusterNetwork of Network.operator.openshift.io cluster); \
+             CAPW cannot know which network is free",
         ),
     };
     vec![Finding { reason, object: ovn.object.clone(), field: ovn.field.clone(), message: message.into(), patch: None, remedy: remedy.into() }]
@@ -84,12 +86,13 @@ pub fn aws(aws: &Aws) -> Vec<Finding> {
     if aws.windows {
         return Vec::new();
     }
+    let how = if aws.exists { "apply the patch" } else { "make the ConfigMap with the fields of the patch: there is none" };
     vec![Finding {
         reason: NetworkReason::WindowsIpamOff,
         object: aws.object.clone(),
         field: aws.field.clone(),
         message: "the controller of the VPC's addresses gives none to Windows nodes".into(),
         patch: Some(json!({"data": {"enable-windows-ipam": "true"}})),
-        remedy: "apply the patch; nothing restarts, and nodes that are there get addresses too".into(),
+        remedy: format!("{how}; nothing restarts, and nodes that are there get addresses too"),
     }]
 }

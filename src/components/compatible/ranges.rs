@@ -36,15 +36,13 @@ fn ipv6_only(side: &LinuxSide) -> Option<Finding> {
 /// Networks that contain the same addresses.
 fn overlaps(side: &LinuxSide) -> Vec<Finding> {
     let (pods, services) = (&side.network.pod_networks, &side.service_networks);
-    let finding = |object: ObjectRef, field: &str, message: String| {
-        Finding {
+    let finding = |object: ObjectRef, field: &str, message: String| Finding {
         reason: NetworkReason::NetworksOverlap,
         object,
         field: field.into(),
         message,
         patch: None,
-        remedy: "networks of pods, Services and nodes must be apart: Windows decides by them which packets are translated; they cannot be changed in a cluster that is there, so make a new one".into(),
-    }
+        remedy: "make a cluster whose networks of pods, Services and nodes are apart: Windows tells by them which packets to translate".into(),
     };
     let mut found = Vec::new();
     for service in services {

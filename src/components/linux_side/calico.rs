@@ -1,5 +1,7 @@
 //! Calico, by its operator or by manifests: pools, BGP, VXLAN, address management.
 
+use std::collections::BTreeSet;
+
 use super::felix;
 use super::{Cluster, Family, Origin, Settings};
 use crate::components::cidr::Cidr;
@@ -198,7 +200,10 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
         .flat_map(|found| found.along("spec.calicoNetwork.ipPools").items())
         .filter_map(|pool| pool_asked(&pool, bgp.value))
         .collect();
-    let in_use: Vec<Pool> = cluster.objects.of(GROUP, "IPPool").iter().filter_map(pool_in_use).collect();
+    // Calico's datastore and its API server show the same pools.
+    let mut networks = BTreeSet::new();
+    let pools = cluster.objects.of(GROUP, "IPPool");
+    let in_use: Vec<Pool> = pools.iter().filter_map(pool_in_use).filter(|pool| networks.insert(pool.network)).collect();
     let differs = |asked: &&Pool| in_use.iter().any(|pool| pool.network == asked.network && pool.encapsulation.value != asked.encapsulation.value);
     let (strict_affinity, has_ipam_configuration) = strict_affinity(cluster, installation.as_ref());
     let calico = Calico {
@@ -221,7 +226,9 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
         fact("version", format!("image of {}", set.object));
     }
     if let Some(pool) = calico.pool() {
-        fact("mode", format!("{}, annotations of {}", pool.encapsulation.object, super::counted(calico.vxlan_nodes.len() + calico.ipip_nodes.len())));
+        let nodes = calico.vxlan_nodes.len() + calico.ipip_nodes.len();
+        let shown = if nodes == 0 { String::new() } else { format!(", annotations of {}", super::counted(nodes)) };
+        fact("mode", format!("{}, {}{shown}", pool.encapsulation.object, pool.encapsulation.field));
     }
     if vxlan {
         fact("vni", format!("{}, {}", calico.vni.object, calico.vni.field));

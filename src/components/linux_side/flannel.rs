@@ -1,5 +1,8 @@
 //! Flannel: its ConfigMap, and what flanneld writes on each node.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{Cluster, Family, Origin, Settings};
@@ -7,9 +10,11 @@ use crate::components::cidr::Cidr;
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::Program;
 
+/// The key of its ConfigMap.
+pub const NET_CONF: &str = "net-conf.json";
 /// What flanneld takes on Linux where nothing is written.
-pub const DEFAULT_VNI: u32 = 1;
-pub const DEFAULT_PORT: u32 = 8472;
+const DEFAULT_VNI: u32 = 1;
+const DEFAULT_PORT: u32 = 8472;
 /// The most that 24 bits can say.
 const MOST_VNI: u32 = (1 << 24) - 1;
 
@@ -29,8 +34,6 @@ pub struct Flannel {
     pub config: Option<Config>,
     /// By node.
     pub shown: Vec<Shown>,
-    /// Whether nodes were started with a file of settings of their own.
-    pub own_file: bool,
 }
 
 /// `net-conf.json`.
@@ -39,8 +42,6 @@ pub struct Config {
     pub object: ObjectRef,
     /// The way to the text.
     pub field: String,
-    /// The key of the ConfigMap.
-    pub key: String,
     /// All that is written.
     pub value: Value,
     pub networks: Vec<Cidr>,
@@ -74,17 +75,16 @@ fn or<'a, T>(place: &Place<'a>, read: impl Fn(&Place<'a>) -> Option<T>, default:
     if place.given() { read(place) } else { Some(default) }
 }
 
-fn config(text: &Place<'_>, key: &str) -> Option<Config> {
+fn config(text: &Place<'_>) -> Option<Config> {
     let place = text.json()?;
     let backend = place.in_any_case("Backend");
     let field = |name: &str| backend.in_any_case(name);
-    // Without a backend flanneld takes udp.
-    let kind = or(&field("Type"), Place::text, "udp".into());
+    // Without a backend flanneld takes udp, and it does not look at the case.
+    let kind = or(&field("Type"), |place| Some(place.text()?.to_ascii_lowercase()), "udp".into());
     let networks = ["Network", "IPv6Network"].into_iter().filter_map(|name| place.in_any_case(name).network());
     Some(Config {
         object: text.object.clone(),
         field: text.field.clone(),
-        key: key.to_owned(),
         networks: networks.collect(),
         ipv4: or(&place.in_any_case("EnableIPv4"), Place::flag, true).unwrap_or(true),
         ipv6: or(&place.in_any_case("EnableIPv6"), Place::flag, false).unwrap_or(false),
@@ -107,24 +107,24 @@ fn shown(node: &Place<'_>) -> Option<Shown> {
     Some(Shown { object: node.object.clone(), kind, vni, ipv6: given(DATA_V6).is_some() })
 }
 
-/// What most nodes show.
-fn most<T: Clone + PartialEq>(values: impl Iterator<Item = T>) -> Option<T> {
-    let values: Vec<T> = values.collect();
-    let count = |value: &T| values.iter().filter(|other| *other == value).count();
-    // Of equals, the first.
-    values.iter().rev().max_by_key(|value| count(value)).cloned()
+/// What most nodes show; of equals, the first.
+fn most<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: BTreeMap<T, (usize, Reverse<usize>)> = BTreeMap::new();
+    for (index, value) in values.enumerate() {
+        counts.entry(value).or_insert((0, Reverse(index))).0 += 1;
+    }
+    counts.into_iter().max_by_key(|(_, order)| *order).map(|(value, _)| value)
 }
 
 /// The part of a DaemonSet's ConfigMaps that is Flannel's.
 fn written(cluster: &Cluster<'_>) -> Option<Config> {
-    const KEY: &str = "net-conf.json";
     let set = cluster.linux_set(Program::Flannel)?;
-    if let Some(text) = set.mounted(&[KEY], cluster.objects) {
-        return config(&text, KEY);
+    if let Some(text) = set.mounted(&[NET_CONF], cluster.objects) {
+        return config(&text);
     }
     let name = set.config_maps.first().map_or("kube-flannel-cfg", String::as_str);
     let missing = ObjectRef::new("ConfigMap", set.object.namespace.as_deref(), name);
-    cluster.objects.problem(&missing, &format!("data[{KEY}]"), format!("is missing, and {} reads its settings there", set.object));
+    cluster.objects.problem(&missing, &format!("data[{NET_CONF}]"), format!("is missing, and {} reads its settings there", set.object));
     None
 }
 
@@ -141,7 +141,7 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
     let vxlan = mode.as_deref() == Some("vxlan");
     let shown_vni = seen.as_ref().and_then(|(_, vni)| *vni);
     let vni = shown_vni.or_else(|| backend.and_then(|backend| backend.vni)).filter(|_| vxlan);
-    // Nodes do not show it. A flanneld that is a part of k3s takes its own default.
+    // Nodes do not show it. A flanneld that is a part of k3s takes its default, unless nodes were started with a file of settings.
     let port = match backend {
         Some(backend) => backend.port,
         None if set.is_none() && !own_file => Some(DEFAULT_PORT),
@@ -168,6 +168,6 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
     if port.is_some() {
         fact("port", file.unwrap_or_else(default));
     }
-    let flannel = Flannel { daemon_set: set.map(|set| set.object.clone()), config, shown, own_file };
+    let flannel = Flannel { daemon_set: set.map(|set| set.object.clone()), config, shown };
     Family { version: cluster.version(Program::Flannel), mode, vni, port, from, settings: Settings::Flannel(flannel) }
 }

@@ -8,6 +8,8 @@ use crate::components::workloads::Program;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aws {
     pub object: ObjectRef,
+    /// Whether the object is there.
+    pub exists: bool,
     pub field: String,
     /// Whether Windows nodes get addresses.
     pub windows: bool,
@@ -17,8 +19,9 @@ fn aws(cluster: &Cluster<'_>) -> Family {
     const KEY: &str = "enable-windows-ipam";
     let place = cluster.objects.config_map("kube-system", "amazon-vpc-cni").map(|map| map.at("data").at(KEY));
     let windows = place.as_ref().and_then(Place::flag_in_text).unwrap_or(false);
+    let exists = place.is_some();
     let object = place.map_or_else(|| ObjectRef::new("ConfigMap", Some("kube-system"), "amazon-vpc-cni"), |place| place.object);
-    let settings = Settings::Aws(Aws { object, field: format!("data.{KEY}"), windows });
+    let settings = Settings::Aws(Aws { object, exists, field: format!("data.{KEY}"), windows });
     Family { settings, ..Family::plain(cluster.version(Program::AwsVpcCni), None) }
 }
 

@@ -13,30 +13,32 @@ pub struct Found {
     pub source: Option<String>,
 }
 
-/// What k3s and RKE2 take where no flag says otherwise.
+/// Of k3s and RKE2.
 const K3S_PODS: &str = "10.42.0.0/16";
 const K3S_SERVICES: &str = "10.43.0.0/16";
 
-/// Of the arguments of a server of k3s or RKE2; its default if the flag is not among them.
-fn k3s(cluster: &Cluster<'_>, flag: &str, default: &str) -> Option<Told> {
-    let is_k3s = |node: &&Place<'_>| {
-        let kubelet = node.along("status.nodeInfo.kubeletVersion").text().unwrap_or_default();
-        kubelet.contains("+k3s") || kubelet.contains("+rke2")
-    };
-    let nodes: Vec<&Place<'_>> = cluster.linux.iter().filter(is_k3s).collect();
-    let given = nodes.iter().find_map(|node| {
+/// Of the arguments of a server of k3s or RKE2.
+fn k3s(cluster: &Cluster<'_>, flag: &str) -> Option<Told> {
+    cluster.linux.iter().find_map(|node| {
         let place = NODE_ARGUMENTS.map(|key| node.annotation(key)).into_iter().find(Place::given)?;
         let words: Vec<String> = place.json_list()?.items().iter().filter_map(Place::text).collect();
         let at = words.iter().position(|word| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))?;
         let value = words.get(at)?.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| words.get(at + 1).cloned())?;
-        let networks = Cidr::parse_all(&value).or_else(|| {
+        let networks = Cidr::parse_all(&value);
+        if networks.is_none() {
             place.problem(format!("has {flag} {value:?}, expected networks"));
-            None
-        })?;
-        Some(Told { object: place.object.clone(), field: place.field, networks })
-    });
-    let first = nodes.first()?;
-    given.or_else(|| Some(Told { object: first.object.clone(), field: "status.nodeInfo.kubeletVersion".into(), networks: Cidr::parse_all(default)? }))
+        }
+        Some(Told { object: place.object.clone(), field: place.field, networks: networks? })
+    })
+}
+
+/// What k3s and RKE2 take where nothing is said.
+fn k3s_default(cluster: &Cluster<'_>, network: &str) -> Option<Told> {
+    let place = cluster.linux.iter().map(|node| node.along("status.nodeInfo.kubeletVersion")).find(|version| {
+        let version = version.text().unwrap_or_default();
+        version.contains("+k3s") || version.contains("+rke2")
+    })?;
+    Some(Told { object: place.object, field: format!("{} (its default)", place.field), networks: Cidr::parse_all(network)? })
 }
 
 /// Of OpenShift, for the kind of networks that is asked for.
@@ -67,7 +69,7 @@ fn cilium(cluster: &Cluster<'_>) -> Option<Told> {
 }
 
 /// Takes the first that tells anything; a later one that has nothing in common with it disagrees.
-fn first(told: Vec<Told>, what: &str, disagreements: &mut Vec<Disagreement>) -> Found {
+fn first(told: impl IntoIterator<Item = Told>, what: &str, disagreements: &mut Vec<Disagreement>) -> Found {
     let mut told = told.into_iter().filter(|told| !told.networks.is_empty());
     let Some(taken) = told.next() else { return Found::default() };
     for other in told {
@@ -99,7 +101,7 @@ pub(super) fn pod_networks(cluster: &Cluster<'_>, settings: &Settings, nodes: &[
         _ => told.extend(cilium(cluster)),
     }
     told.extend(of_kubeadm(cluster, "networking.podSubnet"));
-    told.extend(k3s(cluster, "--cluster-cidr", K3S_PODS));
+    told.extend(k3s(cluster, "--cluster-cidr"));
     // Calico gives out addresses itself; what Nodes say is then not used.
     let own_addresses = matches!(settings, Settings::Calico(calico) if calico.strict_affinity.is_some());
     let linux = nodes.iter().filter(|node| !node.windows && !own_addresses);
@@ -116,7 +118,8 @@ pub(super) fn pod_networks(cluster: &Cluster<'_>, settings: &Settings, nodes: &[
             disagreements.push(Disagreement { object: told.object, field: told.field, message });
         }
     }
-    let mut found = first(right, "pod network", disagreements);
+    let default = if right.is_empty() { k3s_default(cluster, K3S_PODS).filter(|told| outside(told).is_none()) } else { None };
+    let mut found = first(right.into_iter().chain(default), "pod network", disagreements);
     if let Settings::Ovn(ovn) = settings {
         // Pods on Windows nodes are in a network of their own.
         found.networks.extend(ovn.hybrid.iter().filter(|_| found.source.is_some()));
@@ -145,6 +148,9 @@ pub(super) fn service_networks(cluster: &Cluster<'_>, settings: &Settings, disag
     if let Settings::Ovn(ovn) = settings {
         told.extend(ovn.services.clone());
     }
-    told.extend(k3s(cluster, "--service-cidr", K3S_SERVICES));
+    told.extend(k3s(cluster, "--service-cidr"));
+    if told.iter().all(|told| told.networks.is_empty()) {
+        told.extend(k3s_default(cluster, K3S_SERVICES));
+    }
     first(told, "Service network", disagreements)
 }

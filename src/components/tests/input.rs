@@ -129,7 +129,7 @@ fn strange() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_value_anywhere_is_read(known in 0..KNOWN.len(), object: prop::sample::Index, at: prop::sample::Index, value in strange()) {

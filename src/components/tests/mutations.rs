@@ -108,8 +108,9 @@ fn other_fields_change_nothing() {
         ("flannel-vxlan-4096", "ConfigMap kube-flannel-cfg", json!({"data": {"cni-conf.json": "not read"}, "metadata": {"labels": {"x": "y"}}})),
         ("flannel-vxlan-4096", "Node linux-1", annotations(json!({"flannel.alpha.coreos.com/public-ip": "10.0.0.99"}))),
         ("flannel-vxlan-4096", "ConfigMap other", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other", "namespace": "x"}, "data": {"net-conf.json": "{}"}})),
-        ("flannel-vxlan-4096", "ConfigMap kube-flannel-cfg", json!({"data": {"net-conf.json": r#"{"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": {"type": "vxlan", "vni": 4096, "port": 4789, "MTU": 1400}}"#}})),
+        ("flannel-vxlan-4096", "ConfigMap kube-flannel-cfg", json!({"data": {"net-conf.json": r#"{"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": {"type": "VXLAN", "vni": 4096, "port": 4789, "MTU": 1400}}"#}})),
         ("calico-operator-vxlan", "IPPool off", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "off"}, "spec": {"cidr": "10.0.0.0/8", "ipipMode": "Always", "disabled": true}})),
+        ("calico-operator-vxlan", "IPPool same", json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": {"name": "same"}, "spec": {"cidr": "10.244.0.0/16", "vxlanMode": "CrossSubnet"}})),
         ("calico-operator-vxlan", "IPPool antrea", json!({"apiVersion": "crd.antrea.io/v1beta1", "kind": "IPPool", "metadata": {"name": "antrea"}, "spec": {"cidr": "10.0.0.0/8", "ipipMode": "Always"}})),
         ("calico-operator-vxlan", "FelixConfiguration node.linux-1", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": "node.linux-1"}, "spec": {"vxlanVNI": 1}})),
     ];
