@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "api",
             "autoscaler",
             "compat",
+            "components",
             "bootstrap",
             "operator",
             "cli",

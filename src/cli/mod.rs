@@ -1,7 +1,8 @@
-//! `capw run | guests | crds | render | diagnose | compat | hypervisor | image | completion | man | version`: one file per subcommand, with its flags.
+//! `capw run | guests | crds | render | diagnose | compat | components | hypervisor | image | completion | man | version`: one file per subcommand, with its flags.
 
 mod compat;
 mod completion;
+mod components;
 mod connection;
 mod crds;
 mod diagnose;
@@ -44,6 +45,8 @@ enum Command {
     Diagnose(diagnose::Diagnose),
     /// Say whether versions go together on a Windows node, and what to change if not.
     Compat(compat::Compat),
+    /// Say which pod network a cluster has, and what keeps Windows nodes from it.
+    Components(components::Components),
     /// Say whether a hypervisor has what machines need, and prove that CAPW can make and remove VMs on it.
     Hypervisor(hypervisor::Hypervisor),
     /// Write what a Windows image is made with.
@@ -83,6 +86,7 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Render(render) => render.main(),
         Command::Diagnose(diagnose) => return diagnose.main(),
         Command::Compat(compat) => return compat.main(),
+        Command::Components(components) => return components.main(),
         Command::Hypervisor(hypervisor) => return hypervisor.main(),
         Command::Image(image) => image.main(),
         Command::Completion(completion) => completion.main(),

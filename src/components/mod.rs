@@ -1,7 +1,8 @@
 //! THE LINUX SIDE OF A CLUSTER (pure): which pod network it has, whether Windows nodes can be on it, and what to change if not.
 //!
-//! [`read`] takes objects as they were recorded, from a cluster or a file, and names the network with its settings. [`judge`] says which settings cannot
-//! be carried to Windows: reason, object, field, and the patch or the procedure. [`role`] says who does the work on Windows nodes.
+//! [`read`] takes objects as they were recorded, from a cluster or a file, and names the network with its settings. [`judge`] says which of them
+//! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role`] says who brings the network to Windows nodes, and
+//! [`text`] all of it in plain words.
 
 mod cidr;
 mod compatible;
@@ -10,6 +11,7 @@ mod linux_side;
 mod objects;
 mod place;
 mod role;
+mod show;
 mod workloads;
 
 pub use cidr::Cidr;
@@ -18,6 +20,7 @@ pub use finding::{Finding, NetworkReason, Severity};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};
 pub use role::{Role, role};
+pub use show::text;
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,16 @@ impl Role {
             Self::Refuse => "Refuse",
         }
     }
+
+    /// What it means for Windows nodes, in a sentence.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Run => "Nobody brings the program of this network there: it has to run there, with the same settings.",
+            Self::Ask => "The operator of this network brings its Windows side once that is switched on.",
+            Self::Check => "Somebody else brings the Windows side of this network; its settings have to be the same.",
+            Self::Refuse => "This network has no way for pods there.",
+        }
+    }
 }
 
 impl fmt::Display for Role {

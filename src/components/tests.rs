@@ -2,6 +2,7 @@
 
 mod input;
 mod mutations;
+mod page;
 mod wrong;
 
 use std::collections::BTreeSet;
