@@ -29,6 +29,7 @@ mod idle;
 mod image_recipe;
 mod in_place;
 mod installed;
+mod linux_side;
 mod operator;
 mod own_mirror;
 mod parts;

@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::components::{Components, ComponentsStatus};
 use super::machine::{LocalReference, TemplateMetadata};
 
 /// The infrastructure of one workload cluster.
@@ -31,6 +32,18 @@ use super::machine::{LocalReference, TemplateMetadata};
         json_path = ".status.failureDomains[*].name",
         description = "The hypervisors that its machines may use"
     ),
+    printcolumn(
+        name = "Network",
+        type_ = "string",
+        json_path = ".status.components.network.name",
+        description = "The pod network of its Linux nodes"
+    ),
+    printcolumn(
+        name = "Compatible",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"NetworkCompatible\")].reason",
+        description = "Whether Windows nodes can be on that network, or why not"
+    ),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -44,6 +57,10 @@ pub struct WindowsClusterSpec {
     #[schemars(length(max = 100))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub hypervisors: Vec<LocalReference>,
+    /// What Windows nodes need of the parts that the cluster's Linux nodes run, above all its pod network. Without it, nothing in the cluster is looked
+    /// at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub components: Option<Components>,
 }
 
 /// Host and port of an API server.
@@ -71,10 +88,13 @@ pub struct WindowsClusterStatus {
     #[schemars(length(max = 100))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub failure_domains: Vec<FailureDomain>,
+    /// What the Linux side of the cluster shows, with spec.components.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub components: Option<ComponentsStatus>,
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, HypervisorsReachable and Paused.
+    /// Ready, HypervisorsReachable, NetworkCompatible and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]

@@ -6,6 +6,7 @@ pub mod bootstrap_config;
 pub mod capi;
 pub mod cluster;
 pub mod cluster_ref;
+pub mod components;
 pub mod condition;
 pub mod control_plane;
 pub mod definition;

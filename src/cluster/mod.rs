@@ -13,6 +13,7 @@ mod in_cluster;
 pub mod join_rights;
 pub mod lease;
 pub mod limits;
+pub mod linux_side;
 #[cfg(test)]
 pub(crate) mod mock;
 pub mod nodes;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::place::ObjectRef;
+use crate::api::condition::Reason;
 
 /// Why Windows nodes cannot be on the network as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,6 +139,39 @@ impl NetworkReason {
         }
     }
 
+    /// As a condition says it.
+    pub const fn reason(self) -> Reason {
+        match self {
+            Self::Unreadable => Reason::Unreadable,
+            Self::NoLinuxNodes => Reason::NoLinuxNodes,
+            Self::NetworkUnknown => Reason::NetworkUnknown,
+            Self::NetworkUnsupported => Reason::NetworkUnsupported,
+            Self::NotRolledOut => Reason::NotRolledOut,
+            Self::VniBelow4096 => Reason::VniBelow4096,
+            Self::VniAbove65535 => Reason::VniAbove65535,
+            Self::PortNot4789 => Reason::PortNot4789,
+            Self::DirectRouting => Reason::DirectRouting,
+            Self::GbpOn => Reason::GbpOn,
+            Self::IpipPool => Reason::IpipPool,
+            Self::CrossSubnet => Reason::CrossSubnet,
+            Self::EbpfDataplane => Reason::EbpfDataplane,
+            Self::StrictAffinityOff => Reason::StrictAffinityOff,
+            Self::BgpWithVxlan => Reason::BgpWithVxlan,
+            Self::BlockTooSmall => Reason::BlockTooSmall,
+            Self::TrafficModeUnsupported => Reason::TrafficModeUnsupported,
+            Self::TunnelUnsupported => Reason::TunnelUnsupported,
+            Self::EncryptionOn => Reason::EncryptionOn,
+            Self::HybridOverlayOff => Reason::HybridOverlayOff,
+            Self::WindowsIpamOff => Reason::WindowsIpamOff,
+            Self::Ipv6Only => Reason::Ipv6Only,
+            Self::DualStackOverlay => Reason::DualStackOverlay,
+            Self::NetworksOverlap => Reason::NetworksOverlap,
+            Self::ServiceNetworkUnknown => Reason::ServiceNetworkUnknown,
+            Self::PortUnknown => Reason::PortUnknown,
+            Self::SourcesDisagree => Reason::SourcesDisagree,
+        }
+    }
+
     pub const fn severity(self) -> Severity {
         match self {
             Self::PortUnknown | Self::SourcesDisagree => Severity::Warning,
@@ -163,4 +197,12 @@ pub struct Finding {
     /// A merge patch of the object that puts it right. `None`: CAPW never changes it; the remedy is the procedure.
     pub patch: Option<Value>,
     pub remedy: String,
+}
+
+impl Finding {
+    /// The command that applies the patch, for a shell.
+    pub fn command(&self) -> Option<String> {
+        let patch = self.patch.as_ref()?.to_string().replace('\'', r"'\''");
+        Some(format!("kubectl patch {} --type merge -p '{patch}'", self.object.for_kubectl()))
+    }
 }

@@ -12,6 +12,7 @@ mod objects;
 mod place;
 mod role;
 mod show;
+mod wanted;
 mod workloads;
 
 pub use cidr::Cidr;
@@ -21,6 +22,7 @@ pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Set
 pub use place::{ObjectRef, Unreadable};
 pub use role::{Role, role};
 pub use show::text;
+pub use wanted::{FIRST, Listing, wanted};
 
 #[cfg(test)]
 mod tests;

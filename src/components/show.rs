@@ -29,11 +29,6 @@ fn dns(side: &LinuxSide) -> String {
     addresses.chain(dns.domain.clone()).collect::<Vec<_>>().join(" ")
 }
 
-/// A word for a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 /// What is found, where it was read, and what stands in the way of Windows nodes.
 pub fn text(side: &LinuxSide) -> String {
     let or_unknown = |text: String| if text.is_empty() { "not known".into() } else { text };
@@ -70,13 +65,8 @@ pub fn text(side: &LinuxSide) -> String {
         let _ = writeln!(text, "\n{}{warning}: {}, {}", finding.reason, finding.object, finding.field);
         let _ = writeln!(text, "  {}.", finding.message);
         let _ = writeln!(text, "  What to do: {}.", finding.remedy);
-        if let Some(patch) = &finding.patch {
-            let command = format!("kubectl patch {} --type merge -p {}", finding.object.for_kubectl(), quoted(&patch.to_string()));
-            // One patch may be for several findings.
-            if !patches.contains(&command) {
-                patches.push(command);
-            }
-        }
+        // One patch may be for several findings.
+        patches.extend(finding.command().filter(|command| !patches.contains(command)));
     }
     if !patches.is_empty() {
         text.push_str("\nPatches:\n");

@@ -140,6 +140,17 @@ impl<'a> Workload<'a> {
         self.container(program).is_some()
     }
 
+    /// The ConfigMaps that it mounts or takes variables from.
+    pub fn config_map_refs(&self) -> Vec<ObjectRef> {
+        let of_variables = self.containers.iter().flat_map(|container| {
+            let variables = container.place.at("env").items().into_iter().map(|item| item.along("valueFrom.configMapKeyRef.name"));
+            let lots = container.place.at("envFrom").items().into_iter().map(|item| item.along("configMapRef.name"));
+            variables.chain(lots).filter_map(|name| name.text()).collect::<Vec<_>>()
+        });
+        let names = self.config_maps.iter().cloned().chain(of_variables);
+        names.map(|name| ObjectRef::new("ConfigMap", Some(self.namespace()), &name)).collect()
+    }
+
     /// Among the ConfigMaps that it mounts, the one that has one of these keys, and the place of its text.
     pub fn mounted(&self, keys: &[&str], objects: &'a Objects<'_>) -> Option<Place<'a>> {
         let maps = self.config_maps.iter().filter_map(|name| objects.config_map(self.namespace(), name));

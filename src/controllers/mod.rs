@@ -217,7 +217,12 @@ impl Shared {
     }
 
     fn windows_cluster(&self) -> windows_cluster::Context {
-        windows_cluster::Context { management: self.management.clone(), caches: self.caches.clone(), hypervisors: self.hypervisors.clone() }
+        windows_cluster::Context {
+            management: self.management.clone(),
+            caches: self.caches.clone(),
+            clusters: self.clusters.clone(),
+            hypervisors: self.hypervisors.clone(),
+        }
     }
 
     fn bootstrap_config(&self, new_token_secret: NewTokenSecret) -> bootstrap_config::Context {

@@ -7,6 +7,7 @@ pub mod definitions;
 pub mod hypervisor;
 pub mod identity;
 pub mod machine;
+pub mod network;
 pub mod node;
 pub mod owner;
 pub mod pool;

@@ -32,6 +32,8 @@ documented_enum! {
         VersionReached => "ExternalControlPlane",
         /// The hypervisors that machines may use exist and answer.
         HypervisorsReachable => "WindowsCluster",
+        /// Windows nodes can be on the cluster's pod network. Only with `spec.components`.
+        NetworkCompatible => "WindowsCluster",
         /// The endpoint answers and accepts the credentials.
         Reachable => "WindowsHypervisor",
         /// Nothing there carries CAPW's mark or name without belonging to a VM.

@@ -1,10 +1,12 @@
 //! Everything that users can be told: condition types, reasons, and the one rule by which a condition changes.
 
+mod blame;
 mod condition_type;
 mod reason;
 
+pub use blame::{Blame, Severity};
 pub use condition_type::ConditionType;
-pub use reason::{Blame, Reason, Severity};
+pub use reason::Reason;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};

@@ -1,60 +1,17 @@
 //! The reasons of conditions and events. To add one, add an entry here and run `make tables`.
 
+use super::blame::Blame::{self, *};
+use super::blame::{Entry, Severity, event, problem, stage};
 use super::condition_type::ConditionType::{self, *};
 use crate::api::documented::{compare_with_text, documented_enum};
-use Blame::*;
 
-/// Whether a reason is worth a Warning event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// A stage of an ordinary life.
-    Normal,
-    /// A problem, with the place of its cause.
-    Warning(Blame),
-}
-
-documented_enum! {
-    /// Where the cause of a problem is to be looked for. The entry is its name in the documentation.
-    pub enum Blame: &'static str {
-        /// What the spec asks for cannot be had or cannot work: every machine of the same template fails in the same way.
-        Spec => "spec or template",
-        /// The conditions of the machines that the message names say more.
-        Machines => "machines",
-        /// The hypervisor, its credentials, or what was done to a VM there.
-        Hypervisor => "hypervisor",
-        /// Secrets, quotas, policies or permissions of the management cluster.
-        ManagementCluster => "management cluster",
-        /// The API server of the workload cluster, its kubeconfig, or its pods.
-        WorkloadCluster => "workload cluster",
-        /// Windows in the VM: the image, the network it is connected to, or what it was given to start with.
-        Guest => "guest",
-    }
-}
-
-impl Blame {
-    /// Its name in the documentation.
-    pub const fn label(self) -> &'static str {
-        self.entry()
-    }
-}
-
-/// What is known of a reason.
-struct Entry {
-    severity: Severity,
-    condition: Option<ConditionType>,
-    remedy: &'static str,
-}
-
-const fn stage(condition: ConditionType, remedy: &'static str) -> Entry {
-    Entry { severity: Severity::Normal, condition: Some(condition), remedy }
-}
-
-const fn problem(blame: Blame, condition: ConditionType, remedy: &'static str) -> Entry {
-    Entry { severity: Severity::Warning(blame), condition: Some(condition), remedy }
-}
-
-const fn event(blame: Blame, remedy: &'static str) -> Entry {
-    Entry { severity: Severity::Warning(blame), condition: None, remedy }
+/// A setting of the Linux side that Windows nodes cannot share.
+const fn on_linux() -> Entry {
+    problem(
+        WorkloadCluster,
+        NetworkCompatible,
+        "The message has the object, the field and what to do, and `status.components.findings` the command: see docs/pod-network.md.",
+    )
 }
 
 documented_enum! {
@@ -264,6 +221,64 @@ documented_enum! {
             ManagementCluster, Ready,
             "Start CAPW with `--own-cluster-namespaces`, see docs/security.md; or give a kubeconfig in `spec.cluster.kubeconfigSecretRef`.",
         ),
+
+        // The pod network of Linux nodes.
+        /// Windows nodes can be on the network as it is.
+        NetworkUsable => stage(NetworkCompatible, "Nothing."),
+        /// A field cannot be understood.
+        Unreadable => on_linux(),
+        /// There is no Linux node, so nothing shows what is in use.
+        NoLinuxNodes => on_linux(),
+        /// No network was recognized, or more than one.
+        NetworkUnknown => on_linux(),
+        /// The network, or the way in which it is used, does not exist on Windows.
+        NetworkUnsupported => on_linux(),
+        /// What is configured is not what nodes use.
+        NotRolledOut => on_linux(),
+        /// Windows has no VXLAN below 4096.
+        VniBelow4096 => on_linux(),
+        /// Windows routes by 16 bits of the VNI.
+        VniAbove65535 => on_linux(),
+        /// Windows sends VXLAN to port 4789 only.
+        PortNot4789 => on_linux(),
+        /// Linux nodes of one subnet do without the tunnel; Windows nodes cannot.
+        DirectRouting => on_linux(),
+        /// Group policies in VXLAN headers.
+        GbpOn => on_linux(),
+        /// Windows has no IP-in-IP.
+        IpipPool => on_linux(),
+        /// Linux nodes of one subnet do without the tunnel; Calico refuses that as soon as Windows is switched on.
+        CrossSubnet => on_linux(),
+        /// Linux packets in eBPF; Calico does not support Windows nodes beside it.
+        EbpfDataplane => on_linux(),
+        /// Nodes may borrow addresses from another node's block, which Windows cannot route.
+        StrictAffinityOff => on_linux(),
+        /// Calico on Windows has either BGP or VXLAN.
+        BgpWithVxlan => on_linux(),
+        /// A node's part of the network has too few addresses.
+        BlockTooSmall => on_linux(),
+        /// Antrea on Windows does not do this with packets.
+        TrafficModeUnsupported => on_linux(),
+        /// Antrea on Windows does not have this tunnel.
+        TunnelUnsupported => on_linux(),
+        /// Windows nodes cannot take part in the encryption between nodes.
+        EncryptionOn => on_linux(),
+        /// OVN-Kubernetes reaches Windows nodes by its hybrid overlay only.
+        HybridOverlayOff => on_linux(),
+        /// Nothing gives Windows nodes addresses.
+        WindowsIpamOff => on_linux(),
+        /// Pods or Services have IPv6 only.
+        Ipv6Only => on_linux(),
+        /// Overlay networks of Windows have IPv4 only.
+        DualStackOverlay => on_linux(),
+        /// The same addresses are used twice.
+        NetworksOverlap => on_linux(),
+        /// No object tells the network of Services.
+        ServiceNetworkUnknown => on_linux(),
+        /// Nothing tells the port of VXLAN.
+        PortUnknown => on_linux(),
+        /// Objects contradict each other.
+        SourcesDisagree => on_linux(),
 
         // Node pools, and the drain of machines without Cluster API.
         /// The pool makes machines, or waits for those that it has made; the message has the numbers.

@@ -1,0 +1,102 @@
+//! What Linux nodes run for the cluster and Windows nodes need too: its pod network so far. Part of a WindowsCluster.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The parts of the cluster that its Windows nodes need as its Linux nodes have them.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Components {
+    /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible; nothing in the
+    /// cluster is changed. `Off`: it is not looked at.
+    #[serde(default)]
+    pub mode: ComponentsMode,
+}
+
+/// What is done about components.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum ComponentsMode {
+    /// Read and report.
+    #[default]
+    Report,
+    /// Do not look.
+    Off,
+}
+
+/// What the Linux side of the cluster shows.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentsStatus {
+    /// The pod network of Linux nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkStatus>,
+    /// What stands in the way of Windows nodes, worst first; at most 50.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 50))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub findings: Vec<ComponentFinding>,
+}
+
+/// A pod network.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkStatus {
+    /// Type and mode, e.g. `flannel/vxlan`.
+    #[schemars(length(max = 100))]
+    pub name: String,
+    /// Version of its program on Linux nodes, e.g. `0.28.9`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 100))]
+    pub version: Option<String>,
+    /// Network identifier of VXLAN on Linux nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vni: Option<i64>,
+    /// UDP port of the tunnel on Linux nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<i64>,
+    /// The networks of pods, as `10.244.0.0/16`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 64)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub pod_networks: Vec<String>,
+    /// The networks of Services.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 64)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub service_networks: Vec<String>,
+    /// Where each of these was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1000))]
+    pub from: Option<String>,
+    /// Who puts Windows nodes on it: Run, CAPW runs its program there; Ask, its own operator does; Check, others do, and CAPW compares; Refuse,
+    /// nobody can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 20))]
+    pub role: Option<String>,
+}
+
+/// Something in the cluster that keeps Windows nodes from working.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentFinding {
+    /// As in the condition.
+    #[schemars(length(max = 100))]
+    pub reason: String,
+    /// Kind, namespace and name, e.g. `ConfigMap kube-flannel/kube-flannel-cfg`.
+    #[schemars(length(max = 600))]
+    pub object: String,
+    /// The field of the object.
+    #[schemars(length(max = 600))]
+    pub field: String,
+    /// What is wrong with it.
+    #[schemars(length(max = 1000))]
+    pub message: String,
+    /// What to do.
+    #[schemars(length(max = 1000))]
+    pub remedy: String,
+    /// The command that puts it right, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4000))]
+    pub command: Option<String>,
+}

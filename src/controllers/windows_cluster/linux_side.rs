@@ -1,0 +1,25 @@
+//! Reads the Linux side of a workload cluster: what it runs as its pod network. Nothing is written there.
+
+use serde_json::Value;
+
+use crate::cluster::linux_side::Listed;
+use crate::cluster::workload::{Workload, WorkloadError};
+use crate::components::{FIRST, LinuxSide, Listing, read, wanted};
+
+pub async fn observe(workload: &Workload) -> Result<LinuxSide, WorkloadError> {
+    let mut objects = listed(workload, &FIRST).await?;
+    let wanted = wanted(&objects);
+    objects.extend(listed(workload, &wanted.lists).await?);
+    for map in wanted.config_maps {
+        objects.extend(workload.config_map_object(map.namespace.as_deref().unwrap_or_default(), &map.name).await?);
+    }
+    Ok(read(&objects))
+}
+
+async fn listed(workload: &Workload, kinds: &[Listing]) -> Result<Vec<Value>, WorkloadError> {
+    let mut objects = Vec::new();
+    for [group, version, kind, plural, labels] in kinds.iter().copied() {
+        objects.extend(workload.objects(&Listed { group, version, kind, plural, labels }).await?);
+    }
+    Ok(objects)
+}

@@ -1,0 +1,159 @@
+//! WindowsCluster: ready at once; reports which hypervisors its machines may use, and whether Windows nodes can be on the cluster's network.
+//! The decisions are in [`crate::lifecycle::windows_cluster`] and [`crate::lifecycle::network`]. In the workload cluster it only reads.
+
+mod linux_side;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+
+use super::hypervisor::Hypervisors;
+use super::runtime::caches::Caches;
+use super::runtime::management::Management;
+use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::triggers::{Triggers, all_of, cluster_facts, concerned, hypervisor_facts, named, namespace};
+use super::runtime::workload_clusters::{WorkloadClusters, fault};
+use crate::api::capi::{self, Cluster};
+use crate::api::cluster::{ClusterInitialization, WindowsCluster, WindowsClusterStatus};
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::components::ComponentsMode;
+use crate::api::condition::{ConditionType, Desired, Reason};
+use crate::lifecycle::conditions::{conditions, observed};
+use crate::lifecycle::network::{LOOK_SOON, NetworkReport, report, unread};
+use crate::lifecycle::windows_cluster::{ObservedWindowsCluster, decide};
+
+const MANAGER: &str = "capw-windowscluster";
+
+#[derive(Clone)]
+pub struct Context {
+    pub management: Arc<Management>,
+    pub caches: Arc<Caches>,
+    pub clusters: WorkloadClusters,
+    pub hypervisors: Hypervisors,
+}
+
+pub fn triggers(caches: &Arc<Caches>) -> Triggers<WindowsCluster> {
+    vec![
+        concerned(caches, &caches.clusters, cluster_facts, |_, cluster| {
+            let named: Vec<ObjectRef<WindowsCluster>> = named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", cluster);
+            named
+        }),
+        concerned(caches, &caches.hypervisors, hypervisor_facts, |caches, hypervisor| all_of(&caches.windows_clusters, &namespace(hypervisor))),
+    ]
+}
+
+pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outcome, ReconcileError> {
+    let object = &*object;
+    let namespace = object.namespace().unwrap_or_default();
+    let owner = object.owner_references().iter().find(|o| o.kind == "Cluster" && o.api_version.starts_with(capi::GROUP)).map(|o| o.name.clone());
+    let managed_elsewhere = object.annotations().contains_key(capi::MANAGED_BY_ANNOTATION);
+    let Some(owner) = owner.filter(|_| !managed_elsewhere && object.metadata.deletion_timestamp.is_none()) else {
+        return Ok(Outcome::done());
+    };
+    // One that is not there may be paused.
+    let Some(cluster) = ctx.caches.clusters.get(&namespace, &owner) else { return Ok(Outcome::done()) };
+    let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
+    let hypervisors = ctx.caches.hypervisors.names(&namespace);
+    let mut decision = decide(&ObservedWindowsCluster { object, cluster: Some(&cluster), hypervisors, reach: &reach });
+    let mut next: WindowsClusterStatus = object.status.clone().unwrap_or_default();
+    let mut look_again = None;
+    if let Some(domains) = decision.step {
+        next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
+        next.failure_domains = domains;
+        if object.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Report) {
+            let (condition, after) = network(&ctx, &cluster, &mut next).await;
+            decision.conditions.extend(condition);
+            look_again = Some(after);
+        } else {
+            next.components = None;
+            next.conditions.retain(|condition| condition.type_ != ConditionType::NetworkCompatible.as_str());
+        }
+    }
+    next.conditions = conditions(&next.conditions, &decision.conditions, object.metadata.generation, ctx.management.now());
+    next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
+    ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
+    Ok(Outcome::of(look_again))
+}
+
+/// What the Linux side of the cluster shows, and when to look at it again. What was seen before stays while it cannot be read.
+async fn network(ctx: &Context, cluster: &Cluster, next: &mut WindowsClusterStatus) -> (Option<Desired>, Duration) {
+    if !cluster.control_plane_initialized() {
+        let (condition, after) = unread(Reason::WaitingForControlPlaneInitialized, "the control plane of the Cluster is not initialized yet".into());
+        return (Some(condition), after);
+    }
+    let name = ClusterRef::cluster_api(&cluster.namespace().unwrap_or_default(), &cluster.name_any());
+    let seen = async { linux_side::observe(&*ctx.clusters.get(&name).await?).await };
+    match seen.await {
+        Ok(side) => {
+            let NetworkReport { status, condition, look_again } = report(&side);
+            next.components = Some(status);
+            (Some(condition), look_again)
+        }
+        Err(error) => {
+            ctx.clusters.doubt(&name, &error).await;
+            // What passes by itself is no news.
+            let said = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0);
+            (said, LOOK_SOON)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::mock::step;
+    use crate::controllers::testing::{holding, read, shared};
+
+    const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters/c1/status";
+
+    fn windows_cluster(spec: Value, status: Value) -> Value {
+        json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
+            "metadata": {"name": "c1", "namespace": "lab", "uid": "w", "resourceVersion": "1",
+                "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c1", "uid": "c"}]},
+            "spec": spec, "status": status})
+    }
+
+    /// The network of a cluster is looked at once there is a control plane; what was said of it goes when nobody asks any more.
+    #[tokio::test]
+    async fn the_network_waits_for_the_control_plane_and_is_forgotten_when_it_is_not_asked_for() {
+        let seen = json!({"components": {"network": {"name": "flannel/vxlan"}}, "conditions": [{"type": "NetworkCompatible", "status": "True",
+            "reason": "NetworkUsable", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+        for (spec, found) in [
+            (json!({"components": {}}), Some("WaitingForControlPlaneInitialized")),
+            (json!({"components": {"mode": "Off"}}), None),
+            (json!({}), None),
+        ] {
+            let object = windows_cluster(spec, seen.clone());
+            let cluster =
+                json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {}});
+            let hypervisor = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor", "metadata": {"name": "h1", "namespace": "lab"}, "spec": {}});
+            let caches = Caches { hypervisors: holding(vec![hypervisor]), clusters: holding(vec![cluster]), ..Caches::empty() };
+            let (shared, script) = shared(caches, 1, vec![step(STATUS, object.clone())]);
+            let outcome = reconcile(Arc::new(read(object)), shared.windows_cluster()).await.unwrap();
+            let status = &script.seen()[0].body["status"];
+            let conditions = status["conditions"].as_array().unwrap();
+            let reason =
+                conditions.iter().find(|condition| condition["type"] == "NetworkCompatible").map(|condition| condition["reason"].as_str().unwrap());
+            assert_eq!((reason, status["components"].is_object()), (found, found.is_some()), "{status:#}");
+            assert_eq!(outcome, found.map_or_else(Outcome::done, |_| Outcome::look_again(LOOK_SOON)));
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_ready_with_the_hypervisors_of_its_namespace_as_failure_domains() {
+        let object = windows_cluster(json!({}), json!({}));
+        let hypervisor = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
+            "metadata": {"name": "h1", "namespace": "lab"}, "spec": {}});
+        let cluster =
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {}});
+        let caches = Caches { hypervisors: holding(vec![hypervisor]), clusters: holding(vec![cluster]), ..Caches::empty() };
+        let (shared, script) = shared(caches, 1, vec![step(STATUS, object.clone())]);
+        reconcile(Arc::new(read(object)), shared.windows_cluster()).await.unwrap();
+        let status = &script.seen()[0].body["status"];
+        assert_eq!((&status["initialization"]["provisioned"], &status["failureDomains"][0]["name"]), (&json!(true), &json!("h1")));
+    }
+}
