@@ -1,7 +1,7 @@
 //! THE LINUX SIDE OF A CLUSTER (pure): which pod network it has, whether Windows nodes can be on it, and what to change if not.
 //!
 //! [`read`] takes objects as they were recorded, from a cluster or a file, and names the network with its settings. [`judge`] says which of them
-//! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role`] says who brings the network to Windows nodes, and
+//! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role()`] says who brings the network to Windows nodes, and
 //! [`text`] all of it in plain words.
 
 mod cidr;
