@@ -69,8 +69,8 @@ pub struct NetworkStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1000))]
     pub from: Option<String>,
-    /// Who puts Windows nodes on it: Run, CAPW runs its program there; Ask, its own operator does; Check, others do, and CAPW compares; Refuse,
-    /// nobody can.
+    /// Who brings it to Windows nodes: `Run`, nothing yet, its program has to run there; `Ask`, its own operator, once its switch for Windows is
+    /// set; `Check`, its makers, the cloud, or a DaemonSet that is there already; `Refuse`, nothing can. CAPW itself brings no network yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub role: Option<String>,

@@ -1,20 +1,20 @@
-//! Who does the work on Windows nodes.
+//! Who brings a pod network to Windows nodes.
 
 use std::fmt;
 
 use super::linux_side::{Encapsulation, Kind, LinuxSide, Settings};
 use super::workloads::Program;
 
-/// What CAPW does about the network of Windows nodes.
+/// Who brings the network to Windows nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It runs the network's program there.
+    /// Nothing does it yet: the network's program has to run there.
     Run,
-    /// It sets the switch of the network's own operator.
+    /// The network's own operator, once its switch for Windows is set.
     Ask,
-    /// It prepares nodes, and compares what others run there.
+    /// The network's makers, the cloud, or a DaemonSet that is there already.
     Check,
-    /// Windows nodes may join, and keep the taint that keeps pods away.
+    /// Nothing can.
     Refuse,
 }
 
@@ -31,9 +31,11 @@ impl Role {
     /// What it means for Windows nodes, in a sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Run => "Nobody brings the program of this network there: it has to run there, with the same settings.",
+            Self::Run => "The program of this network has to run there, with the same settings, and nothing brings it there yet.",
             Self::Ask => "The operator of this network brings its Windows side once that is switched on.",
-            Self::Check => "Somebody else brings the Windows side of this network; its settings have to be the same.",
+            Self::Check => {
+                "The makers of this network, the cloud, or a DaemonSet that is there already bring its Windows side; its settings have to be the same."
+            }
             Self::Refuse => "This network has no way for pods there.",
         }
     }
@@ -45,12 +47,12 @@ impl fmt::Display for Role {
     }
 }
 
-/// Whether somebody else runs a program on Windows nodes.
+/// Whether a DaemonSet that is not CAPW's runs a program on Windows nodes.
 fn runs_already(side: &LinuxSide, program: Program) -> bool {
     side.on_windows.iter().any(|set| set.programs.contains(&program))
 }
 
-/// What CAPW does in this cluster. What somebody else runs on Windows nodes stays theirs.
+/// Who brings it in this cluster. A DaemonSet that is there already stays as it is.
 pub fn role(side: &LinuxSide) -> Role {
     match (side.network.kind, &side.network.settings) {
         (Kind::Flannel, _) => match side.network.mode.as_deref() {

@@ -97,7 +97,7 @@ pub struct LinuxSide {
     pub dns: Option<Dns>,
     /// Linux and Windows nodes.
     pub nodes: Vec<Node>,
-    /// What somebody else runs on Windows nodes.
+    /// DaemonSets for Windows nodes that are not CAPW's.
     pub on_windows: Vec<OnWindows>,
     /// Sources that contradict what was taken.
     pub disagreements: Vec<Disagreement>,
