@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::documents::{documents, text};
 use super::output::print;
-use crate::components::{self, Severity};
+use crate::components;
 
 /// Flags of `capw components`.
 #[derive(Args, Debug)]
@@ -61,8 +61,9 @@ impl Render {
             return Err("components: --from: the files hold no objects; --help says how to record a cluster".into());
         }
         let side = components::read(&objects);
-        let errors = components::judge(&side).iter().any(|finding| finding.reason.severity() == Severity::Error);
-        Ok((components::text(&side), if errors { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
+        let findings = components::judge(&side);
+        let errors = findings.iter().any(|finding| !components::is_warning(finding.reason));
+        Ok((components::text(&side, &findings), if errors { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
     }
 }
 

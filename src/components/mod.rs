@@ -17,7 +17,7 @@ mod workloads;
 
 pub use cidr::Cidr;
 pub use compatible::judge;
-pub use finding::{Finding, NetworkReason, Severity};
+pub use finding::{Finding, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};
 pub use role::{Role, role};

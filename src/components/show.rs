@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use super::cidr::listed;
-use super::compatible::judge;
-use super::finding::Severity;
+use super::finding::{Finding, is_warning};
 use super::linux_side::{LinuxSide, Network};
 use super::role::role;
 
@@ -30,7 +29,7 @@ fn dns(side: &LinuxSide) -> String {
 }
 
 /// What is found, where it was read, and what stands in the way of Windows nodes.
-pub fn text(side: &LinuxSide) -> String {
+pub fn text(side: &LinuxSide, findings: &[Finding]) -> String {
     let or_unknown = |text: String| if text.is_empty() { "not known".into() } else { text };
     let windows = side.nodes.iter().filter(|node| node.windows).count();
     let lines = [
@@ -55,13 +54,12 @@ pub fn text(side: &LinuxSide) -> String {
         let _ = writeln!(text, "  {:<18}{}", origin.fact, origin.source);
     }
 
-    let findings = judge(side);
     if findings.is_empty() {
         text.push_str("\nNothing stands in the way of Windows nodes.\n");
     }
     let mut patches: Vec<String> = Vec::new();
-    for finding in &findings {
-        let warning = if finding.reason.severity() == Severity::Warning { " (a warning)" } else { "" };
+    for finding in findings {
+        let warning = if is_warning(finding.reason) { " (a warning)" } else { "" };
         let _ = writeln!(text, "\n{}{warning}: {}, {}", finding.reason, finding.object, finding.field);
         let _ = writeln!(text, "  {}.", finding.message);
         let _ = writeln!(text, "  What to do: {}.", finding.remedy);

@@ -12,7 +12,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::cidr::{Cidr, listed};
-use super::{Finding, LinuxSide, NetworkReason, ObjectRef, judge, read, role};
+use super::{Finding, LinuxSide, ObjectRef, judge, read, role};
+use crate::api::condition::{ConditionType, Reason};
 
 /// What is known of a recording, from the sources that it names.
 struct Known {
@@ -24,7 +25,7 @@ struct Known {
     tunnel: (Option<u32>, Option<u32>),
     kube_proxy: &'static str,
     role: &'static str,
-    reasons: &'static [NetworkReason],
+    reasons: &'static [Reason],
 }
 
 const VXLAN: (Option<u32>, Option<u32>) = (Some(4096), Some(4789));
@@ -36,8 +37,8 @@ const NFTABLES: &str = "v1.36.3 nftables";
 
 #[rustfmt::skip]
 const KNOWN: [Known; 38] = {
-    use NetworkReason::*;
-    type Row = (&'static str, [&'static str; 3], (Option<u32>, Option<u32>), &'static str, &'static str, &'static [NetworkReason]);
+    use Reason::*;
+    type Row = (&'static str, [&'static str; 3], (Option<u32>, Option<u32>), &'static str, &'static str, &'static [Reason]);
     const fn known((name, [kind, version, mode], tunnel, kube_proxy, role, reasons): Row) -> Known {
         Known { name, kind, version, mode, tunnel, kube_proxy, role, reasons }
     }
@@ -97,7 +98,12 @@ fn recording(name: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-fn reasons(side: &LinuxSide) -> Vec<NetworkReason> {
+/// Those of findings.
+fn all_reasons() -> impl Iterator<Item = Reason> {
+    Reason::ALL.iter().copied().filter(|reason| reason.is_problem() && reason.condition() == Some(ConditionType::NetworkCompatible))
+}
+
+fn reasons(side: &LinuxSide) -> Vec<Reason> {
     judge(side).iter().map(|finding| finding.reason).collect()
 }
 
@@ -219,11 +225,11 @@ fn a_recording_may_be_a_list() {
 fn an_empty_recording_is_unknown() {
     let side = read(&[]);
     assert_eq!((side.network.kind.as_str(), role(&side).as_str()), ("unknown", "Refuse"));
-    assert_eq!(reasons(&side), [NetworkReason::NoLinuxNodes, NetworkReason::NetworkUnknown]);
+    assert_eq!(reasons(&side), [Reason::NoLinuxNodes, Reason::NetworkUnknown]);
 }
 
 #[test]
-fn what_somebody_else_runs_on_windows_nodes_stays_theirs() {
+fn what_runs_on_windows_nodes_already_stays_as_it_is() {
     let set = |name: &str, image: &str, labels: Value| {
         json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": "kube-system", "labels": labels},
             "spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "windows"}, "containers": [{"name": "x", "image": image}]}}}})
@@ -249,14 +255,14 @@ fn of_two_networks_the_one_that_runs_is_meant() {
     for name in ["flannel-vxlan-4096", "calico-operator-vxlan", "k3s"] {
         let mut objects = recording(name);
         objects.push(second.clone());
-        assert_eq!(reasons(&read(&objects)), [NetworkReason::NetworkUnknown], "{name}");
+        assert_eq!(reasons(&read(&objects)), [Reason::NetworkUnknown], "{name}");
     }
 }
 
 #[test]
 fn calico_by_manifest_with_vxlan_must_not_run_bgp() {
     let vxlan = json!({"spec": {"vxlanMode": "Always", "ipipMode": "Never"}, "metadata": {"name": "default-ipv4-ippool"}});
-    for (backend, expected) in [("bird", vec![NetworkReason::BgpWithVxlan]), ("vxlan", vec![])] {
+    for (backend, expected) in [("bird", vec![Reason::BgpWithVxlan]), ("vxlan", vec![])] {
         let mut objects = changed("calico-manifest", "IPPool default-ipv4-ippool", &vxlan);
         json_patch::merge(object(&mut objects, "ConfigMap calico-config").unwrap(), &json!({"data": {"calico_backend": backend}}));
         json_patch::merge(object(&mut objects, "IPAMConfig default").unwrap(), &json!({"spec": {"strictAffinity": true}}));
@@ -276,7 +282,7 @@ fn calico_by_manifest_with_vxlan_must_not_run_bgp() {
 fn networks_of_pods_that_disagree_are_told_and_nodes_are_believed() {
     let written = json!({"data": {"ClusterConfiguration": "networking: {podSubnet: 10.10.0.0/16, serviceSubnet: 10.96.0.0/12}"}});
     let side = read(&changed("flannel-vxlan-4096", "ConfigMap kubeadm-config", &written));
-    assert_eq!(reasons(&side), [NetworkReason::SourcesDisagree]);
+    assert_eq!(reasons(&side), [Reason::SourcesDisagree]);
     assert_eq!(side.network.pod_networks, [Cidr::parse("10.244.0.0/16").unwrap()]);
 }
 
@@ -296,7 +302,7 @@ fn defaults_of_k3s_give_way() {
 
 #[test]
 fn names_are_told_apart() {
-    let names: BTreeSet<&str> = NetworkReason::ALL.iter().map(|reason| reason.as_str()).collect();
-    assert_eq!(names.len(), NetworkReason::ALL.len());
-    assert!(NetworkReason::ALL.is_sorted(), "the order of findings is that of the list");
+    let names: BTreeSet<&str> = all_reasons().map(Reason::as_str).collect();
+    assert_eq!(names.len(), all_reasons().count());
+    assert!(all_reasons().is_sorted(), "the order of findings is that of the list");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::api::components::{ComponentFinding, ComponentsStatus, NetworkStatus};
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::components::{Finding, LinuxSide, Severity, judge, role};
+use crate::components::{Finding, LinuxSide, is_warning, judge, role};
 
 /// A cluster is looked at again after that time.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
@@ -21,11 +21,10 @@ pub struct NetworkReport {
 
 pub fn report(side: &LinuxSide) -> NetworkReport {
     let found = judge(side);
-    let is_error = |finding: &&Finding| finding.reason.severity() == Severity::Error;
-    let worst = found.iter().find(is_error);
+    let worst = found.iter().find(|finding| !is_warning(finding.reason));
     let condition = match worst {
         None => Desired::yes(ConditionType::NetworkCompatible, Reason::NetworkUsable),
-        Some(worst) => Desired::no(ConditionType::NetworkCompatible, worst.reason.reason(), message(&found)),
+        Some(worst) => Desired::no(ConditionType::NetworkCompatible, worst.reason, message(&found)),
     };
     let look_again = if worst.is_none() { LOOK_AGAIN } else { LOOK_SOON };
     let status = ComponentsStatus { network: Some(network(side)), findings: found.iter().map(finding).collect() };

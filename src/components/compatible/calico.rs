@@ -3,10 +3,11 @@
 use serde_json::json;
 
 use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
-use crate::components::finding::{Finding, NetworkReason};
+use crate::api::condition::Reason;
+use crate::components::finding::Finding;
 use crate::components::linux_side::{Calico, Encapsulation, Pool, Setting};
 
-fn finding<T>(reason: NetworkReason, at: &Setting<T>, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
+fn finding<T>(reason: Reason, at: &Setting<T>, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding { reason, object: at.object.clone(), field: at.field.clone(), message: message.into(), patch: None, remedy: remedy.into() }
 }
 
@@ -22,7 +23,7 @@ fn encapsulation(calico: &Calico, pool: &Pool) -> Option<Finding> {
     match at.value {
         Encapsulation::Ipip | Encapsulation::IpipCrossSubnet => {
             let message = format!("the pool {} uses {}, and Windows has no IP-in-IP{note}", pool.network, at.value.as_str());
-            Some(finding(NetworkReason::IpipPool, at, message, NEW_POOL))
+            Some(finding(Reason::IpipPool, at, message, NEW_POOL))
         }
         Encapsulation::VxlanCrossSubnet => {
             let message = format!(
@@ -30,7 +31,7 @@ fn encapsulation(calico: &Calico, pool: &Pool) -> Option<Finding> {
                 pool.network,
                 at.value.as_str()
             );
-            Some(finding(NetworkReason::CrossSubnet, at, message, NEW_POOL))
+            Some(finding(Reason::CrossSubnet, at, message, NEW_POOL))
         }
         Encapsulation::None | Encapsulation::Vxlan => None,
     }
@@ -52,7 +53,7 @@ fn small_block(pool: &Pool) -> Option<Finding> {
         addresses.saturating_sub(KEPT)
     );
     Some(finding(
-        NetworkReason::BlockTooSmall,
+        Reason::BlockTooSmall,
         &pool.block,
         message,
         format!("{}, with blockSize 26 or less; the size of a pool in use cannot be changed", NEW_POOL),
@@ -70,7 +71,7 @@ fn bgp_with_vxlan(calico: &Calico) -> Option<Finding> {
         Some(_) => "apply the patch, unless BGP peers outside of the cluster are used: calico-node restarts on all Linux nodes",
         None => "set the backend to vxlan as Calico's page \"Overlay networking\" says, and take BIRD out of the probes of calico-node",
     };
-    Some(Finding { patch, ..finding(NetworkReason::BgpWithVxlan, &calico.bgp, message, remedy) })
+    Some(Finding { patch, ..finding(Reason::BgpWithVxlan, &calico.bgp, message, remedy) })
 }
 
 fn strict_affinity(calico: &Calico) -> Option<Finding> {
@@ -85,7 +86,7 @@ fn strict_affinity(calico: &Calico) -> Option<Finding> {
     let message =
         "nodes may take single addresses from the block of another node, and Windows nodes cannot reach those: Calico's Windows side does not start";
     let remedy = format!("{how}; from then on each node takes addresses from blocks of its own only, and nothing restarts");
-    Some(Finding { patch: Some(spec), ..finding(NetworkReason::StrictAffinityOff, at, message, remedy) })
+    Some(Finding { patch: Some(spec), ..finding(Reason::StrictAffinityOff, at, message, remedy) })
 }
 
 /// VNI and port of VXLAN.
@@ -105,21 +106,15 @@ fn tunnel(calico: &Calico) -> Vec<Finding> {
     };
     let vni = calico.vni.value;
     if vni < LEAST_VNI {
-        add(
-            NetworkReason::VniBelow4096,
-            &calico.vni,
-            "vxlanVNI",
-            LEAST_VNI,
-            format!("Linux nodes use VNI {vni}, and Windows has none below {LEAST_VNI}"),
-        );
+        add(Reason::VniBelow4096, &calico.vni, "vxlanVNI", LEAST_VNI, format!("Linux nodes use VNI {vni}, and Windows has none below {LEAST_VNI}"));
     }
     if vni > MOST_VNI {
         let message = format!("the VNI is {vni}, and Windows routes to other nodes by 16 bits of it: it must be {LEAST_VNI} to {MOST_VNI}");
-        add(NetworkReason::VniAbove65535, &calico.vni, "vxlanVNI", LEAST_VNI, message);
+        add(Reason::VniAbove65535, &calico.vni, "vxlanVNI", LEAST_VNI, message);
     }
     if calico.port.value != PORT {
         let message = format!("Linux nodes send VXLAN to port {}, and Windows has only {PORT}", calico.port.value);
-        add(NetworkReason::PortNot4789, &calico.port, "vxlanPort", PORT, message);
+        add(Reason::PortNot4789, &calico.port, "vxlanPort", PORT, message);
     }
     found
 }
@@ -130,21 +125,21 @@ fn dataplane(calico: &Calico) -> Option<Finding> {
         CAPW never does it, because Services stop if the order is wrong";
     if at.value == "BPF" {
         return Some(finding(
-            NetworkReason::EbpfDataplane,
+            Reason::EbpfDataplane,
             at,
             "Linux nodes use Calico's eBPF dataplane, beside which Calico does not support Windows nodes",
             remedy,
         ));
     }
     let message = format!("Linux nodes use the dataplane {}, beside which Calico does not support Windows nodes", at.value);
-    Some(finding(NetworkReason::NetworkUnsupported, at, message, "change to Iptables or Nftables; pods lose their connections while it rolls out"))
+    Some(finding(Reason::NetworkUnsupported, at, message, "change to Iptables or Nftables; pods lose their connections while it rolls out"))
 }
 
 /// What the Installation says and pools do not, and what pools say and nodes do not.
 fn not_rolled_out(calico: &Calico) -> Option<Finding> {
     if let Some(asked) = calico.asked.first() {
         let message = format!("{} asks for {}, and the pool in use has another encapsulation", asked.object, asked.value.as_str());
-        return Some(finding(NetworkReason::NotRolledOut, asked, message, NEW_POOL));
+        return Some(finding(Reason::NotRolledOut, asked, message, NEW_POOL));
     }
     let pool = calico.pool()?;
     let used = calico.in_use()?;
@@ -158,7 +153,7 @@ fn not_rolled_out(calico: &Calico) -> Option<Finding> {
         node.name
     );
     Some(finding(
-        NetworkReason::NotRolledOut,
+        Reason::NotRolledOut,
         &pool.encapsulation,
         message,
         "wait until calico-node has taken the tunnel away; if it does not, restart its pods",
@@ -170,9 +165,9 @@ fn families(calico: &Calico) -> Option<Finding> {
     let six = calico.pools.iter().find(|pool| !pool.network.is_ipv4())?;
     let at = &six.encapsulation;
     let (reason, message) = match calico.pool() {
-        None => (NetworkReason::Ipv6Only, "pods have IPv6 only, and Calico on Windows has IPv4 only"),
+        None => (Reason::Ipv6Only, "pods have IPv6 only, and Calico on Windows has IPv4 only"),
         Some(pool) if pool.encapsulation.value.is_vxlan() => (
-            NetworkReason::DualStackOverlay,
+            Reason::DualStackOverlay,
             "pods have IPv4 and IPv6, and overlay networks of Windows have IPv4 only: Windows pods would have no address of the second family",
         ),
         Some(_) => return None,

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
-use crate::components::finding::{Finding, NetworkReason};
+use crate::api::condition::Reason;
+use crate::components::finding::Finding;
 use crate::components::linux_side::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Network, Node, Shown, TYPE};
 use crate::components::place::ObjectRef;
 
@@ -63,14 +64,14 @@ fn vxlan(flannel: &Flannel, config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     match parts.vni {
         Some(vni) if vni < LEAST_VNI => found.push(finding(
-            NetworkReason::VniBelow4096,
+            Reason::VniBelow4096,
             "VNI",
             format!(
                 "Linux nodes use VNI {vni}, and Windows has none below {LEAST_VNI}: Windows nodes would be on another network, without any error"
             ),
         )),
         Some(vni) if vni > MOST_VNI => found.push(finding(
-            NetworkReason::VniAbove65535,
+            Reason::VniAbove65535,
             "VNI",
             format!("the VNI is {vni}, and Windows routes to other nodes by 16 bits of it: it must be {LEAST_VNI} to {MOST_VNI}"),
         )),
@@ -78,15 +79,15 @@ fn vxlan(flannel: &Flannel, config: &Config) -> Vec<Finding> {
     }
     if let Some(port) = parts.port.filter(|port| *port != PORT) {
         let message = format!("Linux nodes send VXLAN to port {port}, and Windows has only {PORT}: neither would hear the other");
-        found.push(finding(NetworkReason::PortNot4789, "Port", message));
+        found.push(finding(Reason::PortNot4789, "Port", message));
     }
     if parts.direct_routing == Some(true) {
         let message = "Linux nodes of one subnet send packets without the tunnel, and flanneld on Windows does not start with this setting".into();
-        found.push(finding(NetworkReason::DirectRouting, "DirectRouting", message));
+        found.push(finding(Reason::DirectRouting, "DirectRouting", message));
     }
     if parts.gbp == Some(true) {
         let message = "group policies are in the VXLAN headers, and flanneld on Windows does not start with this setting".into();
-        found.push(finding(NetworkReason::GbpOn, "GBP", message));
+        found.push(finding(Reason::GbpOn, "GBP", message));
     }
     found
 }
@@ -104,15 +105,15 @@ fn embedded(flannel: &Flannel, network: &Network) -> Vec<Finding> {
         let message = format!(
             "Linux nodes use VNI {vni}, and Windows has none below {LEAST_VNI}: Windows nodes would be on another network, without any error"
         );
-        found.push(finding(NetworkReason::VniBelow4096, format!("metadata.annotations[{DATA}].VNI"), message));
+        found.push(finding(Reason::VniBelow4096, format!("metadata.annotations[{DATA}].VNI"), message));
     }
     if let Some(port) = network.port.filter(|port| *port != PORT) {
         let message =
             format!("Linux nodes send VXLAN to port {port}, the default of a server that is told nothing else, and Windows has only {PORT}");
-        found.push(finding(NetworkReason::PortNot4789, arguments, message));
+        found.push(finding(Reason::PortNot4789, arguments, message));
     } else if network.port.is_none() {
         let message = format!("no object tells the port of VXLAN on Linux nodes, which are started with a file of settings; Windows has only {PORT}");
-        found.push(finding(NetworkReason::PortUnknown, arguments, message));
+        found.push(finding(Reason::PortUnknown, arguments, message));
     }
     found
 }
@@ -134,7 +135,7 @@ fn not_rolled_out(flannel: &Flannel, network: &Network) -> Option<Finding> {
     let field = if first.kind == *kind { DATA } else { TYPE };
     let source = flannel.config.as_ref().map_or_else(|| "most nodes".to_owned(), |config| config.object.to_string());
     Some(Finding {
-        reason: NetworkReason::NotRolledOut,
+        reason: Reason::NotRolledOut,
         object: first.object.clone(),
         field: format!("metadata.annotations[{field}]"),
         message: format!("{source} says {asked}, and {} of {} Linux nodes use {used}: {}", others.len(), flannel.shown.len(), some(&others)),
@@ -158,7 +159,7 @@ fn unsupported(flannel: &Flannel, mode: &str) -> Finding {
         (None, None) => (ObjectRef::new("ConfigMap", None, "kube-flannel-cfg"), "data[net-conf.json].Backend.Type".into()),
     };
     Finding {
-        reason: NetworkReason::NetworkUnsupported,
+        reason: Reason::NetworkUnsupported,
         object,
         field,
         message: format!("Flannel's backend is {mode}, and on Windows there are vxlan and host-gw"),
@@ -181,9 +182,9 @@ fn dual_stack(flannel: &Flannel, config: Option<&Config>) -> Option<Finding> {
         (None, None) => return None,
     };
     let (reason, message) = match written.is_some_and(|config| !config.ipv4) {
-        true => (NetworkReason::Ipv6Only, "pods have IPv6 only, and overlay networks of Windows have IPv4 only"),
+        true => (Reason::Ipv6Only, "pods have IPv6 only, and overlay networks of Windows have IPv4 only"),
         false => (
-            NetworkReason::DualStackOverlay,
+            Reason::DualStackOverlay,
             "pods have IPv4 and IPv6, and overlay networks of Windows have IPv4 only: Services with IPv6 would not reach Windows pods",
         ),
     };
@@ -198,7 +199,7 @@ fn small_blocks(nodes: &[Node]) -> Option<Finding> {
     // The network's and the broadcast address, the gateway, that of host-gw's bridge, and kube-proxy's own.
     let (node, block) = blocks.into_iter().find(|(_, block)| block.addresses() < LEAST_PODS + 5)?;
     Some(Finding {
-        reason: NetworkReason::BlockTooSmall,
+        reason: Reason::BlockTooSmall,
         object: node.object.clone(),
         field: "spec.podCIDR".into(),
         message: format!("a node gets {block}, which has room for {} pods on Windows", block.addresses().saturating_sub(5)),

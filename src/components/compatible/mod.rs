@@ -5,9 +5,10 @@ mod flannel;
 mod others;
 mod ranges;
 
-use super::finding::{Finding, NetworkReason};
+use super::finding::Finding;
 use super::linux_side::{Kind, LinuxSide, Settings};
 use super::place::{ObjectRef, Unreadable};
+use crate::api::condition::Reason;
 
 /// The least VNI that HNS has.
 const LEAST_VNI: u32 = 4096;
@@ -37,8 +38,8 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
                 Settings::None | Settings::Unknown(_) => Vec::new(),
             });
             // A family's own finding names the setting.
-            let told = found.iter().any(|finding| finding.reason == NetworkReason::Ipv6Only);
-            found.extend(ranges::judge(side).into_iter().filter(|finding| !(told && finding.reason == NetworkReason::Ipv6Only)));
+            let told = found.iter().any(|finding| finding.reason == Reason::Ipv6Only);
+            found.extend(ranges::judge(side).into_iter().filter(|finding| !(told && finding.reason == Reason::Ipv6Only)));
         }
     }
     found.sort_by_key(|finding| finding.reason);
@@ -47,7 +48,7 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
 
 fn unreadable(problem: &Unreadable) -> Finding {
     Finding {
-        reason: NetworkReason::Unreadable,
+        reason: Reason::Unreadable,
         object: problem.object.clone(),
         field: problem.field.clone(),
         message: format!("{} {}", if problem.field.is_empty() { "the object" } else { &problem.field }, problem.problem),
@@ -58,7 +59,7 @@ fn unreadable(problem: &Unreadable) -> Finding {
 
 fn no_linux_nodes() -> Finding {
     Finding {
-        reason: NetworkReason::NoLinuxNodes,
+        reason: Reason::NoLinuxNodes,
         object: ObjectRef::new("Node", None, "*"),
         field: "status.nodeInfo.operatingSystem".into(),
         message: "there is no Linux node: nothing shows which network is in use, and the cluster's name resolution has no place to run".into(),
@@ -73,7 +74,7 @@ fn refused(side: &LinuxSide) -> Option<Finding> {
     let object = || side.nodes.iter().find(|node| !node.windows).map_or_else(|| ObjectRef::new("Node", None, "*"), |node| node.object.clone());
     let read_from = network.from.first().map_or("", |origin| origin.source.as_str());
     let unsupported = |why: &str| Finding {
-        reason: NetworkReason::NetworkUnsupported,
+        reason: Reason::NetworkUnsupported,
         object: object(),
         field: "metadata.annotations".into(),
         message: format!("the network is {} ({read_from}): {why}", network.kind),
@@ -82,7 +83,7 @@ fn refused(side: &LinuxSide) -> Option<Finding> {
     };
     match (network.kind, &network.settings) {
         (_, Settings::Unknown(doubt)) => Some(Finding {
-            reason: NetworkReason::NetworkUnknown,
+            reason: Reason::NetworkUnknown,
             object: object(),
             field: "metadata.annotations".into(),
             message: format!("which network the cluster has is not known: {doubt}"),

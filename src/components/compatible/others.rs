@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::components::finding::{Finding, NetworkReason};
+use crate::api::condition::Reason;
+use crate::components::finding::Finding;
 use crate::components::linux_side::{Antrea, Aws, Ovn};
 use crate::components::place::ObjectRef;
 
@@ -23,7 +24,7 @@ pub fn antrea(antrea: &Antrea) -> Vec<Finding> {
     if antrea.encapsulation == Some("networkPolicyOnly") {
         let message = "Antrea only carries out policies, and its Windows agent does not start in this mode".to_owned();
         found.push(finding(
-            NetworkReason::TrafficModeUnsupported,
+            Reason::TrafficModeUnsupported,
             "trafficEncapMode",
             message,
             "let Antrea make the network (encap or noEncap); this is another network for all pods, so it is best done in a new cluster",
@@ -32,7 +33,7 @@ pub fn antrea(antrea: &Antrea) -> Vec<Finding> {
     if antrea.tunnel == Some("gre") {
         let message = "the tunnel is gre, and Antrea's Windows agent does not start with it".to_owned();
         found.push(finding(
-            NetworkReason::TunnelUnsupported,
+            Reason::TunnelUnsupported,
             "tunnelType",
             message,
             "set tunnelType to geneve or vxlan and restart antrea-agent on all nodes: pods do not reach other nodes until all have restarted",
@@ -41,7 +42,7 @@ pub fn antrea(antrea: &Antrea) -> Vec<Finding> {
     if let Some(encryption) = antrea.encryption.filter(|encryption| *encryption != "none") {
         let message = format!("traffic between nodes is encrypted with {encryption}, and Antrea's Windows agent cannot do that");
         found.push(finding(
-            NetworkReason::EncryptionOn,
+            Reason::EncryptionOn,
             "trafficEncryptionMode",
             message,
             "set trafficEncryptionMode to none and restart antrea-agent on all nodes; what was encrypted is then plain, so this is yours to decide",
@@ -49,7 +50,7 @@ pub fn antrea(antrea: &Antrea) -> Vec<Finding> {
     }
     if let (Some((agent, version)), Some(asked), Some(set)) = (antrea.others.first(), &antrea.asked, &antrea.daemon_set) {
         found.push(Finding {
-            reason: NetworkReason::NotRolledOut,
+            reason: Reason::NotRolledOut,
             object: agent.clone(),
             field: "version".into(),
             message: format!("{set} asks for {asked}, and {} agents still have another version, e.g. {} {version}", antrea.others.len(), agent.name),
@@ -67,12 +68,12 @@ pub fn ovn(ovn: &Ovn) -> Vec<Finding> {
     // Nodes keep the annotation when it is switched off, and lose the network when they next restart.
     let (reason, message, remedy) = match (ovn.asked, ovn.shown.is_empty()) {
         (true, _) => (
-            NetworkReason::NotRolledOut,
+            Reason::NotRolledOut,
             "the hybrid overlay is asked for, and no Linux node takes part in it",
             "wait until the pods of ovnkube-node have restarted on all Linux nodes; then each has annotations k8s.ovn.org/hybrid-overlay-…",
         ),
         (false, _) => (
-            NetworkReason::HybridOverlayOff,
+            Reason::HybridOverlayOff,
             "the hybrid overlay is off, and OVN-Kubernetes reaches Windows nodes by nothing else",
             "switch it on with a network of its own that overlaps no other (on OpenShift: \
              spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig.hybridClusterNetwork of Network.operator.openshift.io cluster); \
@@ -88,7 +89,7 @@ pub fn aws(aws: &Aws) -> Vec<Finding> {
     }
     let how = if aws.exists { "apply the patch" } else { "make the ConfigMap with the fields of the patch: there is none" };
     vec![Finding {
-        reason: NetworkReason::WindowsIpamOff,
+        reason: Reason::WindowsIpamOff,
         object: aws.object.clone(),
         field: aws.field.clone(),
         message: "the controller of the VPC's addresses gives none to Windows nodes".into(),

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use crate::api::condition::Reason;
 use crate::components::cidr::{Cidr, listed};
-use crate::components::finding::{Finding, NetworkReason};
+use crate::components::finding::Finding;
 use crate::components::linux_side::{Kind, LinuxSide};
 use crate::components::place::ObjectRef;
 
@@ -24,7 +25,7 @@ fn ipv6_only(side: &LinuxSide) -> Option<Finding> {
         return None;
     };
     Some(Finding {
-        reason: NetworkReason::Ipv6Only,
+        reason: Reason::Ipv6Only,
         object,
         field: field.into(),
         message: format!("{what} have IPv6 only ({}), and Windows nodes need IPv4", listed(networks)),
@@ -37,7 +38,7 @@ fn ipv6_only(side: &LinuxSide) -> Option<Finding> {
 fn overlaps(side: &LinuxSide) -> Vec<Finding> {
     let (pods, services) = (&side.network.pod_networks, &side.service_networks);
     let finding = |object: ObjectRef, field: &str, message: String| Finding {
-        reason: NetworkReason::NetworksOverlap,
+        reason: Reason::NetworksOverlap,
         object,
         field: field.into(),
         message,
@@ -69,7 +70,7 @@ fn overlaps(side: &LinuxSide) -> Vec<Finding> {
 fn service_network_unknown(side: &LinuxSide) -> Option<Finding> {
     let needed = matches!(side.network.kind, Kind::Flannel | Kind::Calico);
     (needed && side.service_networks.is_empty()).then(|| Finding {
-        reason: NetworkReason::ServiceNetworkUnknown,
+        reason: Reason::ServiceNetworkUnknown,
         object: service_range(),
         field: "spec.cidrs".into(),
         message: "no object tells the network of Services: this API server serves no ServiceCIDR, and there is no ClusterConfiguration of kubeadm"
@@ -84,7 +85,7 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
     found.extend(service_network_unknown(side));
     found.extend(ipv6_only(side));
     found.extend(side.disagreements.iter().map(|disagreement| Finding {
-        reason: NetworkReason::SourcesDisagree,
+        reason: Reason::SourcesDisagree,
         object: disagreement.object.clone(),
         field: disagreement.field.clone(),
         message: format!("{} {}", disagreement.field, disagreement.message),

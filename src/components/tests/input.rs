@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{KNOWN, changed, recording};
-use crate::components::{NetworkReason, judge, read, role};
+use crate::api::condition::Reason;
+use crate::components::{judge, read, role};
 
 const FLANNEL: &str = "ConfigMap kube-flannel-cfg";
 const NET_CONF: &str = "ConfigMap kube-flannel/kube-flannel-cfg data[net-conf.json]";
@@ -54,7 +55,7 @@ fn what_cannot_be_understood_is_named_with_object_and_field() {
     ];
     for (name, object, change, at) in cases {
         let findings = judge(&read(&changed(name, object, &change)));
-        let unreadable: Vec<_> = findings.iter().filter(|finding| finding.reason == NetworkReason::Unreadable).collect();
+        let unreadable: Vec<_> = findings.iter().filter(|finding| finding.reason == Reason::Unreadable).collect();
         let case = format!("{name} {object} {at}");
         let found = unreadable.iter().find(|finding| format!("{} {}", finding.object, finding.field) == at).unwrap_or_else(|| panic!("{case}: {findings:#?}"));
         assert!(found.message.len() < 1000, "{case}: {}", found.message);
@@ -69,7 +70,7 @@ fn an_unreadable_setting_gives_no_finding_of_its_default() {
         FLANNEL,
         &net_conf(r#"{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": "4096", "Port": "4789"}}"#),
     ));
-    assert_eq!(super::reasons(&side), [NetworkReason::Unreadable; 2]);
+    assert_eq!(super::reasons(&side), [Reason::Unreadable; 2]);
 }
 
 #[test]
