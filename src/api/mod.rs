@@ -13,6 +13,7 @@ pub mod definition;
 pub(crate) mod documented;
 pub mod fit;
 pub mod hypervisor;
+pub mod listing;
 pub mod machine;
 pub mod name;
 pub mod namespaces;

@@ -5,23 +5,12 @@ use serde_json::{Value, json};
 
 use super::ApiError;
 use super::workload::{Workload, WorkloadError};
-
-/// Objects to list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Empty for the core group.
-    pub group: &'static str,
-    pub version: &'static str,
-    pub kind: &'static str,
-    pub plural: &'static str,
-    /// A selector of labels; empty for all objects.
-    pub labels: &'static str,
-}
+use crate::api::listing::Listing;
 
 impl Workload {
     /// All objects of a kind in all namespaces, without `managedFields`; none of a kind that the API server does not serve.
-    pub async fn objects(&self, of: &Listed) -> Result<Vec<Value>, WorkloadError> {
-        let api_version = if of.group.is_empty() { of.version.to_owned() } else { format!("{}/{}", of.group, of.version) };
+    pub async fn objects(&self, of: &Listing) -> Result<Vec<Value>, WorkloadError> {
+        let api_version = of.api_version();
         let resource = ApiResource {
             group: of.group.into(),
             version: of.version.into(),

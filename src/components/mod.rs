@@ -22,7 +22,7 @@ pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Set
 pub use place::{ObjectRef, Unreadable};
 pub use role::{Role, role};
 pub use show::text;
-pub use wanted::{FIRST, Listing, wanted};
+pub use wanted::{FIRST, wanted};
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 mod input;
 mod mutations;
 mod page;
+mod reach;
 mod wrong;
 
 use std::collections::BTreeSet;

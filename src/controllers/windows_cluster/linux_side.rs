@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::cluster::linux_side::Listed;
+use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{FIRST, LinuxSide, Listing, read, wanted};
+use crate::components::{FIRST, LinuxSide, read, wanted};
 
 pub async fn observe(workload: &Workload) -> Result<LinuxSide, WorkloadError> {
     let mut objects = listed(workload, &FIRST).await?;
@@ -18,8 +18,8 @@ pub async fn observe(workload: &Workload) -> Result<LinuxSide, WorkloadError> {
 
 async fn listed(workload: &Workload, kinds: &[Listing]) -> Result<Vec<Value>, WorkloadError> {
     let mut objects = Vec::new();
-    for [group, version, kind, plural, labels] in kinds.iter().copied() {
-        objects.extend(workload.objects(&Listed { group, version, kind, plural, labels }).await?);
+    for kind in kinds {
+        objects.extend(workload.objects(kind).await?);
     }
     Ok(objects)
 }
