@@ -69,7 +69,7 @@ mod tests {
             tracing::debug!(target: "capw::cluster", "one of ours");
         });
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-        assert!(!text.contains("Secret") && !text.contains("500"), "{text}");
+        assert!(!text.contains("the body of a Secret") && !text.contains("failed with status"), "{text}");
         assert!(text.contains("the CA cannot be read") && text.contains("one of ours"), "{text}");
     }
 }
