@@ -7,10 +7,11 @@
     reason = "test code: it fails by panicking and says what it leaves out"
 )]
 
+mod guest;
 pub mod polkit;
 mod system;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -22,18 +23,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+pub use self::guest::writer;
+
 /// The user that the daemon runs as when the test runs as root, whose daemon would be that of the whole host.
 const NOBODY: u32 = 65_534;
 /// For the daemon to start or end.
 const LIMIT: Duration = Duration::from_secs(120);
-/// A boot sector that writes `hello` to the serial port and waits for ever.
-const BOOT: &[u8] = b"\xfa\x31\xc0\x8e\xd8\xbe\x16\x7c\xac\x84\xc0\x74\x06\xba\xf8\x03\xee\xeb\xf5\xf4\xeb\xfdhello\r\n\0";
-
-/// Writes its disk from the first mebibyte on, 32 KiB at a time, and halts when that fails.
-const WRITER: &[u8] = b"\x31\xc0\x8e\xd8\xbe\x40\x7c\xb4\x43\xb0\x00\xb2\x80\xcd\x13\x72\x08\x66\x83\x06\x48\x7c\x40\xeb\xee\xf4\xeb\xfd";
-/// What it asks the firmware for, at byte 64: 64 sectors from there.
-const REQUEST: &[u8] = b"\x10\x00\x40\x00\x00\x00\x00\x10\x00\x08\x00\x00\x00\x00\x00\x00";
-
 /// The network of a daemon in system mode: libvirt's usual kind, with NAT and DHCP. Its bridge looks for no other bridges, which takes 4 s before a
 /// guest is heard.
 pub const NETWORK: &str = "default";
@@ -100,7 +95,7 @@ impl Daemon {
         // The paths of sockets below it may have 107 characters.
         let root = tempfile::Builder::new().prefix("lv").tempdir().unwrap();
         let daemon = Self { mode: Mode::Session, guard: guard(root.path()), root };
-        for directory in ["home", "run/libvirt", "c/libvirt", "cache", "data", "pools"] {
+        for directory in ["bin", "home", "run/libvirt", "c/libvirt", "cache", "data", "pools"] {
             fs::create_dir_all(daemon.path(directory)).unwrap();
         }
         // No second daemon for logs, and no namespace of mounts, which a container may not make.
@@ -176,6 +171,16 @@ impl Daemon {
         self.signal("-CONT");
     }
 
+    /// From now on, in session mode, the daemon makes no file of a disk as long as the file returned exists.
+    pub fn hold_disks(&self) -> PathBuf {
+        let (held, program) = (self.path("held"), self.path("bin/qemu-img"));
+        fs::write(&held, "").unwrap();
+        let script = format!("#!/bin/sh\nwhile [ -e '{}' ]; do sleep 0.02; done\nPATH=\"${{PATH#*:}}\"\nexec qemu-img \"$@\"\n", held.display());
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        held
+    }
+
     fn signal(&self, signal: &str) {
         let pid = fs::read_to_string(self.pid_file()).unwrap();
         assert!(self.command("kill").args([signal, pid.trim()]).status().unwrap().success(), "{signal} to libvirtd");
@@ -188,7 +193,7 @@ impl Daemon {
 
     /// Makes a pool with an image whose guest says hello. Returns its directory.
     pub fn pool(&self, name: &str, image: &str) -> PathBuf {
-        self.pool_with(name, |directory| fs::write(directory.join(image), disk(BOOT.to_vec(), 1 << 20)).unwrap())
+        self.pool_with(name, |directory| fs::write(directory.join(image), guest::greeter()).unwrap())
     }
 
     /// Makes a pool of the images that `fill` writes into its directory. Returns that directory.
@@ -275,11 +280,19 @@ impl Daemon {
         {
             command.env(name, self.path(directory));
         }
+        command.env("PATH", self.programs());
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command.current_dir(self.root.path());
         command
+    }
+
+    /// PATH in session mode.
+    #[allow(clippy::disallowed_methods, reason = "the PATH of the tests goes on")]
+    fn programs(&self) -> OsString {
+        let programs = std::env::var_os("PATH").unwrap_or_default();
+        std::env::join_paths(std::iter::once(self.path("bin")).chain(std::env::split_paths(&programs))).unwrap()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -309,21 +322,6 @@ impl Daemon {
             }
         }
     }
-}
-
-/// A disk image of that many bytes whose guest writes to all of its disk but the first mebibyte.
-pub fn writer(length: usize) -> Vec<u8> {
-    let mut sector = WRITER.to_vec();
-    sector.resize(64, 0);
-    sector.extend(REQUEST);
-    disk(sector, length)
-}
-
-fn disk(mut sector: Vec<u8>, length: usize) -> Vec<u8> {
-    sector.resize(510, 0);
-    sector.extend(b"\x55\xaa");
-    sector.resize(length, 0);
-    sector
 }
 
 impl Drop for Daemon {

@@ -87,8 +87,14 @@ impl LibvirtDriver {
         }
         let volume = Volume { name: name.to_owned(), key: String::new() };
         if keep {
-            let found = client.volumes(pool).await?.into_iter().find(|found| found.name == name);
-            return found.ok_or_else(|| DriverError::Transient(format!("volume {name} was there and is not: it is made at the next try")));
+            let Some(found) = client.volumes(pool).await?.into_iter().find(|found| found.name == name) else {
+                return Err(DriverError::Transient(format!("volume {name} was there and is not: it is made at the next try")));
+            };
+            // A volume is in the pool before its file is.
+            if client.is_being_made(pool, &found).await? {
+                return Err(DriverError::Transient(format!("another process is making volume {name}: it is looked at again")));
+            }
+            return Ok(found);
         }
         unless(client.delete_volume(pool, &volume).await, code::NO_STORAGE_VOL)?;
         Ok(client.create_volume(pool, xml).await?)

@@ -45,6 +45,24 @@ async fn a_network_that_is_not_active_is_told_before_anything_is_made() {
 
 /// The code for a domain that runs already is the code for much else.
 #[tokio::test]
+async fn a_disk_that_another_process_is_making_is_waited_for() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let (machine, held) = (Arc::new(Machine::new("waits", endpoint.spec())), daemon.hold_disks());
+    let (winner, driver) = (machine.clone(), endpoint.driver());
+    let winner = tokio::spawn(async move { winner.advance(&*driver).await });
+    let disk = Volumes::of(&machine.key).system();
+    until("the disk is in the pool", || daemon.virsh(["vol-list", &endpoint.pool]).contains(&disk)).await;
+    let (driver, told) = (endpoint.driver(), format!("another process is making volume {disk}"));
+    let error = machine.advance(&*driver).await.unwrap_err();
+    assert!(matches!(&error, DriverError::Transient(text) if text.contains(&told)), "{error:?}");
+    assert_eq!((daemon.domains().len(), endpoint.files().contains(&disk)), (0, false));
+    fs::remove_file(held).unwrap();
+    assert_eq!(winner.await.unwrap(), Ok(DriverStep::Changed));
+    assert!(machine.create(&*driver, MANY).await && endpoint.count().await == 1);
+}
+
+#[tokio::test]
 async fn a_start_that_is_refused_is_one_only_if_the_vm_runs() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
