@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, manifests, step, text, wait_for};
 
-/// A cluster is looked at every 15 s while something is in the way.
+/// A cluster is looked at within seconds of a change; without one, every five minutes.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Objects of a cluster that kubeadm and Flannel's manifest made.
 const RECORDING: &str = "src/components/fixtures/flannel-manifest.yaml";

@@ -1,27 +1,53 @@
-//! Reading objects of any kind of a workload cluster, to learn what its Linux nodes run. Reads only.
+//! Reading and watching objects of any kind of a workload cluster, to learn what its Linux nodes run. Reads only.
 
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, TypeMeta};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta, TypeMeta};
+use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 
-use super::ApiError;
+use super::csr::failed;
 use super::workload::{Workload, WorkloadError};
+use super::{ApiError, watches};
 use crate::api::listing::Listing;
 
+/// What a watch follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// All objects of a kind.
+    Kind(Listing),
+    ConfigMap {
+        namespace: String,
+        name: String,
+    },
+}
+
+/// Events of a watch that carries metadata only.
+pub type Changes = BoxStream<'static, Result<watcher::Event<PartialObjectMeta<DynamicObject>>, WorkloadError>>;
+
+const CONFIG_MAPS: Listing = Listing::new("", "v1", "ConfigMap", "configmaps");
+
+impl Watched {
+    pub fn kind(&self) -> &'static str {
+        self.listing().kind
+    }
+
+    fn listing(&self) -> &Listing {
+        match self {
+            Self::Kind(listing) => listing,
+            Self::ConfigMap { .. } => &CONFIG_MAPS,
+        }
+    }
+}
+
 impl Workload {
-    /// All objects of a kind in all namespaces, without `managedFields`; none of a kind that the API server does not serve.
-    pub async fn objects(&self, of: &Listing) -> Result<Vec<Value>, WorkloadError> {
-        let api_version = of.api_version();
-        let resource = ApiResource {
-            group: of.group.into(),
-            version: of.version.into(),
-            api_version: api_version.clone(),
-            kind: of.kind.into(),
-            plural: of.plural.into(),
-        };
+    /// All objects of a kind in all namespaces, without `managedFields`; `None` of a kind that the API server does not serve.
+    pub async fn objects(&self, of: &Listing) -> Result<Option<Vec<Value>>, WorkloadError> {
+        let (api_version, resource) = (of.api_version(), resource(of));
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let listed = match self.call(&format!("list {}", of.plural), api.list(&ListParams::default().labels(of.labels))).await {
             Ok(listed) => listed.items,
-            Err(WorkloadError::Api(ApiError::NotFound(_))) => Vec::new(),
+            Err(WorkloadError::Api(ApiError::NotFound(_))) => return Ok(None),
             Err(error) => return Err(error),
         };
         let read = |mut object: DynamicObject| {
@@ -30,7 +56,7 @@ impl Workload {
             object.metadata.managed_fields = None;
             serde_json::to_value(object).ok()
         };
-        Ok(listed.into_iter().filter_map(read).collect())
+        Ok(Some(listed.into_iter().filter_map(read).collect()))
     }
 
     /// The ConfigMap of that name, if there is one.
@@ -38,4 +64,21 @@ impl Workload {
         let found = self.config_map(namespace, name).await?;
         Ok(found.map(|map| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}, "data": map.data})))
     }
+}
+
+/// Those that exist, and every change of one. The stream has its own back-off and never ends; its errors are there to be counted and logged.
+pub fn changes(workload: &Workload, watched: &Watched) -> Changes {
+    let (resource, client, settings) = (resource(watched.listing()), workload.client.clone(), watches::settings());
+    let (api, settings): (Api<PartialObjectMeta<DynamicObject>>, _) = match watched {
+        Watched::Kind(listing) => (Api::all_with(client, &resource), settings.labels(listing.labels)),
+        Watched::ConfigMap { namespace, name } => {
+            (Api::namespaced_with(client, namespace, &resource), settings.fields(&format!("metadata.name={name}")))
+        }
+    };
+    let (endpoint, what) = (workload.clone(), format!("watch {}", resource.plural));
+    watcher(api, settings).default_backoff().map_err(move |error| endpoint.explain(failed(&what, error))).boxed()
+}
+
+fn resource(of: &Listing) -> ApiResource {
+    ApiResource { group: of.group.into(), version: of.version.into(), api_version: of.api_version(), kind: of.kind.into(), plural: of.plural.into() }
 }

@@ -4,6 +4,7 @@
 //! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role()`] says who brings the network to Windows nodes, and
 //! [`text`] all of it in plain words.
 
+mod change;
 mod cidr;
 mod compatible;
 mod finding;
@@ -15,6 +16,7 @@ mod show;
 mod wanted;
 mod workloads;
 
+pub use change::facts;
 pub use cidr::Cidr;
 pub use compatible::judge;
 pub use finding::{Finding, is_warning};

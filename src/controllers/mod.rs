@@ -33,6 +33,7 @@ use self::runtime::triggers::{Receiver, Requested, Requests};
 use self::runtime::unreadable;
 use self::runtime::watch::{Selection, Watch, Watching};
 use self::runtime::workload_clusters::{WatchContext, WorkloadClusters};
+use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::control_plane::ExternalControlPlane;
 use crate::api::machine::WindowsMachine;
@@ -81,12 +82,12 @@ pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watch
         tracing::info!("cluster-autoscaler is answered");
     }
     shared.clusters.spawn(forget_clusters(shared.caches.clone(), shared.clusters.clone()));
-    let Requested { machines, configs, pools } = requested;
+    let Requested { machines, configs, pools, windows_clusters } = requested;
     let infrastructure = async {
         if roles.infrastructure {
             let observing = fleet::observe(shared.caches.clone(), controllers.metrics.clone(), shared.management.clock.clone());
             let _observing = AbortOnDropHandle::new(tokio::spawn(observing));
-            run_infrastructure(shared, controllers, watching, machines, pools).await;
+            run_infrastructure(shared, controllers, watching, (machines, pools, windows_clusters)).await;
         }
     };
     let bootstrap = async {
@@ -118,8 +119,7 @@ async fn run_infrastructure(
     shared: &Shared,
     controllers: &ControllerLoop,
     watching: &Watching,
-    machines: Receiver<WindowsMachine>,
-    pools: Receiver<WindowsNodePool>,
+    (machines, pools, windows_clusters): (Receiver<WindowsMachine>, Receiver<WindowsNodePool>, Receiver<WindowsCluster>),
 ) {
     let caches = &shared.caches;
     let pool = shared.pool();
@@ -143,7 +143,7 @@ async fn run_infrastructure(
         controllers.run(
             "windowscluster",
             &caches.windows_clusters.0,
-            windows_cluster::triggers(caches),
+            windows_cluster::triggers(caches, windows_clusters),
             with(shared.windows_cluster(), windows_cluster::reconcile)
         ),
         controllers.run("windowsnodepool", &caches.pools.0, pool_triggers, with(pool, pool::reconcile)),

@@ -6,9 +6,9 @@ use crate::api::components::{ComponentFinding, ComponentsStatus, NetworkStatus};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::components::{Finding, LinuxSide, is_warning, judge, role};
 
-/// A cluster is looked at again after that time.
-const LOOK_AGAIN: Duration = Duration::from_secs(300);
-/// The same while something is in the way: a person may be mending it.
+/// A cluster is looked at again after that time, whatever its watch shows.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(300);
+/// The same if it could not be read.
 pub const LOOK_SOON: Duration = Duration::from_secs(15);
 
 /// What is said of a Linux side.
@@ -16,7 +16,6 @@ pub const LOOK_SOON: Duration = Duration::from_secs(15);
 pub struct NetworkReport {
     pub status: ComponentsStatus,
     pub condition: Desired,
-    pub look_again: Duration,
 }
 
 pub fn report(side: &LinuxSide) -> NetworkReport {
@@ -26,9 +25,8 @@ pub fn report(side: &LinuxSide) -> NetworkReport {
         None => Desired::yes(ConditionType::NetworkCompatible, Reason::NetworkUsable),
         Some(worst) => Desired::no(ConditionType::NetworkCompatible, worst.reason, message(&found)),
     };
-    let look_again = if worst.is_none() { LOOK_AGAIN } else { LOOK_SOON };
     let status = ComponentsStatus { network: Some(network(side)), findings: found.iter().map(finding).collect() };
-    NetworkReport { status, condition, look_again }
+    NetworkReport { status, condition }
 }
 
 /// When the cluster could not be read: what was known stays.
@@ -105,7 +103,6 @@ mod tests {
             assert!(said.condition.message.contains(part), "{part}: {}", said.condition.message);
         }
         assert_eq!(said.condition.message.matches("rollout restart").count(), 1, "{}", said.condition.message);
-        assert_eq!(said.look_again, LOOK_SOON);
         let network = said.status.network.unwrap();
         assert_eq!((network.name.as_str(), network.vni, network.port, network.role.as_deref()), ("flannel/vxlan", Some(1), Some(8472), Some("Run")));
         let command = said.status.findings[0].command.clone().unwrap();
@@ -118,6 +115,6 @@ mod tests {
             node
         };
         let said = report(&read(&[shown(&node), set, right, services]));
-        assert_eq!((said.condition.status, said.status.findings.len(), said.look_again), (Some(true), 0, LOOK_AGAIN), "{said:?}");
+        assert_eq!((said.condition.status, said.status.findings.len()), (Some(true), 0), "{said:?}");
     }
 }

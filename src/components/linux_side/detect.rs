@@ -14,7 +14,7 @@ pub struct Detected {
 }
 
 /// Beginnings of the annotations that networks write on their nodes.
-const ANNOTATIONS: [(&str, Kind); 6] = [
+pub const ANNOTATIONS: [(&str, Kind); 6] = [
     ("flannel.alpha.coreos.com/", Kind::Flannel),
     ("projectcalico.org/", Kind::Calico),
     ("k8s.ovn.org/", Kind::OvnKubernetes),

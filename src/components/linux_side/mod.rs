@@ -20,6 +20,7 @@ use serde_json::Value;
 pub use antrea::Antrea;
 pub use calico::{Calico, Encapsulation, Pool, Setting};
 pub use cluster::{Dns, KubeProxy};
+pub use detect::ANNOTATIONS;
 pub use flannel::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Shown, TYPE};
 pub use others::Aws;
 pub use ovn::Ovn;

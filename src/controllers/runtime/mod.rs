@@ -5,6 +5,7 @@ pub mod caches;
 pub mod certificates;
 pub mod controller;
 mod identities;
+pub mod linux_sides;
 pub mod management;
 mod merged;
 pub mod nodes;

@@ -13,6 +13,7 @@ use kube::{Resource, ResourceExt};
 use super::caches::{Cache, Caches};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster, Reference};
+use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, ConditionType};
 use crate::api::hypervisor::WindowsHypervisor;
@@ -33,6 +34,7 @@ pub struct Requests {
     machines: UnboundedSender<ObjectRef<WindowsMachine>>,
     configs: UnboundedSender<ObjectRef<WindowsBootstrapConfig>>,
     pools: UnboundedSender<ObjectRef<WindowsNodePool>>,
+    windows_clusters: UnboundedSender<ObjectRef<WindowsCluster>>,
 }
 
 /// The other ends of [`Requests`].
@@ -40,6 +42,7 @@ pub struct Requested {
     pub machines: Receiver<WindowsMachine>,
     pub configs: Receiver<WindowsBootstrapConfig>,
     pub pools: Receiver<WindowsNodePool>,
+    pub windows_clusters: Receiver<WindowsCluster>,
 }
 
 impl Requests {
@@ -47,7 +50,9 @@ impl Requests {
         let (machines, machine_calls) = unbounded();
         let (configs, config_calls) = unbounded();
         let (pools, pool_calls) = unbounded();
-        (Self { machines, configs, pools }, Requested { machines: machine_calls, configs: config_calls, pools: pool_calls })
+        let (windows_clusters, windows_cluster_calls) = unbounded();
+        let requested = Requested { machines: machine_calls, configs: config_calls, pools: pool_calls, windows_clusters: windows_cluster_calls };
+        (Self { machines, configs, pools, windows_clusters }, requested)
     }
 
     // A controller that has ended, or that another process runs, needs none.
@@ -61,6 +66,9 @@ impl Requests {
         for pool in of_owner(object, "WindowsNodePool") {
             let _ = self.pools.unbounded_send(pool);
         }
+    }
+    pub fn windows_cluster(&self, object: ObjectRef<WindowsCluster>) {
+        let _ = self.windows_clusters.unbounded_send(object);
     }
     /// Every standalone pool of the namespace, and everything that belongs to one.
     pub fn all_standalone(&self, caches: &Caches, namespace: &str) {

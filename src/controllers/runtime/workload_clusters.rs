@@ -9,6 +9,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::caches::Caches;
 use super::certificates::{self, Certificates};
 use super::identities::Identities;
+use super::linux_sides::{self, LinuxSide, LinuxSides};
 use super::management::Management;
 use super::nodes::{self, Nodes};
 use super::owners::Owners;
@@ -36,6 +37,7 @@ struct Shared {
     identities: Identities,
     certificates: Certificates,
     serving: ServingCertificates,
+    linux_sides: LinuxSides,
     context: WatchContext,
     /// By kubeconfig: whether the rights of joining nodes were looked at.
     join_rights: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
@@ -60,6 +62,7 @@ impl WorkloadClusters {
             identities: Identities::default(),
             certificates: Certificates::default(),
             serving: ServingCertificates::default(),
+            linux_sides: LinuxSides::default(),
             context,
             join_rights: Mutex::default(),
             tasks: Mutex::default(),
@@ -163,6 +166,16 @@ impl WorkloadClusters {
         }
     }
 
+    /// From now on, a change there triggers a pass of its WindowsCluster.
+    pub fn watch_linux_side(&self, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
+        let spawn = |workload| self.spawn(linux_sides::follow(self.clone(), cluster.clone(), workload, what.clone()));
+        self.linux_sides().watch(cluster, workload, what, spawn);
+    }
+
+    pub fn linux_sides(&self) -> &LinuxSides {
+        &self.shared.linux_sides
+    }
+
     /// The rights of joining nodes are looked at once per process and kubeconfig: of many machines that begin at the same time, all
     /// but the first wait here.
     pub async fn ensure_join_rights(&self, workload: &Workload) -> Result<(), WorkloadError> {
@@ -182,6 +195,7 @@ impl WorkloadClusters {
         self.certificates().forget(cluster);
         self.serving_certificates().forget(cluster);
         self.nodes().forget(cluster);
+        self.linux_sides().forget(cluster);
         self.shared.identities.doubt(cluster);
         self.shared.clients.forget(cluster).await;
     }

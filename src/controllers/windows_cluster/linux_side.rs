@@ -3,23 +3,36 @@
 use serde_json::Value;
 
 use crate::api::listing::Listing;
+use crate::cluster::linux_side::Watched;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{FIRST, LinuxSide, read, wanted};
 
-pub async fn observe(workload: &Workload) -> Result<LinuxSide, WorkloadError> {
-    let mut objects = listed(workload, &FIRST).await?;
-    let wanted = wanted(&objects);
-    objects.extend(listed(workload, &wanted.lists).await?);
-    for map in wanted.config_maps {
-        objects.extend(workload.config_map_object(map.namespace.as_deref().unwrap_or_default(), &map.name).await?);
-    }
-    Ok(read(&objects))
+/// What was read, and what to watch to learn when it changes.
+pub struct Observed {
+    pub side: LinuxSide,
+    pub watched: Vec<Watched>,
 }
 
-async fn listed(workload: &Workload, kinds: &[Listing]) -> Result<Vec<Value>, WorkloadError> {
-    let mut objects = Vec::new();
-    for kind in kinds {
-        objects.extend(workload.objects(kind).await?);
+pub async fn observe(workload: &Workload) -> Result<Observed, WorkloadError> {
+    let (mut objects, mut watched) = (Vec::new(), Vec::new());
+    list(workload, &FIRST, &mut objects, &mut watched).await?;
+    let wanted = wanted(&objects);
+    list(workload, &wanted.lists, &mut objects, &mut watched).await?;
+    for map in wanted.config_maps {
+        let namespace = map.namespace.unwrap_or_default();
+        objects.extend(workload.config_map_object(&namespace, &map.name).await?);
+        watched.push(Watched::ConfigMap { namespace, name: map.name });
     }
-    Ok(objects)
+    Ok(Observed { side: read(&objects), watched })
+}
+
+/// A kind that is not served cannot be watched.
+async fn list(workload: &Workload, kinds: &[Listing], objects: &mut Vec<Value>, watched: &mut Vec<Watched>) -> Result<(), WorkloadError> {
+    for kind in kinds {
+        if let Some(found) = workload.objects(kind).await? {
+            objects.extend(found);
+            watched.push(Watched::Kind(*kind));
+        }
+    }
+    Ok(())
 }

@@ -6,14 +6,16 @@ mod linux_side;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 use super::hypervisor::Hypervisors;
 use super::runtime::caches::Caches;
+use super::runtime::linux_sides::LinuxSide;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
-use super::runtime::triggers::{Triggers, all_of, cluster_facts, concerned, hypervisor_facts, named, namespace};
+use super::runtime::triggers::{Receiver, Triggers, all_of, cluster_facts, concerned, hypervisor_facts, named, namespace};
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::capi::{self, Cluster};
 use crate::api::cluster::{ClusterInitialization, WindowsCluster, WindowsClusterStatus};
@@ -21,7 +23,7 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::api::components::ComponentsMode;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::lifecycle::conditions::{conditions, observed};
-use crate::lifecycle::network::{LOOK_SOON, NetworkReport, report, unread};
+use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, report, unread};
 use crate::lifecycle::windows_cluster::{ObservedWindowsCluster, decide};
 
 const MANAGER: &str = "capw-windowscluster";
@@ -34,13 +36,11 @@ pub struct Context {
     pub hypervisors: Hypervisors,
 }
 
-pub fn triggers(caches: &Arc<Caches>) -> Triggers<WindowsCluster> {
+pub fn triggers(caches: &Arc<Caches>, requested: Receiver<WindowsCluster>) -> Triggers<WindowsCluster> {
     vec![
-        concerned(caches, &caches.clusters, cluster_facts, |_, cluster| {
-            let named: Vec<ObjectRef<WindowsCluster>> = named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", cluster);
-            named
-        }),
+        concerned(caches, &caches.clusters, cluster_facts, |_, cluster| named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", cluster)),
         concerned(caches, &caches.hypervisors, hypervisor_facts, |caches, hypervisor| all_of(&caches.windows_clusters, &namespace(hypervisor))),
+        requested.boxed(),
     ]
 }
 
@@ -63,10 +63,11 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
         next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
         next.failure_domains = domains;
         if object.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Report) {
-            let (condition, after) = network(&ctx, &cluster, &mut next).await;
+            let (condition, after) = network(&ctx, object, &cluster, &mut next).await;
             decision.conditions.extend(condition);
             look_again = Some(after);
         } else {
+            ctx.clusters.linux_sides().forget(&cluster_ref(&cluster));
             next.components = None;
             next.conditions.retain(|condition| condition.type_ != ConditionType::NetworkCompatible.as_str());
         }
@@ -78,18 +79,23 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
 }
 
 /// What the Linux side of the cluster shows, and when to look at it again. What was seen before stays while it cannot be read.
-async fn network(ctx: &Context, cluster: &Cluster, next: &mut WindowsClusterStatus) -> (Option<Desired>, Duration) {
+async fn network(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, next: &mut WindowsClusterStatus) -> (Option<Desired>, Duration) {
     if !cluster.control_plane_initialized() {
         let (condition, after) = unread(Reason::WaitingForControlPlaneInitialized, "the control plane of the Cluster is not initialized yet".into());
         return (Some(condition), after);
     }
-    let name = ClusterRef::cluster_api(&cluster.namespace().unwrap_or_default(), &cluster.name_any());
-    let seen = async { linux_side::observe(&*ctx.clusters.get(&name).await?).await };
-    match seen.await {
+    let name = cluster_ref(cluster);
+    let observe = async {
+        let workload = ctx.clusters.get(&name).await?;
+        let linux_side::Observed { side, watched } = linux_side::observe(&workload).await?;
+        ctx.clusters.watch_linux_side(&name, &workload, &LinuxSide { object: ObjectRef::from_obj(object), watched });
+        Ok(side)
+    };
+    match observe.await {
         Ok(side) => {
-            let NetworkReport { status, condition, look_again } = report(&side);
+            let NetworkReport { status, condition } = report(&side);
             next.components = Some(status);
-            (Some(condition), look_again)
+            (Some(condition), LOOK_AGAIN)
         }
         Err(error) => {
             ctx.clusters.doubt(&name, &error).await;
@@ -98,6 +104,10 @@ async fn network(ctx: &Context, cluster: &Cluster, next: &mut WindowsClusterStat
             (said, LOOK_SOON)
         }
     }
+}
+
+fn cluster_ref(cluster: &Cluster) -> ClusterRef {
+    ClusterRef::cluster_api(&cluster.namespace().unwrap_or_default(), &cluster.name_any())
 }
 
 #[cfg(test)]
