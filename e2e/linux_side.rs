@@ -1,17 +1,23 @@
 //! Story *Linux side*: a cluster whose pod network is Flannel as its manifest makes it. A WindowsCluster names the network and says what Windows
-//! nodes could not share, with a command for each; the commands and a restart of flanneld put it right. CAPW itself changes nothing.
+//! nodes could not share, with a command for each; the commands and a restart of flanneld put it right. CAPW itself changes nothing, until it is
+//! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::workers::{REMOTE_USER, Workers};
-use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, manifests, step, text, wait_for};
+use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, manifests, step, text, wait_for};
 
 /// A cluster is looked at within seconds of a change; without one, every five minutes.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Objects of a cluster that kubeadm and Flannel's manifest made.
 const RECORDING: &str = "src/components/fixtures/flannel-manifest.yaml";
+const COMPATIBLE: &str = "NetworkCompatible";
+const LINUX_SIDE: &str = "LinuxSideReady";
+const CONFIG: &str = "kube-flannel/kube-flannel-cfg";
+const PODS: Kind = Kind::new("v1", "pods");
+const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
 
 #[test]
 fn the_linux_side_is_named_and_put_right() {
@@ -27,11 +33,12 @@ fn the_linux_side_is_named_and_put_right() {
 
         let mark = cp.audit_mark();
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {}}})).await.expect("components can be asked for");
-        says(&cp, &name, "NoLinuxNodes", &["add a Linux node"]).await;
+        says(&cp, &name, COMPATIBLE, "NoLinuxNodes", &["add a Linux node"]).await;
         step("without a Linux node nothing shows the network");
 
         linux_side(&cp).await;
-        says(&cp, &name, "VniBelow4096", &["ConfigMap kube-flannel/kube-flannel-cfg", "VNI 1", "port 8472", "kubectl rollout restart"]).await;
+        says(&cp, &name, COMPATIBLE, "VniBelow4096", &["ConfigMap kube-flannel/kube-flannel-cfg", "VNI 1", "port 8472", "kubectl rollout restart"])
+            .await;
         let table = cp.kubectl(&["-n", &workers.namespace, "get", "windowsclusters"]).await;
         assert!(table.lines().any(|line| line.contains("flannel/vxlan") && line.contains("VniBelow4096")), "{table}");
         let events = cp.events(&workers.namespace, &workers.cluster).await;
@@ -41,38 +48,57 @@ fn the_linux_side_is_named_and_put_right() {
         assert_eq!(network["podNetworks"], json!(["10.244.0.0/16"]));
         step("VNI and port of Linux nodes are not those of Windows");
 
+        let unchanged = cp.get(Kind::CONFIG_MAP, CONFIG).await.expect("Flannel's settings")["data"].clone();
         let status = cp.get(Kind::WINDOWS_CLUSTER, &name).await.expect("the WindowsCluster")["status"]["components"].clone();
         let command = text(&status, "/findings/0/command").to_owned();
         run(&cp, &command).await;
-        says(&cp, &name, "NotRolledOut", &["VNI 4096", "VNI 1", "linux-1"]).await;
+        says(&cp, &name, COMPATIBLE, "NotRolledOut", &["VNI 4096", "VNI 1", "linux-1"]).await;
         step("the command was taken; Linux nodes still use the old settings");
 
-        for node in ["linux-1", "linux-2"] {
-            let started_again =
-                json!({"metadata": {"annotations": {"flannel.alpha.coreos.com/backend-data": "{\"VNI\":4096,\"VtepMAC\":\"46:7f:5c:1c:0b:01\"}"}}});
-            cp.patch(Kind::NODE, node, &started_again).await.expect("a Node");
-        }
+        flanneld_uses(&cp, 4096).await;
         cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, "NetworkCompatible", "True", LIMIT).await;
         let table = cp.kubectl(&["-n", &workers.namespace, "get", "windowsclusters"]).await;
         assert!(table.lines().any(|line| line.contains("flannel/vxlan") && line.contains("NetworkUsable")), "{table}");
         step("Windows nodes can be on the network");
 
-        let written: Vec<String> = cp
-            .audit_since(mark)
-            .into_iter()
-            // The reviews only ask which rights there are.
-            .filter(|event| event.user == REMOTE_USER && event.is_write() && event.resource != "selfsubjectaccessreviews")
-            .map(|event| format!("{} {}", event.verb, event.uri))
-            .collect();
-        assert_eq!(written, [""; 0], "CAPW only reads");
+        assert_eq!(written_since(&cp, mark), [""; 0], "CAPW only reads");
+
+        let mark = cp.audit_mark();
+        let of_helm = json!({"metadata": {"annotations": {"meta.helm.sh/release-name": "flannel"}}, "data": unchanged});
+        cp.patch(Kind::CONFIG_MAP, CONFIG, &of_helm).await.expect("Flannel's settings");
+        flanneld_uses(&cp, 1).await;
+        cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"linuxSide": "Change"}}})).await.expect("changes can be asked for");
+        says(&cp, &name, LINUX_SIDE, "ManagedElsewhere", &["ConfigMap kube-flannel/kube-flannel-cfg", "Helm release flannel"]).await;
+        assert_eq!(written_since(&cp, mark), [""; 0], "what Helm manages is left alone");
+        step("what Helm manages is left alone");
+
+        cp.patch(Kind::CONFIG_MAP, CONFIG, &json!({"metadata": {"annotations": {"meta.helm.sh/release-name": null}}}))
+            .await
+            .expect("Flannel's settings");
+        says(&cp, &name, LINUX_SIDE, "ChangingLinuxSide", &[]).await;
+        pods_restart(&cp).await;
+        flanneld_uses(&cp, 4096).await;
+        cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, LINUX_SIDE, "True", LIMIT).await;
+        cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, COMPATIBLE, "True", LIMIT).await;
+        let expected =
+            ["/api/v1/namespaces/kube-flannel/configmaps/kube-flannel-cfg", "/apis/apps/v1/namespaces/kube-flannel/daemonsets/kube-flannel-ds"];
+        let written = written_since(&cp, mark);
+        let is_right = written.len() == 2 && written.iter().zip(expected).all(|(is, expected)| is.starts_with(&format!("patch {expected}")));
+        assert!(is_right, "{written:#?}");
+        step("CAPW has changed the settings and restarted flanneld, with one write each");
+
+        cp.patch(Kind::CONFIG_MAP, CONFIG, &json!({"data": unchanged})).await.expect("Flannel's settings");
+        says(&cp, &name, LINUX_SIDE, "ManagedElsewhere", &["changed it back"]).await;
+        assert_eq!(written_since(&cp, mark), written, "what was changed back is left alone");
+        step("what was changed back is left alone");
 
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be left out");
         cp.wait_object(Kind::WINDOWS_CLUSTER, &name, "nothing is said of the network", LIMIT, |object| {
-            (object["status"]["components"].is_null() && condition(object, "NetworkCompatible").is_none()).then_some(())
+            let is_silent =
+                object["status"]["components"].is_null() && [COMPATIBLE, LINUX_SIDE].iter().all(|type_| condition(object, type_).is_none());
+            is_silent.then_some(())
         })
         .await;
-        cp.delete(Kind::CLUSTER, &name).await;
-        workers.wait_gone(&cp, LIMIT).await;
     });
 }
 
@@ -90,6 +116,8 @@ async fn linux_side(cp: &ControlPlane) {
             let labels = json!({"app": object["metadata"]["name"]});
             object["spec"]["selector"] = json!({"matchLabels": labels});
             object["spec"]["template"]["metadata"] = json!({"labels": labels});
+            // No kubelet makes these Nodes ready.
+            object["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
         }
     }
     objects.insert(0, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-flannel"}}));
@@ -100,11 +128,45 @@ async fn linux_side(cp: &ControlPlane) {
     }
 }
 
-/// Waits for the condition to be False for this reason, with these words.
-async fn says(cp: &ControlPlane, name: &str, reason: &str, parts: &[&str]) {
+/// What flanneld writes on its node when it starts.
+async fn flanneld_uses(cp: &ControlPlane, vni: u32) {
+    let data = format!("{{\"VNI\":{vni},\"VtepMAC\":\"46:7f:5c:1c:0b:01\"}}");
+    for node in ["linux-1", "linux-2"] {
+        cp.patch(Kind::NODE, node, &json!({"metadata": {"annotations": {"flannel.alpha.coreos.com/backend-data": data}}})).await.expect("a Node");
+    }
+}
+
+/// Waits until the controller of DaemonSets has made the pods anew, and is the kubelet that says that they run.
+async fn pods_restart(cp: &ControlPlane) {
+    wait_for("all pods of Flannel are new and run", LIMIT, || async {
+        let set = cp.get(DAEMON_SETS, "kube-flannel/kube-flannel-ds").await.ok_or("no DaemonSet")?;
+        let digest = &set["spec"]["template"]["metadata"]["annotations"]["infrastructure.cluster.x-k8s.io/linux-side-settings"];
+        let pods = cp.list(PODS, Some("kube-flannel")).await;
+        for pod in pods.iter().filter(|pod| &pod["metadata"]["annotations"]["infrastructure.cluster.x-k8s.io/linux-side-settings"] == digest) {
+            let running = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+            // It may be gone by now.
+            let _ = cp.patch_status(PODS, &format!("kube-flannel/{}", text(pod, "/metadata/name")), &running).await;
+        }
+        let status = &set["status"];
+        let is_new = digest.is_string() && status["observedGeneration"] == set["metadata"]["generation"];
+        let is_done = is_new && [&status["updatedNumberScheduled"], &status["numberAvailable"]].iter().all(|count| **count == json!(2));
+        if is_done { Ok(()) } else { Err(format!("{digest} {status:#}")) }
+    })
+    .await;
+}
+
+/// What CAPW has written in the workload cluster.
+fn written_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
+    // The reviews only ask which rights there are.
+    let is_write = |event: &AuditEvent| event.user == REMOTE_USER && event.is_write() && event.resource != "selfsubjectaccessreviews";
+    cp.audit_since(mark).into_iter().filter(is_write).map(|event| format!("{} {}", event.verb, event.uri)).collect()
+}
+
+/// Waits for a condition to be False for this reason, with these words.
+async fn says(cp: &ControlPlane, name: &str, type_: &str, reason: &str, parts: &[&str]) {
     wait_for(&format!("{name} says {reason} {parts:?}"), LIMIT, || async {
         let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
-        let found = condition(&object, "NetworkCompatible").cloned().unwrap_or_default();
+        let found = condition(&object, type_).cloned().unwrap_or_default();
         let is_right = found["status"] == "False" && found["reason"] == reason && parts.iter().all(|part| text(&found, "/message").contains(part));
         if is_right { Ok(()) } else { Err(format!("{found:#}")) }
     })

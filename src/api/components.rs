@@ -8,10 +8,15 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Components {
-    /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible; nothing in the
-    /// cluster is changed. `Off`: it is not looked at.
+    /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible. `Off`: it is not
+    /// looked at, and not changed.
     #[serde(default)]
     pub mode: ComponentsMode,
+    /// `Report`: only people change what Linux nodes run. `Change`: CAPW makes the changes that status.components.findings has commands for, and
+    /// restarts the pods of Flannel on Linux nodes, which cuts their traffic to other nodes for a while; nothing that Helm, Flux, Argo CD or an
+    /// owner manages, each thing once, and only if nothing else stands in the way. The condition LinuxSideReady has the progress.
+    #[serde(default)]
+    pub linux_side: LinuxSideMode,
 }
 
 /// What is done about components.
@@ -22,6 +27,16 @@ pub enum ComponentsMode {
     Report,
     /// Do not look.
     Off,
+}
+
+/// Who changes what Linux nodes run.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum LinuxSideMode {
+    /// Only people.
+    #[default]
+    Report,
+    /// CAPW too.
+    Change,
 }
 
 /// What the Linux side of the cluster shows.

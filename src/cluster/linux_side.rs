@@ -1,8 +1,8 @@
-//! Reading and watching objects of any kind of a workload cluster, to learn what its Linux nodes run. Reads only.
+//! Reading, watching and changing objects of any kind of a workload cluster: what its Linux nodes run.
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta, TypeMeta};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams, TypeMeta};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 
@@ -10,6 +10,9 @@ use super::csr::failed;
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, watches};
 use crate::api::listing::Listing;
+
+/// Whose the changed fields of the Linux side are.
+pub const LINUX_SIDE_MANAGER: &str = "capw-linux-side";
 
 /// What a watch follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ impl Watched {
 }
 
 impl Workload {
-    /// All objects of a kind in all namespaces, without `managedFields`; `None` of a kind that the API server does not serve.
+    /// All objects of a kind in all namespaces; `None` of a kind that the API server does not serve.
     pub async fn objects(&self, of: &Listing) -> Result<Option<Vec<Value>>, WorkloadError> {
         let (api_version, resource) = (of.api_version(), resource(of));
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
@@ -53,7 +56,6 @@ impl Workload {
         let read = |mut object: DynamicObject| {
             // Items of a list do not say what they are.
             object.types = Some(TypeMeta { api_version: api_version.clone(), kind: of.kind.into() });
-            object.metadata.managed_fields = None;
             serde_json::to_value(object).ok()
         };
         Ok(Some(listed.into_iter().filter_map(read).collect()))
@@ -62,7 +64,19 @@ impl Workload {
     /// The ConfigMap of that name, if there is one.
     pub async fn config_map_object(&self, namespace: &str, name: &str) -> Result<Option<Value>, WorkloadError> {
         let found = self.config_map(namespace, name).await?;
-        Ok(found.map(|map| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}, "data": map.data})))
+        Ok(found.map(|map| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": map.metadata, "data": map.data})))
+    }
+
+    /// Merges a patch into an object, under the field manager [`LINUX_SIDE_MANAGER`].
+    pub async fn patch_object(&self, of: &Listing, namespace: Option<&str>, name: &str, patch: &Value) -> Result<(), WorkloadError> {
+        let (client, resource) = (self.client.clone(), resource(of));
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        let parameters = PatchParams { field_manager: Some(LINUX_SIDE_MANAGER.into()), ..PatchParams::default() };
+        let what = format!("patch {} {}", of.plural, namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")));
+        self.call(&what, api.patch(name, &parameters, &Patch::Merge(patch))).await.map(drop)
     }
 }
 

@@ -1,55 +1,147 @@
-//! Which changes of an object may change what is read of it.
+//! What `linuxSide: Change` does (pure): the next write that puts the Linux side right, or why there is none.
+//!
+//! There is one write at a time, and what it leads to is read before the next. An object that was changed says in [`CHANGED`] for which reasons: what
+//! is wrong again for one of them was changed back by someone, and is left alone. The pods of Flannel's DaemonSet carry the digest of its settings in
+//! [`SETTINGS`], so each change of them restarts the pods once, by the DaemonSet's own update strategy.
 
-use kube::api::ObjectMeta;
+use data_encoding::HEXLOWER;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use super::linux_side::{ANNOTATIONS, NODE_ARGUMENTS};
+use super::finding::{Finding, is_warning};
+use super::linux_side::{Flannel, LinuxSide, NET_CONF, Settings};
+use super::manager::manager;
+use super::place::ObjectRef;
+use super::wanted::listing;
+use crate::api::condition::Reason;
+use crate::api::listing::Listing;
 
-/// What the metadata of an object of that kind tells of its content: while this stays the same, so does all that is read. Kubelets write their
-/// Nodes all the time; of those, only what networks and k3s write counts.
-pub fn facts(kind: &str, meta: &ObjectMeta) -> String {
-    if kind == "Node" {
-        let is_read = |key: &str| NODE_ARGUMENTS.contains(&key) || ANNOTATIONS.iter().any(|(start, _)| key.starts_with(start));
-        let annotations: Vec<_> = meta.annotations.iter().flatten().filter(|(key, _)| is_read(key)).collect();
-        let system = meta.labels.iter().flatten().find(|(key, _)| *key == "kubernetes.io/os");
-        return format!("{:?} {system:?} {annotations:?}", meta.uid);
-    }
-    // Kinds without a generation change as a whole.
-    let version = meta.generation.map_or_else(|| format!("{:?}", meta.resource_version), |generation| generation.to_string());
-    format!("{:?} {version} {:?}", meta.uid, meta.annotations)
+/// Annotation on an object that CAPW has changed: the reasons, with commas between them.
+pub const CHANGED: &str = "infrastructure.cluster.x-k8s.io/linux-side-changed";
+/// Annotation on the pods of a DaemonSet that CAPW has restarted: the digest of the settings that they started with.
+pub const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/linux-side-settings";
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Nothing has to be changed.
+    Nothing,
+    Write(Write),
+    /// Pods restart; the text says how many have.
+    Wait(String),
+    /// Something is wrong that is not changed; the text says what to do instead.
+    Leave(Reason, String),
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
+/// A change of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    pub kind: Listing,
+    pub object: ObjectRef,
+    /// A merge patch with UID and version of the object that was read: if it has changed since, that is a conflict.
+    pub patch: Value,
+    /// What it does, as a sentence.
+    pub what: String,
+}
 
-    use super::*;
-
-    #[test]
-    fn what_is_written_all_the_time_is_no_change() {
-        let facts = |kind: &str, meta: &Value| facts(kind, &serde_json::from_value(meta.clone()).unwrap());
-        let node = json!({"name": "n", "uid": "1", "resourceVersion": "7", "labels": {"kubernetes.io/os": "linux", "zone": "a"}, "annotations": {
-            "flannel.alpha.coreos.com/backend-type": "vxlan", "k3s.io/node-args": "[]", "management.cattle.io/pod-limits": "{}"}});
-        let set = json!({"name": "s", "namespace": "a", "uid": "1", "resourceVersion": "7", "generation": 1});
-        let map = json!({"name": "s", "namespace": "a", "uid": "1", "resourceVersion": "7"});
-        for (kind, before, change, counts) in [
-            ("Node", &node, json!({"resourceVersion": "8"}), false),
-            ("Node", &node, json!({"annotations": {"management.cattle.io/pod-limits": "{\"cpu\": 1}"}}), false),
-            ("Node", &node, json!({"labels": {"zone": "b"}}), false),
-            ("Node", &node, json!({"annotations": {"flannel.alpha.coreos.com/backend-type": "host-gw"}}), true),
-            ("Node", &node, json!({"annotations": {"k3s.io/node-args": "[\"server\"]"}}), true),
-            ("Node", &node, json!({"annotations": {"k8s.ovn.org/node-subnets": "{}"}}), true),
-            ("Node", &node, json!({"annotations": {"flannel.alpha.coreos.com/backend-type": null}}), true),
-            ("Node", &node, json!({"labels": {"kubernetes.io/os": "windows"}}), true),
-            ("Node", &node, json!({"uid": "2"}), true),
-            ("DaemonSet", &set, json!({"resourceVersion": "8"}), false),
-            ("DaemonSet", &set, json!({"resourceVersion": "8", "generation": 2}), true),
-            ("DaemonSet", &set, json!({"uid": "2"}), true),
-            ("FelixConfiguration", &set, json!({"annotations": {"operator.tigera.io/vxlanPort": "4789"}}), true),
-            ("ConfigMap", &map, json!({"resourceVersion": "8"}), true),
-        ] {
-            let mut after = before.clone();
-            json_patch::merge(&mut after, &change);
-            assert_eq!(facts(kind, before) != facts(kind, &after), counts, "{kind} {change}");
-        }
+/// `objects` are those that `side` was read from, and `found` is what was found wrong with it.
+pub fn next_step(objects: &[Value], side: &LinuxSide, found: &[Finding]) -> Step {
+    let wrong: Vec<&Finding> = found.iter().filter(|finding| !is_warning(finding.reason)).collect();
+    let flannel = with_daemon_set(side);
+    // A change may cut traffic for a while, in vain if Windows nodes are kept away by something else.
+    if let Some(finding) = wrong.iter().find(|finding| !is_changed_here(finding, flannel.is_some())) {
+        let why = format!("{}, {}: {}; {}", finding.object, finding.field, finding.message, finding.remedy);
+        return Step::Leave(Reason::ChangeNeeded, format!("CAPW does not change this, and nothing else before: {why}"));
     }
+    match wrong.iter().find(|finding| finding.patch.is_some()) {
+        Some(finding) => change(objects, &wrong, &finding.object),
+        None => flannel.map_or(Step::Nothing, |(flannel, set)| restart(objects, flannel, set, wrong.first().copied())),
+    }
+}
+
+/// Flannel, if a DaemonSet runs it and its settings can be read.
+fn with_daemon_set(side: &LinuxSide) -> Option<(&Flannel, &ObjectRef)> {
+    let Settings::Flannel(flannel) = &side.network.settings else { return None };
+    flannel.daemon_set.as_ref().filter(|_| flannel.config.is_some()).map(|set| (flannel, set))
+}
+
+fn is_changed_here(finding: &Finding, is_restarted: bool) -> bool {
+    match finding.reason {
+        // Only people know whether peers outside of the cluster need BGP.
+        Reason::BgpWithVxlan => false,
+        Reason::NotRolledOut => is_restarted,
+        _ => finding.patch.is_some(),
+    }
+}
+
+/// All that is wrong with one object is put right at once.
+fn change(objects: &[Value], wrong: &[&Finding], object: &ObjectRef) -> Step {
+    let of_object: Vec<&&Finding> = wrong.iter().filter(|finding| finding.object == *object && finding.patch.is_some()).collect();
+    let reasons: Vec<&str> = of_object.iter().map(|finding| finding.reason.as_str()).collect();
+    let Some((kind, there)) = find(objects, object) else {
+        let remedy = of_object.first().map_or("", |finding| finding.remedy.as_str());
+        return Step::Leave(Reason::ChangeNeeded, format!("{object} is not there, and CAPW makes none ({}): {remedy}", reasons.join(", ")));
+    };
+    let before = annotation(there, "/metadata/annotations", CHANGED).unwrap_or_default();
+    let mut changed: Vec<&str> = before.split(',').filter(|reason| !reason.is_empty()).collect();
+    if let Some(again) = reasons.iter().find(|reason| changed.contains(reason)) {
+        let why = format!("CAPW had changed {object}, and it is {again} again: who changed it back has to write it right at its source");
+        return Step::Leave(Reason::ManagedElsewhere, format!("{why}; then remove its annotation {CHANGED}"));
+    }
+    if let Some(manager) = there.get("metadata").and_then(manager) {
+        let why = format!("{object} is managed by {manager}, which would undo a change by CAPW ({})", reasons.join(", "));
+        return Step::Leave(Reason::ManagedElsewhere, format!("{why}: change it there"));
+    }
+    changed.extend(&reasons);
+    let mut patch = precondition(there);
+    of_object.iter().filter_map(|finding| finding.patch.as_ref()).for_each(|part| json_patch::merge(&mut patch, part));
+    json_patch::merge(&mut patch, &json!({"metadata": {"annotations": {CHANGED: changed.join(",")}}}));
+    Step::Write(Write { kind, object: object.clone(), patch, what: format!("{object} is changed ({})", reasons.join(", ")) })
+}
+
+/// Lets pods of Flannel start with the settings that are written, if CAPW has changed these or nodes do not use them.
+fn restart(objects: &[Value], flannel: &Flannel, set: &ObjectRef, unused: Option<&Finding>) -> Step {
+    let config = flannel.config.as_ref().and_then(|config| find(objects, &config.object));
+    let (Some((_, config)), Some((kind, there))) = (config, find(objects, set)) else { return Step::Nothing };
+    if unused.is_none() && annotation(config, "/metadata/annotations", CHANGED).is_none() {
+        return Step::Nothing;
+    }
+    let written = config.get("data").and_then(|data| data.get(NET_CONF)).and_then(Value::as_str).unwrap_or_default();
+    let digest: String = HEXLOWER.encode(&Sha256::digest(written)).chars().take(16).collect();
+    let number = |pointer: &str| there.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
+    let (desired, updated, available) =
+        (number("/status/desiredNumberScheduled"), number("/status/updatedNumberScheduled"), number("/status/numberAvailable"));
+    let is_restarting = number("/status/observedGeneration") < number("/metadata/generation") || updated < desired;
+    let is_begun = annotation(there, "/spec/template/metadata/annotations", SETTINGS) == Some(digest.as_str());
+    // One restart after the other, whoever began the first.
+    if is_restarting || (is_begun && available < desired) {
+        let by_hand = there.pointer("/spec/updateStrategy/type").and_then(Value::as_str) == Some("OnDelete");
+        let how = if by_hand { "; its update strategy is OnDelete, so delete its pods one after the other" } else { "" };
+        return Step::Wait(format!("{set}: {updated} of {desired} pods have restarted, {available} are available{how}"));
+    }
+    if !is_begun {
+        let mut patch = precondition(there);
+        json_patch::merge(&mut patch, &json!({"spec": {"template": {"metadata": {"annotations": {SETTINGS: digest}}}}}));
+        return Step::Write(Write { kind, object: set.clone(), patch, what: format!("the pods of {set} restart with the new settings") });
+    }
+    match unused {
+        Some(finding) => Step::Wait(format!("all pods of {set} have restarted; {}", finding.message)),
+        None => Step::Nothing,
+    }
+}
+
+/// The object as it was read, and its kind.
+fn find<'a>(objects: &'a [Value], object: &ObjectRef) -> Option<(Listing, &'a Value)> {
+    let there = objects.iter().find(|there| ObjectRef::of(there) == *object)?;
+    Some((listing(there)?, there))
+}
+
+fn annotation<'a>(object: &'a Value, annotations: &str, key: &str) -> Option<&'a str> {
+    object.pointer(annotations)?.get(key)?.as_str()
+}
+
+/// A patch that changes nothing, and applies to this very object only.
+fn precondition(object: &Value) -> Value {
+    let of = |key: &str| object.get("metadata").and_then(|metadata| metadata.get(key)).cloned().unwrap_or_default();
+    json!({"metadata": {"uid": of("uid"), "resourceVersion": of("resourceVersion")}})
 }

@@ -2,13 +2,15 @@
 //!
 //! [`read`] takes objects as they were recorded, from a cluster or a file, and names the network with its settings. [`judge`] says which of them
 //! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role()`] says who brings the network to Windows nodes, and
-//! [`text`] all of it in plain words.
+//! [`text`] all of it in plain words. [`next_step`] is the next change of the Linux side, where CAPW may make it.
 
 mod change;
 mod cidr;
 mod compatible;
+mod facts;
 mod finding;
 mod linux_side;
+mod manager;
 mod objects;
 mod place;
 mod role;
@@ -16,9 +18,10 @@ mod show;
 mod wanted;
 mod workloads;
 
-pub use change::facts;
+pub use change::{Step, Write, next_step};
 pub use cidr::Cidr;
 pub use compatible::judge;
+pub use facts::facts;
 pub use finding::{Finding, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};

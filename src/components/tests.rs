@@ -1,5 +1,6 @@
 //! Recordings of clusters against what is known of them.
 
+mod change;
 mod input;
 mod mutations;
 mod page;

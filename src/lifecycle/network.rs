@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::api::components::{ComponentFinding, ComponentsStatus, NetworkStatus};
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::components::{Finding, LinuxSide, is_warning, judge, role};
+use crate::components::{Finding, LinuxSide, Step, Write, is_warning, role};
 
 /// A cluster is looked at again after that time, whatever its watch shows.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(300);
@@ -18,15 +18,24 @@ pub struct NetworkReport {
     pub condition: Desired,
 }
 
-pub fn report(side: &LinuxSide) -> NetworkReport {
-    let found = judge(side);
+pub fn report(side: &LinuxSide, found: &[Finding]) -> NetworkReport {
     let worst = found.iter().find(|finding| !is_warning(finding.reason));
     let condition = match worst {
         None => Desired::yes(ConditionType::NetworkCompatible, Reason::NetworkUsable),
-        Some(worst) => Desired::no(ConditionType::NetworkCompatible, worst.reason, message(&found)),
+        Some(worst) => Desired::no(ConditionType::NetworkCompatible, worst.reason, message(found)),
     };
     let status = ComponentsStatus { network: Some(network(side)), findings: found.iter().map(finding).collect() };
     NetworkReport { status, condition }
+}
+
+/// How far a change of the Linux side is, after the step was taken; and when to look at the cluster again.
+pub fn progress(step: &Step) -> (Desired, Duration) {
+    let condition = |reason, message: &str| Desired::no(ConditionType::LinuxSideReady, reason, message);
+    match step {
+        Step::Nothing => (Desired::yes(ConditionType::LinuxSideReady, Reason::NoChangeNeeded), LOOK_AGAIN),
+        Step::Write(Write { what: text, .. }) | Step::Wait(text) => (condition(Reason::ChangingLinuxSide, text), LOOK_SOON),
+        Step::Leave(reason, why) => (condition(*reason, why), LOOK_AGAIN),
+    }
 }
 
 /// When the cluster could not be read: what was known stays.
@@ -79,7 +88,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::components::read;
+    use crate::components::{judge, read};
+
+    #[test]
+    fn a_change_is_looked_at_soon_while_it_is_under_way() {
+        for (step, status, reason, look_again) in [
+            (Step::Nothing, true, Reason::NoChangeNeeded, LOOK_AGAIN),
+            (Step::Wait("1 of 2 pods".into()), false, Reason::ChangingLinuxSide, LOOK_SOON),
+            (Step::Leave(Reason::ManagedElsewhere, "of Helm".into()), false, Reason::ManagedElsewhere, LOOK_AGAIN),
+        ] {
+            let (condition, after) = progress(&step);
+            assert_eq!((condition.status, condition.reason, after), (Some(status), reason, look_again), "{step:?}");
+            assert_eq!(condition.type_, ConditionType::LinuxSideReady);
+        }
+    }
 
     #[test]
     fn what_is_in_the_way_is_said_with_the_command_that_puts_it_right() {
@@ -92,7 +114,11 @@ mod tests {
         let conf = "{\"Network\": \"10.244.0.0/16\", \"Backend\": {\"Type\": \"vxlan\"}}";
         let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-flannel-cfg", "namespace": "kube-flannel"}, "data": {"net-conf.json": conf}});
         let services = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}});
-        let said = report(&read(&[node.clone(), set.clone(), config, services.clone()]));
+        let report = |objects: &[serde_json::Value]| {
+            let side = read(objects);
+            report(&side, &judge(&side))
+        };
+        let said = report(&[node.clone(), set.clone(), config, services.clone()]);
         assert_eq!((said.condition.status, said.condition.reason), (Some(false), Reason::VniBelow4096));
         for part in [
             "ConfigMap kube-flannel/kube-flannel-cfg, data[net-conf.json].Backend.VNI: ",
@@ -114,7 +140,7 @@ mod tests {
             node["metadata"]["annotations"]["flannel.alpha.coreos.com/backend-data"] = json!("{\"VNI\":4096}");
             node
         };
-        let said = report(&read(&[shown(&node), set, right, services]));
+        let said = report(&[shown(&node), set, right, services]);
         assert_eq!((said.condition.status, said.status.findings.len()), (Some(true), 0), "{said:?}");
     }
 }

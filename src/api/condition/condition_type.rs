@@ -34,6 +34,8 @@ documented_enum! {
         HypervisorsReachable => "WindowsCluster",
         /// Windows nodes can be on the cluster's pod network. Only with `spec.components`.
         NetworkCompatible => "WindowsCluster",
+        /// Nothing that Linux nodes run has to be changed, and every change has been taken up. Only with `spec.components.linuxSide: Change`.
+        LinuxSideReady => "WindowsCluster",
         /// The endpoint answers and accepts the credentials.
         Reachable => "WindowsHypervisor",
         /// Nothing there carries CAPW's mark or name without belonging to a VM.

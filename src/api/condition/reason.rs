@@ -280,6 +280,16 @@ documented_enum! {
         /// Objects contradict each other.
         SourcesDisagree => on_linux(),
 
+        // Changes of what Linux nodes run.
+        /// Nothing has to be changed.
+        NoChangeNeeded => stage(LinuxSideReady, "Nothing."),
+        /// An object was changed, or pods restart with what is written; the message says how many have.
+        ChangingLinuxSide => stage(LinuxSideReady, "Wait. If it takes long, look at the pods of the DaemonSet that the message names."),
+        /// Something has to be changed that CAPW leaves to people; the message has object, field and what to do.
+        ChangeNeeded => problem(WorkloadCluster, LinuxSideReady, "Do what the message says."),
+        /// An object belongs to a tool, or someone has undone CAPW's change; the message says which. It is not touched.
+        ManagedElsewhere => problem(WorkloadCluster, LinuxSideReady, "Change it where it comes from: the values of the chart, or the repository."),
+
         // Node pools, and the drain of machines without Cluster API.
         /// The pool makes machines, or waits for those that it has made; the message has the numbers.
         ScalingUp => stage(Ready, "Wait: Windows takes minutes. If it takes long, look at the WindowsMachines of the pool."),

@@ -1,19 +1,88 @@
-//! Reads the Linux side of a workload cluster: what it runs as its pod network. Nothing is written there.
+//! The Linux side of a workload cluster: what it runs as its pod network. It is read, watched, and changed where the WindowsCluster asks for that.
 
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
 
+use super::Context;
+use crate::api::capi::Cluster;
+use crate::api::cluster::WindowsCluster;
+use crate::api::cluster_ref::ClusterRef;
+use crate::api::components::{ComponentsStatus, LinuxSideMode};
+use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::listing::Listing;
+use crate::cluster::ApiError;
 use crate::cluster::linux_side::Watched;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{FIRST, LinuxSide, read, wanted};
+use crate::components::{FIRST, LinuxSide, Step, Write, judge, next_step, read, wanted};
+use crate::controllers::runtime::linux_sides;
+use crate::controllers::runtime::workload_clusters::fault;
+use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
 
-/// What was read, and what to watch to learn when it changes.
-pub struct Observed {
-    pub side: LinuxSide,
-    pub watched: Vec<Watched>,
+/// What is to be said of the Linux side, and when to look at it again.
+pub struct Seen {
+    /// `None`: it could not be read.
+    pub status: Option<ComponentsStatus>,
+    pub conditions: Vec<Desired>,
+    pub look_again: Duration,
 }
 
-pub async fn observe(workload: &Workload) -> Result<Observed, WorkloadError> {
+/// What was read, and what to watch to learn when it changes.
+struct Observed {
+    objects: Vec<Value>,
+    side: LinuxSide,
+    watched: Vec<Watched>,
+}
+
+pub fn cluster_ref(cluster: &Cluster) -> ClusterRef {
+    ClusterRef::cluster_api(&cluster.namespace().unwrap_or_default(), &cluster.name_any())
+}
+
+/// Reads the Linux side, and takes the next step of a change where `mode` says so.
+pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, mode: LinuxSideMode) -> Seen {
+    if !cluster.control_plane_initialized() {
+        let (condition, look_again) =
+            unread(Reason::WaitingForControlPlaneInitialized, "the control plane of the Cluster is not initialized yet".into());
+        return Seen { status: None, conditions: vec![condition], look_again };
+    }
+    let name = cluster_ref(cluster);
+    let looked = async {
+        let workload = ctx.clusters.get(&name).await?;
+        let Observed { objects, side, watched } = observe(&workload).await?;
+        ctx.clusters.watch_linux_side(&name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
+        Ok((workload, objects, side))
+    };
+    let (workload, objects, side) = match looked.await {
+        Ok(looked) => looked,
+        Err(error) => {
+            ctx.clusters.doubt(&name, &error).await;
+            // What passes by itself is no news.
+            let conditions = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0).into_iter().collect();
+            return Seen { status: None, conditions, look_again: LOOK_SOON };
+        }
+    };
+    let found = judge(&side);
+    let NetworkReport { status, condition } = report(&side, &found);
+    let mut seen = Seen { status: Some(status), conditions: vec![condition], look_again: LOOK_AGAIN };
+    if mode == LinuxSideMode::Change {
+        let step = next_step(&objects, &side, &found);
+        let (condition, look_again) = progress(&step);
+        let said = match act(&workload, &step).await {
+            Ok(()) => Some(condition),
+            Err(error) => {
+                ctx.clusters.doubt(&name, &error).await;
+                refused(&error)
+            }
+        };
+        seen.conditions.extend(said);
+        seen.look_again = look_again;
+    }
+    seen
+}
+
+async fn observe(workload: &Workload) -> Result<Observed, WorkloadError> {
     let (mut objects, mut watched) = (Vec::new(), Vec::new());
     list(workload, &FIRST, &mut objects, &mut watched).await?;
     let wanted = wanted(&objects);
@@ -23,7 +92,7 @@ pub async fn observe(workload: &Workload) -> Result<Observed, WorkloadError> {
         objects.extend(workload.config_map_object(&namespace, &map.name).await?);
         watched.push(Watched::ConfigMap { namespace, name: map.name });
     }
-    Ok(Observed { side: read(&objects), watched })
+    Ok(Observed { side: read(&objects), objects, watched })
 }
 
 /// A kind that is not served cannot be watched.
@@ -36,3 +105,24 @@ async fn list(workload: &Workload, kinds: &[Listing], objects: &mut Vec<Value>, 
     }
     Ok(())
 }
+
+/// Takes a step of a change.
+async fn act(workload: &Workload, step: &Step) -> Result<(), WorkloadError> {
+    let Step::Write(Write { kind, object, patch, what }) = step else { return Ok(()) };
+    workload.patch_object(kind, object.namespace.as_deref(), &object.name, patch).await?;
+    tracing::info!(endpoint = workload.server, "{what}");
+    Ok(())
+}
+
+/// What is said of a write that failed; `None`: the next look tries again.
+fn refused(error: &WorkloadError) -> Option<Desired> {
+    let reason = match (fault(error), error) {
+        (Some(fault), _) => fault.reason(),
+        (None, WorkloadError::Api(ApiError::Invalid(_))) => Reason::ChangeNeeded,
+        (None, _) => return None,
+    };
+    Some(Desired::no(ConditionType::LinuxSideReady, reason, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,29 +1,24 @@
 //! WindowsCluster: ready at once; reports which hypervisors its machines may use, and whether Windows nodes can be on the cluster's network.
-//! The decisions are in [`crate::lifecycle::windows_cluster`] and [`crate::lifecycle::network`]. In the workload cluster it only reads.
+//! The decisions are in [`crate::lifecycle::windows_cluster`], [`crate::lifecycle::network`] and [`crate::components`].
 
 mod linux_side;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
 use kube::ResourceExt;
-use kube::runtime::reflector::ObjectRef;
 
 use super::hypervisor::Hypervisors;
 use super::runtime::caches::Caches;
-use super::runtime::linux_sides::LinuxSide;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::triggers::{Receiver, Triggers, all_of, cluster_facts, concerned, hypervisor_facts, named, namespace};
-use super::runtime::workload_clusters::{WorkloadClusters, fault};
-use crate::api::capi::{self, Cluster};
+use super::runtime::workload_clusters::WorkloadClusters;
+use crate::api::capi;
 use crate::api::cluster::{ClusterInitialization, WindowsCluster, WindowsClusterStatus};
-use crate::api::cluster_ref::ClusterRef;
-use crate::api::components::ComponentsMode;
-use crate::api::condition::{ConditionType, Desired, Reason};
+use crate::api::components::{ComponentsMode, LinuxSideMode};
+use crate::api::condition::ConditionType;
 use crate::lifecycle::conditions::{conditions, observed};
-use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, report, unread};
 use crate::lifecycle::windows_cluster::{ObservedWindowsCluster, decide};
 
 const MANAGER: &str = "capw-windowscluster";
@@ -62,52 +57,26 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     if let Some(domains) = decision.step {
         next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
         next.failure_domains = domains;
-        if object.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Report) {
-            let (condition, after) = network(&ctx, object, &cluster, &mut next).await;
-            decision.conditions.extend(condition);
-            look_again = Some(after);
+        let asked = object.spec.components.as_ref().filter(|components| components.mode == ComponentsMode::Report);
+        if let Some(components) = asked {
+            let seen = linux_side::look(&ctx, object, &cluster, components.linux_side).await;
+            decision.conditions.extend(seen.conditions);
+            look_again = Some(seen.look_again);
+            // What was known stays while the cluster cannot be read.
+            next.components = seen.status.or(next.components);
         } else {
-            ctx.clusters.linux_sides().forget(&cluster_ref(&cluster));
+            ctx.clusters.linux_sides().forget(&linux_side::cluster_ref(&cluster));
             next.components = None;
-            next.conditions.retain(|condition| condition.type_ != ConditionType::NetworkCompatible.as_str());
+        }
+        let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);
+        for (is_said, type_) in [(asked.is_some(), ConditionType::NetworkCompatible), (is_changed, ConditionType::LinuxSideReady)] {
+            next.conditions.retain(|condition| is_said || condition.type_ != type_.as_str());
         }
     }
     next.conditions = conditions(&next.conditions, &decision.conditions, object.metadata.generation, ctx.management.now());
     next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::of(look_again))
-}
-
-/// What the Linux side of the cluster shows, and when to look at it again. What was seen before stays while it cannot be read.
-async fn network(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, next: &mut WindowsClusterStatus) -> (Option<Desired>, Duration) {
-    if !cluster.control_plane_initialized() {
-        let (condition, after) = unread(Reason::WaitingForControlPlaneInitialized, "the control plane of the Cluster is not initialized yet".into());
-        return (Some(condition), after);
-    }
-    let name = cluster_ref(cluster);
-    let observe = async {
-        let workload = ctx.clusters.get(&name).await?;
-        let linux_side::Observed { side, watched } = linux_side::observe(&workload).await?;
-        ctx.clusters.watch_linux_side(&name, &workload, &LinuxSide { object: ObjectRef::from_obj(object), watched });
-        Ok(side)
-    };
-    match observe.await {
-        Ok(side) => {
-            let NetworkReport { status, condition } = report(&side);
-            next.components = Some(status);
-            (Some(condition), LOOK_AGAIN)
-        }
-        Err(error) => {
-            ctx.clusters.doubt(&name, &error).await;
-            // What passes by itself is no news.
-            let said = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0);
-            (said, LOOK_SOON)
-        }
-    }
-}
-
-fn cluster_ref(cluster: &Cluster) -> ClusterRef {
-    ClusterRef::cluster_api(&cluster.namespace().unwrap_or_default(), &cluster.name_any())
 }
 
 #[cfg(test)]
@@ -117,6 +86,7 @@ mod tests {
     use super::*;
     use crate::cluster::mock::step;
     use crate::controllers::testing::{holding, read, shared};
+    use crate::lifecycle::network::LOOK_SOON;
 
     const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters/c1/status";
 

@@ -1,0 +1,92 @@
+//! Reads of a recorded cluster, and writes that are refused.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+
+use super::*;
+
+/// Calico by its operator: kinds of several groups, and one of its two kinds for addresses is not served.
+const RECORDING: &str = "src/components/fixtures/calico-operator-vxlan.yaml";
+
+/// The path of a list of objects of that kind; of a ConfigMap, that of the object.
+fn path(object: &Value) -> String {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let version = text("/apiVersion");
+    let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
+    match text("/kind") {
+        "ConfigMap" => format!("{root}/namespaces/{}/configmaps/{}", text("/metadata/namespace"), text("/metadata/name")),
+        kind => format!("{root}/{}s", kind.to_ascii_lowercase()),
+    }
+}
+
+/// A cluster with the objects of the recording, which refuses one path; and the paths that it was asked for.
+fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDING)).unwrap();
+    let objects: Arc<Vec<Value>> = Arc::new(serde_saphyr::from_multiple(&text).unwrap());
+    let asked = Arc::<Mutex<Vec<String>>>::default();
+    let noted = asked.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let asked = request.uri().path().to_owned();
+        noted.lock().unwrap().push(asked.clone());
+        let found: Vec<Value> = objects.iter().filter(|object| path(object) == asked).cloned().collect();
+        let status = |code: u16, reason: &str| {
+            (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
+        };
+        let (code, body) = match found.as_slice() {
+            _ if refused.as_ref() == Some(&asked) => status(403, "Forbidden"),
+            [] => status(404, "NotFound"),
+            [map] if map["kind"] == "ConfigMap" => (200, map.clone()),
+            items => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items})),
+        };
+        async move { Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap()) }
+    });
+    let workload = Workload {
+        client: Client::new(service, "default"),
+        ca_pem: None,
+        server: String::new(),
+        fingerprint: String::new(),
+        minor: Arc::default(),
+        gate: Default::default(),
+    };
+    (workload, asked)
+}
+
+#[tokio::test]
+async fn what_was_read_is_watched_and_each_read_that_is_refused_is_named() {
+    let (workload, asked) = cluster(None);
+    let observed = observe(&workload).await.unwrap();
+    assert_eq!(judge(&observed.side), []);
+    let kinds: Vec<&str> = observed.watched.iter().map(Watched::kind).collect();
+    let all = ["Node", "DaemonSet", "Service", "ServiceCIDR", "Installation", "IPPool", "FelixConfiguration", "IPAMConfiguration", "ConfigMap"];
+    assert!(all.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+    assert!(!kinds.contains(&"IPAMConfig"), "it is not served");
+    let asked = asked.lock().unwrap().clone();
+    assert!(asked.len() > all.len(), "{asked:?}");
+    for path in asked {
+        let Err(WorkloadError::Forbidden { what }) = observe(&cluster(Some(path.clone())).0).await.map(drop) else { panic!("{path}") };
+        let plural = if path.contains("/configmaps/") { "configmaps" } else { path.rsplit('/').next().unwrap() };
+        assert!(what.contains(plural), "{path}: {what}");
+    }
+}
+
+#[test]
+fn a_write_that_is_refused_is_told_unless_it_passes_by_itself() {
+    let text = || "patch configmaps a/b: no".to_owned();
+    for (error, expected) in [
+        (WorkloadError::Forbidden { what: text() }, Some(Reason::WorkloadClusterForbidden)),
+        (WorkloadError::Api(ApiError::Invalid(text())), Some(Reason::ChangeNeeded)),
+        (WorkloadError::Api(ApiError::Conflict(text())), None),
+        (WorkloadError::Api(ApiError::NotFound(text())), None),
+        (WorkloadError::Api(ApiError::Unreachable(text())), None),
+    ] {
+        let said = refused(&error);
+        assert_eq!(said.as_ref().map(|condition| condition.reason), expected, "{error}");
+        assert!(said.is_none_or(|condition| condition.status == Some(false) && condition.message.contains("configmaps a/b")), "{error}");
+    }
+}
