@@ -88,7 +88,7 @@ fn the_linux_side_is_named_and_put_right() {
         step("CAPW has changed the settings and restarted flanneld, with one write each");
 
         cp.patch(Kind::CONFIG_MAP, CONFIG, &json!({"data": unchanged})).await.expect("Flannel's settings");
-        says(&cp, &name, LINUX_SIDE, "ManagedElsewhere", &["changed it back"]).await;
+        says(&cp, &name, LINUX_SIDE, "ManagedElsewhere", &["has changed it back", "correct it at its source"]).await;
         assert_eq!(written_since(&cp, mark), written, "what was changed back is left alone");
         step("what was changed back is left alone");
 

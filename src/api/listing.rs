@@ -13,6 +13,8 @@ pub struct Listing {
 }
 
 impl Listing {
+    pub const CONFIG_MAPS: Self = Self::new("", "v1", "ConfigMap", "configmaps");
+
     pub const fn new(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Self {
         Self { group, version, kind, plural, labels: "" }
     }

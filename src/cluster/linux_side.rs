@@ -28,8 +28,6 @@ pub enum Watched {
 /// Events of a watch that carries metadata only.
 pub type Changes = BoxStream<'static, Result<watcher::Event<PartialObjectMeta<DynamicObject>>, WorkloadError>>;
 
-const CONFIG_MAPS: Listing = Listing::new("", "v1", "ConfigMap", "configmaps");
-
 impl Watched {
     pub fn kind(&self) -> &'static str {
         self.listing().kind
@@ -38,7 +36,7 @@ impl Watched {
     fn listing(&self) -> &Listing {
         match self {
             Self::Kind(listing) => listing,
-            Self::ConfigMap { .. } => &CONFIG_MAPS,
+            Self::ConfigMap { .. } => &Listing::CONFIG_MAPS,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What `linuxSide: Change` does (pure): the next write that puts the Linux side right, or why there is none.
 //!
-//! There is one write at a time, and what it leads to is read before the next. An object that was changed says in [`CHANGED`] for which reasons: what
-//! is wrong again for one of them was changed back by someone, and is left alone. The pods of Flannel's DaemonSet carry the digest of its settings in
+//! There is one write at a time, and what it leads to is read before the next. An object that CAPW has changed says in [`CHANGED`] for which reasons:
+//! what is wrong again for one of them was changed back by another writer, and is left alone. The pods of Flannel's DaemonSet carry the digest of its settings in
 //! [`SETTINGS`], so each change of them restarts the pods once, by the DaemonSet's own update strategy.
 
 use data_encoding::HEXLOWER;
@@ -85,8 +85,8 @@ fn change(objects: &[Value], wrong: &[&Finding], object: &ObjectRef) -> Step {
     let before = annotation(there, "/metadata/annotations", CHANGED).unwrap_or_default();
     let mut changed: Vec<&str> = before.split(',').filter(|reason| !reason.is_empty()).collect();
     if let Some(again) = reasons.iter().find(|reason| changed.contains(reason)) {
-        let why = format!("CAPW had changed {object}, and it is {again} again: who changed it back has to write it right at its source");
-        return Step::Leave(Reason::ManagedElsewhere, format!("{why}; then remove its annotation {CHANGED}"));
+        let why = format!("CAPW changed {object}, and another writer has changed it back, so it is {again} again");
+        return Step::Leave(Reason::ManagedElsewhere, format!("{why}: correct it at its source, then remove its annotation {CHANGED}"));
     }
     if let Some(manager) = there.get("metadata").and_then(manager) {
         let why = format!("{object} is managed by {manager}, which would undo a change by CAPW ({})", reasons.join(", "));
@@ -113,7 +113,7 @@ fn restart(objects: &[Value], flannel: &Flannel, set: &ObjectRef, unused: Option
         (number("/status/desiredNumberScheduled"), number("/status/updatedNumberScheduled"), number("/status/numberAvailable"));
     let is_restarting = number("/status/observedGeneration") < number("/metadata/generation") || updated < desired;
     let is_begun = annotation(there, "/spec/template/metadata/annotations", SETTINGS) == Some(digest.as_str());
-    // One restart after the other, whoever began the first.
+    // A restart that a user has begun ends first.
     if is_restarting || (is_begun && available < desired) {
         let by_hand = there.pointer("/spec/updateStrategy/type").and_then(Value::as_str) == Some("OnDelete");
         let how = if by_hand { "; its update strategy is OnDelete, so delete its pods one after the other" } else { "" };

@@ -26,12 +26,10 @@ const ANTREA: [Listing; 1] = [Listing::new("crd.antrea.io", "v1beta1", "AntreaAg
 const OVN: [Listing; 2] =
     [Listing::new("config.openshift.io", "v1", "Network", "networks"), Listing::new("operator.openshift.io", "v1", "Network", "networks")];
 
-const CONFIG_MAPS: Listing = Listing::new("", "v1", "ConfigMap", "configmaps");
-
 /// The kind of an object that was read.
 pub fn listing(object: &Value) -> Option<Listing> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
-    let all = FIRST.iter().chain(&CALICO).chain(&ANTREA).chain(&OVN).chain([&CONFIG_MAPS]);
+    let all = FIRST.iter().chain(&CALICO).chain(&ANTREA).chain(&OVN).chain([&Listing::CONFIG_MAPS]);
     all.copied().find(|listing| listing.kind == text("kind") && listing.api_version() == text("apiVersion"))
 }
 

@@ -287,7 +287,7 @@ documented_enum! {
         ChangingLinuxSide => stage(LinuxSideReady, "Wait. If it takes long, look at the pods of the DaemonSet that the message names."),
         /// Something has to be changed that CAPW leaves to people; the message has object, field and what to do.
         ChangeNeeded => problem(WorkloadCluster, LinuxSideReady, "Do what the message says."),
-        /// An object belongs to a tool, or someone has undone CAPW's change; the message says which. It is not touched.
+        /// An object belongs to a tool, or another writer has undone CAPW's change; the message says which. It is not touched.
         ManagedElsewhere => problem(WorkloadCluster, LinuxSideReady, "Change it where it comes from: the values of the chart, or the repository."),
 
         // Node pools, and the drain of machines without Cluster API.
