@@ -87,10 +87,13 @@ class Cluster(FakePve):
         return await self.task(vm.node, 'resize', vm.vmid, user, body, vm=vm)
 
     async def task(self, node, ttype, tid, user, body, vm=None, **more):
+        # The library keeps only the last upload, and another one may come before this task runs.
+        uploaded = self.uploaded
+
         async def slowly():
-            # Not of an upload: its content is that of the last request.
             if self.task_seconds and vm:
                 await asyncio.sleep(self.task_seconds)
+            self.uploaded = uploaded
             return await body()
         # A client that goes does not end what it began.
         return await asyncio.shield(super().task(node, ttype, tid, user, slowly, vm=vm, **more))
