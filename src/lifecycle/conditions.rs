@@ -30,6 +30,25 @@ pub fn observed(conditions: &[Condition], generation: Option<i64>, before: Optio
     if conditions.is_empty() || condition::is_true(conditions, ConditionType::Paused) { before } else { generation }
 }
 
+/// What is said of a failure, in the words that are stored where the new ones differ from them in numbers alone. A status that changes triggers a
+/// pass: the call would be tried again at once, and its next failure might have the next number.
+pub fn in_stored_words(current: &[Condition], said: Desired) -> Desired {
+    let stored = condition::find(current, said.type_).filter(|c| c.reason == said.reason.as_str() && is_same(&c.message, &said.message));
+    match stored {
+        Some(stored) => said.with_message(stored.message.clone()),
+        None => said,
+    }
+}
+
+/// Whether two texts are the same but for words with digits: times, addresses, numbers of processes, tasks and tries.
+pub fn is_same(one: &str, other: &str) -> bool {
+    let words = |text: &str| {
+        let words = text.split(|c: char| !c.is_alphanumeric());
+        words.map(|word| if word.contains(|c: char| c.is_ascii_digit()) { "0" } else { word }.to_owned()).collect::<Vec<_>>()
+    };
+    words(one) == words(other)
+}
+
 /// Whether `said` is that the object is paused, as is already known.
 fn still_paused(current: &[Condition], said: &Desired) -> bool {
     let known = condition::find(current, ConditionType::Paused);
@@ -60,6 +79,26 @@ mod tests {
         let after = conditions(&said, &ready, Some(2), at(4));
         assert!(!condition::is_true(&after, ConditionType::Paused));
         assert_eq!(condition::find(&after, ConditionType::Ready).unwrap().observed_generation, Some(2));
+    }
+
+    #[test]
+    fn a_failure_keeps_its_words_while_only_numbers_differ() {
+        let failed = |words: &str| Desired::no(ConditionType::Ready, Reason::RefusedByHypervisor, words);
+        let at = Timestamp::from_second(1).unwrap();
+        let stored = conditions(&[], &[failed("path /run/domain-1-win-27t5c/agent.0 too long")], Some(1), at);
+        for (words, kept) in [
+            ("path /run/domain-2-win-27t5c/agent.0 too long", true),
+            ("path /run/domain-17-win-0b7d2/agent.0 too long", true),
+            ("path /run/domain-1-win-27t5c/agent.0 too short", false),
+            ("path /run/domain-win-27t5c/agent.0 too long", false),
+        ] {
+            let said = in_stored_words(&stored, failed(words));
+            assert_eq!(said.message != words, kept, "{words}");
+        }
+        let other = Desired { reason: Reason::NoCapacity, ..failed("path /run/domain-2-win-27t5c/agent.0 too long") };
+        assert_eq!(in_stored_words(&stored, other.clone()), other, "another reason");
+        let free = "UPID:pve:0003A2F1:1C: 3 MiB";
+        assert!(is_same(free, "UPID:pve:0003BEE2:9F: 4 MiB") && !is_same("a", "b"));
     }
 
     #[test]

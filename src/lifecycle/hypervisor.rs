@@ -9,6 +9,7 @@ use crate::api::hypervisor::{Limits, Orphans, WindowsHypervisor};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::mebibytes;
 use crate::lifecycle::Decision;
+use crate::lifecycle::conditions::in_stored_words;
 use crate::lifecycle::identity::{chosen, provider_id, vm_uuid};
 use crate::lifecycle::seconds;
 use crate::vm::{DriverError, MachineKey};
@@ -57,13 +58,11 @@ pub fn is_to_forget(object: &WindowsHypervisor, error: &DriverError) -> bool {
 }
 
 /// The endpoint has failed, `failures` times in a row (1 is the first).
-pub fn failed(error: &DriverError, failures: u32) -> Decision<()> {
-    let why = reason(error);
+pub fn failed(object: &WindowsHypervisor, error: &DriverError, failures: u32) -> Decision<()> {
+    let stored = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let no = |type_| in_stored_words(stored, Desired::no(type_, reason(error), error.to_string()));
     let after = BACKOFF.0.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(BACKOFF.1);
-    Decision::new(())
-        .say(Desired::no(ConditionType::Reachable, why, error.to_string()))
-        .say(Desired::no(ConditionType::Ready, why, error.to_string()))
-        .look_again(after)
+    Decision::new(()).say(no(ConditionType::Reachable)).say(no(ConditionType::Ready)).look_again(after)
 }
 
 /// What a failed call means for a hypervisor.
@@ -256,9 +255,22 @@ mod tests {
     #[test]
     fn an_endpoint_that_fails_is_asked_less_and_less() {
         let error = DriverError::Unreachable("cut".into());
-        let waits: Vec<u64> = (1..8).map(|n| failed(&error, n).look_again.unwrap().as_secs()).collect();
+        let new = hypervisor(json!({}));
+        let waits: Vec<u64> = (1..8).map(|n| failed(&new, &error, n).look_again.unwrap().as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 15, 15, 15]);
-        assert_eq!(failed(&error, u32::MAX).look_again.unwrap().as_secs(), 15);
+        assert_eq!(failed(&new, &error, u32::MAX).look_again.unwrap().as_secs(), 15);
+    }
+
+    #[test]
+    fn what_fails_with_another_number_each_time_is_no_change() {
+        let failure = |n: u32| DriverError::Unreachable(format!("request {n} was cut"));
+        let known = failed(&hypervisor(json!({})), &failure(1), 1).conditions;
+        let stored: Vec<serde_json::Value> = (known.iter())
+            .map(|c| {
+                json!({"type": c.type_.as_str(), "status": "False", "reason": c.reason.as_str(), "message": c.message, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            })
+            .collect();
+        assert_eq!(failed(&hypervisor(json!({"conditions": stored})), &failure(2), 2).conditions, known);
     }
 
     fn object(orphans: &str) -> WindowsHypervisor {
@@ -319,7 +331,7 @@ mod tests {
             (DriverError::Unreachable("x".into()), Reason::HypervisorUnreachable),
             (DriverError::Transient("x".into()), Reason::HypervisorUnreachable),
         ] {
-            let decision = failed(&error, 1);
+            let decision = failed(&hypervisor(json!({})), &error, 1);
             assert!(decision.conditions.iter().all(|c| c.reason == reason && c.status == Some(false)), "{decision:?}");
         }
     }

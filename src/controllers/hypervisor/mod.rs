@@ -114,7 +114,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
                 ctx.hypervisors.drivers.forget(&key);
             }
             let failures = ctx.hypervisors.inventories.failed(&key, error.to_string());
-            report(ctx, object, &failed(&error, failures), None).await
+            report(ctx, object, &failed(object, &error, failures), None).await
         }
     }
 }
@@ -123,7 +123,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
 async fn only_look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Outcome {
     let decision = match look(ctx, object, machines).await {
         Ok(seen) => answered(object, &seen.strays, seen.tick),
-        Err(error) => failed(&error, ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string())),
+        Err(error) => failed(object, &error, ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string())),
     };
     Outcome::of(decision.look_again)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::lifecycle::Decision;
+use crate::lifecycle::conditions::in_stored_words;
 use crate::lifecycle::identity::is_provisioned;
 use crate::vm::{DriverError, Thing};
 
@@ -58,11 +59,17 @@ pub fn lasting(object: &WindowsMachine, hypervisor: &str, words: &str) -> Vec<De
 }
 
 fn conditions(object: &WindowsMachine, why: Reason, message: String) -> Vec<Desired> {
-    match (is_provisioned(object), object.metadata.deletion_timestamp.is_some()) {
+    let said = match (is_provisioned(object), object.metadata.deletion_timestamp.is_some()) {
         (_, true) => vec![Desired::no(ConditionType::Ready, why, message.clone()), Desired::yes(ConditionType::Deleting, why).with_message(message)],
         (true, _) => vec![Desired::unknown(ConditionType::VirtualMachineReady, why, message)],
         (false, _) => vec![Desired::no(ConditionType::Ready, why, message)],
+    };
+    // How much room is left is for a person to read.
+    if why == Reason::NoCapacity {
+        return said;
     }
+    let stored = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    said.into_iter().map(|said| in_stored_words(stored, said)).collect()
 }
 
 /// The bootstrap Secret is not what it must be.
@@ -109,6 +116,31 @@ mod tests {
             (DriverError::Unreachable(text()), Reason::HypervisorUnreachable),
         ] {
             assert_eq!(reported(&machine(false, false), &error), [("Ready".to_owned(), Some(false), reason.to_string())]);
+        }
+    }
+
+    /// libvirt numbers each try to start a VM, and has the number in its message: a status that changed with it triggered the next try at once.
+    #[test]
+    fn a_number_that_is_new_at_each_try_is_no_news() {
+        let words = |n: u32| format!("socket path /run/domain-{n}-win-1/agent.0 too long");
+        for (first, then, kept) in [
+            (DriverError::Invalid(words(1)), DriverError::Invalid(words(2)), true),
+            (DriverError::Invalid(words(1)), DriverError::Invalid("no such CPU model".into()), false),
+            (DriverError::Capacity("3 GiB are free".into()), DriverError::Capacity("5 GiB are free".into()), false),
+        ] {
+            let mut object = machine(false, false);
+            let said = |object: &WindowsMachine, error: &DriverError| match after(object, "lab", error) {
+                AfterFailure::Report(decision) => decision.conditions,
+                other => panic!("{other:?}"),
+            };
+            let before = said(&object, &first);
+            let stored: Vec<_> = (before.iter())
+                .map(|c| {
+                    json!({"type": c.type_.as_str(), "status": "False", "reason": c.reason.as_str(), "message": c.message, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+                })
+                .collect();
+            object.status.as_mut().unwrap().conditions = serde_json::from_value(json!(stored)).unwrap();
+            assert_eq!(said(&object, &then) == before, kept, "{then:?}");
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::lifecycle::conditions::is_same;
+
 /// So many failures in a row are told,
 const FAILURES: u32 = 3;
 /// or those that last so long.
@@ -60,12 +62,6 @@ impl Streak {
 
 fn lasts(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
-}
-
-/// Times, process numbers and addresses differ at each try.
-fn is_same(one: &str, other: &str) -> bool {
-    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    words(one) == words(other)
 }
 
 #[cfg(test)]
