@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use capw_libvirtd::Daemon;
+use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::world::{self, ControlPlane, Kind, Options, hardware, wine::skip};
@@ -20,6 +21,11 @@ async fn demo(args: &[&str], temporary: &Path) -> Output {
 
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// libvirt's sockets for a VM are deep below it, and the path of a socket has 107 characters at most.
+fn short_directory() -> TempDir {
+    tempfile::Builder::new().prefix("d").rand_bytes(2).tempdir().expect("a temporary directory")
 }
 
 fn assert_empty(temporary: &Path) {
@@ -46,7 +52,7 @@ fn the_demo_plays_to_its_end() {
 #[test]
 fn the_demo_starts_an_image_of_ones_own() {
     world::run(async {
-        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let temporary = short_directory();
         let own = tempfile::tempdir().expect("a directory for the image");
         let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(own.path(), anyone).expect("the daemon may enter it");

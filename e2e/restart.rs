@@ -71,7 +71,7 @@ async fn story(cp: &ControlPlane, capw: &Capw, mut workers: Workers, kills: &Ref
     step(format!("3 replaced, after {} kills", kills.borrow().done.len()));
 
     // Until there was a kill after everything that happens while machines live; what happens at the end is left for the end.
-    for replicas in [1, 4].into_iter().cycle().take(6) {
+    for replicas in [1, 4].into_iter().cycle().take(12) {
         workers.replicas = replicas;
         cp.apply_objects(&[workers.machine_deployment()]).await;
         workers.wait_settled(cp, cp, LIMIT).await;
