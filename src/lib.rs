@@ -10,7 +10,7 @@
 //!         └────► lifecycle  bootstrap       │            pure: no async, no client, no clock, no randomness
 //!                    │ └──────┬─────────────┘
 //!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
-//!                components                              pure: objects of a cluster → its pod network, and what keeps Windows nodes from it
+//!                components                              pure: objects of a cluster → its pod network, what keeps Windows nodes from it, what brings it
 //!                    └──── vm, api, causes, guards       pure words
 //! ```
 //!

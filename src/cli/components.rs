@@ -1,4 +1,4 @@
-//! `capw components`: what the Linux side of a cluster means for Windows nodes, without any cluster.
+//! `capw components`: what the Linux side of a cluster means for Windows nodes, and what brings its network to them, without any cluster.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::documents::{documents, text};
 use super::output::print;
-use crate::components;
+use crate::components::{self, Parameters};
 
 /// Flags of `capw components`.
 #[derive(Args, Debug)]
@@ -21,6 +21,8 @@ pub struct Components {
 enum What {
     /// Say which pod network a cluster has, and what keeps Windows nodes from it.
     Render(Render),
+    /// Print the objects that bring the pod network and kube-proxy to Windows nodes.
+    Objects(Objects),
 }
 
 #[derive(Args, Debug)]
@@ -33,6 +35,29 @@ and with Antrea also
   kubectl get antreaagentinfos -o yaml
 Exit code 0: nothing stands in the way of Windows nodes. 1: something does.")]
 struct Render {
+    #[command(flatten)]
+    recording: Recording,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+CAPW brings Flannel with vxlan. Record a cluster with
+  kubectl get nodes,daemonsets,configmaps,services,servicecidrs -A -o yaml
+Exit code 0: the objects are printed. 1: there are none, and standard error says why.")]
+struct Objects {
+    #[command(flatten)]
+    recording: Recording,
+    /// The image of CAPW that Windows nodes pull, e.g. registry.example.com/capw:v0.2.0.
+    #[arg(long, value_name = "NAME", value_parser = image)]
+    image: String,
+    /// Where nodes reach the API server, without kube-proxy: e.g. https://10.0.0.10:6443.
+    #[arg(long, value_name = "URL", value_parser = api_server)]
+    api_server: String,
+}
+
+/// The objects of a cluster, as they were recorded.
+#[derive(Args, Debug)]
+struct Recording {
     /// Files with the objects of the cluster, YAML or JSON; `-` is standard input.
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     from: Vec<PathBuf>,
@@ -40,8 +65,10 @@ struct Render {
 
 impl Components {
     pub fn main(self) -> Result<ExitCode, String> {
-        let What::Render(render) = self.what;
-        let (text, code) = render.run()?;
+        let (text, code) = match self.what {
+            What::Render(render) => render.run()?,
+            What::Objects(objects) => (objects.run()?, ExitCode::SUCCESS),
+        };
         print(text)?;
         Ok(code)
     }
@@ -50,6 +77,26 @@ impl Components {
 impl Render {
     /// What is printed, and the exit code.
     fn run(&self) -> Result<(String, ExitCode), String> {
+        let side = components::read(&self.recording.objects()?);
+        let findings = components::judge(&side);
+        let errors = findings.iter().any(|finding| !components::is_warning(finding.reason));
+        Ok((components::text(&side, &findings), if errors { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
+    }
+}
+
+impl Objects {
+    /// What is printed: a document for each object, in the order in which they have to be applied.
+    fn run(self) -> Result<String, String> {
+        let side = components::read(&self.recording.objects()?);
+        let parameters = Parameters { image: self.image, api_server: self.api_server };
+        let objects = components::windows_side(&side, &parameters).map_err(|refusal| format!("components: {refusal}"))?;
+        let document = |object: &Value| Ok(format!("---\n{}", serde_saphyr::to_string(object).map_err(|e| e.to_string())?));
+        objects.iter().map(document).collect()
+    }
+}
+
+impl Recording {
+    fn objects(&self) -> Result<Vec<Value>, String> {
         let mut objects = Vec::new();
         for path in &self.from {
             let text = text(path)?;
@@ -60,11 +107,19 @@ impl Render {
         if objects.is_empty() {
             return Err("components: --from: the files hold no objects; --help says how to record a cluster".into());
         }
-        let side = components::read(&objects);
-        let findings = components::judge(&side);
-        let errors = findings.iter().any(|finding| !components::is_warning(finding.reason));
-        Ok((components::text(&side, &findings), if errors { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
+        Ok(objects)
     }
+}
+
+fn image(text: &str) -> Result<String, String> {
+    let is_name = text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._/:@".contains(c));
+    if is_name { Ok(text.to_owned()) } else { Err("give the name of an image, e.g. registry.example.com/capw:v0.2.0".into()) }
+}
+
+fn api_server(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").unwrap_or_default();
+    let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-.:[]".contains(c));
+    if is_host { Ok(text.to_owned()) } else { Err("give https:// with host and port, e.g. https://10.0.0.10:6443".into()) }
 }
 
 fn object(origin: &str, document: &str) -> Result<Value, String> {

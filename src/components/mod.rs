@@ -2,7 +2,8 @@
 //!
 //! [`read`] takes objects as they were recorded, from a cluster or a file, and names the network with its settings. [`judge`] says which of them
 //! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role()`] says who brings the network to Windows nodes, and
-//! [`text`] all of it in plain words. [`next_step`] is the next change of the Linux side, where CAPW may make it.
+//! [`text`] all of it in plain words. [`next_step`] is the next change of the Linux side, where CAPW may make it. [`windows_side()`] are the objects
+//! that bring the network to Windows nodes, where CAPW does that.
 
 mod change;
 mod cidr;
@@ -16,6 +17,7 @@ mod place;
 mod role;
 mod show;
 mod wanted;
+mod windows_side;
 mod workloads;
 
 pub use change::{Step, Write, next_step};
@@ -28,6 +30,7 @@ pub use place::{ObjectRef, Unreadable};
 pub use role::{Role, role};
 pub use show::text;
 pub use wanted::{FIRST, wanted};
+pub use windows_side::{NAMESPACE, Parameters, Refusal, windows_side};
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ mod input;
 mod mutations;
 mod page;
 mod reach;
+mod windows_side;
 mod wrong;
 
 use std::collections::BTreeSet;
@@ -239,7 +240,7 @@ fn what_runs_on_windows_nodes_already_stays_as_it_is() {
     for (set, expected) in [
         (set("kube-flannel-ds-windows", "sigwindowstools/flannel:v0.22.1-hostprocess", json!({})), "Check"),
         (set("kube-proxy-windows", "sigwindowstools/kube-proxy:v1.36.3-flannel-hostprocess", json!({})), "Run"),
-        (set("capw-flannel-windows", "example.com/flannel:v0.28.9", json!({"app.kubernetes.io/managed-by": "capw-components"})), "Run"),
+        (set("flannel", "example.com/flannel:v0.28.9", json!({"app.kubernetes.io/managed-by": "capw"})), "Run"),
     ] {
         let mut objects = recording("flannel-vxlan-4096");
         objects.push(set.clone());

@@ -41,8 +41,8 @@ pub struct Workload<'a> {
     pub config_maps: Vec<String>,
 }
 
-/// The field manager and label of what CAPW itself applies.
-const OURS: &str = "capw-components";
+/// The label of what CAPW itself applies.
+pub const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "capw");
 
 /// Repository and tag of an image. A port of the registry is no tag.
 fn image(text: &str) -> (&str, Option<&str>) {
@@ -175,8 +175,8 @@ fn selects_windows(pod: &Place<'_>) -> bool {
 /// The DaemonSets that run a known program. Those that CAPW applied itself say nothing about the cluster.
 pub fn workloads<'a>(objects: &'a Objects<'_>) -> Vec<Workload<'a>> {
     let others = objects.of("apps", "DaemonSet").into_iter().filter(|set| {
-        let manager = set.at("metadata").at("labels").at("app.kubernetes.io/managed-by").text();
-        manager.as_deref() != Some(OURS)
+        let (key, us) = OURS;
+        set.at("metadata").at("labels").at(key).text().as_deref() != Some(us)
     });
     others.map(|set| Workload::read(&set)).filter(|set| set.containers.iter().any(|container| container.program.is_some())).collect()
 }

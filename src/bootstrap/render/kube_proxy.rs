@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{kubelet, yaml};
-use crate::api::bootstrap_config::KubeProxy;
+use crate::api::bootstrap_config::{DSR_WITHOUT_GATE, KubeProxy};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
-
-/// The minor from which direct server return needs no feature gate; the gate is locked from 1.34 on.
-const DSR_ON: u32 = 33;
 
 /// The fields of the KubeProxyConfiguration that we set.
 #[derive(Serialize)]
@@ -43,7 +40,7 @@ struct Winkernel {
 
 /// The document for `--config`.
 pub(super) fn configuration(facts: &BootstrapFacts, spec: &KubeProxy) -> KubeProxyConfiguration {
-    let gate = spec.direct_server_return && facts.kubernetes.minor < DSR_ON;
+    let gate = spec.direct_server_return && facts.kubernetes.minor < DSR_WITHOUT_GATE;
     KubeProxyConfiguration {
         api_version: "kubeproxy.config.k8s.io/v1alpha1",
         kind: "KubeProxyConfiguration",

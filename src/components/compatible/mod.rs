@@ -15,7 +15,7 @@ const LEAST_VNI: u32 = 4096;
 /// The most that a route of HNS to another node can name.
 const MOST_VNI: u32 = u16::MAX as u32;
 /// The only port that HNS has for VXLAN.
-const PORT: u32 = 4789;
+pub const PORT: u32 = 4789;
 /// How many pods a node must have room for. The limit of a pool is not known here; below this, no node is of use.
 const LEAST_PODS: u64 = 16;
 

@@ -54,6 +54,8 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backend {
     pub kind: Option<String>,
+    /// Of the network on Windows; `None`: flanneld names it by the VNI.
+    pub name: Option<String>,
     pub vni: Option<u32>,
     pub port: Option<u32>,
     pub direct_routing: Option<bool>,
@@ -90,6 +92,7 @@ fn config(text: &Place<'_>) -> Option<Config> {
         ipv6: or(&place.in_any_case("EnableIPv6"), Place::flag, false).unwrap_or(false),
         backend: Backend {
             kind,
+            name: field("Name").text(),
             vni: or(&field("VNI"), |place| place.number(MOST_VNI), DEFAULT_VNI),
             port: or(&field("Port"), |place| place.number(u32::from(u16::MAX)), DEFAULT_PORT),
             direct_routing: or(&field("DirectRouting"), Place::flag, false),

@@ -105,7 +105,7 @@ fn objects_of_no_shape_are_passed_over() {
 }
 
 /// Ways to all values of an object.
-fn ways(value: &Value, way: &str, found: &mut Vec<String>) {
+pub fn ways(value: &Value, way: &str, found: &mut Vec<String>) {
     found.push(way.to_owned());
     match value {
         Value::Object(fields) => {
@@ -116,7 +116,7 @@ fn ways(value: &Value, way: &str, found: &mut Vec<String>) {
     }
 }
 
-fn strange() -> impl Strategy<Value = Value> {
+pub fn strange() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(json!(null)),
         any::<bool>().prop_map(|flag| json!(flag)),

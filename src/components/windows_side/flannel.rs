@@ -1,0 +1,64 @@
+//! Flannel on Windows nodes: what flanneld and the CNI plugins are told, and the rights of flanneld.
+//!
+//! Keys are those of the programs that read them: flanneld's of `net-conf.json`, and of the conflist those of Flannel's CNI plugin, of
+//! `win-overlay`, and, in `Settings`, of the Host Compute Network API, which gets them as they are.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::labels;
+use super::overlay::Overlay;
+use crate::components::compatible::PORT;
+use crate::components::linux_side::{Dns, NET_CONF};
+
+/// The ClusterRole of flanneld, and its binding.
+pub const ROLE: &str = "capw-flannel";
+
+/// What flanneld does with the subnets of Nodes: it reads those of all, and writes annotations and a condition of its own.
+pub fn cluster_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": ROLE, "labels": labels("flannel")},
+        "rules": [
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+        ],
+    })
+}
+
+/// The files of flanneld and of the CNI plugins.
+pub fn settings(overlay: &Overlay, dns: Option<&Dns>) -> BTreeMap<&'static str, Value> {
+    BTreeMap::from([(NET_CONF, net_conf(overlay)), ("cni.conflist", conflist(overlay, dns))])
+}
+
+/// The part of flanneld's settings that it reads on Windows. It takes the node's subnet from the Node.
+fn net_conf(overlay: &Overlay) -> Value {
+    let backend = json!({"Type": "vxlan", "Name": overlay.name, "VNI": overlay.vni, "Port": PORT});
+    json!({"Network": overlay.pods.to_string(), "Backend": backend})
+}
+
+/// Flannel's plugin adds the node's subnet, and `win-overlay` the node's address.
+fn conflist(overlay: &Overlay, dns: Option<&Dns>) -> Value {
+    let policy = |kind: &str, settings: Value| json!({"name": "EndpointPolicy", "value": {"Type": kind, "Settings": settings}});
+    let inside: Vec<String> = [&overlay.pods].into_iter().chain(&overlay.services).map(ToString::to_string).collect();
+    // What leaves the cluster gets the node's address.
+    let nat = policy("OutBoundNAT", json!({"Exceptions": inside}));
+    // Without it pods ask the node's own network for Services.
+    let services = overlay.services.iter().map(|network| policy("SDNRoute", json!({"DestinationPrefix": network.to_string(), "NeedEncap": true})));
+    let policies: Vec<Value> = [nat].into_iter().chain(services).collect();
+    let mut delegate = json!({"type": "win-overlay", "apiVersion": 2, "policies": policies});
+    if let (Value::Object(fields), Some(dns)) = (&mut delegate, dns) {
+        fields.insert("dns".to_owned(), name_resolution(dns));
+    }
+    let plugin = json!({"type": "flannel", "capabilities": {"portMappings": true, "dns": true}, "delegate": delegate});
+    json!({"cniVersion": "1.0.0", "name": overlay.name, "plugins": [plugin]})
+}
+
+/// For pods whose kubelet says nothing else.
+fn name_resolution(dns: &Dns) -> Value {
+    let servers: Vec<String> = dns.addresses.iter().filter(|address| address.is_ipv4()).map(ToString::to_string).collect();
+    let search: Vec<String> = dns.domain.iter().map(|domain| format!("svc.{domain}")).collect();
+    json!({"nameservers": servers, "search": search})
+}

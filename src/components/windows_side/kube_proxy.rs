@@ -1,0 +1,33 @@
+//! kube-proxy on Windows nodes: its configuration, and the rights that it has on Linux nodes.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::overlay::Overlay;
+use crate::api::bootstrap_config::DSR_WITHOUT_GATE;
+use crate::api::name::minor;
+use crate::components::linux_side::KubeProxy;
+
+/// The ClusterRole that every API server makes.
+pub const ROLE: &str = "system:node-proxier";
+pub const BINDING: &str = "capw-kube-proxy";
+
+/// Its file, without what only the node knows: its name, the kubeconfig, and the address that it sends from (`sourceVip`).
+pub fn settings(overlay: &Overlay, linux: Option<&KubeProxy>) -> BTreeMap<&'static str, Value> {
+    let version = linux.and_then(|proxy| proxy.version.as_deref());
+    let mut configuration = json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "kernelspace",
+        "clusterCIDR": overlay.pods.to_string(),
+        // Otherwise it listens on all addresses, and says so in its log as a warning.
+        "nodePortAddresses": ["primary"],
+        "winkernel": {"networkName": overlay.name, "enableDSR": true},
+    });
+    let gate = version.and_then(minor).is_some_and(|minor| minor < DSR_WITHOUT_GATE);
+    if let (Value::Object(fields), true) = (&mut configuration, gate) {
+        fields.insert("featureGates".to_owned(), json!({"WinDSR": true}));
+    }
+    BTreeMap::from([("config.json", configuration)])
+}

@@ -1,0 +1,107 @@
+//! A program on Windows nodes: its account, its settings, and the DaemonSet that runs it.
+
+use std::collections::BTreeMap;
+
+use data_encoding::HEXLOWER;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{NAMESPACE, Parameters, labels};
+
+/// Annotation on pods: the digest of the settings that they started with, so that a change of these restarts them, one node at a time.
+const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/windows-side-settings";
+
+/// A program that `capw-node.exe` starts.
+pub struct Program {
+    /// Of the command, the account, the ConfigMap and the DaemonSet.
+    pub name: &'static str,
+    /// Its files.
+    pub settings: BTreeMap<&'static str, Value>,
+}
+
+impl Program {
+    fn metadata(&self) -> Value {
+        json!({"name": self.name, "namespace": NAMESPACE, "labels": labels(self.name)})
+    }
+
+    pub fn account(&self) -> Value {
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": self.metadata()})
+    }
+
+    pub fn config_map(&self) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": self.metadata(), "data": self.files()})
+    }
+
+    fn files(&self) -> Map<String, Value> {
+        self.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(format!("{value:#}\n")))).collect()
+    }
+
+    fn digest(&self) -> String {
+        let files = Value::Object(self.files()).to_string();
+        HEXLOWER.encode(&Sha256::digest(files)).chars().take(16).collect()
+    }
+
+    /// One pod on each Windows node, whatever its taints: without it, no pod there has a network.
+    pub fn daemon_set(&self, parameters: &Parameters) -> Value {
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": self.metadata(),
+            "spec": {
+                "selector": {"matchLabels": {"app.kubernetes.io/name": self.name}},
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+                "template": {
+                    "metadata": {"labels": labels(self.name), "annotations": {SETTINGS: self.digest()}},
+                    "spec": self.pod(parameters),
+                },
+            },
+        })
+    }
+
+    fn pod(&self, parameters: &Parameters) -> Value {
+        json!({
+            "os": {"name": "windows"},
+            "nodeSelector": {"kubernetes.io/os": "windows"},
+            "hostNetwork": true,
+            "priorityClassName": "system-node-critical",
+            "serviceAccountName": self.name,
+            // The token that is mounted below is for this purpose alone.
+            "automountServiceAccountToken": false,
+            "tolerations": [{"operator": "Exists"}],
+            "securityContext": {"windowsOptions": {"hostProcess": true, "runAsUserName": r"NT AUTHORITY\SYSTEM"}},
+            "containers": [self.container(parameters)],
+            "volumes": [
+                {"name": "settings", "configMap": {"name": self.name}},
+                {"name": "access", "projected": {"sources": [
+                    {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+                    {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                ]}},
+            ],
+        })
+    }
+
+    /// Paths of mounts have no drive letters. containerd binds volumes at these paths on drive C:, for the processes of this container alone; Windows
+    /// Server 2019 cannot, and has them below `%CONTAINER_SANDBOX_MOUNT_POINT%` only.
+    fn container(&self, parameters: &Parameters) -> Value {
+        let name = self.name;
+        let of_pod = |variable: &str, field: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field}}});
+        json!({
+            "name": name,
+            "image": parameters.image,
+            "imagePullPolicy": "IfNotPresent",
+            "args": [name, format!(r"--settings=C:\etc\capw\{name}"), format!(r"--access=C:\var\run\secrets\capw\{name}")],
+            "env": [
+                of_pod("NODE_NAME", "spec.nodeName"),
+                of_pod("NODE_ADDRESS", "status.hostIP"),
+                {"name": "API_SERVER", "value": parameters.api_server},
+            ],
+            // Without limits: a node whose network program is stopped loses all its pods.
+            "resources": {"requests": {"cpu": "50m", "memory": "100Mi"}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": [
+                {"name": "settings", "mountPath": format!("/etc/capw/{name}"), "readOnly": true},
+                {"name": "access", "mountPath": format!("/var/run/secrets/capw/{name}"), "readOnly": true},
+            ],
+        })
+    }
+}
