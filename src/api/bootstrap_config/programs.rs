@@ -15,7 +15,7 @@ pub struct Programs {
     pub base_url: Option<String>,
     /// The downloads. The node itself fetches them, through its proxy, and verifies each digest before use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[schemars(length(max = 10))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub downloads: Vec<Download>,
 }
@@ -23,7 +23,7 @@ pub struct Programs {
 /// A program, or an archive of programs, with its digest.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.url) || !(self.name in ['containerd', 'cni-plugins', 'crictl'])").message("url: containerd, cni-plugins and crictl have versions of their own: give the address of the archive"))]
+#[x_kube(validation = Rule::new("has(self.url) || !(self.name in ['containerd', 'cni-plugins', 'crictl', 'flanneld', 'flannel-cni'])").message("url: containerd, cni-plugins, crictl, flanneld and flannel-cni have versions of their own: give the address of the file"))]
 pub struct Download {
     /// Which program it is.
     pub name: Program,
@@ -31,7 +31,7 @@ pub struct Download {
     #[schemars(length(max = 135))]
     #[x_kube(validation = Rule::new("self.matches('^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$')").message("must be sha256: with 64 or sha512: with 128 hexadecimal digits in lower case"))]
     pub digest: String,
-    /// Address of the file. Default for Kubernetes programs: from `baseURL` and the node's version; archives have no default.
+    /// Address of the file. Default for Kubernetes programs: from `baseURL` and the node's version; others have no default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 9, max = 512))]
     #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/[-A-Za-z0-9._~/%+?=&]+$')").message("must be an http or https address without user and blanks, e.g. https://mirror.example.com/containerd-2.3.7-windows-amd64.tar.gz"))]
@@ -53,4 +53,8 @@ pub enum Program {
     CniPlugins,
     /// The archive of a release.
     Crictl,
+    /// `flanneld.exe` of a release, for DaemonSets that run Flannel.
+    Flanneld,
+    /// Flannel's CNI plugin: `flannel-amd64.exe` of a release, which becomes `flannel.exe`.
+    FlannelCni,
 }

@@ -57,6 +57,8 @@ fn everything() -> BootstrapFacts {
         download(Program::KubeLogRunner, None),
         download(Program::Containerd, Some("https://mirror.example.com/containerd-2.3.7-windows-amd64.tar.gz")),
         download(Program::CniPlugins, Some("https://mirror.example.com/cni-plugins-windows-amd64-v1.9.0.tgz")),
+        download(Program::Flanneld, Some("https://mirror.example.com/flannel-v0.28.9/flanneld.exe")),
+        download(Program::FlannelCni, Some("https://mirror.example.com/cni-plugin-v1.9.1-flannel3/flannel-amd64.exe")),
     ];
     all
 }
@@ -104,7 +106,7 @@ fn a_node_with_every_field_set() {
 #[test]
 fn invalid_settings_are_refused_with_their_field() {
     type Change = fn(&mut BootstrapFacts);
-    let cases: [(Change, &str); 10] = [
+    let cases: [(Change, &str); 12] = [
         (|f| f.spec.containerd.registries[0].mirrors[1].ca_certificates = Some(pem("PRIVATE KEY")), "caCertificates"),
         (|f| f.spec.kubelet.node_ips = vec!["10.0.0.1".into(), "10.0.0.2".into()], "spec.kubelet.nodeIPs"),
         (|f| f.spec.kubelet.extra_args = vec![Argument { name: "--v".into(), value: "4".into() }], "spec.kubelet.extraArgs"),
@@ -120,6 +122,8 @@ fn invalid_settings_are_refused_with_their_field() {
         (|f| provider(f).match_images.clear(), "matchImages"),
         (|f| f.spec.programs.downloads[0].digest = "sha256:AB".into(), "digest"),
         (|f| f.spec.programs.downloads[2].url = None, "spec.programs.downloads[containerd].url"),
+        (|f| f.spec.programs.downloads[4].url = None, "spec.programs.downloads[flanneld].url"),
+        (|f| f.spec.programs.downloads[5].url = None, "spec.programs.downloads[flannel-cni].url"),
         (|f| f.spec.programs.base_url = Some("https://a:b@mirror.example.com".into()), "spec.programs"),
     ];
     for (change, field) in cases {

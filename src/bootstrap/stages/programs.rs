@@ -31,6 +31,27 @@ fn name(program: Program) -> &'static str {
         Program::Containerd => "containerd",
         Program::CniPlugins => "cni-plugins",
         Program::Crictl => "crictl",
+        Program::Flanneld => "flanneld",
+        Program::FlannelCni => "flannel-cni",
+    }
+}
+
+/// Whether it is published with Kubernetes, under the node's version.
+fn is_of_kubernetes(program: Program) -> bool {
+    match program {
+        Program::Kubelet | Program::Kubeadm | Program::KubeLogRunner | Program::Kubectl | Program::KubeProxy => true,
+        Program::Containerd | Program::CniPlugins | Program::Crictl | Program::Flanneld | Program::FlannelCni => false,
+    }
+}
+
+/// Where its file comes to: an archive for as long as the plan runs, a program to where it is called.
+fn path(program: Program) -> String {
+    let name = name(program);
+    match (archive(program), program) {
+        (Some(_), _) => format!(r"{}\{name}.tar.gz", paths::DOWNLOADS),
+        // By this name conflists call it.
+        (None, Program::FlannelCni) => format!(r"{}\flannel.exe", paths::CNI_BIN),
+        (None, _) => format!(r"{}\{name}.exe", paths::KUBERNETES_BIN),
     }
 }
 
@@ -66,18 +87,15 @@ fn add(all: &mut PlanBuilder, facts: &BootstrapFacts, download: &Download) -> Re
     let program = download.name;
     let name = name(program);
     let base = facts.spec.programs.base_url.as_deref().unwrap_or(RELEASES).trim_end_matches('/');
-    let url = match (&download.url, archive(program)) {
-        (Some(url), _) => url.clone(),
-        (None, None) => format!("{base}/{}/bin/windows/amd64/{name}.exe", facts.kubernetes),
-        (None, Some(_)) => {
-            let remedy = "its version is independent of Kubernetes: give the address of the archive";
+    let url = match &download.url {
+        Some(url) => url.clone(),
+        None if is_of_kubernetes(program) => format!("{base}/{}/bin/windows/amd64/{name}.exe", facts.kubernetes),
+        None => {
+            let remedy = "its version is independent of Kubernetes: give the address of the file";
             return Err(RenderError::invalid(format!("spec.programs.downloads[{name}].url"), "", remedy));
         }
     };
-    let path = match archive(program) {
-        Some(_) => format!(r"{}\{name}.tar.gz", paths::DOWNLOADS),
-        None => format!(r"{}\{name}.exe", paths::KUBERNETES_BIN),
-    };
+    let path = path(program);
     // Archives are removed at the end and must not be downloaded again after that.
     let unless = archive(program).map(|_| Check::File(paths::SENTINEL.into()));
     let remedy = "Check that the address answers from the node (proxy, DNS, CA of the mirror), and that the digest is that of this version.";
