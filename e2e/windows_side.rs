@@ -1,0 +1,110 @@
+//! Story *Windows side*: what `capw components objects` prints is applied to a real cluster. Every field is accepted, each Windows node gets one
+//! pod of Flannel and one of kube-proxy whatever its taints, Linux nodes get none, and their accounts have the rights that the programs need.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{self, ControlPlane, Kind, Options, checkout, manifests, step, text, wait_for};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const RECORDING: &str = "src/components/fixtures/flannel-vxlan-4096.yaml";
+const NAMESPACE: &str = "capw-windows";
+const SETS: [&str; 2] = ["flannel", "kube-proxy"];
+const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
+const PODS: Kind = Kind::new("v1", "pods");
+const SECRETS: Kind = Kind::new("v1", "secrets");
+const SERVICES: Kind = Kind::new("v1", "services");
+const SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
+
+#[test]
+fn windows_nodes_get_flannel_and_kube_proxy() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("windows-side")).await;
+        let node = |name: &str, os: &str, taints: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": os}}, "spec": {"taints": taints}});
+        let taints = json!([{"key": "os", "value": "windows", "effect": "NoSchedule"}, {"key": "unverified", "effect": "NoExecute"}]);
+        cp.apply_objects(&[node("linux-1", "linux", json!([])), node("windows-1", "windows", json!([])), node("windows-2", "windows", taints)]).await;
+
+        let objects = manifests::documents(&printed());
+        cp.apply_objects(&objects).await;
+        step("an API server accepts every field");
+
+        wait_for("each Windows node has a pod of each DaemonSet, and no other node", LIMIT, || async {
+            let pods: Vec<(String, String)> = cp.list(PODS, Some(NAMESPACE)).await.iter().map(set_and_node).collect();
+            let found: BTreeSet<(&str, &str)> = pods.iter().map(|(set, node)| (set.as_str(), node.as_str())).collect();
+            let expected = SETS.iter().flat_map(|set| [(*set, "windows-1"), (*set, "windows-2")]).collect();
+            if found == expected && pods.len() == 4 { Ok(()) } else { Err(format!("{pods:?}")) }
+        })
+        .await;
+        step("each Windows node gets one pod of each");
+
+        // The pods mount it.
+        wait_for("the cluster's authority is in the namespace", LIMIT, || async {
+            cp.get(Kind::CONFIG_MAP, &format!("{NAMESPACE}/kube-root-ca.crt")).await.ok_or("there is none")
+        })
+        .await;
+        rights(&cp).await;
+        step("their accounts have the rights that they need");
+
+        let before = versions(&cp, &objects).await;
+        cp.apply_objects(&objects).await;
+        assert_eq!(versions(&cp, &objects).await, before, "what is there already is not written again");
+    });
+}
+
+fn printed() -> String {
+    let line =
+        ["components", "objects", "--from", RECORDING, "--image", "registry.example.com/capw:v0.2.0", "--api-server", "https://10.0.0.10:6443"];
+    let output = Command::new(env!("CARGO_BIN_EXE_capw")).args(line).current_dir(checkout()).output().expect("capw runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Whose pod it is, and the node that it was made for: no scheduler runs here.
+fn set_and_node(pod: &Value) -> (String, String) {
+    let node = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+    (text(pod, "/metadata/ownerReferences/0/name").to_owned(), text(pod, node).to_owned())
+}
+
+async fn rights(cp: &ControlPlane) {
+    let mut wrong = Vec::new();
+    for (account, verb, kind, part, wanted) in [
+        ("flannel", "get", Kind::NODE, None, true),
+        ("flannel", "list", Kind::NODE, None, true),
+        ("flannel", "watch", Kind::NODE, None, true),
+        ("flannel", "patch", Kind::NODE, Some("status"), true),
+        ("flannel", "patch", Kind::NODE, None, false),
+        ("flannel", "get", PODS, None, false),
+        ("flannel", "list", SECRETS, None, false),
+        ("kube-proxy", "watch", SERVICES, None, true),
+        ("kube-proxy", "watch", SLICES, None, true),
+        ("kube-proxy", "get", Kind::NODE, None, true),
+        ("kube-proxy", "patch", Kind::NODE, Some("status"), false),
+        ("kube-proxy", "list", SECRETS, None, false),
+    ] {
+        let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
+        if cp.may_in(&user, verb, kind, part).await != wanted {
+            wrong.push(format!("{account}: {verb} {} {}: expected {wanted}", kind.plural, part.unwrap_or_default()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Of what was applied; of DaemonSets the generation, because their controller writes their status.
+async fn versions(cp: &ControlPlane, objects: &[Value]) -> Vec<String> {
+    let mut found = Vec::new();
+    for object in objects {
+        let (kind, field) = match text(object, "/kind") {
+            "DaemonSet" => (DAEMON_SETS, "generation"),
+            "ConfigMap" => (Kind::CONFIG_MAP, "resourceVersion"),
+            _ => continue,
+        };
+        let name = format!("{NAMESPACE}/{}", text(object, "/metadata/name"));
+        let there = cp.get(kind, &name).await.unwrap_or_else(|| panic!("no {} {name}", kind.plural));
+        found.push(format!("{} {name} {}", kind.plural, there["metadata"][field]));
+    }
+    assert_eq!(found.len(), 4, "{found:?}");
+    found
+}
