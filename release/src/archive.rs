@@ -1,10 +1,10 @@
-//! One architecture of a layout as a file that `docker load` and `podman load` take: a layout of its own with Docker's list beside it.
+//! One architecture of Linux in a layout, as a file that `docker load` and `podman load` take: a layout of its own with Docker's list beside it.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use oci_spec::image::{Arch, Descriptor, ImageIndex, ImageManifest};
+use oci_spec::image::{Arch, Descriptor, ImageIndex, ImageManifest, Os};
 use serde_json::json;
 use tar::{Builder, Header};
 
@@ -16,9 +16,10 @@ pub fn write(layout: &Path, architecture: &str, image: &str, output: &Path) -> R
     let mut outer = ImageIndex::from_file(layout.join("index.json")).with_context(failed)?;
     let named = outer.manifests().first().with_context(failed)?;
     let index = ImageIndex::from_file(layout.join(stored(named))).with_context(failed)?;
-    let is_wanted = |manifest: &&Descriptor| manifest.platform().as_ref().is_some_and(|p| *p.architecture() == Arch::from(architecture));
+    let wanted = (Os::Linux, Arch::from(architecture));
+    let is_wanted = |manifest: &&Descriptor| manifest.platform().as_ref().is_some_and(|p| (p.os(), p.architecture()) == (&wanted.0, &wanted.1));
     let found = index.manifests().iter().find(is_wanted);
-    let mut descriptor = found.with_context(|| format!("{}: the image has no architecture {architecture}", layout.display()))?.clone();
+    let mut descriptor = found.with_context(|| format!("{}: the image has no architecture {architecture} for Linux", layout.display()))?.clone();
     let manifest = ImageManifest::from_file(layout.join(stored(&descriptor))).with_context(failed)?;
     let layers: Vec<_> = manifest.layers().iter().map(stored).collect();
     let docker = json!([{"Config": stored(manifest.config()), "RepoTags": [image], "Layers": layers}]);
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
     use crate::image::Image;
     use crate::program::Program;
-    use crate::program::tests::{ARCHITECTURES, stand_in};
+    use crate::program::tests::{ARCHITECTURES, stand_in, windows_stand_in};
 
     #[test]
     fn every_file_that_the_list_of_docker_names_is_in_the_archive() {
@@ -57,7 +58,7 @@ mod tests {
         let (layout, file) = (folder.path().join("image"), folder.path().join("image.tar"));
         let (ours, other) = ARCHITECTURES;
         let program = Program { architecture: ours.into(), path: stand_in(folder.path()) };
-        Image { programs: vec![program], revision: "abc".into(), created: 0 }.write(&layout).unwrap();
+        Image { programs: vec![program], windows: None, revision: "abc".into(), created: 0 }.write(&layout).unwrap();
         write(&layout, ours, "registry.example/capw:v1", &file).unwrap();
         let to = folder.path().join("unpacked");
         tar::Archive::new(fs::File::open(&file).unwrap()).unpack(&to).unwrap();
@@ -70,5 +71,21 @@ mod tests {
         assert!(to.join(blob(index.manifests()[0].digest().as_ref())).is_file());
         let error = write(&layout, other, "x", &file).unwrap_err();
         assert!(error.to_string().contains("no architecture"), "{error}");
+    }
+
+    #[test]
+    fn the_program_for_windows_is_not_taken_for_one_of_linux() {
+        let folder = tempfile::tempdir().unwrap();
+        let (layout, file, windows) = (folder.path().join("image"), folder.path().join("image.tar"), folder.path().join("capw-node.exe"));
+        fs::write(&windows, windows_stand_in(0x8664)).unwrap();
+        let path = stand_in(folder.path());
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[18..20].copy_from_slice(&183_u16.to_le_bytes()); // the processor, as ELF numbers it
+        fs::write(&path, bytes).unwrap();
+        let program = Program { architecture: "arm64".into(), path };
+        Image { programs: vec![program], windows: Some(windows.into()), revision: "abc".into(), created: 0 }.write(&layout).unwrap();
+        write(&layout, "arm64", "x", &file).unwrap();
+        let error = write(&layout, "amd64", "x", &file).unwrap_err();
+        assert!(error.to_string().contains("no architecture amd64 for Linux"), "{error}");
     }
 }

@@ -12,17 +12,19 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::layer::{CERTIFICATES, Layer, USER};
-use crate::program::Program;
+use crate::program::{Program, WindowsProgram};
+use crate::windows;
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// An image of one or several architectures.
+/// An image of one or several architectures of Linux, and of Windows where there is a program for it.
 #[derive(Debug)]
 pub struct Image {
     pub programs: Vec<Program>,
+    pub windows: Option<WindowsProgram>,
     pub revision: String,
     /// Seconds since 1970.
     pub created: u32,
@@ -32,17 +34,25 @@ impl Image {
     /// Writes the layout and says the digest of its index, by which users may pull it.
     pub fn write(&self, output: &Path) -> Result<String> {
         let programs = self.programs.iter().map(|program| Ok((program.architecture.as_str(), program.read()?))).collect::<Result<Vec<_>>>()?;
+        let windows = self.windows.as_ref().map(WindowsProgram::read).transpose()?;
         clear(output)?;
         let blobs = Blobs { layout: output.to_owned() };
+        let annotations = self.annotations()?;
         let base = Layer::base(self.created)?;
+        // By platform: what looks at none of them and takes the first entry gets one of Linux.
         let mut manifests = BTreeMap::new();
         for (architecture, bytes) in programs {
-            let manifest = self.manifest(&blobs, architecture, [&base, &Layer::program(bytes, self.created)?])?;
-            let descriptor = manifest.descriptor("platform", json!({"architecture": architecture, "os": "linux"}));
-            ensure!(manifests.insert(architecture, descriptor).is_none(), "two programs for {architecture}");
+            let layers = [("certificates", &base), ("capw", &Layer::program(bytes, self.created)?)];
+            let manifest = self.manifest(&blobs, ("linux", architecture), &linux(&annotations), layers)?;
+            ensure!(manifests.insert(("linux", architecture), manifest).is_none(), "two programs for {architecture}");
+        }
+        if let Some(bytes) = windows {
+            let layers = [("registry", &windows::base(self.created)?), ("capw-node", &windows::program(bytes, self.created)?)];
+            let platform = ("windows", "amd64");
+            manifests.insert(platform, self.manifest(&blobs, platform, &windows::config(&annotations), layers)?);
         }
         let manifests: Vec<Value> = manifests.into_values().collect();
-        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": self.annotations()?});
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": annotations});
         let index = blobs.add_json(INDEX, &index)?;
         let named = index.descriptor("annotations", json!({"org.opencontainers.image.ref.name": version()}));
         write_json(&output.join("index.json"), &json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}))?;
@@ -50,29 +60,21 @@ impl Image {
         Ok(index.digest)
     }
 
-    /// The manifest of one architecture.
-    fn manifest(&self, blobs: &Blobs, architecture: &str, layers: [&Layer; 2]) -> Result<Blob> {
-        let (annotations, created) = (self.annotations()?, self.time()?);
+    /// Adds the manifest of one platform: the descriptor that an index has of it. Each layer comes with what it holds.
+    fn manifest(&self, blobs: &Blobs, platform: (&str, &str), config: &Value, layers: [(&str, &Layer); 2]) -> Result<Value> {
+        let (annotations, created, (os, architecture)) = (self.annotations()?, self.time()?, platform);
         let config = json!({
             "architecture": architecture,
-            "os": "linux",
+            "os": os,
             "created": created,
-            "config": {
-                "User": format!("{USER}:{USER}"),
-                "Entrypoint": ["/capw"],
-                "Cmd": ["run"],
-                "Env": ["PATH=/", format!("SSL_CERT_FILE=/{CERTIFICATES}")],
-                // Health, metrics, and the service for cluster-autoscaler.
-                "ExposedPorts": {"9440/tcp": {}, "8443/tcp": {}, "8086/tcp": {}},
-                "Labels": &annotations,
-            },
-            "rootfs": {"type": "layers", "diff_ids": layers.map(|layer| digest(&layer.plain))},
-            "history": [{"created": created, "created_by": "certificates"}, {"created": created, "created_by": "capw"}],
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": layers.map(|(_, layer)| digest(&layer.plain))},
+            "history": layers.map(|(holds, _)| json!({"created": created, "created_by": holds})),
         });
         let config = blobs.add_json(CONFIG, &config)?;
-        let layers = layers.iter().map(|layer| blobs.add(LAYER, &layer.compressed)).collect::<Result<Vec<_>>>()?;
+        let layers = layers.iter().map(|(_, layer)| blobs.add(LAYER, &layer.compressed)).collect::<Result<Vec<_>>>()?;
         let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers, "annotations": annotations});
-        blobs.add_json(MANIFEST, &manifest)
+        Ok(blobs.add_json(MANIFEST, &manifest)?.descriptor("platform", json!({"architecture": architecture, "os": os})))
     }
 
     fn annotations(&self) -> Result<Value> {
@@ -89,6 +91,19 @@ impl Image {
     fn time(&self) -> Result<String> {
         Ok(Timestamp::from_second(self.created.into())?.to_string())
     }
+}
+
+/// How the program runs on Linux.
+fn linux(labels: &Value) -> Value {
+    json!({
+        "User": format!("{USER}:{USER}"),
+        "Entrypoint": ["/capw"],
+        "Cmd": ["run"],
+        "Env": ["PATH=/", format!("SSL_CERT_FILE=/{CERTIFICATES}")],
+        // Health, metrics, and the service for cluster-autoscaler.
+        "ExposedPorts": {"9440/tcp": {}, "8443/tcp": {}, "8086/tcp": {}},
+        "Labels": labels,
+    })
 }
 
 /// The version of this release, as tags name it.

@@ -1,4 +1,4 @@
-//! The two layers: files that seldom change, and the program.
+//! Layers, and the two of Linux: files that seldom change, and the program.
 
 use std::fs;
 use std::io::Write;
@@ -20,20 +20,22 @@ const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:non
 const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
 
 /// A file or, without bytes, a folder.
-struct Entry {
+pub struct Entry {
     path: &'static str,
     mode: u32,
     owner: u32,
+    /// What the archive says of it beyond that, as extended headers.
+    pub headers: Vec<(&'static str, String)>,
     bytes: Option<Vec<u8>>,
 }
 
 impl Entry {
-    fn folder(path: &'static str) -> Self {
-        Self { path, mode: 0o755, owner: 0, bytes: None }
+    pub fn folder(path: &'static str) -> Self {
+        Self { path, mode: 0o755, owner: 0, headers: Vec::new(), bytes: None }
     }
 
-    fn file(path: &'static str, bytes: impl Into<Vec<u8>>) -> Self {
-        Self { path, mode: 0o644, owner: 0, bytes: Some(bytes.into()) }
+    pub fn file(path: &'static str, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { path, mode: 0o644, owner: 0, headers: Vec::new(), bytes: Some(bytes.into()) }
     }
 }
 
@@ -76,7 +78,7 @@ impl Layer {
     }
 
     /// Times, owners and order are given, so that equal files make equal bytes.
-    fn of(entries: Vec<Entry>, created: u32) -> Result<Self> {
+    pub fn of(entries: Vec<Entry>, created: u32) -> Result<Self> {
         let mut archive = Builder::new(Vec::new());
         for entry in entries {
             let bytes = entry.bytes.as_deref().unwrap_or_default();
@@ -87,6 +89,7 @@ impl Layer {
             header.set_gid(entry.owner.into());
             header.set_mtime(created.into());
             header.set_size(bytes.len().try_into()?);
+            archive.append_pax_extensions(entry.headers.iter().map(|(name, value)| (*name, value.as_bytes())))?;
             let path = if entry.bytes.is_some() { entry.path.to_owned() } else { format!("{}/", entry.path) };
             archive.append_data(&mut header, path, bytes)?;
         }

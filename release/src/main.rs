@@ -8,6 +8,7 @@ mod layer;
 mod monitoring;
 mod program;
 mod sbom;
+mod windows;
 #[cfg(test)]
 mod workflows;
 
@@ -34,6 +35,9 @@ enum Command {
         /// The program for one architecture, as ARCHITECTURE=FILE; amd64 or arm64.
         #[arg(long = "program", required = true, value_name = "ARCHITECTURE=FILE")]
         programs: Vec<Program>,
+        /// capw-node.exe for amd64; without it the image has no entry for Windows.
+        #[arg(long, value_name = "FILE")]
+        windows_program: Option<PathBuf>,
         /// The commit that the programs were built from.
         #[arg(long, value_name = "COMMIT", default_value = "unknown")]
         revision: String,
@@ -44,7 +48,7 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         output: PathBuf,
     },
-    /// Write one architecture of a layout as a file that `docker load` and `podman load` take.
+    /// Write one architecture of Linux in a layout as a file that `docker load` and `podman load` take.
     Archive {
         /// Folder of the layout.
         #[arg(long, value_name = "DIR")]
@@ -88,8 +92,8 @@ enum Command {
 
 fn main() -> Result<()> {
     match Arguments::parse().command {
-        Command::Image { programs, revision, created, output } => {
-            let digest = Image { programs, revision, created }.write(&output)?;
+        Command::Image { programs, windows_program, revision, created, output } => {
+            let digest = Image { programs, windows: windows_program.map(Into::into), revision, created }.write(&output)?;
             print(&format!("{digest}\n"))
         }
         Command::Archive { layout, architecture, image, output } => archive::write(&layout, &architecture, &image, &output),

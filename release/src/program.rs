@@ -1,4 +1,4 @@
-//! The program that an image is made of: for which processor it is, and that it needs no file beside itself.
+//! The programs that an image is made of: for which processor each is, and that it needs no file beside itself.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,8 +6,10 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 use object::elf::{EM_AARCH64, EM_X86_64, FileHeader64, PT_INTERP};
+use object::pe::IMAGE_FILE_MACHINE_AMD64;
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, elf};
+use object::read::pe::PeFile64;
+use object::{Endianness, LittleEndian, elf};
 
 /// A program for one architecture.
 #[derive(Clone, Debug)]
@@ -36,6 +38,26 @@ impl Program {
     }
 }
 
+/// The program for Windows, which there is for amd64 alone.
+#[derive(Clone, Debug)]
+pub struct WindowsProgram(PathBuf);
+
+impl From<PathBuf> for WindowsProgram {
+    fn from(path: PathBuf) -> Self {
+        Self(path)
+    }
+}
+
+impl WindowsProgram {
+    /// Its bytes, if it can run alone on Windows.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let path = self.0.display();
+        let bytes = fs::read(&self.0).with_context(|| format!("{path}: build it with `make release-binary`"))?;
+        check_windows(&bytes).with_context(|| format!("{path}: not a program for the Windows entry of the image"))?;
+        Ok(bytes)
+    }
+}
+
 /// The number of the architecture in ELF files.
 fn machine(architecture: &str) -> Result<u16> {
     match architecture {
@@ -55,9 +77,27 @@ fn check(bytes: &[u8], machine: u16) -> Result<()> {
     Ok(())
 }
 
+fn check_windows(bytes: &[u8]) -> Result<()> {
+    let file = PeFile64::parse(bytes).context("not a PE file of 64 bits")?;
+    let found = file.nt_headers().file_header.machine.get(LittleEndian);
+    ensure!(found == IMAGE_FILE_MACHINE_AMD64, "it is for another processor: PE machine {found:#x}, expected {IMAGE_FILE_MACHINE_AMD64:#x}");
+    let Some(imports) = file.import_table()? else { return Ok(()) };
+    let mut libraries = imports.descriptors()?;
+    while let Some(library) = libraries.next()? {
+        let name = String::from_utf8_lossy(imports.name(library.name.get(LittleEndian))?).into_owned();
+        // Libraries of Windows are not called that; those of the C compiler are, e.g. libgcc_s_seh-1.dll.
+        ensure!(
+            !name.to_ascii_lowercase().starts_with("lib"),
+            "it needs {name}, which Windows does not have: build it with -C target-feature=+crt-static"
+        );
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use std::io::ErrorKind;
     use std::path::Path;
     use std::process::Command;
 
@@ -92,5 +132,60 @@ pub mod tests {
         assert!(refused(other).contains("another processor"), "{}", refused(other));
         assert!("riscv=x".parse::<Program>().unwrap_err().to_string().contains("expected amd64 or arm64"));
         assert!("amd64".parse::<Program>().unwrap_err().to_string().contains("ARCHITECTURE=FILE"));
+    }
+
+    /// The headers of a Windows program for the processor with this number, with nothing in it.
+    pub fn windows_stand_in(machine: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 0x200];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(0, b"MZ");
+        put(0x3c, &0x40_u32.to_le_bytes()); // where the next line is
+        put(0x40, b"PE\0\0");
+        put(0x44, &machine.to_le_bytes());
+        put(0x54, &240_u16.to_le_bytes()); // size of the rest
+        put(0x58, &0x20b_u16.to_le_bytes()); // 64 bits
+        put(0xc4, &16_u32.to_le_bytes()); // tables, all of them empty
+        bytes
+    }
+
+    #[test]
+    fn a_windows_program_for_another_processor_and_what_is_none_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("capw-node.exe");
+        let refused = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            WindowsProgram(path.clone()).read().err().map(|error| format!("{error:#}")).unwrap_or_default()
+        };
+        assert_eq!(refused(&windows_stand_in(0x8664)), "");
+        assert!(refused(&windows_stand_in(0xaa64)).contains("another processor: PE machine 0xaa64"), "{}", refused(&windows_stand_in(0xaa64)));
+        assert!(refused(&fs::read(std::env::current_exe().unwrap()).unwrap()).contains("not a PE file"));
+        let error = WindowsProgram(folder.path().join("missing.exe")).read().unwrap_err();
+        assert!(error.to_string().contains("missing.exe: build it with"), "{error}");
+    }
+
+    #[test]
+    fn a_windows_program_that_needs_libraries_of_its_compiler_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        // Does nothing without the compiler.
+        let build = |arguments: &[&str]| match Command::new("x86_64-w64-mingw32-gcc").args(arguments).current_dir(folder.path()).output() {
+            Ok(done) => {
+                assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => panic!("x86_64-w64-mingw32-gcc: {error}"),
+        };
+        fs::write(folder.path().join("library.c"), "int answer(void) { return 42; }").unwrap();
+        fs::write(folder.path().join("alone.c"), "int main(void) { return 0; }").unwrap();
+        fs::write(folder.path().join("needs.c"), "int answer(void); int main(void) { return answer(); }").unwrap();
+        if !build(&["-o", "alone.exe", "alone.c"]) {
+            println!("x86_64-w64-mingw32-gcc is not installed: no program of it was read");
+            return;
+        }
+        build(&["-shared", "-o", "libanswer-1.dll", "library.c"]);
+        build(&["-o", "needs.exe", "needs.c", "libanswer-1.dll"]);
+        WindowsProgram(folder.path().join("alone.exe")).read().unwrap();
+        let error = format!("{:#}", WindowsProgram(folder.path().join("needs.exe")).read().unwrap_err());
+        assert!(error.contains("it needs libanswer-1.dll"), "{error}");
     }
 }
