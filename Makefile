@@ -7,8 +7,11 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Name and tag of the image, where it is pulled from.
 IMAGE ?=
 # Architectures of the image: those that this machine can build for. arm64 needs Rust's target and a C compiler for it.
-ARM64 := $(and $(filter aarch64-unknown-linux-gnu,$(shell rustup target list --installed 2> /dev/null)),$(shell command -v aarch64-linux-gnu-gcc))
+RUST_TARGETS := $(shell rustup target list --installed 2> /dev/null)
+ARM64 := $(and $(filter aarch64-unknown-linux-gnu,$(RUST_TARGETS)),$(shell command -v aarch64-linux-gnu-gcc))
 ARCHITECTURES ?= amd64 $(if $(ARM64),arm64)
+# The image has an entry for Windows where this machine can build for it; WINDOWS_NODE= leaves it out.
+WINDOWS_NODE ?= $(and $(wildcard node/Cargo.toml),$(filter x86_64-pc-windows-gnu,$(RUST_TARGETS)),$(shell command -v x86_64-w64-mingw32-gcc),$(BINARIES)/windows/capw-node.exe)
 REVISION := $(shell git rev-parse HEAD 2> /dev/null || echo unknown)
 # The time of every file of a release. For its targets alone: where it changes, the C parts of libraries are built again, and all that uses them.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null || echo 0)
@@ -203,20 +206,28 @@ target-arm64 := aarch64-unknown-linux-gnu
 MAPPED = --remap-path-prefix=$(CURDIR)=/src --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 BINARIES := $(OUT)/programs
 
-release-binary: ## Build the optimized static program for ARCHITECTURES="amd64 arm64" into out/programs
+release-binary: ## Build the optimized static program for ARCHITECTURES="amd64 arm64", and that for Windows nodes, into out/programs
 	$(if $(filter arm64,$(ARCHITECTURES)),,@echo "without arm64: rustup target add aarch64-unknown-linux-gnu, and install gcc-aarch64-linux-gnu")
-	@set -e; for arch in $(ARCHITECTURES); do $(MAKE) --no-print-directory $(BINARIES)/$$arch/capw; done
+	$(if $(WINDOWS_NODE),,@echo "without Windows: rustup target add x86_64-pc-windows-gnu, and install gcc-mingw-w64-x86-64")
+	@set -e; for program in $(ARCHITECTURES:%=$(BINARIES)/%/capw) $(WINDOWS_NODE); do $(MAKE) --no-print-directory $$program; done
 
 $(BINARIES)/%/capw: always
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CAPW_REVISION=$(REVISION) \
 	CFLAGS="-ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo" RUSTFLAGS="-C target-feature=+crt-static $(MAPPED)" \
 	cargo build --locked --profile $(BINARY_PROFILE) --package cluster-api-provider-windows --bin capw --target $(target-$*)
 	@mkdir -p $(@D) && cp target/$(target-$*)/$(patsubst dev,debug,$(BINARY_PROFILE))/capw $@
+
+# The linker would write the time into it.
+$(BINARIES)/windows/capw-node.exe: always
+	CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc \
+	RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,--no-insert-timestamp $(MAPPED)" \
+	cargo build --locked --profile $(BINARY_PROFILE) --package capw-node --bin capw-node --target x86_64-pc-windows-gnu
+	@mkdir -p $(@D) && cp target/x86_64-pc-windows-gnu/$(patsubst dev,debug,$(BINARY_PROFILE))/capw-node.exe $@
 # dev builds quickly, for a look at an image; a release is optimized.
 BINARY_PROFILE ?= release
 
 image: release-binary ## Write the image as an OCI layout to out/image, without a container engine, and print its digest
-	@$(RELEASE) image --revision $(REVISION) --output $(OUT)/image $(foreach arch,$(ARCHITECTURES),--program $(arch)=$(BINARIES)/$(arch)/capw)
+	@$(RELEASE) image --revision $(REVISION) --output $(OUT)/image $(foreach arch,$(ARCHITECTURES),--program $(arch)=$(BINARIES)/$(arch)/capw) $(WINDOWS_NODE:%=--windows-program %)
 
 image-archive: image ## Write what docker load takes to out/capw-ARCHITECTURE.tar (IMAGE=REGISTRY/capw:TAG)
 	@set -e; for arch in $(ARCHITECTURES); do \

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What needs an optimized build: the commit in two clones at different places gives the same release, and its program starts as the
-# Deployment starts it: no capabilities, a root that cannot be written, no other file. Usage: check.sh FOLDER
+# Deployment starts it: no capabilities, a root that cannot be written, no other file. That for Windows starts under Wine, where it was built.
+# Usage: check.sh FOLDER
 set -euo pipefail
 mkdir -p "$1"; work=$(cd "$1" && pwd)
 source=$(git rev-parse --show-toplevel)
@@ -25,5 +26,17 @@ if command -v bwrap > /dev/null; then
 else
     echo "without bubblewrap: the program is not started without rights"
     "$program" version
+fi
+windows=$work/first/out/programs/windows/capw-node.exe
+prefix=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}/tools/wine-prefix
+wine=/usr/lib/wine/wine64; [ -x "$wine" ] || wine=$(command -v wine64 || true)
+if [ ! -f "$windows" ]; then
+    echo "the image has no entry for Windows"
+elif [ -n "$wine" ] && [ -d "$prefix" ]; then
+    rm -rf "${work:?}/wine"; cp -a "$prefix" "$work/wine"
+    env -u TMPDIR WINEPREFIX="$work/wine" WINEDEBUG=-all DISPLAY= "$wine" "$windows" --version
+    rm -rf "$work/wine"
+else
+    echo "without Wine, or before \`make parts\`: the program for Windows is not started"
 fi
 rm -rf "$work/first" "$work/the-second"
