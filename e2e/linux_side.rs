@@ -158,7 +158,9 @@ async fn pods_restart(cp: &ControlPlane) {
 /// What CAPW has written in the workload cluster.
 fn written_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
     // The reviews only ask which rights there are.
-    let is_write = |event: &AuditEvent| event.user == REMOTE_USER && event.is_write() && event.resource != "selfsubjectaccessreviews";
+    // A write that came between a read and a write of another is refused, and is made again.
+    let is_write =
+        |event: &AuditEvent| event.user == REMOTE_USER && event.is_write() && event.code != 409 && event.resource != "selfsubjectaccessreviews";
     cp.audit_since(mark).into_iter().filter(is_write).map(|event| format!("{} {}", event.verb, event.uri)).collect()
 }
 
