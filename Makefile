@@ -11,7 +11,7 @@ RUST_TARGETS := $(shell rustup target list --installed 2> /dev/null)
 ARM64 := $(and $(filter aarch64-unknown-linux-gnu,$(RUST_TARGETS)),$(shell command -v aarch64-linux-gnu-gcc))
 ARCHITECTURES ?= amd64 $(if $(ARM64),arm64)
 # The image has an entry for Windows where this machine can build for it; WINDOWS_NODE= leaves it out.
-WINDOWS_NODE ?= $(and $(wildcard node/Cargo.toml),$(filter x86_64-pc-windows-gnu,$(RUST_TARGETS)),$(shell command -v x86_64-w64-mingw32-gcc),$(BINARIES)/windows/capw-node.exe)
+WINDOWS_NODE ?= $(and $(filter x86_64-pc-windows-gnu,$(RUST_TARGETS)),$(shell command -v x86_64-w64-mingw32-gcc),$(BINARIES)/windows/capw-node.exe)
 REVISION := $(shell git rev-parse HEAD 2> /dev/null || echo unknown)
 # The time of every file of a release. For its targets alone: where it changes, the C parts of libraries are built again, and all that uses them.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null || echo 0)

@@ -1,0 +1,26 @@
+//! How a program asks the API server: a kubeconfig with the pod's own token. The kubelet renews the token in its file, and the program reads it
+//! there again, so the kubeconfig holds no secret.
+
+use serde_json::{Value, json};
+
+use crate::node::{Failure, Node, write};
+
+/// Writes the kubeconfig of a program and says where it is.
+pub fn kubeconfig(node: &Node, program: &str) -> Result<String, Failure> {
+    let path = node.written(program, "kubeconfig");
+    // JSON is YAML.
+    write(&path, &format!("{:#}\n", content(node)))?;
+    Ok(path.display().to_string())
+}
+
+fn content(node: &Node) -> Value {
+    let file = |name: &str| node.access.join(name).display().to_string();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "cluster", "cluster": {"server": node.api_server, "certificate-authority": file("ca.crt")}}],
+        "users": [{"name": "pod", "user": {"tokenFile": file("token")}}],
+        "contexts": [{"name": "pod", "context": {"cluster": "cluster", "user": "pod"}}],
+        "current-context": "pod",
+    })
+}

@@ -1,0 +1,74 @@
+//! The program of the pod, as a child process. It prints into the container's log.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::process::{self, Command};
+use std::thread::sleep;
+
+use crate::node::{Failure, PAUSE};
+use crate::say;
+
+pub struct Child {
+    name: String,
+    process: process::Child,
+}
+
+impl Child {
+    pub fn start(program: &Path, arguments: &[String]) -> Result<Self, Failure> {
+        let name = program.file_name().unwrap_or_default().display().to_string();
+        say(&format!("starts {} {}", program.display(), arguments.join(" ")));
+        let process = Command::new(program).args(arguments).spawn();
+        let process = process.map_err(|error| Failure(format!("{} does not start: {error}", program.display())))?;
+        Ok(Self { name, process })
+    }
+
+    /// Waits until there is what `look` looks for.
+    pub fn until<T>(&mut self, look: impl Fn() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            if let Some(status) = self.process.try_wait().map_err(|error| self.failed(error))? {
+                return Err(self.failed(format!("ended ({status}); the lines before this one say why")));
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    fn failed(&self, what: impl Display) -> Failure {
+        Failure(format!("{}: {what}", self.name))
+    }
+}
+
+impl Drop for Child {
+    /// Without this program nothing watches over its child.
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Child::start(Path::new("/bin/sh"), &["-c".into(), script.into()]).unwrap()
+    }
+
+    #[test]
+    fn it_is_waited_for_until_it_ends() {
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            Ok((looks.get() == 2).then_some(7))
+        };
+        assert_eq!(shell("sleep 60").until(look), Ok(7));
+        let Failure(why) = shell("exit 3").until(|| Ok(None::<()>)).unwrap_err();
+        assert!(why.starts_with("sh: ended (exit status: 3)"), "{why}");
+        let failed = shell("sleep 60").until(|| Err::<Option<()>, _>(Failure("no".into())));
+        assert_eq!(failed, Err(Failure("no".into())));
+    }
+}

@@ -1,0 +1,81 @@
+//! `capw-node.exe`: what the DaemonSets of CAPW run on Windows nodes, in HostProcess containers. It prepares one program of the cluster's network for
+//! the node that it is on, starts it, and ends when that program does, so that the kubelet starts it again. It asks nothing of the API server
+//! itself. Its last line says why it ended, and the kubelet shows that line as the message of the container.
+
+mod access;
+mod child;
+mod flannel;
+mod kube_proxy;
+mod node;
+mod source_vip;
+mod subnet;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use self::node::{Failure, Node};
+
+/// Runs the programs of the cluster's network on a Windows node.
+#[derive(Debug, Parser)]
+#[command(name = "capw-node", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run flanneld.exe, and hand its network to containerd once it is there.
+    Flannel(Pod),
+    /// Run kube-proxy.exe in the network that flanneld made.
+    KubeProxy(Pod),
+}
+
+/// What the pod has.
+#[derive(Args, Debug)]
+struct Pod {
+    /// Folder with the settings of the program.
+    #[arg(long, value_name = "DIR")]
+    settings: PathBuf,
+    /// Folder with the files token and ca.crt, with which the program asks the API server.
+    #[arg(long, value_name = "DIR")]
+    access: PathBuf,
+    /// The API server, as Windows nodes reach it: no Service works before kube-proxy runs.
+    #[arg(long, value_name = "URL", env = "API_SERVER")]
+    api_server: String,
+    /// Name of the Node.
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: String,
+    /// Address of the Node in the network of the nodes.
+    #[arg(long, value_name = "ADDRESS", env = "NODE_ADDRESS")]
+    node_address: IpAddr,
+    /// The drive that Windows is on.
+    #[arg(long, value_name = "DIR", default_value = r"C:\", hide = true)]
+    drive: PathBuf,
+}
+
+impl Pod {
+    fn node(self) -> Node {
+        let Self { settings, access, api_server, node_name, node_address, drive } = self;
+        Node { name: node_name, address: node_address, api_server, settings, access, drive }
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Flannel(pod) => flannel::run(&pod.node()),
+        Command::KubeProxy(pod) => kube_proxy::run(&pod.node()),
+    };
+    let Err(Failure(why)) = done else { return ExitCode::SUCCESS };
+    say(&why);
+    ExitCode::FAILURE
+}
+
+/// A line of the container's log.
+#[allow(clippy::print_stderr, reason = "the log of a container is what its program prints")]
+fn say(line: &str) {
+    eprintln!("capw-node: {line}");
+}
