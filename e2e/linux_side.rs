@@ -1,6 +1,7 @@
 //! Story *Linux side*: a cluster whose pod network is Flannel as its manifest makes it. A WindowsCluster names the network and says what Windows
 //! nodes could not share, with a command for each; the commands and a restart of flanneld put it right. CAPW itself changes nothing, until it is
-//! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back.
+//! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back. Asked to, it also brings the network
+//! to Windows nodes, keeps what it brought as it is, and takes it away.
 
 use std::time::Duration;
 
@@ -15,6 +16,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 const RECORDING: &str = "src/components/fixtures/flannel-manifest.yaml";
 const COMPATIBLE: &str = "NetworkCompatible";
 const LINUX_SIDE: &str = "LinuxSideReady";
+const COMPONENTS: &str = "ComponentsReady";
+/// The namespace of what is brought to Windows nodes.
+const BROUGHT: &str = "capw-windows";
+const CLUSTER_ROLES: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
+const CLUSTER_ROLE_BINDINGS: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
 const CONFIG: &str = "kube-flannel/kube-flannel-cfg";
 const PODS: Kind = Kind::new("v1", "pods");
 const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
@@ -23,7 +29,7 @@ const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
 fn the_linux_side_is_named_and_put_right() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("linux-side")).await;
-        let _capw = Capw::start(&cp, &[]).await;
+        let _capw = Capw::start(&cp, &["--image=registry.example.com/capw:v0"]).await;
         let workers = Workers { replicas: 0, ..Workers::new("vxlan", &cp).await };
         workers.apply(&cp).await;
         let name = workers.name(&workers.cluster);
@@ -36,7 +42,7 @@ fn the_linux_side_is_named_and_put_right() {
         says(&cp, &name, COMPATIBLE, "NoLinuxNodes", &["add a Linux node"]).await;
         step("without a Linux node nothing shows the network");
 
-        linux_side(&cp).await;
+        apply(&cp, RECORDING).await;
         says(&cp, &name, COMPATIBLE, "VniBelow4096", &["ConfigMap kube-flannel/kube-flannel-cfg", "VNI 1", "port 8472", "kubectl rollout restart"])
             .await;
         let table = cp.kubectl(&["-n", &workers.namespace, "get", "windowsclusters"]).await;
@@ -87,24 +93,77 @@ fn the_linux_side_is_named_and_put_right() {
         assert!(is_right, "{written:#?}");
         step("CAPW has changed the settings and restarted flanneld, with one write each");
 
+        it_brings_the_network(&cp, &name).await;
+
+        let mark = cp.audit_mark();
         cp.patch(Kind::CONFIG_MAP, CONFIG, &json!({"data": unchanged})).await.expect("Flannel's settings");
         says(&cp, &name, LINUX_SIDE, "ManagedElsewhere", &["has changed it back", "correct it at its source"]).await;
-        assert_eq!(written_since(&cp, mark), written, "what was changed back is left alone");
+        assert_eq!(written_since(&cp, mark), [""; 0], "what was changed back is left alone");
         step("what was changed back is left alone");
 
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be left out");
         cp.wait_object(Kind::WINDOWS_CLUSTER, &name, "nothing is said of the network", LIMIT, |object| {
-            let is_silent =
-                object["status"]["components"].is_null() && [COMPATIBLE, LINUX_SIDE].iter().all(|type_| condition(object, type_).is_none());
+            let is_silent = object["status"]["components"].is_null()
+                && [COMPATIBLE, LINUX_SIDE, COMPONENTS].iter().all(|type_| condition(object, type_).is_none());
             is_silent.then_some(())
         })
         .await;
     });
 }
 
+/// What Windows nodes need comes when it is asked for, stays as it is, and goes.
+async fn it_brings_the_network(cp: &ControlPlane, name: &str) {
+    let foreign = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BROUGHT}});
+    cp.apply_objects(&[foreign]).await;
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
+    says(cp, name, COMPONENTS, "NameTaken", &["Namespace capw-windows is there already", "app.kubernetes.io/managed-by: capw"]).await;
+    assert!(cp.list(DAEMON_SETS, Some(BROUGHT)).await.is_empty(), "nothing is applied where something is not ours");
+    cp.patch(Kind::NAMESPACE, BROUGHT, &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "capw"}}})).await.expect("a label");
+
+    // No Windows node is there yet.
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
+    let parts = cp.get(Kind::WINDOWS_CLUSTER, name).await.expect("the WindowsCluster")["status"]["components"]["parts"].clone();
+    assert_eq!(parts, json!([{"name": "flannel", "ready": 0, "desired": 0}, {"name": "kube-proxy", "ready": 0, "desired": 0}]));
+    let mark = cp.audit_mark();
+    step("the network is brought to Windows nodes");
+
+    let image = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "stranger.example.com/capw:v0"}]);
+    cp.kubectl(&["-n", BROUGHT, "patch", "daemonset", "flannel", "--type=json", "-p", &image.to_string()]).await;
+    wait_for("the DaemonSet has its image again", LIMIT, || async {
+        let set = cp.get(DAEMON_SETS, &format!("{BROUGHT}/flannel")).await.ok_or("no DaemonSet")?;
+        let image = text(&set, "/spec/template/spec/containers/0/image");
+        if image == "registry.example.com/capw:v0" { Ok(()) } else { Err(image.to_owned()) }
+    })
+    .await;
+    let written = written_since(cp, mark);
+    assert_eq!(written.len(), 1, "one write mends it: {written:#?}");
+    step("what another has changed is set back");
+
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be taken away");
+    wait_for("what was brought is gone", LIMIT, || async {
+        let mut left = Vec::new();
+        for kind in [Kind::NAMESPACE, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS] {
+            let found = cp.list(kind, None).await;
+            // A namespace goes when the namespace controller has removed what is in it.
+            let is_brought = |object: &&Value| {
+                text(object, "/metadata/labels/app.kubernetes.io~1part-of") == "capw"
+                    && text(object, "/metadata/annotations/infrastructure.cluster.x-k8s.io~1windows-cluster") == name
+            };
+            left.extend(found.iter().filter(is_brought).map(|object| text(object, "/metadata/name").to_owned()));
+        }
+        let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
+        left.extend(object["status"]["components"]["parts"].as_array().into_iter().flatten().map(Value::to_string));
+        if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }
+    })
+    .await;
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Report"}}})).await.expect("components can be reported");
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, name, LINUX_SIDE, "True", LIMIT).await;
+    step("what was brought is gone");
+}
+
 /// The recorded objects, but those that every cluster has: the API server made them for its own addresses.
-async fn linux_side(cp: &ControlPlane) {
-    let path = world::checkout().join(RECORDING);
+pub async fn apply(cp: &ControlPlane, recording: &str) {
+    let path = world::checkout().join(recording);
     let yaml = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut objects = manifests::documents(&yaml);
     objects.retain(|object| !["Service", "ServiceCIDR"].contains(&text(object, "/kind")) && text(object, "/metadata/name") != "kubeadm-config");

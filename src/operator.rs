@@ -73,6 +73,8 @@ pub struct Settings {
     pub instance: String,
     /// Whether certificates of kubelets' own servers are approved, for machines that ask the cluster's authority for one.
     pub approve_serving_certificates: bool,
+    /// The image of CAPW, as Windows nodes pull it.
+    pub image: Option<String>,
     /// The service for cluster-autoscaler.
     pub autoscaler: Option<autoscaler::server::Settings>,
 }
@@ -224,6 +226,7 @@ async fn work(
         clock: clock(),
         new_token_secret: Arc::new(token_secret),
         approve_serving_certificates: settings.approve_serving_certificates,
+        image: settings.image,
         autoscaler,
     };
     // Guests end after the controllers, as machines do when their operator stops.

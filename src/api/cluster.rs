@@ -44,6 +44,12 @@ use super::machine::{LocalReference, TemplateMetadata};
         json_path = ".status.conditions[?(@.type==\"NetworkCompatible\")].reason",
         description = "Whether Windows nodes can be on that network, or why not"
     ),
+    printcolumn(
+        name = "Components",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"ComponentsReady\")].reason",
+        description = "Whether what CAPW brings to Windows nodes runs there, or why not"
+    ),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -94,7 +100,7 @@ pub struct WindowsClusterStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, HypervisorsReachable, NetworkCompatible, LinuxSideReady and Paused.
+    /// Ready, HypervisorsReachable, NetworkCompatible, LinuxSideReady, ComponentsReady and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]

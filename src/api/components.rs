@@ -1,4 +1,4 @@
-//! What Linux nodes run for the cluster and Windows nodes need too: its pod network so far. Part of a WindowsCluster.
+//! What Linux nodes run for the cluster and Windows nodes need too: its pod network and kube-proxy so far. Part of a WindowsCluster.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Components {
-    /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible. `Off`: it is not
-    /// looked at, and not changed.
+    /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible. `Auto`: that, and
+    /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan, and kube-proxy. The condition
+    /// ComponentsReady has the progress. What it brought stays if `Report` is set later. `Off`: the cluster is not looked at, and what CAPW brought
+    /// there is removed.
     #[serde(default)]
     pub mode: ComponentsMode,
     /// `Report`: only people change what Linux nodes run. `Change`: CAPW makes the changes that status.components.findings has commands for, and
@@ -22,10 +24,12 @@ pub struct Components {
 /// What is done about components.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum ComponentsMode {
+    /// Read, report, and bring what Windows nodes need.
+    Auto,
     /// Read and report.
     #[default]
     Report,
-    /// Do not look.
+    /// Do not look, and remove what was brought.
     Off,
 }
 
@@ -46,11 +50,35 @@ pub struct ComponentsStatus {
     /// The pod network of Linux nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStatus>,
+    /// What CAPW brings to Windows nodes, with `mode: Auto`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub parts: Vec<ComponentPart>,
     /// What stands in the way of Windows nodes, worst first; at most 50.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub findings: Vec<ComponentFinding>,
+}
+
+/// A program that CAPW brings to Windows nodes.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentPart {
+    /// Of its DaemonSet in the namespace `capw-windows`: `flannel`, `kube-proxy`.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// Pods that run with the present settings.
+    #[schemars(range(min = 0))]
+    pub ready: i64,
+    /// Windows nodes that shall have one.
+    #[schemars(range(min = 0))]
+    pub desired: i64,
+    /// Why a pod is not ready, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1000))]
+    pub message: Option<String>,
 }
 
 /// A pod network.
@@ -85,7 +113,7 @@ pub struct NetworkStatus {
     #[schemars(length(max = 1000))]
     pub from: Option<String>,
     /// Who brings it to Windows nodes: `Run`, nothing yet, its program has to run there; `Ask`, its own operator, once its switch for Windows is
-    /// set; `Check`, its makers, the cloud, or a DaemonSet that is there already; `Refuse`, nothing can. CAPW itself brings no network yet.
+    /// set; `Check`, its makers, the cloud, or a DaemonSet that is there already; `Refuse`, nothing can. Of `Run`, CAPW does Flannel with vxlan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub role: Option<String>,

@@ -77,6 +77,9 @@ pub struct Run {
     /// Answer cluster-autoscaler without TLS, on a loopback address only.
     #[arg(long, group = "security")]
     autoscaler_plaintext: bool,
+    /// The image of CAPW, as Windows nodes pull it: for what it brings to them.
+    #[arg(long, value_name = "NAME", env = "CAPW_IMAGE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    image: Option<String>,
     #[command(flatten)]
     log: Log,
 }
@@ -154,6 +157,8 @@ impl Run {
             namespaces: self.namespaces.into_iter().collect(),
             watch_filter: self.watch_filter,
             approve_serving_certificates: self.approve_serving_certificates,
+            // What manifests say before an image is chosen.
+            image: self.image.filter(|image| !image.starts_with("example.invalid/")),
             own_cluster,
             election,
             health_address: self.health_address,

@@ -65,13 +65,18 @@ impl Workload {
         Ok(found.map(|map| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": map.metadata, "data": map.data})))
     }
 
-    /// Merges a patch into an object, under the field manager [`LINUX_SIDE_MANAGER`].
-    pub async fn patch_object(&self, of: &Listing, namespace: Option<&str>, name: &str, patch: &Value) -> Result<(), WorkloadError> {
+    /// Objects of a kind, in a namespace where they have one.
+    pub(super) fn api(&self, of: &Listing, namespace: Option<&str>) -> Api<DynamicObject> {
         let (client, resource) = (self.client.clone(), resource(of));
-        let api: Api<DynamicObject> = match namespace {
+        match namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
-        };
+        }
+    }
+
+    /// Merges a patch into an object, under the field manager [`LINUX_SIDE_MANAGER`].
+    pub async fn patch_object(&self, of: &Listing, namespace: Option<&str>, name: &str, patch: &Value) -> Result<(), WorkloadError> {
+        let api = self.api(of, namespace);
         let parameters = PatchParams { field_manager: Some(LINUX_SIDE_MANAGER.into()), ..PatchParams::default() };
         let what = format!("patch {} {}", of.plural, namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")));
         self.call(&what, api.patch(name, &parameters, &Patch::Merge(patch))).await.map(drop)

@@ -21,6 +21,7 @@ pub mod review;
 pub mod survey;
 pub mod token;
 pub mod watches;
+pub mod windows_side;
 pub mod workload;
 
 use std::fmt::Debug;

@@ -30,7 +30,7 @@ pub use place::{ObjectRef, Unreadable};
 pub use role::{Role, role};
 pub use show::text;
 pub use wanted::{FIRST, wanted};
-pub use windows_side::{NAMESPACE, Parameters, Refusal, windows_side};
+pub use windows_side::{NAMESPACE, Parameters, Refusal, Taken, kind_of, outdated, owned, removed, taken, windows_side};
 
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,8 @@ pub struct Parts {
     pub clock: Clock,
     pub new_token_secret: NewTokenSecret,
     pub approve_serving_certificates: bool,
+    /// CAPW's own, as Windows nodes pull it.
+    pub image: Option<String>,
     /// Through which the autoscaler's service gets the caches, while this process leads.
     pub autoscaler: Option<ServiceHandle>,
 }
@@ -65,14 +67,15 @@ struct Shared {
     clusters: WorkloadClusters,
     hypervisors: Hypervisors,
     requests: Requests,
+    image: Option<String>,
 }
 
 /// Runs the controllers of these roles until `controllers.stop`, then lets running passes end.
 pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watching: &Watching) {
-    let Parts { cluster, workloads, events, drivers, clock, new_token_secret, approve_serving_certificates, autoscaler } = parts;
+    let Parts { cluster, workloads, events, drivers, clock, new_token_secret, approve_serving_certificates, image, autoscaler } = parts;
     let management = Arc::new(Management { cluster, events, written: controllers.written.clone(), clock });
     let (requests, requested) = Requests::new();
-    let shared = &Shared::new(management, workloads, drivers, Caches::start(watching, roles), requests, approve_serving_certificates);
+    let shared = &Shared::new(management, workloads, drivers, Caches::start(watching, roles), requests, approve_serving_certificates, image);
     tokio::select! {
         () = shared.caches.ready() => {}
         () = controllers.stop.cancelled() => return,
@@ -163,6 +166,7 @@ impl Shared {
         caches: Caches,
         requests: Requests,
         approve_serving_certificates: bool,
+        image: Option<String>,
     ) -> Self {
         let (caches, nodes) = (Arc::new(caches), Arc::new(Nodes::default()));
         let owners = Owners::new(caches.clone(), nodes.clone());
@@ -176,7 +180,7 @@ impl Shared {
         };
         let clusters = WorkloadClusters::new(workloads, context);
         let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default(), logins: Arc::default() };
-        Self { management, caches, owners, clusters, hypervisors, requests }
+        Self { management, caches, owners, clusters, hypervisors, requests, image }
     }
 
     async fn unreadable<K: Kind>(&self, controllers: &ControllerLoop, watch: &Watch<K>) {
@@ -222,6 +226,7 @@ impl Shared {
             caches: self.caches.clone(),
             clusters: self.clusters.clone(),
             hypervisors: self.hypervisors.clone(),
+            image: self.image.clone(),
         }
     }
 

@@ -43,5 +43,16 @@ pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared
         written: Default::default(),
         clock: Arc::new(move || Timestamp::from_second(time.fetch_add(seconds, Ordering::Relaxed)).unwrap()),
     });
-    (Shared::new(management, Workloads::new(cluster), Arc::new(Drivers::new(settings)), caches, Requests::new().0, true), script)
+    (
+        Shared::new(
+            management,
+            Workloads::new(cluster),
+            Arc::new(Drivers::new(settings)),
+            caches,
+            Requests::new().0,
+            true,
+            Some("registry.example.com/capw:v0".into()),
+        ),
+        script,
+    )
 }

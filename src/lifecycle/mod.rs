@@ -12,6 +12,7 @@ pub mod node;
 pub mod owner;
 pub mod pool;
 pub mod windows_cluster;
+pub mod windows_side;
 pub mod workload;
 
 use std::time::Duration;

@@ -36,6 +36,8 @@ documented_enum! {
         NetworkCompatible => "WindowsCluster",
         /// Nothing that Linux nodes run has to be changed, and every change has been taken up. Only with `spec.components.linuxSide: Change`.
         LinuxSideReady => "WindowsCluster",
+        /// What Windows nodes need runs on each of them. Only with `spec.components.mode: Auto`.
+        ComponentsReady => "WindowsCluster",
         /// The endpoint answers and accepts the credentials.
         Reachable => "WindowsHypervisor",
         /// Nothing there carries CAPW's mark or name without belonging to a VM.

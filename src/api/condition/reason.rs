@@ -290,6 +290,18 @@ documented_enum! {
         /// An object belongs to a tool, or another writer has undone CAPW's change; the message says which. It is not touched.
         ManagedElsewhere => problem(WorkloadCluster, LinuxSideReady, "Change it where it comes from: the values of the chart, or the repository."),
 
+        // What CAPW brings to Windows nodes.
+        /// Each Windows node has all of it.
+        PartsReady => stage(ComponentsReady, "Nothing."),
+        /// A Windows node does not have it, or not yet; the message has the words of its pod.
+        PartNotReady => stage(ComponentsReady, "Wait for new nodes. If it takes long, do what the message says, or look at the pods in the namespace capw-windows."),
+        /// CAPW has nothing to bring to this cluster, or something is in the way; the message says what.
+        NotBrought => problem(WorkloadCluster, ComponentsReady, "Do what the message says, or set spec.components.mode to Report."),
+        /// There is an object with a name that CAPW needs, and it is not CAPW's. It is not touched.
+        NameTaken => problem(WorkloadCluster, ComponentsReady, "Remove or rename the object that the message names, if nothing needs it."),
+        /// CAPW does not know its own image, whose part for Windows the pods run.
+        ImageUnknown => problem(ManagementCluster, ComponentsReady, "Name the image in the variable CAPW_IMAGE of CAPW's Deployment."),
+
         // Node pools, and the drain of machines without Cluster API.
         /// The pool makes machines, or waits for those that it has made; the message has the numbers.
         ScalingUp => stage(Ready, "Wait: Windows takes minutes. If it takes long, look at the WindowsMachines of the pool."),

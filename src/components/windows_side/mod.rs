@@ -7,11 +7,13 @@
 mod flannel;
 mod kube_proxy;
 mod overlay;
+mod plan;
 mod program;
 mod refusal;
 
 use serde_json::{Map, Value, json};
 
+pub use plan::{Taken, kind_of, outdated, owned, removed, taken};
 pub use refusal::Refusal;
 
 use super::linux_side::LinuxSide;

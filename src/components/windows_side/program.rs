@@ -11,6 +11,10 @@ use super::{NAMESPACE, Parameters, labels};
 /// Annotation on pods: the digest of the settings that they started with, so that a change of these restarts them, one node at a time.
 const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/windows-side-settings";
 
+/// Below which folder a HostProcess container finds its volumes: containerd's shim puts the folder in its place. Windows Server 2019 has the volumes
+/// nowhere else. <https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/#volume-mounts>
+const VOLUMES: &str = "%CONTAINER_SANDBOX_MOUNT_POINT%";
+
 /// A program that `capw-node.exe` starts.
 pub struct Program {
     /// Of the command, the account, the ConfigMap and the DaemonSet.
@@ -80,8 +84,7 @@ impl Program {
         })
     }
 
-    /// Paths of mounts have no drive letters. containerd binds volumes at these paths on drive C:, for the processes of this container alone; Windows
-    /// Server 2019 cannot, and has them below `%CONTAINER_SANDBOX_MOUNT_POINT%` only.
+    /// Paths of mounts have no drive letters. The image's entrypoint is `capw-node.exe`.
     fn container(&self, parameters: &Parameters) -> Value {
         let name = self.name;
         let of_pod = |variable: &str, field: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field}}});
@@ -89,7 +92,7 @@ impl Program {
             "name": name,
             "image": parameters.image,
             "imagePullPolicy": "IfNotPresent",
-            "args": [name, format!(r"--settings=C:\etc\capw\{name}"), format!(r"--access=C:\var\run\secrets\capw\{name}")],
+            "args": [name, format!(r"--settings={VOLUMES}\etc\capw\{name}"), format!(r"--access={VOLUMES}\var\run\secrets\capw\{name}")],
             "env": [
                 of_pod("NODE_NAME", "spec.nodeName"),
                 of_pod("NODE_ADDRESS", "status.hostIP"),

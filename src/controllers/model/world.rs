@@ -93,6 +93,7 @@ impl World {
             clock: clock(self.start),
             new_token_secret: Arc::new(|| "0123456789abcdef".to_owned().into()),
             approve_serving_certificates: true,
+            image: None,
             autoscaler: None,
         };
         let roles = Roles { infrastructure: true, bootstrap: true, control_plane: false };

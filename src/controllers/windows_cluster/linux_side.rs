@@ -6,11 +6,11 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
 
-use super::Context;
+use super::{Context, windows_side};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::components::{ComponentsStatus, LinuxSideMode};
+use crate::api::components::{Components, ComponentsMode, ComponentsStatus, LinuxSideMode};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::ApiError;
@@ -40,8 +40,8 @@ pub fn cluster_ref(cluster: &Cluster) -> ClusterRef {
     ClusterRef::cluster_api(&cluster.namespace().unwrap_or_default(), &cluster.name_any())
 }
 
-/// Reads the Linux side, and takes the next step of a change where `mode` says so.
-pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, mode: LinuxSideMode) -> Seen {
+/// Reads the Linux side, takes the next step of a change of it, and brings to Windows nodes what they need, as far as `components` asks for it.
+pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, components: &Components) -> Seen {
     if !cluster.control_plane_initialized() {
         let (condition, look_again) =
             unread(Reason::WaitingForControlPlaneInitialized, "the control plane of the Cluster is not initialized yet".into());
@@ -66,18 +66,32 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, mod
     let found = judge(&side);
     let NetworkReport { status, condition } = report(&side, &found);
     let mut seen = Seen { status: Some(status), conditions: vec![condition], look_again: LOOK_AGAIN };
-    if mode == LinuxSideMode::Change {
+    if components.linux_side == LinuxSideMode::Change {
         let step = next_step(&objects, &side, &found);
         let (condition, look_again) = progress(&step);
         let said = match act(&workload, &step).await {
             Ok(()) => Some(condition),
             Err(error) => {
                 ctx.clusters.doubt(&name, &error).await;
-                refused(&error)
+                refused(ConditionType::LinuxSideReady, Reason::ChangeNeeded, &error)
             }
         };
         seen.conditions.extend(said);
         seen.look_again = look_again;
+    }
+    if components.mode == ComponentsMode::Auto {
+        match windows_side::bring(ctx, &workload, &side, object, cluster).await {
+            Ok(brought) => {
+                seen.status.get_or_insert_default().parts = brought.parts;
+                seen.conditions.push(brought.condition);
+                seen.look_again = seen.look_again.min(brought.look_again);
+            }
+            Err(error) => {
+                ctx.clusters.doubt(&name, &error).await;
+                seen.conditions.extend(refused(ConditionType::ComponentsReady, Reason::NotBrought, &error));
+                seen.look_again = LOOK_SOON;
+            }
+        }
     }
     seen
 }
@@ -114,14 +128,14 @@ async fn act(workload: &Workload, step: &Step) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-/// What is said of a write that failed; `None`: the next look tries again.
-fn refused(error: &WorkloadError) -> Option<Desired> {
+/// What is said of a request that failed, with the reason for an object that the API server does not take; `None`: the next look tries again.
+fn refused(type_: ConditionType, invalid: Reason, error: &WorkloadError) -> Option<Desired> {
     let reason = match (fault(error), error) {
         (Some(fault), _) => fault.reason(),
-        (None, WorkloadError::Api(ApiError::Invalid(_))) => Reason::ChangeNeeded,
+        (None, WorkloadError::Api(ApiError::Invalid(_))) => invalid,
         (None, _) => return None,
     };
-    Some(Desired::no(ConditionType::LinuxSideReady, reason, error.to_string()))
+    Some(Desired::no(type_, reason, error.to_string()))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! The decisions are in [`crate::lifecycle::windows_cluster`], [`crate::lifecycle::network`] and [`crate::components`].
 
 mod linux_side;
+mod windows_side;
 
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub struct Context {
     pub caches: Arc<Caches>,
     pub clusters: WorkloadClusters,
     pub hypervisors: Hypervisors,
+    /// CAPW's own, if it is known.
+    pub image: Option<String>,
 }
 
 pub fn triggers(caches: &Arc<Caches>, requested: Receiver<WindowsCluster>) -> Triggers<WindowsCluster> {
@@ -57,19 +60,26 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     if let Some(domains) = decision.step {
         next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
         next.failure_domains = domains;
-        let asked = object.spec.components.as_ref().filter(|components| components.mode == ComponentsMode::Report);
+        let asked = object.spec.components.as_ref().filter(|components| components.mode != ComponentsMode::Off);
         if let Some(components) = asked {
-            let seen = linux_side::look(&ctx, object, &cluster, components.linux_side).await;
+            let seen = linux_side::look(&ctx, object, &cluster, components).await;
             decision.conditions.extend(seen.conditions);
             look_again = Some(seen.look_again);
-            // What was known stays while the cluster cannot be read.
+            // What was known stays while the cluster cannot be read, and what was brought while nothing more is.
+            let parts = next.components.as_ref().map(|known| known.parts.clone()).unwrap_or_default();
             next.components = seen.status.or(next.components);
+            next.components.iter_mut().filter(|components| components.parts.is_empty()).for_each(|components| components.parts.clone_from(&parts));
         } else {
             ctx.clusters.linux_sides().forget(&linux_side::cluster_ref(&cluster));
-            next.components = None;
+            (next.components, look_again) = windows_side::forget(&ctx, object, &cluster).await;
         }
         let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);
-        for (is_said, type_) in [(asked.is_some(), ConditionType::NetworkCompatible), (is_changed, ConditionType::LinuxSideReady)] {
+        let is_brought = asked.is_some_and(|components| components.mode == ComponentsMode::Auto);
+        for (is_said, type_) in [
+            (asked.is_some(), ConditionType::NetworkCompatible),
+            (is_changed, ConditionType::LinuxSideReady),
+            (is_brought, ConditionType::ComponentsReady),
+        ] {
             next.conditions.retain(|condition| is_said || condition.type_ != type_.as_str());
         }
     }

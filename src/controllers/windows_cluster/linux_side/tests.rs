@@ -85,7 +85,7 @@ fn a_write_that_is_refused_is_told_unless_it_passes_by_itself() {
         (WorkloadError::Api(ApiError::NotFound(text())), None),
         (WorkloadError::Api(ApiError::Unreachable(text())), None),
     ] {
-        let said = refused(&error);
+        let said = refused(ConditionType::LinuxSideReady, Reason::ChangeNeeded, &error);
         assert_eq!(said.as_ref().map(|condition| condition.reason), expected, "{error}");
         assert!(said.is_none_or(|condition| condition.status == Some(false) && condition.message.contains("configmaps a/b")), "{error}");
     }

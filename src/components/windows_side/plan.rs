@@ -1,0 +1,125 @@
+//! What is to be applied of the Windows side, and what goes when nobody asks for it any more.
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::NAMESPACE;
+use crate::api::listing::Listing;
+use crate::components::place::ObjectRef;
+use crate::components::workloads::OURS;
+
+/// Annotation: `namespace/name` of the WindowsCluster that an object was applied for.
+pub const OWNER: &str = "infrastructure.cluster.x-k8s.io/windows-cluster";
+
+const NAMESPACES: Listing = Listing::new("", "v1", "Namespace", "namespaces");
+const ROLES: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
+const BINDINGS: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
+const KINDS: [Listing; 6] = [
+    NAMESPACES,
+    Listing::new("", "v1", "ServiceAccount", "serviceaccounts"),
+    ROLES,
+    BINDINGS,
+    Listing::CONFIG_MAPS,
+    Listing::new("apps", "v1", "DaemonSet", "daemonsets"),
+];
+
+/// Why an object is not touched.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Taken {
+    #[error("{0} is there already, and without the label {key}: {us} it is not CAPW's: remove or rename it, if nothing needs it", key = OURS.0, us = OURS.1)]
+    Foreign(ObjectRef),
+    #[error("{object} is for WindowsCluster {owner}: set spec.components of one of the two to another mode")]
+    Owned { object: ObjectRef, owner: String },
+}
+
+/// The kind of an object of the Windows side.
+pub fn kind_of(object: &Value) -> Option<Listing> {
+    let kind = object.get("kind").and_then(Value::as_str)?;
+    KINDS.into_iter().find(|listing| listing.kind == kind)
+}
+
+/// The objects with the mark of their owner.
+pub fn owned(mut objects: Vec<Value>, owner: &str) -> Vec<Value> {
+    for metadata in objects.iter_mut().filter_map(|object| object.get_mut("metadata")) {
+        json_patch::merge(metadata, &serde_json::json!({"annotations": {OWNER: owner}}));
+    }
+    objects
+}
+
+/// The objects that are not there as they shall be. `live` has what there is of each.
+pub fn outdated<'a>(desired: &'a [Value], live: &[Option<Value>], owner: &str) -> Result<Vec<&'a Value>, Taken> {
+    let mut outdated = Vec::new();
+    for (desired, live) in desired.iter().zip(live) {
+        if let Some(live) = live {
+            taken(live, owner)?;
+        }
+        if !live.as_ref().is_some_and(|live| holds(live, desired)) {
+            outdated.push(desired);
+        }
+    }
+    Ok(outdated)
+}
+
+/// What a cluster has once of the Windows side; all else goes with the namespace.
+pub fn removed() -> [(Listing, ObjectRef); 4] {
+    let once = |listing: Listing, name: &str| (listing, ObjectRef::new(listing.kind, None, name));
+    [once(NAMESPACES, NAMESPACE), once(BINDINGS, super::kube_proxy::BINDING), once(BINDINGS, super::flannel::ROLE), once(ROLES, super::flannel::ROLE)]
+}
+
+/// Whether an object may be changed and removed for this owner. One without an owner was applied by a person, from what CAPW printed.
+pub fn taken(live: &Value, owner: &str) -> Result<(), Taken> {
+    let text = |of: &str, key: &str| live.get("metadata").and_then(|metadata| metadata.get(of)?.get(key)?.as_str());
+    let (key, us) = OURS;
+    if text("labels", key) != Some(us) {
+        return Err(Taken::Foreign(ObjectRef::of(live)));
+    }
+    match text("annotations", OWNER) {
+        Some(other) if other != owner => Err(Taken::Owned { object: ObjectRef::of(live), owner: other.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether all that is desired is there. The API server and others add fields; lists are whole.
+fn holds(live: &Value, desired: &Value) -> bool {
+    match (live, desired) {
+        (Value::Object(live), Value::Object(desired)) => desired.iter().all(|(key, value)| live.get(key).is_some_and(|live| holds(live, value))),
+        (Value::Array(live), Value::Array(desired)) => {
+            live.len() == desired.len() && live.iter().zip(desired).all(|(live, value)| holds(live, value))
+        }
+        _ => live == desired,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(labels: &Value, annotations: &Value, data: &Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n", "labels": labels, "annotations": annotations}, "data": data})
+    }
+
+    #[test]
+    fn what_is_right_is_left_and_what_is_not_ours_is_not_touched() {
+        let (ours, mine) = (json!({"app.kubernetes.io/managed-by": "capw"}), json!({OWNER: "lab/c1"}));
+        let desired = owned(vec![object(&ours, &json!(null), &json!({"list": [{"a": 1}, "b"]}))], "lab/c1");
+        let more = json!({"list": [{"a": 1, "default": true}, "b"], "other": 1});
+        for (live, expected) in [
+            (None, Ok(1)),
+            (Some(object(&ours, &mine, &more)), Ok(0)),
+            (Some(object(&ours, &json!({}), &more)), Ok(1)),
+            (Some(object(&ours, &mine, &json!({"list": [{"a": 2}, "b"]}))), Ok(1)),
+            (Some(object(&ours, &mine, &json!({"list": [{"a": 1}, "b", "c"]}))), Ok(1)),
+            (Some(object(&ours, &mine, &json!({}))), Ok(1)),
+            (Some(object(&json!({}), &json!({}), &more)), Err("ConfigMap n/a is there already")),
+            (Some(object(&ours, &json!({OWNER: "lab/c2"}), &more)), Err("WindowsCluster lab/c2")),
+        ] {
+            let found = outdated(&desired, std::slice::from_ref(&live), "lab/c1").map(|objects| objects.len());
+            match expected {
+                Ok(expected) => assert_eq!(found, Ok(expected), "{live:?}"),
+                Err(part) => assert!(found.clone().unwrap_err().to_string().contains(part), "{found:?}"),
+            }
+        }
+    }
+}

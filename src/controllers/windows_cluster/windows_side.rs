@@ -1,0 +1,117 @@
+//! What CAPW brings to the Windows nodes of a workload cluster: applied where the WindowsCluster asks for it, removed when it asks no more.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::Context;
+use super::linux_side::cluster_ref;
+use crate::api::capi::Cluster;
+use crate::api::cluster::WindowsCluster;
+use crate::api::components::{ComponentPart, ComponentsStatus};
+use crate::api::condition::{Desired, Reason};
+use crate::api::listing::Listing;
+use crate::cluster::workload::{Workload, WorkloadError};
+use crate::components::{LinuxSide, NAMESPACE, Parameters, kind_of, outdated, owned, removed, taken, windows_side};
+use crate::lifecycle::network::LOOK_SOON;
+use crate::lifecycle::windows_side::{applied, not_brought, parts, report};
+
+const PODS: Listing = Listing::new("", "v1", "Pod", "pods").with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw");
+
+/// What is to be said of the Windows side, and when to look at it again.
+pub struct Brought {
+    pub parts: Vec<ComponentPart>,
+    pub condition: Desired,
+    pub look_again: Duration,
+}
+
+impl Brought {
+    fn nothing(reason: Reason, why: String) -> Self {
+        let (condition, look_again) = not_brought(reason, why);
+        Self { parts: Vec::new(), condition, look_again }
+    }
+}
+
+/// For whom objects of a workload cluster are.
+fn owner(object: &WindowsCluster) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// Applies what is not there as it shall be, and says how far it is.
+pub async fn bring(
+    ctx: &Context,
+    workload: &Workload,
+    side: &LinuxSide,
+    object: &WindowsCluster,
+    cluster: &Cluster,
+) -> Result<Brought, WorkloadError> {
+    let Some(image) = ctx.image.clone() else {
+        let why = "CAPW does not know its own image, whose part for Windows the pods run: name it in the variable CAPW_IMAGE of its Deployment";
+        return Ok(Brought::nothing(Reason::ImageUnknown, why.into()));
+    };
+    let endpoint = cluster.endpoint().map_or_else(|| workload.server.clone(), |endpoint| format!("https://{}:{}", endpoint.host, endpoint.port));
+    let owner = owner(object);
+    let desired = match windows_side(side, &Parameters { image, api_server: endpoint }) {
+        Ok(objects) => owned(objects, &owner),
+        Err(refusal) => return Ok(Brought::nothing(Reason::NotBrought, refusal.to_string())),
+    };
+    let live = live(workload, &desired).await?;
+    let outdated = match outdated(&desired, &live, &owner) {
+        Ok(outdated) => outdated,
+        Err(why) => return Ok(Brought::nothing(Reason::NameTaken, why.to_string())),
+    };
+    for object in &outdated {
+        if let Some(kind) = kind_of(object) {
+            workload.apply_object(&kind, object).await?;
+        }
+    }
+    let sets: Vec<Value> = live.into_iter().flatten().filter(|object| object.get("kind").is_some_and(|kind| kind == "DaemonSet")).collect();
+    let mut pods = workload.objects(&PODS).await?.unwrap_or_default();
+    pods.retain(|pod| pod.pointer("/metadata/namespace").is_some_and(|namespace| namespace == NAMESPACE));
+    let parts = parts(&sets, &pods);
+    let (condition, look_again) = if outdated.is_empty() { report(&parts) } else { applied(outdated.len()) };
+    Ok(Brought { parts, condition, look_again })
+}
+
+/// What there is of each object.
+async fn live(workload: &Workload, desired: &[Value]) -> Result<Vec<Option<Value>>, WorkloadError> {
+    let mut live = Vec::new();
+    for object in desired {
+        let text = |key: &str| object.get("metadata").and_then(|metadata| metadata.get(key)?.as_str());
+        let found = match kind_of(object) {
+            Some(kind) => workload.object(&kind, text("namespace"), text("name").unwrap_or_default()).await?,
+            None => None,
+        };
+        live.push(found);
+    }
+    Ok(live)
+}
+
+/// Removes what was brought, if anything was. The value: what is still known of it, and when to try again.
+pub async fn forget(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) -> (Option<ComponentsStatus>, Option<Duration>) {
+    let known = object.status.as_ref().and_then(|status| status.components.as_ref()).filter(|known| !known.parts.is_empty());
+    let Some(known) = known else { return (None, None) };
+    let name = cluster_ref(cluster);
+    let removed = async { take_away(&*ctx.clusters.get(&name).await?, object).await };
+    let Err(error) = removed.await else { return (None, None) };
+    tracing::warn!(error = error.label(), "what was brought to Windows nodes is not removed yet: {error}");
+    ctx.clusters.doubt(&name, &error).await;
+    (Some(ComponentsStatus { parts: known.parts.clone(), ..ComponentsStatus::default() }), Some(LOOK_SOON))
+}
+
+/// Removes all that was brought for this WindowsCluster. What is not its own stays.
+async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(), WorkloadError> {
+    let owner = owner(object);
+    for (kind, of) in removed() {
+        let found = workload.object(&kind, None, &of.name).await?;
+        let Some(found) = found.filter(|found| taken(found, &owner).is_ok()) else { continue };
+        let Some(uid) = found.pointer("/metadata/uid").and_then(Value::as_str) else { continue };
+        workload.delete_object(&kind, &of.name, uid).await?;
+        tracing::info!(endpoint = workload.server, "{of} is removed");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
