@@ -56,6 +56,7 @@ mod two_of_everything;
 mod upgrade;
 mod ways_in;
 mod windows_matrix;
+mod windows_network;
 mod windows_side;
 mod wine_kills;
 mod workers;

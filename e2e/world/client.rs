@@ -321,19 +321,20 @@ impl ControlPlane {
 
     /// A kubeconfig file with a token of a ServiceAccount, good for a day.
     pub async fn kubeconfig_for(&self, namespace: &str, service_account: &str) -> PathBuf {
-        let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
-        let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..Default::default() };
-        let request = TokenRequest { spec: Some(spec), ..Default::default() };
-        let token = api
-            .create_token_request(service_account, &PostParams::default(), &request)
-            .await
-            .unwrap_or_else(|e| panic!("a token for {namespace}/{service_account}: {e}"))
-            .status
-            .and_then(|status| status.token)
-            .expect("the answer to a token request holds a token");
+        let token = self.token_for(namespace, service_account).await;
         let admin = std::fs::read_to_string(self.kubeconfig()).expect("the administrator's kubeconfig");
         let text = pki::kubeconfig_with_token(&admin, namespace, service_account, &token);
         self.scratch().write(&format!("kube/{namespace}.{service_account}.conf"), text)
+    }
+
+    /// A token of a ServiceAccount, good for a day.
+    pub async fn token_for(&self, namespace: &str, service_account: &str) -> String {
+        let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
+        let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..Default::default() };
+        let request = TokenRequest { spec: Some(spec), ..Default::default() };
+        let answer = api.create_token_request(service_account, &PostParams::default(), &request).await;
+        let answer = answer.unwrap_or_else(|e| panic!("a token for {namespace}/{service_account}: {e}"));
+        answer.status.and_then(|status| status.token).expect("the answer to a token request holds a token")
     }
 }
 

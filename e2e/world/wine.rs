@@ -93,9 +93,17 @@ impl WineGuest {
 
     /// Runs a Windows program in the guest: the lines that it prints.
     pub fn windows(&self, argv: &[&str]) -> Result<Vec<String>, String> {
+        let output = self.program(argv)?.output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+        if output.status.success() { Ok(text.lines().map(str::to_owned).collect()) } else { Err(text) }
+    }
+
+    /// A Windows program in the guest, to be started.
+    pub fn program(&self, argv: &[&str]) -> Result<Command, String> {
         let pid = std::fs::read_to_string(self.disk.join("machine.pid")).map_err(|error| format!("the guest is off: {error}"))?;
         let wine = if Path::new("/usr/lib/wine/wine64").exists() { "/usr/lib/wine/wine64" } else { "wine64" };
-        let output = Command::new("nsenter")
+        let mut program = Command::new("nsenter");
+        program
             .args(["--target", &pid, "--net", "--uts", "--ipc", "--mount", &format!("--pid=/proc/{pid}/ns/pid_for_children"), "--"])
             .arg(wine)
             .args(argv)
@@ -103,11 +111,8 @@ impl WineGuest {
             .env("WINEDEBUG", "-all")
             .env("DISPLAY", "")
             // Debian's Wine finds its server below it: the guest has none.
-            .env_remove("TMPDIR")
-            .output()
-            .map_err(|error| error.to_string())?;
-        let text = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
-        if output.status.success() { Ok(text.lines().map(str::to_owned).collect()) } else { Err(text) }
+            .env_remove("TMPDIR");
+        Ok(program)
     }
 
     /// Number of the process that holds the machine, while it is on.

@@ -4,6 +4,7 @@
 mod guard;
 mod judge;
 mod junit;
+mod lacking;
 mod left;
 mod nextest;
 mod omitted;

@@ -66,9 +66,9 @@ impl Nextest {
     }
 
     /// The tests that a profile leaves out, as cargo-nextest lists them.
-    pub fn list(&self, profile: &str) -> Result<serde_json::Value> {
+    pub fn list(&self, profile: &str, more: &[String]) -> Result<serde_json::Value> {
         let mut command = Command::new(&self.program);
-        command.args(["nextest", "list", "--profile", profile, "--message-format", "json", "--run-ignored", "default"]);
+        command.args(["nextest", "list", "--profile", profile, "--message-format", "json", "--run-ignored", "default"]).args(more);
         let output = command.output().with_context(|| self.program.display().to_string())?;
         serde_json::from_slice(&output.stdout).context("cargo nextest list")
     }

@@ -6,8 +6,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::lacking::Lacking;
+
 /// How many tests were left out for which reason.
-pub fn omitted(list: &Value) -> BTreeMap<String, usize> {
+pub fn omitted(list: &Value, lacking: Option<Lacking>) -> BTreeMap<String, usize> {
     let reasons = reasons(&[Path::new("e2e"), Path::new("src")]);
     let mut count = BTreeMap::new();
     let suites = list.get("rust-suites").and_then(Value::as_object).into_iter().flatten();
@@ -21,7 +23,10 @@ pub fn omitted(list: &Value) -> BTreeMap<String, usize> {
         let why = match own {
             Some(reason) if is_ignored => reason.clone(),
             _ if is_ignored => "it is ignored".to_owned(),
-            _ => "takes long or depends on chance: make judge".to_owned(),
+            _ => match lacking.filter(|lacking| lacking.test == test) {
+                Some(lacking) => lacking.why.to_owned(),
+                None => "takes long or depends on chance: make judge".to_owned(),
+            },
         };
         *count.entry(why).or_default() += 1;
     }
@@ -70,9 +75,11 @@ mod tests {
         let case = |ignored: bool, status: &str| serde_json::json!({"ignored": ignored, "filter-match": {"status": status}});
         let list = serde_json::json!({"rust-suites": {"a": {"testcases": {
             "x::runs": case(false, "matches"), "x::is_long": case(false, "mismatch"), "x::has_no_reason": case(true, "mismatch"),
+            "x::lacks": case(false, "mismatch"),
         }}}});
-        let count = omitted(&list);
-        assert_eq!(count.values().sum::<usize>(), 2, "{count:?}");
+        let count = omitted(&list, Some(Lacking { test: "x::lacks", why: "needs another machine" }));
+        assert_eq!(count.values().sum::<usize>(), 3, "{count:?}");
+        assert_eq!(count.get("needs another machine"), Some(&1), "{count:?}");
         assert_eq!(count.get("it is ignored"), Some(&1), "{count:?}");
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::junit::{Case, Failure};
+use crate::lacking::{filter, lacking};
 use crate::nextest::{Nextest, Run};
 use crate::omitted::omitted;
 
@@ -20,9 +21,12 @@ const FLAKY_LINES: usize = 6;
 /// Runs the tests of a profile and prints the report. `true` if all passed and nothing was left behind.
 pub fn test(nextest: &Nextest, profile: &str, more: &[String]) -> Result<bool> {
     let _ = fs::remove_dir_all(nextest.failed());
-    let run = nextest.run(profile, more)?;
+    // Whoever names tests means them.
+    let lacking = if more.is_empty() { lacking() } else { None };
+    let without = filter(lacking);
+    let run = nextest.run(profile, if more.is_empty() { &without } else { more })?;
     write_files(nextest, &run)?;
-    let left_out = if more.is_empty() { omitted(&nextest.list(profile)?) } else { Default::default() };
+    let left_out = if more.is_empty() { omitted(&nextest.list(profile, &without)?, lacking) } else { Default::default() };
     println!("\n{}", text(&run, &nextest.failed()));
     for (why, count) in left_out {
         println!("left out: {count:3}  {why}");

@@ -3,13 +3,25 @@
 # kube-log-runner of each Kubernetes minor and containerd of each line, from the Go modules pinned in the folders next to this file;
 # stand-ins for what Wine lacks, from the C files here; and with them the Wine prefix that guests are copied from. They go into the cache
 # of ../build.sh, as $CAPW_CACHE/tools/NAME-windows-VERSION/NAME.exe and $CAPW_CACHE/tools/wine-prefix/. Existing programs are kept.
-# Usage: build.sh          the newest minor and the newest line of containerd: 4 min on 2 cores the first time
-#        build.sh all      every folder
+# Usage: build.sh               the newest minor and the newest line of containerd: 6 min on 2 cores the first time
+#        build.sh all           every folder
+#        build.sh --path NAME   where a program is, built or not: flannel, host-local, win-bridge, win-overlay, or own for what is ours
 # To update: change the versions in go.mod (the staging modules v0.X.Y belong to kubernetes v1.X.Y), then run go mod tidy.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
+version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }        # version FOLDER MODULE
+FLANNEL=github.com/flannel-io/flannel PLUGINS=github.com/containernetworking/plugins
+OWN=$CACHE/own-windows-$(cd "$HERE/../../.." && cat Cargo.lock e2e/hns/Cargo.toml e2e/hns/src/*.rs node/Cargo.toml node/src/*.rs | cksum | cut -d ' ' -f 1)
+if [ "${1:-}" = --path ]; then
+    case $2 in
+        flannel) echo "$CACHE/flannel-windows-$(version flannel-0.28 "$FLANNEL")" ;;
+        host-local | win-bridge | win-overlay) echo "$CACHE/$2-windows-$(version cni-1.9 "$PLUGINS")" ;;
+        *) echo "$OWN" ;;
+    esac
+    exit
+fi
 command -v go > /dev/null || { echo "build.sh: the program go is missing; install Go 1.26 or later, https://go.dev/doc/install" >&2; exit 1; }
 if command -v flock > /dev/null; then exec 9> "$CACHE/lock-windows"; flock 9; fi
 export CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly
@@ -81,8 +93,6 @@ build() {       # build FOLDER MODULE LDFLAGS PACKAGE...: builds all packages in
     echo "$folder: $version for Windows: $((SECONDS - from)) s"
 }
 
-version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }        # version FOLDER MODULE
-
 containerd() {  # containerd FOLDER MODULE
     build "$1" "$2" "-X $2/version.Version=v$(version "$1" "$2")" "$2/cmd/containerd"
 }
@@ -94,6 +104,34 @@ kubernetes() {  # kubernetes FOLDER
         k8s.io/kubernetes/cmd/{kubelet,kubeadm,kube-proxy} k8s.io/component-base/logs/kube-log-runner
 }
 
+# Flannel's daemon, and the CNI plugins that it uses.
+flannel() {
+    build flannel-0.28 "$FLANNEL" "-X $FLANNEL/pkg/version.Version=v$(version flannel-0.28 "$FLANNEL")" "$FLANNEL"
+    build cni-1.9 "$PLUGINS" "-X $PLUGINS/pkg/utils/buildversion.BuildVersion=v$(version cni-1.9 "$PLUGINS")" \
+        "$PLUGINS"/plugins/ipam/host-local "$PLUGINS"/plugins/main/windows/win-{bridge,overlay}
+}
+
+# Our own: the node program, and the stand-in for HNS, of which programs load one of two libraries that are the same file.
+own() {
+    local target=x86_64-pc-windows-gnu work=$CACHE/own-windows.part from=$SECONDS
+    [ ! -e "$OWN/vmcompute.dll" ] || return 0
+    if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! rustup target add "$target" > /dev/null 2>&1; then
+        echo "capw-node.exe and the stand-in for HNS are not built: rustup target add $target fails. Tests that run them are skipped."
+        return 0
+    fi
+    (cd "$HERE/../../.." && CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$MINGW cargo build --quiet --locked --release \
+        --package capw-node --package capw-hns --target "$target" --target-dir "$work")
+    rm -rf "$OWN.part"; mkdir -p "$OWN.part"
+    cp "$work/$target/release/capw-node.exe" "$OWN.part/"
+    cp "$work/$target/release/capw_hns.dll" "$OWN.part/computenetwork.dll"
+    cp "$OWN.part/computenetwork.dll" "$OWN.part/vmcompute.dll"
+    mv "$OWN.part" "$OWN"
+    rm -rf "$work"
+    echo "capw-node.exe and the stand-in for HNS: $((SECONDS - from)) s"
+}
+
+flannel
+own
 containerd containerd-2.3 github.com/containerd/containerd/v2
 if [ "${1:-}" = all ]; then containerd containerd-1.7 github.com/containerd/containerd; fi
 mapfile -t minors < <(cd "$HERE" && printf '%s\n' kubernetes-* | sort -V)

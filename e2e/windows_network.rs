@@ -1,0 +1,282 @@
+//! Story *Windows network*: a cluster with Flannel in an overlay. CAPW brings the network to Windows nodes; two real Windows nodes
+//! join, and on each the real flanneld.exe takes the node's part of the network, containerd learns of it last, so that the Node turns Ready only then,
+//! and the real kube-proxy.exe programs its load balancers. In place of HNS they ask what `e2e/hns` is; it carries no packets, and what it was
+//! asked for is what is judged.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::linux_side;
+use crate::workers::Workers;
+use crate::world::{self, Capw, ControlPlane, HostProcesses, Kind, Options, simulated_vms, step, text, wait_for, wine};
+
+const LIMIT: Duration = Duration::from_secs(300);
+const RECORDING: &str = "src/components/fixtures/flannel-vxlan-4096.yaml";
+const NAMESPACE: &str = "capw-windows";
+const NETWORK: &str = "flannel.4096";
+/// The network namespace of a pod.
+const POD_NETWORK: &str = "C0FFEE00-0000-4000-8000-000000000001";
+const SERVICES: Kind = Kind::new("v1", "services");
+const ENDPOINT_SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
+
+#[test]
+fn a_network_for_windows_nodes() {
+    let programs = match Programs::find() {
+        Ok(programs) => programs,
+        Err(lacks) => return wine::skip("windows_network", &lacks),
+    };
+    world::run(async {
+        let options = Options { scheduler: true, ..Options::default() };
+        let cp = ControlPlane::start(options.named("windows-network")).await;
+        linux_side::apply(&cp, RECORDING).await;
+        let capw = Capw::start(&cp, &[&format!("--wine-programs={}", wine::programs().display()), "--image=registry.example.com/capw:v0"]).await;
+        let workers =
+            Workers { replicas: 2, driver: json!({"simulated": {"guest": "Wine"}}), bootstrap: json!({}), ..Workers::new("network", &cp).await };
+        workers.apply(&cp).await;
+        let windows_cluster = workers.name(&workers.cluster);
+        let auto = json!({"spec": {"components": {"mode": "Auto"}}});
+        cp.patch(Kind::WINDOWS_CLUSTER, &windows_cluster, &auto).await.expect("the network can be brought");
+        let pods = Mutex::new(HostProcesses::new(NAMESPACE, &programs.node));
+        let guest_of = |node: &Value| {
+            let vms = simulated_vms(capw.state());
+            let vm = vms.iter().find(|vm| vm.is_whole() && text(node, "/spec/providerID").ends_with(&vm.directory))?;
+            Some(wine::WineGuest::of(capw.state(), &vm.datacenter, &vm.directory))
+        };
+        // The part of the kubelets and of containerd that Wine has no containers for.
+        let play = async || {
+            let nodes = cp.list(Kind::NODE, None).await;
+            let guest = |name: &str| {
+                let node = nodes.iter().find(|node| text(node, "/metadata/name") == name)?;
+                let guest = guest_of(node)?;
+                programs.put_into(&guest, address(node)?);
+                Some(guest)
+            };
+            pods.lock().await.run(&cp, guest).await;
+        };
+        wait_for("two real Windows nodes are Ready", LIMIT, || async {
+            play().await;
+            let logs = pods.lock().await.logs("");
+            workers.settled(&cp, &cp).await.map_err(|why| format!("{why}; {logs}"))
+        })
+        .await;
+        step("both Windows nodes are Ready");
+
+        let nodes: Vec<Value> = cp.list(Kind::NODE, None).await.into_iter().filter(|node| text(node, "/metadata/name").starts_with("win-")).collect();
+        let service = service(&cp).await;
+        for node in &nodes {
+            let guest = guest_of(node).expect("its guest");
+            wait_for(&format!("{} is on the network", text(node, "/metadata/name")), LIMIT, || async {
+                play().await;
+                let node = cp.get(Kind::NODE, text(node, "/metadata/name")).await.ok_or("no Node")?;
+                let logs = pods.lock().await.logs("");
+                on_the_network(&node, &guest, &service).map_err(|why| format!("{why}; {logs}"))
+            })
+            .await;
+        }
+        cp.wait_object(Kind::WINDOWS_CLUSTER, &windows_cluster, "both parts are for two nodes", LIMIT, |object| {
+            let parts = object["status"]["components"]["parts"].as_array()?;
+            (parts.len() == 2 && parts.iter().all(|part| part["desired"] == json!(2))).then_some(())
+        })
+        .await;
+        step("both have their lease, routes to all other nodes, and load balancers for the Services");
+
+        let (node, guest) = (&nodes[0], guest_of(&nodes[0]).expect("its guest"));
+        let endpoint = a_pod_is_attached(&guest, node);
+        step(format!("win-overlay.exe has made the endpoint {endpoint} as the network's file says"));
+
+        let (vip, starts) = (source_vip(&guest).expect("a source VIP"), pods.lock().await.starts("kube-proxy-"));
+        guest.windows(&["taskkill", "/f", "/im", "kube-proxy.exe"]).expect("kube-proxy runs");
+        wait_for("kube-proxy is started again", LIMIT, || async {
+            play().await;
+            let pods = pods.lock().await;
+            let logs = pods.logs("kube-proxy-");
+            if pods.starts("kube-proxy-") > starts && logs.contains("kube-proxy.exe: ended") && balancer(&guest, &service).is_some() {
+                return Ok(());
+            }
+            Err(logs)
+        })
+        .await;
+        assert_eq!(source_vip(&guest), Some(vip), "the source VIP stays the same");
+        step("kube-proxy has ended, has said so, and is back with the same source VIP");
+    });
+}
+
+/// The Windows programs beside those of Kubernetes.
+struct Programs {
+    node: PathBuf,
+    /// With its path on the node.
+    others: Vec<(PathBuf, &'static str)>,
+}
+
+impl Programs {
+    /// What is missing, in words, if something is.
+    fn find() -> Result<Self, String> {
+        if let Some(lacks) = wine::lacks(&[&wine::kubernetes()]) {
+            return Err(lacks);
+        }
+        let found = |name: &str, file: &str| {
+            let script = world::checkout().join("e2e/tools/windows/build.sh");
+            let output = Command::new("bash").arg(script).args(["--path", name]).output().map_err(|error| error.to_string())?;
+            let file = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(file);
+            if file.exists() { Ok(file) } else { Err(format!("{} (e2e/tools/windows/build.sh)", file.display())) }
+        };
+        Ok(Self {
+            node: found("own", "capw-node.exe")?,
+            others: vec![
+                (found("flannel", "flannel.exe")?, r"C:\k\flanneld.exe"),
+                (found("host-local", "host-local.exe")?, r"C:\opt\cni\bin\host-local.exe"),
+                (found("win-overlay", "win-overlay.exe")?, r"C:\opt\cni\bin\win-overlay.exe"),
+                (found("own", "computenetwork.dll")?, r"C:\windows\system32\computenetwork.dll"),
+                (found("own", "vmcompute.dll")?, r"C:\windows\system32\vmcompute.dll"),
+            ],
+        })
+    }
+
+    /// Puts them on a node, as its image or its bootstrap data would, and a networking service beside them.
+    fn put_into(&self, guest: &wine::WineGuest, address: &str) {
+        let service = guest.path(r"C:\hns\node.json");
+        if service.exists() {
+            return;
+        }
+        for (from, to) in &self.others {
+            put(&guest.path(to), &fs::read(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())));
+        }
+        // Flannel's CNI plugin is in no package registry. It only hands on what `delegated` makes.
+        put(&guest.path(r"C:\opt\cni\bin\flannel.exe"), b"");
+        put(&service, json!({"address": address}).to_string().as_bytes());
+    }
+}
+
+fn put(path: &Path, content: &[u8]) {
+    fs::create_dir_all(path.parent().expect("a folder"))
+        .and_then(|()| fs::write(path, content))
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+}
+
+/// A Service with an endpoint elsewhere in the cluster: its address.
+async fn service(cp: &ControlPlane) -> String {
+    let labels = json!({"kubernetes.io/service-name": "web"});
+    let metadata = |labels: Value| json!({"name": "web", "namespace": "default", "labels": labels});
+    cp.apply_objects(&[
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(json!({})), "spec": {"ports": [{"name": "http", "port": 80}]}}),
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata(labels), "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+            "endpoints": [{"addresses": ["10.244.0.7"], "conditions": {"ready": true}, "nodeName": "linux-1"}]}),
+    ])
+    .await;
+    assert!(cp.get(ENDPOINT_SLICES, "default/web").await.is_some());
+    text(&cp.get(SERVICES, "default/web").await.expect("the Service"), "/spec/clusterIP").to_owned()
+}
+
+fn address(node: &Value) -> Option<&str> {
+    let internal = node["status"]["addresses"].as_array()?.iter().find(|address| address["type"] == "InternalIP")?;
+    internal["address"].as_str()
+}
+
+/// The objects that the networking service of a node has.
+fn objects(guest: &wine::WineGuest, kind: &str) -> Vec<Value> {
+    let files = fs::read_dir(guest.path(&format!(r"C:\hns\{kind}"))).into_iter().flatten().flatten();
+    files.filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok()).collect()
+}
+
+fn policies<'a>(object: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    object["Policies"].as_array().into_iter().flatten().filter(move |policy| policy["Type"] == kind).map(|policy| &policy["Settings"])
+}
+
+/// Whether a node has its part of the network and everything that leads to others.
+fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str) -> Result<(), String> {
+    let annotation = |key: &str| node["metadata"]["annotations"][format!("flannel.alpha.coreos.com/{key}")].as_str().unwrap_or_default();
+    let data: Value = serde_json::from_str(annotation("backend-data")).unwrap_or_default();
+    let lease = (annotation("backend-type"), annotation("kube-subnet-manager"), Some(annotation("public-ip")), &data["VNI"]);
+    if lease != ("vxlan", "true", address(node), &json!(4096)) || !data["VtepMAC"].is_string() {
+        return Err(format!("its lease is {lease:?}"));
+    }
+    let networks = objects(guest, "networks");
+    let [network] = networks.as_slice() else { return Err(format!("its networks are {networks:?}")) };
+    let subnet = &network["Ipams"][0]["Subnets"][0]["IpAddressPrefix"];
+    let (name, kind) = (&network["Name"], &network["Type"]);
+    if (name, kind, subnet) != (&json!(NETWORK), &json!("Overlay"), &node["spec"]["podCIDR"]) {
+        return Err(format!("its network is {network:#}"));
+    }
+    let routes: Vec<&str> = policies(network, "RemoteSubnetRoute").map(|route| text(route, "/DistributedRouterMacAddress")).collect();
+    // To two Linux nodes and the other Windows node.
+    if routes.len() != 3 || routes.contains(&"") {
+        return Err(format!("its routes are {routes:?} in {network:#}"));
+    }
+    let vip = source_vip(guest).ok_or("it has no source VIP")?;
+    let balancer = balancer(guest, service).ok_or_else(|| format!("no load balancer for {service}"))?;
+    if balancer["SourceVIP"] != json!(vip) {
+        return Err(format!("the source VIP is {vip}, that of the load balancer is another one: {balancer:#}"));
+    }
+    Ok(())
+}
+
+/// The load balancer of a Service.
+fn balancer(guest: &wine::WineGuest, service: &str) -> Option<Value> {
+    let is_its = |balancer: &Value| balancer["FrontendVIPs"] == json!([service]);
+    objects(guest, "loadbalancers").into_iter().find(is_its)
+}
+
+/// The address that host-local keeps for kube-proxy.
+fn source_vip(guest: &wine::WineGuest) -> Option<String> {
+    let store = guest.path(&format!(r"C:\var\lib\cni\networks\{NETWORK}"));
+    let files = fs::read_dir(store).ok()?.flatten();
+    let is_its = |path: PathBuf| fs::read_to_string(path).is_ok_and(|text| text.starts_with("kube-proxy"));
+    files.filter(|file| is_its(file.path())).find_map(|file| file.file_name().into_string().ok())
+}
+
+/// What Flannel's CNI plugin hands to the plugin that it delegates to: the same, with the network's name and the node's part of it.
+/// <https://github.com/flannel-io/cni-plugin/blob/v1.9.1-flannel3/flannel_windows.go>
+fn delegated(conflist: &Value, subnet: &str) -> Value {
+    let mut request = conflist["plugins"][0]["delegate"].clone();
+    request["name"] = conflist["name"].clone();
+    request["cniVersion"] = conflist["cniVersion"].clone();
+    request["ipam"] = json!({"type": "host-local", "ranges": [[{"subnet": subnet}]]});
+    request
+}
+
+/// Attaches a pod as containerd would, and says with which address.
+fn a_pod_is_attached(guest: &wine::WineGuest, node: &Value) -> String {
+    let conflist = guest.read(r"C:\etc\cni\net.d\10-flannel.conflist").expect("containerd knows the network");
+    let conflist: Value = serde_json::from_str(&conflist).expect("JSON");
+    let subnet = text(node, "/spec/podCIDR");
+    let file = guest.path(r"C:\hns\request.json");
+    put(&file, delegated(&conflist, subnet).to_string().as_bytes());
+    // containerd makes it before it calls a plugin.
+    put(&guest.path(&format!(r"C:\hns\namespaces\{POD_NETWORK}.json")), json!({"ID": POD_NETWORK}).to_string().as_bytes());
+    let mut plugin = guest.program(&[r"C:\opt\cni\bin\win-overlay.exe"]).expect("the guest is on");
+    let pod = "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-1;IgnoreUnknown=1";
+    for (name, value) in [
+        ("CNI_COMMAND", "ADD"),
+        ("CNI_CONTAINERID", "web-1"),
+        ("CNI_NETNS", POD_NETWORK),
+        ("CNI_IFNAME", "eth0"),
+        ("CNI_PATH", r"C:\opt\cni\bin"),
+        ("CNI_ARGS", pod),
+    ] {
+        plugin.env(name, value);
+    }
+    let output = plugin.stdin(File::open(&file).expect("the request")).output().expect("the plugin runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let answer: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{said}: {e}"));
+    let address = text(&answer, "/ips/0/address").split('/').next().expect("an address").to_owned();
+    let endpoints = objects(guest, "endpoints");
+    let endpoint = endpoints.iter().find(|endpoint| endpoint["IpConfigurations"][0]["IpAddress"] == json!(address));
+    let endpoint = endpoint.unwrap_or_else(|| panic!("no endpoint with {address}: {endpoints:#?}"));
+    let nat: Vec<&Value> = policies(endpoint, "OutBoundNAT").collect();
+    assert_eq!(nat.len(), 1, "{endpoint:#}");
+    let exceptions = nat[0]["Exceptions"].as_array().expect("exceptions");
+    for network in ["10.244.0.0/16", "10.96.0.0/16"] {
+        assert!(exceptions.contains(&json!(network)), "{network}: {endpoint:#}");
+    }
+    let route = policies(endpoint, "SDNRoute").next().expect("a route to Services");
+    assert_eq!((&route["DestinationPrefix"], &route["NeedEncap"]), (&json!("10.96.0.0/16"), &json!(true)), "{endpoint:#}");
+    assert_ne!(source_vip(guest), Some(address.clone()), "a pod has the source VIP");
+    address
+}
