@@ -28,7 +28,8 @@ const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
 #[test]
 fn the_linux_side_is_named_and_put_right() {
     world::run(async {
-        let cp = ControlPlane::start(Options::default().named("linux-side")).await;
+        let options = Options { scheduler: true, ..Options::default() };
+        let cp = ControlPlane::start(options.named("linux-side")).await;
         let _capw = Capw::start(&cp, &["--image=registry.example.com/capw:v0"]).await;
         let workers = Workers { replicas: 0, ..Workers::new("vxlan", &cp).await };
         workers.apply(&cp).await;
@@ -93,7 +94,7 @@ fn the_linux_side_is_named_and_put_right() {
         assert!(is_right, "{written:#?}");
         step("CAPW has changed the settings and restarted flanneld, with one write each");
 
-        it_brings_the_network(&cp, &name).await;
+        it_brings_the_network(&cp, workers, &name).await;
 
         let mark = cp.audit_mark();
         cp.patch(Kind::CONFIG_MAP, CONFIG, &json!({"data": unchanged})).await.expect("Flannel's settings");
@@ -112,7 +113,7 @@ fn the_linux_side_is_named_and_put_right() {
 }
 
 /// What Windows nodes need comes when it is asked for, stays as it is, and goes.
-async fn it_brings_the_network(cp: &ControlPlane, name: &str) {
+async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &str) {
     let foreign = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BROUGHT}});
     cp.apply_objects(&[foreign]).await;
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
@@ -124,9 +125,33 @@ async fn it_brings_the_network(cp: &ControlPlane, name: &str) {
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
     let parts = cp.get(Kind::WINDOWS_CLUSTER, name).await.expect("the WindowsCluster")["status"]["components"]["parts"].clone();
     assert_eq!(parts, json!([{"name": "flannel", "ready": 0, "desired": 0}, {"name": "kube-proxy", "ready": 0, "desired": 0}]));
-    let mark = cp.audit_mark();
     step("the network is brought to Windows nodes");
 
+    workers.replicas = 1;
+    cp.apply_objects(&[workers.machine_deployment()]).await;
+    says(cp, name, COMPONENTS, "PartNotReady", &["flannel: 0 of 1 pods are ready", "kube-proxy: 0 of 1"]).await;
+    let node = wait_for("a Windows node has the taint", LIMIT, || async {
+        let nodes = cp.list(Kind::NODE, None).await;
+        let node = nodes.into_iter().find(|node| text(node, "/metadata/name").starts_with("win-")).ok_or("no Windows node")?;
+        if is_unverified(&node) { Ok(text(&node, "/metadata/name").to_owned()) } else { Err("no taint") }
+    })
+    .await;
+    verified(cp, name, "0/1").await;
+    // The kubelet's part.
+    pod_is_ready(cp, "flannel", &node).await;
+    says(cp, name, COMPONENTS, "PartNotReady", &["kube-proxy: 0 of 1"]).await;
+    assert!(cp.get(Kind::NODE, &node).await.is_some_and(|node| is_unverified(&node)), "the taint stays until both are ready");
+    pod_is_ready(cp, "kube-proxy", &node).await;
+    cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;
+    verified(cp, name, "1/1").await;
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
+    workers.replicas = 0;
+    cp.apply_objects(&[workers.machine_deployment()]).await;
+    verified(cp, name, "0/0").await;
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
+    step("a new node takes pods once its network works");
+
+    let mark = cp.audit_mark();
     let image = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "stranger.example.com/capw:v0"}]);
     cp.kubectl(&["-n", BROUGHT, "patch", "daemonset", "flannel", "--type=json", "-p", &image.to_string()]).await;
     wait_for("the DaemonSet has its image again", LIMIT, || async {
@@ -136,7 +161,8 @@ async fn it_brings_the_network(cp: &ControlPlane, name: &str) {
     })
     .await;
     let written = written_since(cp, mark);
-    assert_eq!(written.len(), 1, "one write mends it: {written:#?}");
+    let is_brought = |line: &&String| line.contains(BROUGHT);
+    assert_eq!(written.iter().filter(is_brought).count(), 1, "one write mends it: {written:#?}");
     step("what another has changed is set back");
 
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be taken away");
@@ -159,6 +185,30 @@ async fn it_brings_the_network(cp: &ControlPlane, name: &str) {
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Report"}}})).await.expect("components can be reported");
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, LINUX_SIDE, "True", LIMIT).await;
     step("what was brought is gone");
+}
+
+fn is_unverified(node: &Value) -> bool {
+    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    taints.any(|taint| taint["key"] == "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified")
+}
+
+async fn verified(cp: &ControlPlane, name: &str, expected: &str) {
+    cp.wait_object(Kind::WINDOWS_CLUSTER, name, &format!("{expected} nodes are verified"), LIMIT, |object| {
+        (object["status"]["components"]["verified"] == expected).then_some(())
+    })
+    .await;
+}
+
+/// Waits until the pod of a part is bound to the node, and says as its kubelet that it is ready.
+async fn pod_is_ready(cp: &ControlPlane, part: &str, node: &str) {
+    wait_for(&format!("the pod of {part} is on {node}"), LIMIT, || async {
+        let pods = cp.list(PODS, Some(BROUGHT)).await;
+        let is_its = |pod: &&Value| text(pod, "/metadata/name").starts_with(part) && text(pod, "/spec/nodeName") == node;
+        let pod = pods.iter().find(is_its).ok_or("no such pod")?;
+        let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        cp.patch_status(PODS, &format!("{BROUGHT}/{}", text(pod, "/metadata/name")), &ready).await.map_err(|_| "it is gone again")
+    })
+    .await;
 }
 
 /// The recorded objects, but those that every cluster has: the API server made them for its own addresses.

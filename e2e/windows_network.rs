@@ -35,12 +35,15 @@ fn a_network_for_windows_nodes() {
         let cp = ControlPlane::start(options.named("windows-network")).await;
         linux_side::apply(&cp, RECORDING).await;
         let capw = Capw::start(&cp, &[&format!("--wine-programs={}", wine::programs().display()), "--image=registry.example.com/capw:v0"]).await;
-        let workers =
-            Workers { replicas: 2, driver: json!({"simulated": {"guest": "Wine"}}), bootstrap: json!({}), ..Workers::new("network", &cp).await };
+        let mut workers =
+            Workers { replicas: 0, driver: json!({"simulated": {"guest": "Wine"}}), bootstrap: json!({}), ..Workers::new("network", &cp).await };
         workers.apply(&cp).await;
         let windows_cluster = workers.name(&workers.cluster);
         let auto = json!({"spec": {"components": {"mode": "Auto"}}});
         cp.patch(Kind::WINDOWS_CLUSTER, &windows_cluster, &auto).await.expect("the network can be brought");
+        cp.wait_condition(Kind::WINDOWS_CLUSTER, &windows_cluster, "ComponentsReady", "True", LIMIT).await;
+        workers.replicas = 2;
+        cp.apply_objects(&[workers.machine_deployment()]).await;
         let pods = Mutex::new(HostProcesses::new(NAMESPACE, &programs.node));
         let guest_of = |node: &Value| {
             let vms = simulated_vms(capw.state());
@@ -195,6 +198,11 @@ fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str) -> Resul
     let lease = (annotation("backend-type"), annotation("kube-subnet-manager"), Some(annotation("public-ip")), &data["VNI"]);
     if lease != ("vxlan", "true", address(node), &json!(4096)) || !data["VtepMAC"].is_string() {
         return Err(format!("its lease is {lease:?}"));
+    }
+    // No kubelet says of the pods here that they are ready.
+    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    if !taints.any(|taint| taint["key"] == "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified") {
+        return Err("it has no taint".to_owned());
     }
     let networks = objects(guest, "networks");
     let [network] = networks.as_slice() else { return Err(format!("its networks are {networks:?}")) };

@@ -50,6 +50,12 @@ use super::machine::{LocalReference, TemplateMetadata};
         json_path = ".status.conditions[?(@.type==\"ComponentsReady\")].reason",
         description = "Whether what CAPW brings to Windows nodes runs there, or why not"
     ),
+    printcolumn(
+        name = "Verified",
+        type_ = "string",
+        json_path = ".status.components.verified",
+        description = "Windows nodes on which all of it is ready, of all"
+    ),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]

@@ -21,6 +21,10 @@ pub struct Components {
     pub linux_side: LinuxSideMode,
 }
 
+/// The taint of new Windows nodes that CAPW brings their network to. It keeps pods away until that works, and cluster-autoscaler knows it for one that
+/// goes: <https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-use-startup-taints>.
+pub const UNVERIFIED_TAINT: &str = "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified";
+
 /// What is done about components.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum ComponentsMode {
@@ -55,6 +59,10 @@ pub struct ComponentsStatus {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub parts: Vec<ComponentPart>,
+    /// Windows nodes on which all parts are ready, of all, e.g. `2/2`. New ones have a taint until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 20))]
+    pub verified: Option<String>,
     /// What stands in the way of Windows nodes, worst first; at most 50.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]

@@ -13,8 +13,9 @@ pub fn facts(kind: &str, meta: &ObjectMeta) -> String {
         let system = meta.labels.iter().flatten().find(|(key, _)| *key == "kubernetes.io/os");
         return format!("{:?} {system:?} {annotations:?}", meta.uid);
     }
-    // Kinds without a generation change as a whole.
-    let version = meta.generation.map_or_else(|| format!("{:?}", meta.resource_version), |generation| generation.to_string());
+    // Kinds without a generation change as a whole, and of pods the status is read.
+    let version =
+        meta.generation.filter(|_| kind != "Pod").map_or_else(|| format!("{:?}", meta.resource_version), |generation| generation.to_string());
     format!("{:?} {version} {:?}", meta.uid, meta.annotations)
 }
 
@@ -46,6 +47,7 @@ mod tests {
             ("DaemonSet", &set, json!({"uid": "2"}), true),
             ("FelixConfiguration", &set, json!({"annotations": {"operator.tigera.io/vxlanPort": "4789"}}), true),
             ("ConfigMap", &map, json!({"resourceVersion": "8"}), true),
+            ("Pod", &set, json!({"resourceVersion": "8"}), true),
         ] {
             let mut after = before.clone();
             json_patch::merge(&mut after, &change);

@@ -24,7 +24,7 @@ pub fn report(side: &LinuxSide, found: &[Finding]) -> NetworkReport {
         None => Desired::yes(ConditionType::NetworkCompatible, Reason::NetworkUsable),
         Some(worst) => Desired::no(ConditionType::NetworkCompatible, worst.reason, message(found)),
     };
-    let status = ComponentsStatus { network: Some(network(side)), parts: Vec::new(), findings: found.iter().map(finding).collect() };
+    let status = ComponentsStatus { network: Some(network(side)), parts: Vec::new(), verified: None, findings: found.iter().map(finding).collect() };
     NetworkReport { status, condition }
 }
 

@@ -2,28 +2,29 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
 
 use super::network::{LOOK_AGAIN, LOOK_SOON};
-use crate::api::components::ComponentPart;
+use crate::api::components::{ComponentPart, UNVERIFIED_TAINT};
 use crate::api::condition::{ConditionType, Desired, Reason};
 
 /// How long the controllers of the workload cluster get to take up what was applied.
 const APPLIED: Duration = Duration::from_secs(2);
 
 /// A part of the Windows side for each DaemonSet that was applied; the pods are those of all of them.
-pub fn parts(daemon_sets: &[Value], pods: &[Value]) -> Vec<ComponentPart> {
+pub fn parts(daemon_sets: &[&Value], pods: &[&Value]) -> Vec<ComponentPart> {
     daemon_sets.iter().map(|set| part(set, pods)).collect()
 }
 
-fn part(set: &Value, pods: &[Value]) -> ComponentPart {
+fn part(set: &Value, pods: &[&Value]) -> ComponentPart {
     let (name, status) = (text(set, "/metadata/name"), set.get("status").cloned().unwrap_or_default());
     let count = |key: &str| status.get(key).and_then(Value::as_i64).unwrap_or_default();
     let is_observed = status.get("observedGeneration") == set.pointer("/metadata/generation");
     let ready = if is_observed { count("updatedNumberScheduled").min(count("numberReady")) } else { 0 };
     let desired = count("desiredNumberScheduled");
-    let is_its = |pod: &&Value| text(pod, "/metadata/labels/app.kubernetes.io~1name") == name;
-    let message = if ready < desired { pods.iter().filter(is_its).find_map(trouble) } else { None };
+    let is_its = |pod: &&&Value| text(pod, "/metadata/labels/app.kubernetes.io~1name") == name;
+    let message = if ready < desired { pods.iter().filter(is_its).find_map(|pod| trouble(pod)) } else { None };
     ComponentPart { name: name.to_owned(), ready, desired, message }
 }
 
@@ -50,6 +51,51 @@ fn trouble(pod: &Value) -> Option<String> {
     Some(format!("pod {}{place}: {why}", text(pod, "/metadata/name")))
 }
 
+/// Which Windows nodes have a network that works.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// Windows nodes on which a pod of each part is ready, and all of them.
+    pub verified: usize,
+    pub nodes: usize,
+    /// Those of the first that still have the taint.
+    pub tainted: Vec<String>,
+}
+
+/// kube-proxy's pod is ready when it has programmed the Services, and it starts only in the network that flanneld has made: a node is verified when
+/// its pod of each part is ready.
+pub fn verify(nodes: &[&Value], parts: &[ComponentPart], pods: &[&Value]) -> Verification {
+    let mut verification = Verification { nodes: nodes.len(), ..Verification::default() };
+    for node in nodes {
+        let name = text(node, "/metadata/name");
+        let has = |part: &ComponentPart| {
+            let is_its = |pod: &Value| text(pod, "/spec/nodeName") == name && text(pod, "/metadata/labels/app.kubernetes.io~1name") == part.name;
+            pods.iter().any(|pod| is_its(pod) && is_ready(pod))
+        };
+        if !parts.is_empty() && parts.iter().all(has) {
+            verification.verified += 1;
+            let taints = node.pointer("/spec/taints").and_then(Value::as_array);
+            if taints.is_some_and(|taints| taints.iter().any(|taint| text(taint, "/key") == UNVERIFIED_TAINT)) {
+                verification.tainted.push(name.to_owned());
+            }
+        }
+    }
+    verification
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let is_leaving = pod.pointer("/metadata/deletionTimestamp").is_some();
+    !is_leaving
+        && conditions.is_some_and(|all| all.iter().any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True"))
+}
+
+/// What takes the taint from a Node, as a merge patch; `None`: it has none.
+pub fn without_taint(node: &Node) -> Option<Value> {
+    let taints = node.spec.as_ref()?.taints.as_ref()?;
+    let left: Vec<_> = taints.iter().filter(|taint| taint.key != UNVERIFIED_TAINT).collect();
+    (left.len() < taints.len()).then(|| json!({"spec": {"taints": left}}))
+}
+
 /// The condition, and when to look at the cluster again: the status of DaemonSets is not watched.
 pub fn report(parts: &[ComponentPart]) -> (Desired, Duration) {
     let lacking: Vec<String> = parts.iter().filter(|part| part.ready < part.desired).map(lack).collect();
@@ -57,6 +103,12 @@ pub fn report(parts: &[ComponentPart]) -> (Desired, Duration) {
         return (Desired::yes(ConditionType::ComponentsReady, Reason::PartsReady), LOOK_AGAIN);
     }
     (Desired::no(ConditionType::ComponentsReady, Reason::PartNotReady, lacking.join("; ")), LOOK_SOON)
+}
+
+/// Objects will be applied as soon as this is stored.
+pub fn announced(objects: usize) -> (Desired, Duration) {
+    let message = format!("{objects} objects are to be applied to the workload cluster");
+    (Desired::no(ConditionType::ComponentsReady, Reason::PartNotReady, message), Duration::ZERO)
 }
 
 /// Objects were applied just now: what comes of them is not known yet.
@@ -81,8 +133,6 @@ fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn set(generation: i64, desired: i64, updated: i64, ready: i64) -> Value {
@@ -112,6 +162,38 @@ mod tests {
     }
 
     #[test]
+    fn a_node_is_verified_when_its_pod_of_each_part_is_ready() {
+        let node = |name: &str, taints: &[&str]| {
+            let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+            json!({"metadata": {"name": name}, "spec": {"taints": taints}})
+        };
+        let pod = |part: &str, node: &str, ready: &str| {
+            json!({"metadata": {"name": "p", "labels": {"app.kubernetes.io/name": part}}, "spec": {"nodeName": node},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+        };
+        let part = |name: &str| ComponentPart { name: name.into(), ..ComponentPart::default() };
+        let (parts, tainted, free) = ([part("flannel"), part("kube-proxy")], node("a", &["os", UNVERIFIED_TAINT]), node("a", &["os"]));
+        let mut leaving = pod("kube-proxy", "a", "True");
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        for (node, pods, verified, lifted) in [
+            (&tainted, vec![pod("flannel", "a", "True"), pod("kube-proxy", "a", "True")], 1, 1),
+            (&free, vec![pod("flannel", "a", "True"), pod("kube-proxy", "a", "True")], 1, 0),
+            (&tainted, vec![pod("flannel", "a", "True"), pod("kube-proxy", "a", "False")], 0, 0),
+            (&tainted, vec![pod("flannel", "a", "True"), pod("kube-proxy", "b", "True")], 0, 0),
+            (&tainted, vec![pod("flannel", "a", "True"), leaving], 0, 0),
+            (&tainted, vec![pod("kube-proxy", "a", "True")], 0, 0),
+            (&tainted, vec![], 0, 0),
+        ] {
+            let found = verify(&[node], &parts, &pods.iter().collect::<Vec<_>>());
+            assert_eq!((found.verified, found.nodes, found.tainted.len()), (verified, 1, lifted), "{pods:?}");
+        }
+        assert_eq!(verify(&[&tainted], &[], &[]).verified, 0, "nothing shows that it works");
+        let read = |node: &Value| -> Node { serde_json::from_value(node.clone()).unwrap() };
+        assert_eq!(without_taint(&read(&tainted)).unwrap()["spec"]["taints"], json!([{"key": "os", "effect": "NoSchedule"}]));
+        assert_eq!(without_taint(&read(&free)), None);
+    }
+
+    #[test]
     fn what_keeps_a_pod_is_said_in_its_own_words() {
         let log = "I1126 flanneld starts\ncapw-node: C:\\k\\flanneld.exe is missing: name it in spec.programs.downloads\n";
         for (status, expected) in [
@@ -133,7 +215,8 @@ mod tests {
         ] {
             assert_eq!(trouble(&pod(status.clone())).as_deref(), expected, "{status}");
         }
-        let (condition, after) = report(&parts(&[set(2, 1, 1, 0)], &[pod(json!({"containerStatuses": [{"state": {"waiting": {"reason": "A"}}}]}))]));
+        let (condition, after) =
+            report(&parts(&[&set(2, 1, 1, 0)], &[&pod(json!({"containerStatuses": [{"state": {"waiting": {"reason": "A"}}}]}))]));
         assert_eq!((condition.reason, after), (Reason::PartNotReady, LOOK_SOON));
         assert_eq!(condition.message, "flannel: 0 of 1 pods are ready (pod flannel-x on win-1: A)");
     }

@@ -13,6 +13,11 @@ use crate::components::linux_side::KubeProxy;
 pub const ROLE: &str = "system:node-proxier";
 pub const BINDING: &str = "capw-kube-proxy";
 
+/// It answers on this port of the node's address when it has programmed all Services. It starts only once flanneld has the network.
+pub fn readiness() -> Value {
+    json!({"httpGet": {"path": "/healthz", "port": 10256}, "periodSeconds": 5})
+}
+
 /// Its file, without what only the node knows: its name, the kubeconfig, and the address that it sends from (`sourceVip`).
 pub fn settings(overlay: &Overlay, linux: Option<&KubeProxy>) -> BTreeMap<&'static str, Value> {
     let version = linux.and_then(|proxy| proxy.version.as_deref());

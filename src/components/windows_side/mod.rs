@@ -36,8 +36,9 @@ pub struct Parameters {
 /// The objects in the order in which they have to be applied, or why there are none.
 pub fn windows_side(side: &LinuxSide, parameters: &Parameters) -> Result<Vec<Value>, Refusal> {
     let overlay = overlay(side)?;
-    let flannel = Program { name: "flannel", settings: flannel::settings(&overlay, side.dns.as_ref()) };
-    let kube_proxy = Program { name: "kube-proxy", settings: kube_proxy::settings(&overlay, side.kube_proxy.as_ref()) };
+    let flannel = Program { name: "flannel", settings: flannel::settings(&overlay, side.dns.as_ref()), readiness: None };
+    let kube_proxy =
+        Program { name: "kube-proxy", settings: kube_proxy::settings(&overlay, side.kube_proxy.as_ref()), readiness: Some(kube_proxy::readiness()) };
     Ok(vec![
         namespace(),
         flannel.account(),

@@ -21,6 +21,8 @@ pub struct Program {
     pub name: &'static str,
     /// Its files.
     pub settings: BTreeMap<&'static str, Value>,
+    /// What shows that it works, beside that it runs.
+    pub readiness: Option<Value>,
 }
 
 impl Program {
@@ -88,7 +90,7 @@ impl Program {
     fn container(&self, parameters: &Parameters) -> Value {
         let name = self.name;
         let of_pod = |variable: &str, field: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field}}});
-        json!({
+        let mut container = json!({
             "name": name,
             "image": parameters.image,
             "imagePullPolicy": "IfNotPresent",
@@ -105,6 +107,10 @@ impl Program {
                 {"name": "settings", "mountPath": format!("/etc/capw/{name}"), "readOnly": true},
                 {"name": "access", "mountPath": format!("/var/run/secrets/capw/{name}"), "readOnly": true},
             ],
-        })
+        });
+        if let (Some(probe), Some(fields)) = (&self.readiness, container.as_object_mut()) {
+            fields.insert("readinessProbe".to_owned(), probe.clone());
+        }
+        container
     }
 }

@@ -3,10 +3,12 @@
 use kube::ResourceExt;
 use secrecy::SecretString;
 
-use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
+use crate::api::bootstrap_config::{Taint, TaintEffect, WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
 use crate::api::capi::{CidrBlocks, Endpoint};
+use crate::api::components::UNVERIFIED_TAINT;
 use crate::api::machine::WindowsMachine;
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
+use crate::bootstrap::render::kubelet::lasting_taints;
 use crate::bootstrap::{self, RenderError, Secrets};
 use crate::cluster::workload::Workload;
 use crate::lifecycle::identity::{future_provider_id, host_name};
@@ -37,6 +39,8 @@ pub struct Sources<'a> {
     /// `None`: it cannot be asked.
     pub api_server_minor: Option<u32>,
     pub secrets: &'a Secrets,
+    /// CAPW brings the pod network to the Node.
+    pub is_network_brought: bool,
 }
 
 impl Sources<'_> {
@@ -81,7 +85,7 @@ impl Sources<'_> {
             pod_networks: blocks(network.pods),
             service_networks: blocks(network.services),
             secrets: self.secrets.clone(),
-            spec: self.spec(),
+            spec: if self.is_network_brought { brought(self.spec())? } else { self.spec() },
         })
     }
 
@@ -93,5 +97,42 @@ impl Sources<'_> {
             spec.kubelet.node_labels.entry(ZONE_LABEL.to_owned()).or_insert(zone);
         }
         spec
+    }
+}
+
+/// The spec of a Node that gets its network and kube-proxy by CAPW: it has a taint until they work.
+fn brought(mut spec: WindowsBootstrapConfigSpec) -> Result<WindowsBootstrapConfigSpec, DataError> {
+    if spec.kube_proxy.is_some() {
+        let why = "spec.kubeProxy: leave it out: the WindowsCluster has components.mode Auto, so CAPW runs kube-proxy in pods, and two of them would \
+                   write the same load balancers";
+        return Err(DataError::Facts(why.into()));
+    }
+    let mut taints = lasting_taints(&spec);
+    taints.retain(|taint| taint.key != UNVERIFIED_TAINT);
+    taints.push(Taint { key: UNVERIFIED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
+    spec.kubelet.taints = Some(taints);
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_gets_its_network_has_a_taint_and_no_kube_proxy_of_its_own() {
+        let brought = |spec| {
+            brought(serde_json::from_value(spec).unwrap()).map(|spec| spec.kubelet.taints.unwrap().into_iter().map(|t| t.key).collect::<Vec<_>>())
+        };
+        for (spec, taints) in [
+            (json!({}), vec!["os", UNVERIFIED_TAINT]),
+            (json!({"kubelet": {"taints": [{"key": "gpu", "effect": "NoExecute"}]}}), vec!["gpu", UNVERIFIED_TAINT]),
+            (json!({"kubelet": {"taints": [{"key": UNVERIFIED_TAINT, "effect": "NoSchedule"}]}}), vec![UNVERIFIED_TAINT]),
+        ] {
+            assert_eq!(brought(spec.clone()).unwrap(), taints, "{spec}");
+        }
+        let error = brought(json!({"kubeProxy": {"networkName": "cbr0"}})).unwrap_err().to_string();
+        assert!(error.starts_with("spec.kubeProxy: leave it out"), "{error}");
     }
 }

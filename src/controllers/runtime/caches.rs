@@ -10,6 +10,8 @@ use super::watch::{Watch, Watching};
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
 use crate::api::capi::{self, Cluster, Machine, MachinePool};
 use crate::api::cluster::WindowsCluster;
+use crate::api::cluster_ref::{ClusterRef, ClusterSource};
+use crate::api::components::ComponentsMode;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
 use crate::api::pool::WindowsNodePool;
@@ -111,6 +113,21 @@ impl Caches {
         let found = self.configs.get(&object.namespace().unwrap_or_default(), &object.name_any())?;
         let owner = capi::owner(found.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsMachine")?;
         (Some(&owner.uid) == object.metadata.uid.as_ref()).then_some(found)
+    }
+}
+
+impl Caches {
+    /// Whether CAPW brings the pod network to the Windows nodes of a cluster, as its WindowsCluster shows.
+    pub fn brings_network(&self, cluster: &ClusterRef) -> bool {
+        let ClusterSource::ClusterApi(name) = &cluster.source else { return false };
+        let Some(cluster) = self.clusters.get(&cluster.namespace, name) else { return false };
+        let reference = cluster.spec.infrastructure_ref.as_ref().filter(|reference| reference.kind == "WindowsCluster");
+        let found = reference.and_then(|reference| self.windows_clusters.get(&cluster.namespace().unwrap_or_default(), &reference.name));
+        found.is_some_and(|found| {
+            let is_asked = found.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Auto);
+            let known = found.status.as_ref().and_then(|status| status.components.as_ref());
+            is_asked && known.is_some_and(|known| !known.parts.is_empty())
+        })
     }
 }
 

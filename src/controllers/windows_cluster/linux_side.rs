@@ -50,7 +50,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
     let name = cluster_ref(cluster);
     let looked = async {
         let workload = ctx.clusters.get(&name).await?;
-        let Observed { objects, side, watched } = observe(&workload).await?;
+        let Observed { objects, side, watched } = observe(&workload, components.mode == ComponentsMode::Auto).await?;
         ctx.clusters.watch_linux_side(&name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
         Ok((workload, objects, side))
     };
@@ -80,9 +80,10 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
         seen.look_again = look_again;
     }
     if components.mode == ComponentsMode::Auto {
-        match windows_side::bring(ctx, &workload, &side, object, cluster).await {
+        match windows_side::bring(ctx, &workload, &objects, &side, object, cluster).await {
             Ok(brought) => {
-                seen.status.get_or_insert_default().parts = brought.parts;
+                let status = seen.status.get_or_insert_default();
+                (status.parts, status.verified) = (brought.parts, brought.verified);
                 seen.conditions.push(brought.condition);
                 seen.look_again = seen.look_again.min(brought.look_again);
             }
@@ -96,9 +97,13 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
     seen
 }
 
-async fn observe(workload: &Workload) -> Result<Observed, WorkloadError> {
+/// `with_brought`: what CAPW brings to Windows nodes too.
+async fn observe(workload: &Workload, with_brought: bool) -> Result<Observed, WorkloadError> {
     let (mut objects, mut watched) = (Vec::new(), Vec::new());
     list(workload, &FIRST, &mut objects, &mut watched).await?;
+    if with_brought {
+        list(workload, &[windows_side::PODS], &mut objects, &mut watched).await?;
+    }
     let wanted = wanted(&objects);
     list(workload, &wanted.lists, &mut objects, &mut watched).await?;
     for map in wanted.config_maps {

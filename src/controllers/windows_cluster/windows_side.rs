@@ -13,15 +13,17 @@ use crate::api::components::{ComponentPart, ComponentsStatus};
 use crate::api::condition::{Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{LinuxSide, NAMESPACE, Parameters, kind_of, outdated, owned, removed, taken, windows_side};
+use crate::components::{LinuxSide, Parameters, kind_of, outdated, owned, removed, taken, windows_side};
 use crate::lifecycle::network::LOOK_SOON;
-use crate::lifecycle::windows_side::{applied, not_brought, parts, report};
+use crate::lifecycle::windows_side::{announced, applied, not_brought, parts, report, verify, without_taint};
 
-const PODS: Listing = Listing::new("", "v1", "Pod", "pods").with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw");
+/// The pods of what is brought.
+pub const PODS: Listing = Listing::new("", "v1", "Pod", "pods").with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw");
 
 /// What is to be said of the Windows side, and when to look at it again.
 pub struct Brought {
     pub parts: Vec<ComponentPart>,
+    pub verified: Option<String>,
     pub condition: Desired,
     pub look_again: Duration,
 }
@@ -29,7 +31,7 @@ pub struct Brought {
 impl Brought {
     fn nothing(reason: Reason, why: String) -> Self {
         let (condition, look_again) = not_brought(reason, why);
-        Self { parts: Vec::new(), condition, look_again }
+        Self { parts: Vec::new(), verified: None, condition, look_again }
     }
 }
 
@@ -38,10 +40,11 @@ fn owner(object: &WindowsCluster) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// Applies what is not there as it shall be, and says how far it is.
+/// Applies what is not there as it shall be, and says how far it is. `objects` are those of the workload cluster, with the pods of what is brought.
 pub async fn bring(
     ctx: &Context,
     workload: &Workload,
+    objects: &[Value],
     side: &LinuxSide,
     object: &WindowsCluster,
     cluster: &Cluster,
@@ -61,17 +64,48 @@ pub async fn bring(
         Ok(outdated) => outdated,
         Err(why) => return Ok(Brought::nothing(Reason::NameTaken, why.to_string())),
     };
-    for object in &outdated {
+    let sets: Vec<&Value> =
+        desired.iter().zip(&live).map(|(desired, live)| live.as_ref().unwrap_or(desired)).filter(|o| is(o, "DaemonSet")).collect();
+    let pods: Vec<&Value> = objects.iter().filter(|object| is(object, "Pod")).collect();
+    let nodes: Vec<&Value> = objects.iter().filter(|object| is(object, "Node") && is_windows(object)).collect();
+    let parts = parts(&sets, &pods);
+    let verification = verify(&nodes, &parts, &pods);
+    let (condition, look_again) = match outdated.len() {
+        0 => report(&parts),
+        // What is removed later is known before it is there.
+        count if !is_announced(object) => announced(count),
+        count => {
+            apply(workload, &outdated).await?;
+            applied(count)
+        }
+    };
+    for name in &verification.tainted {
+        workload.change_node(name, without_taint).await?;
+        tracing::info!(endpoint = workload.server, node = name, "the network of the node works: its pods may come");
+    }
+    Ok(Brought { parts, verified: Some(format!("{}/{}", verification.verified, verification.nodes)), condition, look_again })
+}
+
+fn is(object: &Value, kind: &str) -> bool {
+    object.get("kind").is_some_and(|found| found == kind)
+}
+
+fn is_windows(node: &Value) -> bool {
+    node.pointer("/metadata/labels/kubernetes.io~1os").is_some_and(|system| system == "windows")
+}
+
+/// Whether the status says that something is brought.
+fn is_announced(object: &WindowsCluster) -> bool {
+    object.status.as_ref().and_then(|status| status.components.as_ref()).is_some_and(|known| !known.parts.is_empty())
+}
+
+async fn apply(workload: &Workload, objects: &[&Value]) -> Result<(), WorkloadError> {
+    for object in objects {
         if let Some(kind) = kind_of(object) {
             workload.apply_object(&kind, object).await?;
         }
     }
-    let sets: Vec<Value> = live.into_iter().flatten().filter(|object| object.get("kind").is_some_and(|kind| kind == "DaemonSet")).collect();
-    let mut pods = workload.objects(&PODS).await?.unwrap_or_default();
-    pods.retain(|pod| pod.pointer("/metadata/namespace").is_some_and(|namespace| namespace == NAMESPACE));
-    let parts = parts(&sets, &pods);
-    let (condition, look_again) = if outdated.is_empty() { report(&parts) } else { applied(outdated.len()) };
-    Ok(Brought { parts, condition, look_again })
+    Ok(())
 }
 
 /// What there is of each object.

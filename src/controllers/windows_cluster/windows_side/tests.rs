@@ -18,6 +18,8 @@ use crate::controllers::testing::{read as object, shared};
 #[derive(Default)]
 struct Server {
     objects: BTreeMap<String, Value>,
+    /// Nodes and pods, as they are observed.
+    others: Vec<Value>,
     asked: Vec<String>,
     refused: Option<String>,
 }
@@ -32,8 +34,9 @@ impl Server {
         if self.refused.as_ref() == Some(&line) {
             return status(403, "Forbidden");
         }
-        if path.ends_with("/pods") {
-            return (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}));
+        if let Some(name) = path.strip_prefix("/api/v1/nodes/") {
+            let node = self.others.iter().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name);
+            return node.map_or_else(|| status(404, "NotFound"), |node| (200, node.clone()));
         }
         match *method {
             Method::PATCH => {
@@ -79,15 +82,17 @@ fn cluster() -> Cluster {
         "spec": {"controlPlaneEndpoint": {"host": "api.example.com", "port": 6443}}}))
 }
 
-fn windows_cluster(name: &str) -> WindowsCluster {
-    object(
-        json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": {"name": name, "namespace": "lab"}, "spec": {}}),
-    )
+/// One whose status names a part, unless nothing is brought yet.
+fn windows_cluster(name: &str, is_announced: bool) -> WindowsCluster {
+    let parts = if is_announced { json!([{"name": "flannel", "ready": 0, "desired": 0}]) } else { json!([]) };
+    object(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": {"name": name, "namespace": "lab"},
+        "spec": {}, "status": {"components": {"parts": parts}}}))
 }
 
-async fn brought(server: &Arc<Mutex<Server>>, recording: &str, name: &str) -> Result<Brought, WorkloadError> {
+async fn brought(server: &Arc<Mutex<Server>>, recording: &str, object: &WindowsCluster) -> Result<Brought, WorkloadError> {
     let (shared, _script) = shared(Caches::empty(), 1, vec![]);
-    bring(&shared.windows_cluster(), &workload(server), &side(recording), &windows_cluster(name), &cluster()).await
+    let objects = server.lock().unwrap().others.clone();
+    bring(&shared.windows_cluster(), &workload(server), &objects, &side(recording), object, &cluster()).await
 }
 
 const RECORDING: &str = "flannel-vxlan-4096.yaml";
@@ -95,51 +100,68 @@ const RECORDING: &str = "flannel-vxlan-4096.yaml";
 #[tokio::test]
 async fn it_is_applied_once_for_one_owner_and_goes_as_a_whole() {
     let server = Arc::new(Mutex::new(Server::default()));
-    let first = brought(&server, RECORDING, "c1").await.unwrap();
-    assert_eq!(
-        (first.condition.status, first.condition.reason),
-        (Some(false), Reason::PartNotReady),
-        "nothing is known of what was applied just now"
-    );
     let writes = |server: &Arc<Mutex<Server>>| server.lock().unwrap().asked.iter().filter(|line| !line.starts_with("GET")).count();
+    let (new, c1, c2) = (windows_cluster("c1", false), windows_cluster("c1", true), windows_cluster("c2", true));
+    let first = brought(&server, RECORDING, &new).await.unwrap();
+    assert_eq!((first.parts.len(), writes(&server)), (2, 0), "what is to be removed one day is stored first");
+    let second = brought(&server, RECORDING, &c1).await.unwrap();
+    assert_eq!((second.condition.status, second.condition.reason), (Some(false), Reason::PartNotReady), "nothing is known of it yet");
     assert_eq!(writes(&server), 10);
     let set = "/apis/apps/v1/namespaces/capw-windows/daemonsets/flannel";
     let endpoint = "/spec/template/spec/containers/0/env/2/value";
     assert_eq!(server.lock().unwrap().objects[set].pointer(endpoint), Some(&json!("https://api.example.com:6443")));
 
-    let again = brought(&server, RECORDING, "c1").await.unwrap();
-    assert_eq!((again.condition.reason, again.parts.len()), (Reason::PartsReady, 2));
+    let again = brought(&server, RECORDING, &c1).await.unwrap();
+    assert_eq!((again.condition.reason, again.parts.len(), again.verified.as_deref()), (Reason::PartsReady, 2, Some("0/0")));
     assert_eq!(writes(&server), 10, "nothing is written when nothing has changed");
 
-    let other = brought(&server, RECORDING, "c2").await.unwrap();
+    let other = brought(&server, RECORDING, &c2).await.unwrap();
     assert_eq!(other.condition.reason, Reason::NameTaken);
-    take_away(&workload(&server), &windows_cluster("c2")).await.unwrap();
+    take_away(&workload(&server), &c2).await.unwrap();
     assert_eq!(writes(&server), 10, "what another asks for is not touched");
 
-    take_away(&workload(&server), &windows_cluster("c1")).await.unwrap();
+    take_away(&workload(&server), &c1).await.unwrap();
     // What is in the namespace goes with it.
     let left: Vec<String> = server.lock().unwrap().objects.keys().filter(|path| !path.contains("/namespaces/capw-windows/")).cloned().collect();
     assert_eq!(left, [""; 0]);
 }
 
 #[tokio::test]
+async fn the_taint_goes_when_the_pods_of_a_node_are_ready() {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n", "resourceVersion": "7", "labels": {"kubernetes.io/os": "windows"}},
+        "spec": {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified", "effect": "NoSchedule"}]}});
+    let pod = |part: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": part, "labels": {"app.kubernetes.io/name": part}}, "spec": {"nodeName": "win-1"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    };
+    for (pods, verified, patched) in [(vec!["flannel"], "0/1", false), (vec!["flannel", "kube-proxy"], "1/1", true)] {
+        let others = std::iter::once(node.clone()).chain(pods.into_iter().map(pod)).collect();
+        let server = Arc::new(Mutex::new(Server { others, ..Server::default() }));
+        let seen = brought(&server, RECORDING, &windows_cluster("c1", true)).await.unwrap();
+        assert_eq!(seen.verified.as_deref(), Some(verified));
+        assert_eq!(server.lock().unwrap().asked.contains(&"PATCH /api/v1/nodes/win-1".to_owned()), patched);
+    }
+}
+
+#[tokio::test]
 async fn what_is_in_the_way_is_said_and_nothing_is_applied() {
     for recording in ["flannel-manifest.yaml", "flannel-host-gw.yaml", "calico-operator-vxlan.yaml", "cilium.yaml"] {
         let server = Arc::new(Mutex::new(Server::default()));
-        let said = brought(&server, recording, "c1").await.unwrap();
+        let said = brought(&server, recording, &windows_cluster("c1", false)).await.unwrap();
         assert_eq!((said.condition.reason, server.lock().unwrap().asked.len()), (Reason::NotBrought, 0), "{recording}");
     }
 }
 
 #[tokio::test]
 async fn each_request_that_is_refused_is_named() {
+    let object = windows_cluster("c1", true);
     let server = Arc::new(Mutex::new(Server::default()));
-    brought(&server, RECORDING, "c1").await.unwrap();
+    brought(&server, RECORDING, &object).await.unwrap();
     let asked = server.lock().unwrap().asked.clone();
-    assert!(asked.len() > 20, "{asked:?}");
+    assert_eq!(asked.len(), 20, "{asked:?}");
     for line in asked {
         let server = Arc::new(Mutex::new(Server { refused: Some(line.clone()), ..Server::default() }));
-        let Err(WorkloadError::Forbidden { what }) = brought(&server, RECORDING, "c1").await.map(drop) else { panic!("{line}") };
+        let Err(WorkloadError::Forbidden { what }) = brought(&server, RECORDING, &object).await.map(drop) else { panic!("{line}") };
         let name = line.rsplit('/').next().unwrap();
         assert!(what.contains(name), "{line}: {what}");
     }
