@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
+use capw::components::misplaced;
 use serde_json::{Value, json};
 
 use crate::world::{self, ControlPlane, Kind, Options, checkout, manifests, step, text, wait_for};
@@ -52,6 +53,87 @@ fn windows_nodes_get_flannel_and_kube_proxy() {
         cp.apply_objects(&objects).await;
         assert_eq!(versions(&cp, &objects).await, before, "what is there already is not written again");
     });
+}
+
+/// What is said of DaemonSets is what the real controller does with them, and the patches put them right.
+#[test]
+fn daemon_sets_are_placed_as_is_said() {
+    world::run(async {
+        let cp = ControlPlane::start(Options::plain().named("placement")).await;
+        let node = |name: &str, os: &str, taints: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": os, "kubernetes.io/arch": "amd64"}}, "spec": {"taints": taints}});
+        let taints = json!([{"key": "os", "value": "windows", "effect": "NoSchedule"}]);
+        cp.apply_objects(&[node("linux-1", "linux", json!([])), node("windows-1", "windows", taints)]).await;
+        let file = checkout().join("src/components/scheduling/daemon-sets.yaml");
+        let sets = manifests::documents(&std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display())));
+        cp.apply_objects(&sets).await;
+        let linux = placed(&cp, "LinuxOnWindows").await;
+        assert_eq!(linux.len(), 12, "{linux:?}");
+        step("12 DaemonSets for Linux have a pod on the Windows node, and each is told");
+
+        for set in cp.list(DAEMON_SETS, Some("default")).await {
+            let objects = [cp.list(Kind::NODE, None).await, vec![whole(set.clone())]].concat();
+            for finding in misplaced(&objects.into_iter().map(whole).collect::<Vec<_>>()) {
+                let name = format!("default/{}", finding.object.name);
+                cp.patch(DAEMON_SETS, &name, &finding.patch.expect("a patch")).await.unwrap_or_else(|e| panic!("{name}: {e}"));
+            }
+        }
+        wait_for("no pod of a DaemonSet for Linux is on the Windows node, and all for Windows are", LIMIT, || async {
+            let found = on_windows(&cp).await;
+            let wanted: BTreeSet<String> = sets.iter().filter(|set| is_for_windows(set)).map(|set| text(set, "/metadata/name").to_owned()).collect();
+            if found == wanted { Ok(()) } else { Err(format!("{found:?} instead of {wanted:?}")) }
+        })
+        .await;
+        step("the patches put all of them right");
+    });
+}
+
+/// Lists leave out what their items are.
+fn whole(mut object: Value) -> Value {
+    if object["kind"].is_null() {
+        let is_node = object["spec"]["template"].is_null();
+        object["apiVersion"] = json!(if is_node { "v1" } else { "apps/v1" });
+        object["kind"] = json!(if is_node { "Node" } else { "DaemonSet" });
+    }
+    object
+}
+
+/// Waits until the pods are where the annotations say. The DaemonSets that have one with this reason.
+async fn placed(cp: &ControlPlane, reason: &str) -> BTreeSet<String> {
+    wait_for("the pods are where the findings say", LIMIT, || async {
+        let sets = cp.list(DAEMON_SETS, Some("default")).await;
+        let nodes = cp.list(Kind::NODE, None).await;
+        let objects: Vec<Value> = nodes.into_iter().chain(sets.iter().cloned()).map(whole).collect();
+        let told: Vec<(String, String)> = misplaced(&objects).into_iter().map(|f| (f.object.name.clone(), f.reason.to_string())).collect();
+        let is_seen = |set: &Value| set["status"]["observedGeneration"] == set["metadata"]["generation"];
+        if let Some(set) = sets.iter().find(|set| !is_seen(set)) {
+            return Err(format!("{} was not looked at yet", text(set, "/metadata/name")));
+        }
+        let found = on_windows(cp).await;
+        let mut linux: BTreeSet<String> = told.iter().filter(|(_, why)| why == reason).map(|(name, _)| name.clone()).collect();
+        let right: BTreeSet<String> = sets.iter().filter(|set| is_for_windows(set)).map(|set| text(set, "/metadata/name").to_owned()).collect();
+        let shut_out: BTreeSet<String> = told.iter().filter(|(_, why)| why == "WindowsPodsShutOut").map(|(name, _)| name.clone()).collect();
+        let expected: BTreeSet<String> = linux.union(&right).filter(|name| !shut_out.contains(*name)).cloned().collect();
+        if found != expected || shut_out.len() != 6 {
+            return Err(format!("{found:?} instead of {expected:?}; shut out: {shut_out:?}"));
+        }
+        Ok(std::mem::take(&mut linux))
+    })
+    .await
+}
+
+fn is_for_windows(set: &Value) -> bool {
+    text(set, "/metadata/name").contains("windows-") || text(set, "/metadata/name") == "csi-smb-win"
+}
+
+/// The DaemonSets that have a pod on the Windows node.
+async fn on_windows(cp: &ControlPlane) -> BTreeSet<String> {
+    let pods = cp.list(PODS, Some("default")).await;
+    pods.iter()
+        .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+        .map(set_and_node)
+        .filter(|(_, node)| node == "windows-1")
+        .map(|(set, _)| set)
+        .collect()
 }
 
 fn printed() -> String {

@@ -106,7 +106,7 @@ pub struct WindowsClusterStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, HypervisorsReachable, NetworkCompatible, LinuxSideReady, ComponentsReady and Paused.
+    /// Ready, HypervisorsReachable, NetworkCompatible, SchedulingClean, LinuxSideReady, ComponentsReady and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]

@@ -77,8 +77,10 @@ impl Components {
 impl Render {
     /// What is printed, and the exit code.
     fn run(&self) -> Result<(String, ExitCode), String> {
-        let side = components::read(&self.recording.objects()?);
-        let findings = components::judge(&side);
+        let objects = self.recording.objects()?;
+        let side = components::read(&objects);
+        let mut findings = components::judge(&side);
+        findings.extend(components::misplaced(&objects));
         let errors = findings.iter().any(|finding| !components::is_warning(finding.reason));
         Ok((components::text(&side, &findings), if errors { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
     }

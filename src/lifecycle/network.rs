@@ -16,16 +16,27 @@ pub const LOOK_SOON: Duration = Duration::from_secs(15);
 pub struct NetworkReport {
     pub status: ComponentsStatus,
     pub condition: Desired,
+    pub scheduling: Desired,
 }
 
-pub fn report(side: &LinuxSide, found: &[Finding]) -> NetworkReport {
+/// Of its network, and of the DaemonSets that are misplaced.
+pub fn report(side: &LinuxSide, found: &[Finding], misplaced: &[Finding]) -> NetworkReport {
     let worst = found.iter().find(|finding| !is_warning(finding.reason));
     let condition = match worst {
         None => Desired::yes(ConditionType::NetworkCompatible, Reason::NetworkUsable),
         Some(worst) => Desired::no(ConditionType::NetworkCompatible, worst.reason, message(found)),
     };
-    let status = ComponentsStatus { network: Some(network(side)), parts: Vec::new(), verified: None, findings: found.iter().map(finding).collect() };
-    NetworkReport { status, condition }
+    let status = ComponentsStatus {
+        network: Some(network(side)),
+        parts: Vec::new(),
+        verified: None,
+        findings: found.iter().chain(misplaced).map(finding).collect(),
+    };
+    let scheduling = match misplaced.first() {
+        None => Desired::yes(ConditionType::SchedulingClean, Reason::PodsPlaceable),
+        Some(first) => Desired::no(ConditionType::SchedulingClean, first.reason, message(misplaced)),
+    };
+    NetworkReport { status, condition, scheduling }
 }
 
 /// How far a change of the Linux side is, after the step was taken; and when to look at the cluster again.
@@ -88,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::components::{judge, read};
+    use crate::components::{judge, misplaced, read};
 
     #[test]
     fn a_change_is_looked_at_soon_while_it_is_under_way() {
@@ -116,7 +127,7 @@ mod tests {
         let services = json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}});
         let report = |objects: &[serde_json::Value]| {
             let side = read(objects);
-            report(&side, &judge(&side))
+            report(&side, &judge(&side), &misplaced(objects))
         };
         let said = report(&[node.clone(), set.clone(), config, services.clone()]);
         assert_eq!((said.condition.status, said.condition.reason), (Some(false), Reason::VniBelow4096));
@@ -141,6 +152,6 @@ mod tests {
             node
         };
         let said = report(&[shown(&node), set, right, services]);
-        assert_eq!((said.condition.status, said.status.findings.len()), (Some(true), 0), "{said:?}");
+        assert_eq!((said.condition.status, said.scheduling.status, said.status.findings.len()), (Some(true), Some(true), 0), "{said:?}");
     }
 }

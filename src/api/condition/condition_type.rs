@@ -36,6 +36,8 @@ documented_enum! {
         NetworkCompatible => "WindowsCluster",
         /// Nothing that Linux nodes run has to be changed, and every change has been taken up. Only with `spec.components.linuxSide: Change`.
         LinuxSideReady => "WindowsCluster",
+        /// No DaemonSet puts pods on Windows nodes where they cannot run, and none for Windows is kept away. Only with `spec.components`.
+        SchedulingClean => "WindowsCluster",
         /// What Windows nodes need runs on each of them. Only with `spec.components.mode: Auto`.
         ComponentsReady => "WindowsCluster",
         /// The endpoint answers and accepts the credentials.

@@ -290,6 +290,20 @@ documented_enum! {
         /// An object belongs to a tool, or another writer has undone CAPW's change; the message says which. It is not touched.
         ManagedElsewhere => problem(WorkloadCluster, LinuxSideReady, "Change it where it comes from: the values of the chart, or the repository."),
 
+        // Where DaemonSets put their pods.
+        /// Pods of DaemonSets are where they can run.
+        PodsPlaceable => stage(SchedulingClean, "Nothing."),
+        /// Pods of a DaemonSet for Linux come to Windows nodes, where they hang.
+        LinuxOnWindows => problem(
+            WorkloadCluster, SchedulingClean,
+            "Add the node selector `kubernetes.io/os: linux` to the DaemonSets that the message names; `status.components.findings` has the commands.",
+        ),
+        /// A DaemonSet for Windows has no pods, because it does not tolerate the taints of the nodes.
+        WindowsPodsShutOut => problem(
+            WorkloadCluster, SchedulingClean,
+            "Add the toleration to the DaemonSets that the message names; `status.components.findings` has the commands.",
+        ),
+
         // What CAPW brings to Windows nodes.
         /// Each Windows node has all of it.
         PartsReady => stage(ComponentsReady, "Nothing."),

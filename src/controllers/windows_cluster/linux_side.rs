@@ -16,7 +16,7 @@ use crate::api::listing::Listing;
 use crate::cluster::ApiError;
 use crate::cluster::linux_side::Watched;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{FIRST, LinuxSide, Step, Write, judge, next_step, read, wanted};
+use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted};
 use crate::controllers::runtime::linux_sides;
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
@@ -64,8 +64,8 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
         }
     };
     let found = judge(&side);
-    let NetworkReport { status, condition } = report(&side, &found);
-    let mut seen = Seen { status: Some(status), conditions: vec![condition], look_again: LOOK_AGAIN };
+    let NetworkReport { status, condition, scheduling } = report(&side, &found, &misplaced(&objects));
+    let mut seen = Seen { status: Some(status), conditions: vec![condition, scheduling], look_again: LOOK_AGAIN };
     if components.linux_side == LinuxSideMode::Change {
         let step = next_step(&objects, &side, &found);
         let (condition, look_again) = progress(&step);

@@ -77,6 +77,7 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
         let is_brought = asked.is_some_and(|components| components.mode == ComponentsMode::Auto);
         for (is_said, type_) in [
             (asked.is_some(), ConditionType::NetworkCompatible),
+            (asked.is_some(), ConditionType::SchedulingClean),
             (is_changed, ConditionType::LinuxSideReady),
             (is_brought, ConditionType::ComponentsReady),
         ] {
