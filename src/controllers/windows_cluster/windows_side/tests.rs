@@ -21,7 +21,10 @@ struct Server {
     /// Nodes and pods, as they are observed.
     others: Vec<Value>,
     asked: Vec<String>,
+    /// A request that is refused each time.
     refused: Option<String>,
+    /// A request that fails once: with nothing done, or done and its answer lost.
+    failing: Option<(String, bool)>,
 }
 
 impl Server {
@@ -34,19 +37,29 @@ impl Server {
         if self.refused.as_ref() == Some(&line) {
             return status(403, "Forbidden");
         }
+        if let Some((_, is_done)) = self.failing.take_if(|(failing, _)| *failing == line) {
+            if is_done {
+                self.carry_out(method, path, body);
+            }
+            return status(504, "Timeout");
+        }
+        self.carry_out(method, path, body).unwrap_or_else(|| status(404, "NotFound"))
+    }
+
+    fn carry_out(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
         if let Some(name) = path.strip_prefix("/api/v1/nodes/") {
             let node = self.others.iter().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name);
-            return node.map_or_else(|| status(404, "NotFound"), |node| (200, node.clone()));
+            return node.map(|node| (200, node.clone()));
         }
         match *method {
             Method::PATCH => {
                 let mut object: Value = serde_json::from_slice(body).unwrap();
                 object["metadata"]["uid"] = json!(path);
                 self.objects.insert(path.to_owned(), object.clone());
-                (200, object)
+                Some((200, object))
             }
-            Method::DELETE => self.objects.remove(path).map_or_else(|| status(404, "NotFound"), |object| (200, object)),
-            _ => self.objects.get(path).map_or_else(|| status(404, "NotFound"), |object| (200, object.clone())),
+            Method::DELETE => self.objects.remove(path).map(|object| (200, object)),
+            _ => self.objects.get(path).map(|object| (200, object.clone())),
         }
     }
 }
@@ -164,5 +177,31 @@ async fn each_request_that_is_refused_is_named() {
         let Err(WorkloadError::Forbidden { what }) = brought(&server, RECORDING, &object).await.map(drop) else { panic!("{line}") };
         let name = line.rsplit('/').next().unwrap();
         assert!(what.contains(name), "{line}: {what}");
+    }
+}
+
+/// Any request may fail, and any write may be done though its answer is lost: the passes after it end with the same objects, and with none.
+#[tokio::test]
+async fn whatever_request_fails_the_end_is_the_same() {
+    let object = windows_cluster("c1", true);
+    let undisturbed = Arc::new(Mutex::new(Server::default()));
+    brought(&undisturbed, RECORDING, &object).await.unwrap();
+    let expected = undisturbed.lock().unwrap().objects.clone();
+    take_away(&workload(&undisturbed), &object).await.unwrap();
+    let asked = undisturbed.lock().unwrap().asked.clone();
+    let (bringing, removing) = asked.split_at(20);
+    for (line, is_done) in bringing.iter().flat_map(|line| [(line, false), (line, true)]) {
+        let server = Arc::new(Mutex::new(Server { failing: Some((line.clone(), is_done)), ..Server::default() }));
+        assert!(brought(&server, RECORDING, &object).await.is_err(), "{line}");
+        brought(&server, RECORDING, &object).await.unwrap();
+        assert_eq!(server.lock().unwrap().objects, expected, "{line}, done: {is_done}");
+        assert_eq!(brought(&server, RECORDING, &object).await.unwrap().condition.reason, Reason::PartsReady);
+    }
+    for (line, is_done) in removing.iter().flat_map(|line| [(line, false), (line, true)]) {
+        let server = Arc::new(Mutex::new(Server { objects: expected.clone(), failing: Some((line.clone(), is_done)), ..Server::default() }));
+        assert!(take_away(&workload(&server), &object).await.is_err(), "{line}");
+        take_away(&workload(&server), &object).await.unwrap();
+        let left = server.lock().unwrap().objects.keys().filter(|path| !path.contains("/namespaces/capw-windows/")).count();
+        assert_eq!(left, 0, "{line}, done: {is_done}");
     }
 }
