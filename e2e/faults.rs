@@ -153,6 +153,8 @@ impl<'a> Story<'a> {
             "spec": {
                 "cluster": {"kubeconfigSecretRef": {"name": ALONE}, "endpoint": endpoint(self.other)}, "replicas": self.replicas.borrow()[STANDALONE],
                 "version": self.workers().version, "template": {"machine": self.workers().machine, "bootstrap": self.workers().bootstrap},
+                // The VMs of all its machines may be taken away at the same time.
+                "health": {"maxUnhealthy": "100%"},
             },
         }));
         objects
