@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::linux_side;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, checkout, files, text, wait_for};
 
 const CORE_USER: &str = "system:serviceaccount:capi-system:capi-manager";
@@ -219,7 +220,7 @@ pub const PARTS: [(&str, &str); 3] =
 
 /// The process of one component.
 async fn part(cp: &ControlPlane, part: &str, namespace: &str) -> Capw {
-    Capw::prepare_in(cp, namespace, &[&format!("--controllers={part}")]).await
+    Capw::prepare_in(cp, namespace, &[&format!("--controllers={part}"), "--image=registry.example.com/capw:v0"]).await
 }
 
 /// The three processes that clusterctl would have started, each with the rights of its own component.
@@ -274,11 +275,21 @@ async fn three_processes_make_nodes(cp: &ControlPlane) {
         "stringData": {"value": kubeconfig}});
     let hypervisor = json!({"apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor",
         "metadata": {"name": "lab", "namespace": "default"}, "spec": {"simulated": {}}});
+    // One process brings the network, and another one has to know of it.
+    let machines = |count: usize| json!({"spec": {"replicas": count}});
+    cp.patch(Kind::MACHINE_DEPLOYMENT, "default/plain-windows", &machines(0)).await.expect("no machines yet");
+    linux_side::apply(cp, "src/components/fixtures/flannel-vxlan-4096.yaml").await;
+    cp.patch(Kind::WINDOWS_CLUSTER, "default/plain", &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("the network can be brought");
     cp.apply(&format!("{secret}\n---\n{hypervisor}")).await;
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, "default/plain", "ComponentsReady", "True", Duration::from_secs(60)).await;
+    cp.patch(Kind::MACHINE_DEPLOYMENT, "default/plain-windows", &machines(3)).await.expect("three machines");
     cp.wait_object(Kind::MACHINE_DEPLOYMENT, "default/plain-windows", "three nodes", Duration::from_secs(180), |md| {
         (md.pointer("/status/availableReplicas")? == 3).then_some(())
     })
     .await;
+    let nodes = cp.list(Kind::NODE, None).await;
+    let windows: Vec<&Value> = nodes.iter().filter(|node| text(node, "/metadata/name").starts_with("win-")).collect();
+    assert!(windows.len() == 3 && windows.iter().all(|node| linux_side::is_unverified(node)), "{windows:#?}");
     let ours = |user: &str| PARTS.iter().any(|(_, namespace)| user == format!("system:serviceaccount:{namespace}:capw-controller-manager"));
     let refused: Vec<_> = cp.audit_since(mark).into_iter().filter(|e| e.code == 403 && ours(&e.user)).collect();
     assert!(refused.is_empty(), "{refused:#?}");

@@ -187,7 +187,8 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     step("what was brought is gone");
 }
 
-fn is_unverified(node: &Value) -> bool {
+/// Whether a Node has the taint that keeps pods away until its network works.
+pub fn is_unverified(node: &Value) -> bool {
     let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
     taints.any(|taint| taint["key"] == "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified")
 }

@@ -225,6 +225,8 @@ pub struct TargetCluster {
     pub network: ClusterNetwork,
     /// The WindowsHypervisors that its machines may use; empty: every one.
     pub hypervisors: Vec<String>,
+    /// CAPW brings the pod network and kube-proxy to its Windows nodes.
+    pub is_network_brought: bool,
 }
 
 impl TargetCluster {
@@ -240,6 +242,7 @@ impl TargetCluster {
             endpoint: cluster.endpoint().cloned(),
             network: cluster.spec.cluster_network.clone().unwrap_or_default(),
             hypervisors: infrastructure.iter().flat_map(|i| &i.spec.hypervisors).map(|h| h.name.clone()).collect(),
+            is_network_brought: infrastructure.is_some_and(WindowsCluster::brings_network),
         }
     }
 
@@ -265,6 +268,7 @@ impl TargetCluster {
                 pods: blocks(spec.map(|s| &s.pod_networks)),
             },
             hypervisors: Vec::new(),
+            is_network_brought: false,
         }
     }
 }

@@ -54,9 +54,7 @@ pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found,
     };
     let windows_machine = found.windows_machine.as_deref();
     let api_server_minor = workload.minor_for(request.version.as_deref().and_then(minor).unwrap_or_default()).await;
-    let is_network_brought = ctx.caches.brings_network(&target.cluster);
-    let sources =
-        Sources { object, request, target, windows_machine, endpoint, workload: &workload, api_server_minor, secrets: &secrets, is_network_brought };
+    let sources = Sources { object, request, target, windows_machine, endpoint, workload: &workload, api_server_minor, secrets: &secrets };
     let render = |token| sources.facts(token).and_then(|facts| Ok(bootstrap::render(&facts)?));
     // What cannot be rendered gets no token: a secret of the same length stands in for it.
     let placeholder = SecretString::from(format!("{}.{}", token_id(object), "0".repeat(16)));

@@ -39,8 +39,6 @@ pub struct Sources<'a> {
     /// `None`: it cannot be asked.
     pub api_server_minor: Option<u32>,
     pub secrets: &'a Secrets,
-    /// CAPW brings the pod network to the Node.
-    pub is_network_brought: bool,
 }
 
 impl Sources<'_> {
@@ -85,7 +83,7 @@ impl Sources<'_> {
             pod_networks: blocks(network.pods),
             service_networks: blocks(network.services),
             secrets: self.secrets.clone(),
-            spec: if self.is_network_brought { brought(self.spec())? } else { self.spec() },
+            spec: if self.target.is_network_brought { brought(self.spec())? } else { self.spec() },
         })
     }
 

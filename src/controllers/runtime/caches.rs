@@ -10,8 +10,6 @@ use super::watch::{Watch, Watching};
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
 use crate::api::capi::{self, Cluster, Machine, MachinePool};
 use crate::api::cluster::WindowsCluster;
-use crate::api::cluster_ref::{ClusterRef, ClusterSource};
-use crate::api::components::ComponentsMode;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
 use crate::api::pool::WindowsNodePool;
@@ -37,20 +35,14 @@ impl Caches {
     /// pass, not which are known: those that it selects refer to others, and a hypervisor serves machines of any.
     pub fn start(watching: &Watching, roles: Roles) -> Self {
         let watching = &Watching { selection: watching.selection.unfiltered(), ..watching.clone() };
-        let windows_machines = match (roles.infrastructure, roles.bootstrap) {
-            (true, _) => Watch::start(watching),
-            // The bootstrap provider alone works under the infrastructure of others.
-            (false, true) => Watch::start_optional(watching),
-            (false, false) => Watch::unused(),
-        };
         Self {
             clusters: Cache(Watch::start_optional(watching)),
             machines: optional(true, watching),
             machine_pools: optional(roles.infrastructure || roles.bootstrap, watching),
-            windows_machines: Cache(windows_machines),
+            windows_machines: of_infrastructure(roles, watching),
             configs: if roles.bootstrap { cache(true, watching) } else { optional(roles.infrastructure, watching) },
             hypervisors: cache(roles.infrastructure, watching),
-            windows_clusters: cache(roles.infrastructure, watching),
+            windows_clusters: of_infrastructure(roles, watching),
             pools: cache(roles.infrastructure, watching),
             machine_templates: cache(roles.infrastructure, watching),
             config_templates: optional(roles.infrastructure, watching),
@@ -116,19 +108,9 @@ impl Caches {
     }
 }
 
-impl Caches {
-    /// Whether CAPW brings the pod network to the Windows nodes of a cluster, as its WindowsCluster shows.
-    pub fn brings_network(&self, cluster: &ClusterRef) -> bool {
-        let ClusterSource::ClusterApi(name) = &cluster.source else { return false };
-        let Some(cluster) = self.clusters.get(&cluster.namespace, name) else { return false };
-        let reference = cluster.spec.infrastructure_ref.as_ref().filter(|reference| reference.kind == "WindowsCluster");
-        let found = reference.and_then(|reference| self.windows_clusters.get(&cluster.namespace().unwrap_or_default(), &reference.name));
-        found.is_some_and(|found| {
-            let is_asked = found.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Auto);
-            let known = found.status.as_ref().and_then(|status| status.components.as_ref());
-            is_asked && known.is_some_and(|known| !known.parts.is_empty())
-        })
-    }
+/// What the bootstrap provider reads too. Alone it works under the infrastructure of others, where the kind may not be installed.
+fn of_infrastructure<K: Kind>(roles: Roles, watching: &Watching) -> Cache<K> {
+    if roles.infrastructure { cache(true, watching) } else { optional(roles.bootstrap, watching) }
 }
 
 fn cache<K: Kind>(needed: bool, watching: &Watching) -> Cache<K> {
