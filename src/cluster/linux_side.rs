@@ -78,7 +78,7 @@ impl Workload {
     pub async fn patch_object(&self, of: &Listing, namespace: Option<&str>, name: &str, patch: &Value) -> Result<(), WorkloadError> {
         let api = self.api(of, namespace);
         let parameters = PatchParams { field_manager: Some(LINUX_SIDE_MANAGER.into()), ..PatchParams::default() };
-        let what = format!("patch {} {}", of.plural, namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")));
+        let what = format!("patch {}", named(of, namespace, name));
         self.call(&what, api.patch(name, &parameters, &Patch::Merge(patch))).await.map(drop)
     }
 }
@@ -94,6 +94,11 @@ pub fn changes(workload: &Workload, watched: &Watched) -> Changes {
     };
     let (endpoint, what) = (workload.clone(), format!("watch {}", resource.plural));
     watcher(api, settings).default_backoff().map_err(move |error| endpoint.explain(failed(&what, error))).boxed()
+}
+
+/// `daemonsets capw-windows/flannel`
+pub(super) fn named(of: &Listing, namespace: Option<&str>, name: &str) -> String {
+    format!("{} {}", of.plural, namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")))
 }
 
 fn resource(of: &Listing) -> ApiResource {

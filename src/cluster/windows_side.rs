@@ -1,19 +1,15 @@
 //! Reading, applying and removing what CAPW brings to a workload cluster for its Windows nodes.
 
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
 use super::ApiError;
+use super::linux_side::named;
 use super::workload::{Workload, WorkloadError};
 use crate::api::listing::Listing;
 
 /// Whose the fields of the Windows side are.
 pub const COMPONENTS_MANAGER: &str = "capw-components";
-
-/// `daemonsets capw-windows/flannel`
-fn named(of: &Listing, namespace: Option<&str>, name: &str) -> String {
-    format!("{} {}", of.plural, namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}")))
-}
 
 impl Workload {
     /// The object of that name, if there is one.
@@ -24,14 +20,10 @@ impl Workload {
     }
 
     /// Applies an object under the field manager [`COMPONENTS_MANAGER`], over what others have written into the same fields.
-    pub async fn apply_object(&self, of: &Listing, object: &Value) -> Result<(), WorkloadError> {
-        let text = |key: &str| object.get("metadata").and_then(|metadata| metadata.get(key)?.as_str());
-        let (namespace, name) = (text("namespace"), text("name").unwrap_or_default());
+    pub async fn apply_object(&self, of: &Listing, namespace: Option<&str>, name: &str, object: &Value) -> Result<(), WorkloadError> {
         let what = format!("patch {}", named(of, namespace, name));
-        let object: DynamicObject =
-            serde_json::from_value(object.clone()).map_err(|error| self.explain(ApiError::Invalid(format!("{what}: {error}"))))?;
         let parameters = PatchParams::apply(COMPONENTS_MANAGER).force();
-        self.call(&what, self.api(of, namespace).patch(name, &parameters, &Patch::Apply(&object))).await.map(drop)
+        self.call(&what, self.api(of, namespace).patch(name, &parameters, &Patch::Apply(object))).await.map(drop)
     }
 
     /// Deletes the object that has this UID. One that is gone, or another one of the same name, is no error.

@@ -1,13 +1,15 @@
 //! What a WindowsCluster says of the programs that CAPW brings to Windows nodes (`docs/pod-network.md`).
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
 use super::network::{LOOK_AGAIN, LOOK_SOON};
 use crate::api::components::{ComponentPart, UNVERIFIED_TAINT};
 use crate::api::condition::{ConditionType, Desired, Reason};
+use crate::components::Node;
 
 /// How long the controllers of the workload cluster get to take up what was applied.
 const APPLIED: Duration = Duration::from_secs(2);
@@ -23,7 +25,7 @@ fn part(set: &Value, pods: &[&Value]) -> ComponentPart {
     let is_observed = status.get("observedGeneration") == set.pointer("/metadata/generation");
     let ready = if is_observed { count("updatedNumberScheduled").min(count("numberReady")) } else { 0 };
     let desired = count("desiredNumberScheduled");
-    let is_its = |pod: &&&Value| text(pod, "/metadata/labels/app.kubernetes.io~1name") == name;
+    let is_its = |pod: &&&Value| part_of(pod) == name;
     let message = if ready < desired { pods.iter().filter(is_its).find_map(|pod| trouble(pod)) } else { None };
     ComponentPart { name: name.to_owned(), ready, desired, message }
 }
@@ -52,7 +54,7 @@ fn trouble(pod: &Value) -> Option<String> {
 }
 
 /// Which Windows nodes have a network that works.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Verification {
     /// Windows nodes on which a pod of each part is ready, and all of them.
     pub verified: usize,
@@ -63,23 +65,18 @@ pub struct Verification {
 
 /// kube-proxy's pod is ready when it has programmed the Services, and it starts only in the network that flanneld has made: a node is verified when
 /// its pod of each part is ready.
-pub fn verify(nodes: &[&Value], parts: &[ComponentPart], pods: &[&Value]) -> Verification {
-    let mut verification = Verification { nodes: nodes.len(), ..Verification::default() };
-    for node in nodes {
-        let name = text(node, "/metadata/name");
-        let has = |part: &ComponentPart| {
-            let is_its = |pod: &Value| text(pod, "/spec/nodeName") == name && text(pod, "/metadata/labels/app.kubernetes.io~1name") == part.name;
-            pods.iter().any(|pod| is_its(pod) && is_ready(pod))
-        };
-        if !parts.is_empty() && parts.iter().all(has) {
-            verification.verified += 1;
-            let taints = node.pointer("/spec/taints").and_then(Value::as_array);
-            if taints.is_some_and(|taints| taints.iter().any(|taint| text(taint, "/key") == UNVERIFIED_TAINT)) {
-                verification.tainted.push(name.to_owned());
-            }
-        }
-    }
-    verification
+pub fn verify(nodes: &[Node], parts: &[ComponentPart], pods: &[&Value]) -> Verification {
+    let ready: HashSet<(&str, &str)> = pods.iter().filter(|pod| is_ready(pod)).map(|pod| (text(pod, "/spec/nodeName"), part_of(pod))).collect();
+    let windows: Vec<&Node> = nodes.iter().filter(|node| node.windows).collect();
+    let has_all = |node: &&Node| !parts.is_empty() && parts.iter().all(|part| ready.contains(&(node.object.name.as_str(), part.name.as_str())));
+    let verified: Vec<&Node> = windows.iter().copied().filter(has_all).collect();
+    let tainted = verified.iter().filter(|node| node.taints.iter().any(|key| key == UNVERIFIED_TAINT));
+    Verification { verified: verified.len(), nodes: windows.len(), tainted: tainted.map(|node| node.object.name.clone()).collect() }
+}
+
+/// The part that a pod is of.
+fn part_of(pod: &Value) -> &str {
+    text(pod, "/metadata/labels/app.kubernetes.io~1name")
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -90,7 +87,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// What takes the taint from a Node, as a merge patch; `None`: it has none.
-pub fn without_taint(node: &Node) -> Option<Value> {
+pub fn without_taint(node: &v1::Node) -> Option<Value> {
     let taints = node.spec.as_ref()?.taints.as_ref()?;
     let left: Vec<_> = taints.iter().filter(|taint| taint.key != UNVERIFIED_TAINT).collect();
     (left.len() < taints.len()).then(|| json!({"spec": {"taints": left}}))
@@ -165,8 +162,9 @@ mod tests {
     fn a_node_is_verified_when_its_pod_of_each_part_is_ready() {
         let node = |name: &str, taints: &[&str]| {
             let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
-            json!({"metadata": {"name": name}, "spec": {"taints": taints}})
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": "windows"}}, "spec": {"taints": taints}})
         };
+        let nodes = |node: &Value| crate::components::read(std::slice::from_ref(node)).nodes;
         let pod = |part: &str, node: &str, ready: &str| {
             json!({"metadata": {"name": "p", "labels": {"app.kubernetes.io/name": part}}, "spec": {"nodeName": node},
                 "status": {"conditions": [{"type": "Ready", "status": ready}]}})
@@ -184,11 +182,11 @@ mod tests {
             (&tainted, vec![pod("kube-proxy", "a", "True")], 0, 0),
             (&tainted, vec![], 0, 0),
         ] {
-            let found = verify(&[node], &parts, &pods.iter().collect::<Vec<_>>());
+            let found = verify(&nodes(node), &parts, &pods.iter().collect::<Vec<_>>());
             assert_eq!((found.verified, found.nodes, found.tainted.len()), (verified, 1, lifted), "{pods:?}");
         }
-        assert_eq!(verify(&[&tainted], &[], &[]).verified, 0, "nothing shows that it works");
-        let read = |node: &Value| -> Node { serde_json::from_value(node.clone()).unwrap() };
+        assert_eq!(verify(&nodes(&tainted), &[], &[]).verified, 0, "nothing shows that it works");
+        let read = |node: &Value| -> v1::Node { serde_json::from_value(node.clone()).unwrap() };
         assert_eq!(without_taint(&read(&tainted)).unwrap()["spec"]["taints"], json!([{"key": "os", "effect": "NoSchedule"}]));
         assert_eq!(without_taint(&read(&free)), None);
     }

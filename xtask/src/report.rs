@@ -21,7 +21,7 @@ const FLAKY_LINES: usize = 6;
 /// Runs the tests of a profile and prints the report. `true` if all passed and nothing was left behind.
 pub fn test(nextest: &Nextest, profile: &str, more: &[String]) -> Result<bool> {
     let _ = fs::remove_dir_all(nextest.failed());
-    // Whoever names tests means them.
+    // A person who names tests means all of them.
     let lacking = if more.is_empty() { lacking() } else { None };
     let without = filter(lacking);
     let run = nextest.run(profile, if more.is_empty() { &without } else { more })?;

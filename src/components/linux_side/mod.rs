@@ -152,6 +152,8 @@ pub struct Node {
     pub addresses: Vec<IpAddr>,
     /// Its parts of the pod network.
     pub blocks: Vec<Cidr>,
+    /// Keys of its taints.
+    pub taints: Vec<String>,
 }
 
 /// A DaemonSet for Windows nodes that is not CAPW's.
@@ -238,7 +240,7 @@ fn counted(nodes: usize) -> String {
 }
 
 /// Linux unless something says Windows.
-fn is_windows(node: &Place<'_>) -> bool {
+pub fn is_windows(node: &Place<'_>) -> bool {
     let label = || node.at("metadata").at("labels").at("kubernetes.io/os").text();
     node.along("status.nodeInfo.operatingSystem").text().or_else(label).as_deref() == Some("windows")
 }
@@ -250,7 +252,8 @@ fn node(place: &Place<'_>) -> Node {
         let text = address.text()?;
         text.parse().map_err(|_| address.problem(format!("is {text:?}, expected an address"))).ok()
     });
-    Node { object: place.object.clone(), windows: is_windows(place), addresses: addresses.collect(), blocks: blocks(place) }
+    let taints = place.along("spec.taints").items().into_iter().filter_map(|taint| taint.at("key").text());
+    Node { object: place.object.clone(), windows: is_windows(place), addresses: addresses.collect(), blocks: blocks(place), taints: taints.collect() }
 }
 
 /// The parts of the pod network that a node has: OVN-Kubernetes does not use those that its spec has.

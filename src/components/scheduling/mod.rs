@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use self::rules::{not_tolerated, selects};
 use super::finding::Finding;
+use super::linux_side::is_windows;
 use super::manager::manager;
 use super::objects::Objects;
-use super::place::ObjectRef;
+use super::place::{ObjectRef, Place};
 use super::workloads::OURS;
 use crate::api::capi::UNINITIALIZED_TAINT;
 use crate::api::condition::Reason;
@@ -43,14 +44,12 @@ fn node(system: &str, taints: Value) -> Option<Node> {
     serde_json::from_value(json!({"metadata": {"labels": labels}, "spec": {"taints": taints}})).ok()
 }
 
-fn system(node: &Node) -> Option<&str> {
-    node.metadata.labels.as_ref()?.get(SYSTEM).map(String::as_str)
-}
-
 impl Nodes {
     fn of(objects: &Objects<'_>) -> Self {
-        let all: Vec<Node> = objects.of("", "Node").iter().filter_map(|place| serde_json::from_value(place.value().clone()).ok()).collect();
-        let (windows, linux): (Vec<Node>, Vec<Node>) = all.into_iter().partition(|node| system(node) == Some(WINDOWS));
+        let (windows, linux): (Vec<_>, Vec<_>) = objects.of("", "Node").into_iter().partition(is_windows);
+        let typed =
+            |places: Vec<Place<'_>>| places.iter().filter_map(|place| serde_json::from_value(place.value().clone()).ok()).collect::<Vec<Node>>();
+        let (windows, linux) = (typed(windows), typed(linux));
         let is_ahead = windows.is_empty();
         let windows =
             if is_ahead { node(WINDOWS, json!([{"key": "os", "value": WINDOWS, "effect": "NoSchedule"}])).into_iter().collect() } else { windows };

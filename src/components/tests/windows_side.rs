@@ -58,7 +58,7 @@ fn is_ours(object: &Value) -> bool {
         "ClusterRole" | "ClusterRoleBinding" => metadata["namespace"].is_null() && metadata["name"].as_str().unwrap().starts_with("capw-"),
         _ => metadata["namespace"] == NAMESPACE,
     };
-    labelled && placed && has_only_known_fields(object)
+    labelled && placed && crate::components::kind_of(object).is_some() && has_only_known_fields(object)
 }
 
 #[test]

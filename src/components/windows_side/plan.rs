@@ -1,4 +1,4 @@
-//! What is to be applied of the Windows side, and what goes when nobody asks for it any more.
+//! What is to be applied of the Windows side, and what is removed when no WindowsCluster asks for it any more.
 
 use serde_json::Value;
 use thiserror::Error;

@@ -64,7 +64,8 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
         }
     };
     let found = judge(&side);
-    let NetworkReport { status, condition, scheduling } = report(&side, &found, &misplaced(&objects));
+    let NetworkReport { mut status, condition, scheduling } = report(&side, &found, &misplaced(&objects));
+    status.parts = object.parts().to_vec();
     let mut seen = Seen { status: Some(status), conditions: vec![condition, scheduling], look_again: LOOK_AGAIN };
     if components.linux_side == LinuxSideMode::Change {
         let step = next_step(&objects, &side, &found);

@@ -65,10 +65,8 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
             let seen = linux_side::look(&ctx, object, &cluster, components).await;
             decision.conditions.extend(seen.conditions);
             look_again = Some(seen.look_again);
-            // What was known stays while the cluster cannot be read, and what was brought while nothing more is.
-            let parts = next.components.as_ref().map(|known| known.parts.clone()).unwrap_or_default();
+            // What was known stays while the cluster cannot be read.
             next.components = seen.status.or(next.components);
-            next.components.iter_mut().filter(|components| components.parts.is_empty()).for_each(|components| components.parts.clone_from(&parts));
         } else {
             ctx.clusters.linux_sides().forget(&linux_side::cluster_ref(&cluster));
             (next.components, look_again) = windows_side::forget(&ctx, object, &cluster).await;

@@ -13,7 +13,7 @@ use crate::api::components::{ComponentPart, ComponentsStatus};
 use crate::api::condition::{Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{LinuxSide, Parameters, kind_of, outdated, owned, removed, taken, windows_side};
+use crate::components::{FIRST, LinuxSide, ObjectRef, Parameters, kind_of, outdated, owned, removed, taken, windows_side};
 use crate::lifecycle::network::LOOK_SOON;
 use crate::lifecycle::windows_side::{announced, applied, not_brought, parts, report, verify, without_taint};
 
@@ -29,9 +29,10 @@ pub struct Brought {
 }
 
 impl Brought {
-    fn nothing(reason: Reason, why: String) -> Self {
+    /// What was brought before stays known: it is there still.
+    fn nothing(object: &WindowsCluster, reason: Reason, why: String) -> Self {
         let (condition, look_again) = not_brought(reason, why);
-        Self { parts: Vec::new(), verified: None, condition, look_again }
+        Self { parts: object.parts().to_vec(), verified: None, condition, look_again }
     }
 }
 
@@ -51,29 +52,28 @@ pub async fn bring(
 ) -> Result<Brought, WorkloadError> {
     let Some(image) = ctx.image.clone() else {
         let why = "CAPW does not know its own image, whose part for Windows the pods run: name it in the variable CAPW_IMAGE of its Deployment";
-        return Ok(Brought::nothing(Reason::ImageUnknown, why.into()));
+        return Ok(Brought::nothing(object, Reason::ImageUnknown, why.into()));
     };
     let endpoint = cluster.endpoint().map_or_else(|| workload.server.clone(), |endpoint| format!("https://{}:{}", endpoint.host, endpoint.port));
     let owner = owner(object);
     let desired = match windows_side(side, &Parameters { image, api_server: endpoint }) {
         Ok(objects) => owned(objects, &owner),
-        Err(refusal) => return Ok(Brought::nothing(Reason::NotBrought, refusal.to_string())),
+        Err(refusal) => return Ok(Brought::nothing(object, Reason::NotBrought, refusal.to_string())),
     };
-    let live = live(workload, &desired).await?;
+    let live = live(workload, objects, &desired).await?;
     let outdated = match outdated(&desired, &live, &owner) {
         Ok(outdated) => outdated,
-        Err(why) => return Ok(Brought::nothing(Reason::NameTaken, why.to_string())),
+        Err(why) => return Ok(Brought::nothing(object, Reason::NameTaken, why.to_string())),
     };
     let sets: Vec<&Value> =
         desired.iter().zip(&live).map(|(desired, live)| live.as_ref().unwrap_or(desired)).filter(|o| is(o, "DaemonSet")).collect();
     let pods: Vec<&Value> = objects.iter().filter(|object| is(object, "Pod")).collect();
-    let nodes: Vec<&Value> = objects.iter().filter(|object| is(object, "Node") && is_windows(object)).collect();
     let parts = parts(&sets, &pods);
-    let verification = verify(&nodes, &parts, &pods);
+    let verification = verify(&side.nodes, &parts, &pods);
     let (condition, look_again) = match outdated.len() {
         0 => report(&parts),
         // What is removed later is known before it is there.
-        count if !is_announced(object) => announced(count),
+        count if object.parts().is_empty() => announced(count),
         count => {
             apply(workload, &outdated).await?;
             applied(count)
@@ -90,31 +90,24 @@ fn is(object: &Value, kind: &str) -> bool {
     object.get("kind").is_some_and(|found| found == kind)
 }
 
-fn is_windows(node: &Value) -> bool {
-    node.pointer("/metadata/labels/kubernetes.io~1os").is_some_and(|system| system == "windows")
-}
-
-/// Whether the status says that something is brought.
-fn is_announced(object: &WindowsCluster) -> bool {
-    object.status.as_ref().and_then(|status| status.components.as_ref()).is_some_and(|known| !known.parts.is_empty())
-}
-
 async fn apply(workload: &Workload, objects: &[&Value]) -> Result<(), WorkloadError> {
     for object in objects {
         if let Some(kind) = kind_of(object) {
-            workload.apply_object(&kind, object).await?;
+            let of = ObjectRef::of(object);
+            workload.apply_object(&kind, of.namespace.as_deref(), &of.name, object).await?;
         }
     }
     Ok(())
 }
 
-/// What there is of each object.
-async fn live(workload: &Workload, desired: &[Value]) -> Result<Vec<Option<Value>>, WorkloadError> {
+/// What there is of each desired object. `objects` has all of the kinds that every look at a cluster lists.
+async fn live(workload: &Workload, objects: &[Value], desired: &[Value]) -> Result<Vec<Option<Value>>, WorkloadError> {
     let mut live = Vec::new();
     for object in desired {
-        let text = |key: &str| object.get("metadata").and_then(|metadata| metadata.get(key)?.as_str());
+        let of = ObjectRef::of(object);
         let found = match kind_of(object) {
-            Some(kind) => workload.object(&kind, text("namespace"), text("name").unwrap_or_default()).await?,
+            Some(kind) if FIRST.contains(&kind) => objects.iter().find(|object| ObjectRef::of(object) == of).cloned(),
+            Some(kind) => workload.object(&kind, of.namespace.as_deref(), &of.name).await?,
             None => None,
         };
         live.push(found);
@@ -124,14 +117,15 @@ async fn live(workload: &Workload, desired: &[Value]) -> Result<Vec<Option<Value
 
 /// Removes what was brought, if anything was. The value: what is still known of it, and when to try again.
 pub async fn forget(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) -> (Option<ComponentsStatus>, Option<Duration>) {
-    let known = object.status.as_ref().and_then(|status| status.components.as_ref()).filter(|known| !known.parts.is_empty());
-    let Some(known) = known else { return (None, None) };
+    if object.parts().is_empty() {
+        return (None, None);
+    }
     let name = cluster_ref(cluster);
     let removed = async { take_away(&*ctx.clusters.get(&name).await?, object).await };
     let Err(error) = removed.await else { return (None, None) };
     tracing::warn!(error = error.label(), "what was brought to Windows nodes is not removed yet: {error}");
     ctx.clusters.doubt(&name, &error).await;
-    (Some(ComponentsStatus { parts: known.parts.clone(), ..ComponentsStatus::default() }), Some(LOOK_SOON))
+    (Some(ComponentsStatus { parts: object.parts().to_vec(), ..ComponentsStatus::default() }), Some(LOOK_SOON))
 }
 
 /// Removes all that was brought for this WindowsCluster. What is not its own stays.
