@@ -142,23 +142,17 @@ impl Programs {
 
     /// Puts them on a node, as its image or its bootstrap data would, and a networking service beside them.
     fn put_into(&self, guest: &wine::WineGuest, address: &str) {
-        let service = guest.path(r"C:\hns\node.json");
-        if service.exists() {
+        let service = r"C:\hns\node.json";
+        if guest.path(service).exists() {
             return;
         }
         for (from, to) in &self.others {
-            put(&guest.path(to), &fs::read(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())));
+            guest.write(to, &fs::read(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())));
         }
         // Flannel's CNI plugin is in no package registry. It only hands on what `delegated` makes.
-        put(&guest.path(r"C:\opt\cni\bin\flannel.exe"), b"");
-        put(&service, json!({"address": address}).to_string().as_bytes());
+        guest.write(r"C:\opt\cni\bin\flannel.exe", b"");
+        guest.write(service, json!({"address": address}).to_string().as_bytes());
     }
-}
-
-fn put(path: &Path, content: &[u8]) {
-    fs::create_dir_all(path.parent().expect("a folder"))
-        .and_then(|()| fs::write(path, content))
-        .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
 /// A Service with an endpoint elsewhere in the cluster: its address.
@@ -200,8 +194,7 @@ fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str) -> Resul
         return Err(format!("its lease is {lease:?}"));
     }
     // No kubelet says of the pods here that they are ready.
-    let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    if !taints.any(|taint| taint["key"] == "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified") {
+    if !linux_side::is_unverified(node) {
         return Err("it has no taint".to_owned());
     }
     let networks = objects(guest, "networks");
@@ -253,10 +246,10 @@ fn a_pod_is_attached(guest: &wine::WineGuest, node: &Value) -> String {
     let conflist = guest.read(r"C:\etc\cni\net.d\10-flannel.conflist").expect("containerd knows the network");
     let conflist: Value = serde_json::from_str(&conflist).expect("JSON");
     let subnet = text(node, "/spec/podCIDR");
-    let file = guest.path(r"C:\hns\request.json");
-    put(&file, delegated(&conflist, subnet).to_string().as_bytes());
+    let file = r"C:\hns\request.json";
+    guest.write(file, delegated(&conflist, subnet).to_string().as_bytes());
     // containerd makes it before it calls a plugin.
-    put(&guest.path(&format!(r"C:\hns\namespaces\{POD_NETWORK}.json")), json!({"ID": POD_NETWORK}).to_string().as_bytes());
+    guest.write(&format!(r"C:\hns\namespaces\{POD_NETWORK}.json"), json!({"ID": POD_NETWORK}).to_string().as_bytes());
     let mut plugin = guest.program(&[r"C:\opt\cni\bin\win-overlay.exe"]).expect("the guest is on");
     let pod = "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-1;IgnoreUnknown=1";
     for (name, value) in [
@@ -269,7 +262,7 @@ fn a_pod_is_attached(guest: &wine::WineGuest, node: &Value) -> String {
     ] {
         plugin.env(name, value);
     }
-    let output = plugin.stdin(File::open(&file).expect("the request")).output().expect("the plugin runs");
+    let output = plugin.stdin(File::open(guest.path(file)).expect("the request")).output().expect("the plugin runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let answer: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{said}: {e}"));

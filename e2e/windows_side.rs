@@ -24,7 +24,6 @@ const SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
 fn windows_nodes_get_flannel_and_kube_proxy() {
     world::run(async {
         let cp = ControlPlane::start(Options::plain().named("windows-side")).await;
-        let node = |name: &str, os: &str, taints: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": os}}, "spec": {"taints": taints}});
         let taints = json!([{"key": "os", "value": "windows", "effect": "NoSchedule"}, {"key": "unverified", "effect": "NoExecute"}]);
         cp.apply_objects(&[node("linux-1", "linux", json!([])), node("windows-1", "windows", json!([])), node("windows-2", "windows", taints)]).await;
 
@@ -60,22 +59,18 @@ fn windows_nodes_get_flannel_and_kube_proxy() {
 fn daemon_sets_are_placed_as_is_said() {
     world::run(async {
         let cp = ControlPlane::start(Options::plain().named("placement")).await;
-        let node = |name: &str, os: &str, taints: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": os, "kubernetes.io/arch": "amd64"}}, "spec": {"taints": taints}});
         let taints = json!([{"key": "os", "value": "windows", "effect": "NoSchedule"}]);
         cp.apply_objects(&[node("linux-1", "linux", json!([])), node("windows-1", "windows", taints)]).await;
         let file = checkout().join("src/components/scheduling/daemon-sets.yaml");
         let sets = manifests::documents(&std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display())));
         cp.apply_objects(&sets).await;
-        let linux = placed(&cp, "LinuxOnWindows").await;
+        let linux = placed(&cp).await;
         assert_eq!(linux.len(), 12, "{linux:?}");
         step("12 DaemonSets for Linux have a pod on the Windows node, and each is told");
 
-        for set in cp.list(DAEMON_SETS, Some("default")).await {
-            let objects = [cp.list(Kind::NODE, None).await, vec![whole(set.clone())]].concat();
-            for finding in misplaced(&objects.into_iter().map(whole).collect::<Vec<_>>()) {
-                let name = format!("default/{}", finding.object.name);
-                cp.patch(DAEMON_SETS, &name, &finding.patch.expect("a patch")).await.unwrap_or_else(|e| panic!("{name}: {e}"));
-            }
+        for finding in misplaced(&[recorded(&cp).await]) {
+            let name = format!("default/{}", finding.object.name);
+            cp.patch(DAEMON_SETS, &name, &finding.patch.expect("a patch")).await.unwrap_or_else(|e| panic!("{name}: {e}"));
         }
         wait_for("no pod of a DaemonSet for Linux is on the Windows node, and all for Windows are", LIMIT, || async {
             let found = on_windows(&cp).await;
@@ -87,36 +82,36 @@ fn daemon_sets_are_placed_as_is_said() {
     });
 }
 
-/// Lists leave out what their items are.
-fn whole(mut object: Value) -> Value {
-    if object["kind"].is_null() {
-        let is_node = object["spec"]["template"].is_null();
-        object["apiVersion"] = json!(if is_node { "v1" } else { "apps/v1" });
-        object["kind"] = json!(if is_node { "Node" } else { "DaemonSet" });
-    }
-    object
+fn node(name: &str, os: &str, taints: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": os, "kubernetes.io/arch": "amd64"}},
+        "spec": {"taints": taints}})
 }
 
-/// Waits until the pods are where the annotations say. The DaemonSets that have one with this reason.
-async fn placed(cp: &ControlPlane, reason: &str) -> BTreeSet<String> {
+/// As a person records a cluster.
+async fn recorded(cp: &ControlPlane) -> Value {
+    serde_json::from_str(&cp.kubectl(&["get", "nodes,daemonsets", "-A", "-o", "json"]).await).expect("JSON")
+}
+
+/// Waits until the pods are where the findings say. The DaemonSets for Linux that have one on the Windows node.
+async fn placed(cp: &ControlPlane) -> BTreeSet<String> {
     wait_for("the pods are where the findings say", LIMIT, || async {
         let sets = cp.list(DAEMON_SETS, Some("default")).await;
-        let nodes = cp.list(Kind::NODE, None).await;
-        let objects: Vec<Value> = nodes.into_iter().chain(sets.iter().cloned()).map(whole).collect();
-        let told: Vec<(String, String)> = misplaced(&objects).into_iter().map(|f| (f.object.name.clone(), f.reason.to_string())).collect();
         let is_seen = |set: &Value| set["status"]["observedGeneration"] == set["metadata"]["generation"];
         if let Some(set) = sets.iter().find(|set| !is_seen(set)) {
             return Err(format!("{} was not looked at yet", text(set, "/metadata/name")));
         }
-        let found = on_windows(cp).await;
-        let mut linux: BTreeSet<String> = told.iter().filter(|(_, why)| why == reason).map(|(name, _)| name.clone()).collect();
+        let told = misplaced(&[recorded(cp).await]);
+        let with = |reason: &str| -> BTreeSet<String> {
+            told.iter().filter(|finding| finding.reason.to_string() == reason).map(|finding| finding.object.name.clone()).collect()
+        };
+        let (linux, shut_out) = (with("LinuxOnWindows"), with("WindowsPodsShutOut"));
         let right: BTreeSet<String> = sets.iter().filter(|set| is_for_windows(set)).map(|set| text(set, "/metadata/name").to_owned()).collect();
-        let shut_out: BTreeSet<String> = told.iter().filter(|(_, why)| why == "WindowsPodsShutOut").map(|(name, _)| name.clone()).collect();
         let expected: BTreeSet<String> = linux.union(&right).filter(|name| !shut_out.contains(*name)).cloned().collect();
+        let found = on_windows(cp).await;
         if found != expected || shut_out.len() != 6 {
             return Err(format!("{found:?} instead of {expected:?}; shut out: {shut_out:?}"));
         }
-        Ok(std::mem::take(&mut linux))
+        Ok(linux)
     })
     .await
 }

@@ -69,13 +69,13 @@ impl HostProcesses {
     async fn start(&self, cp: &ControlPlane, guest: &WineGuest, pod: &Value, node: &Value, log: &Path) -> Child {
         let name = self.program.file_name().expect("a program").to_str().expect("a name");
         let image = format!(r"{IMAGE}\{name}");
-        put(&guest.path(&image), &fs::read(&self.program).unwrap_or_else(|e| panic!("{}: {e}", self.program.display())));
+        guest.write(&image, &fs::read(&self.program).unwrap_or_else(|e| panic!("{}: {e}", self.program.display())));
         let container = &pod["spec"]["containers"][0];
         for mount in container["volumeMounts"].as_array().into_iter().flatten() {
             let volume = pod["spec"]["volumes"].as_array().into_iter().flatten().find(|volume| volume["name"] == mount["name"]);
-            let folder = guest.path(&format!("{IMAGE}{}", text(mount, "/mountPath").replace('/', r"\")));
+            let folder = format!("{IMAGE}{}", text(mount, "/mountPath").replace('/', r"\"));
             for (file, content) in self.volume(cp, pod, volume.expect("the volume of the mount")).await {
-                put(&folder.join(file), content.as_bytes());
+                guest.write(&format!(r"{folder}\{file}"), content.as_bytes());
             }
         }
         let words = container["args"].as_array().into_iter().flatten().map(|word| word.as_str().expect("a text").replace(MOUNT_POINT, IMAGE));
@@ -107,12 +107,6 @@ impl HostProcesses {
         }
         files
     }
-}
-
-fn put(path: &Path, content: &[u8]) {
-    fs::create_dir_all(path.parent().expect("a folder"))
-        .and_then(|()| fs::write(path, content))
-        .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
 /// The value of a variable. The fields of a pod are those that downward API knows and a pod on the host's network has.

@@ -55,6 +55,13 @@ impl WineGuest {
         self.disk.join("wine/drive_c").join(windows.trim_start_matches("C:\\").replace('\\', "/"))
     }
 
+    /// Writes a file, and its folder if that is missing.
+    pub fn write(&self, windows: &str, content: &[u8]) {
+        let path = self.path(windows);
+        let folder = path.parent().expect("a folder");
+        std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, content)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+
     /// Text of a file in the guest.
     pub fn read(&self, windows: &str) -> Result<String, String> {
         let path = self.path(windows);
