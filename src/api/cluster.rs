@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::components::{ComponentPart, Components, ComponentsMode, ComponentsStatus};
+use super::components::{ComponentPart, Components, ComponentsStatus};
 use super::machine::{LocalReference, TemplateMetadata};
 
 /// The infrastructure of one workload cluster.
@@ -79,11 +79,6 @@ impl WindowsCluster {
     /// What CAPW has brought to Windows nodes, or is about to bring.
     pub fn parts(&self) -> &[ComponentPart] {
         self.status.as_ref().and_then(|status| status.components.as_ref()).map(|known| known.parts.as_slice()).unwrap_or_default()
-    }
-
-    /// Whether CAPW brings the pod network to Windows nodes. Being asked to is not enough: the network may be one that it does not bring.
-    pub fn brings_network(&self) -> bool {
-        self.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Auto) && !self.parts().is_empty()
     }
 }
 

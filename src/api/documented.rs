@@ -34,7 +34,8 @@ macro_rules! documented_enum {
                 }
             }
 
-            const fn entry(self) -> $entry {
+            /// What else is known of it.
+            pub(super) const fn entry(self) -> $entry {
                 match self {
                     $(Self::$variant => $value,)+
                 }

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 
 use super::identity::{INFRASTRUCTURE, VERSION_ANNOTATION, host_name};
+use super::windows_side::brings_network;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{
     self, CidrBlocks, Cluster, ClusterNetwork, DELETE_ANNOTATION, Endpoint, GROUP, Machine, MachinePool, NODE_DELETED, NODE_READY, Reference,
@@ -225,8 +226,8 @@ pub struct TargetCluster {
     pub network: ClusterNetwork,
     /// The WindowsHypervisors that its machines may use; empty: every one.
     pub hypervisors: Vec<String>,
-    /// CAPW brings the pod network and kube-proxy to its Windows nodes.
-    pub is_network_brought: bool,
+    /// CAPW brings the pod network and kube-proxy to its Windows nodes; `None`: that is not decided yet.
+    pub is_network_brought: Option<bool>,
 }
 
 impl TargetCluster {
@@ -242,7 +243,7 @@ impl TargetCluster {
             endpoint: cluster.endpoint().cloned(),
             network: cluster.spec.cluster_network.clone().unwrap_or_default(),
             hypervisors: infrastructure.iter().flat_map(|i| &i.spec.hypervisors).map(|h| h.name.clone()).collect(),
-            is_network_brought: infrastructure.is_some_and(WindowsCluster::brings_network),
+            is_network_brought: infrastructure.map_or(Some(false), brings_network),
         }
     }
 
@@ -268,7 +269,7 @@ impl TargetCluster {
                 pods: blocks(spec.map(|s| &s.pod_networks)),
             },
             hypervisors: Vec::new(),
-            is_network_brought: false,
+            is_network_brought: Some(false),
         }
     }
 }

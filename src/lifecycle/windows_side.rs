@@ -7,12 +7,30 @@ use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
 use super::network::{LOOK_AGAIN, LOOK_SOON};
-use crate::api::components::{ComponentPart, UNVERIFIED_TAINT};
-use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::components::Node;
+use crate::api::cluster::WindowsCluster;
+use crate::api::components::{ComponentPart, ComponentsMode, UNVERIFIED_TAINT};
+use crate::api::condition::{self, ConditionType, Desired, Reason};
+use crate::components::{Node, Role};
 
 /// How long the controllers of the workload cluster get to take up what was applied.
 const APPLIED: Duration = Duration::from_secs(2);
+
+/// Whether CAPW brings the pod network to the Windows nodes of a cluster, so that new ones begin with the taint. `None`: it is asked to, and has not
+/// read yet which network it is. What keeps it from doing so for now (wrong settings of the Linux side, an image that is not known) counts as
+/// brought: pods have no network there either.
+pub fn brings_network(object: &WindowsCluster) -> Option<bool> {
+    if object.spec.components.as_ref().is_none_or(|components| components.mode != ComponentsMode::Auto) {
+        return Some(false);
+    }
+    let network = object.status.as_ref()?.components.as_ref()?.network.as_ref()?;
+    Some(network.role.as_deref() == Some(Role::Run.as_str()))
+}
+
+/// Whether something may be left in the workload cluster that was brought there for this object.
+pub fn may_be_there(object: &WindowsCluster) -> bool {
+    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    !object.parts().is_empty() || condition::find(conditions, ConditionType::ComponentsReady).is_some()
+}
 
 /// A part of the Windows side for each DaemonSet that was applied; the pods are those of all of them.
 pub fn parts(daemon_sets: &[&Value], pods: &[&Value]) -> Vec<ComponentPart> {
@@ -70,8 +88,13 @@ pub fn verify(nodes: &[Node], parts: &[ComponentPart], pods: &[&Value]) -> Verif
     let windows: Vec<&Node> = nodes.iter().filter(|node| node.windows).collect();
     let has_all = |node: &&Node| !parts.is_empty() && parts.iter().all(|part| ready.contains(&(node.object.name.as_str(), part.name.as_str())));
     let verified: Vec<&Node> = windows.iter().copied().filter(has_all).collect();
-    let tainted = verified.iter().filter(|node| node.taints.iter().any(|key| key == UNVERIFIED_TAINT));
-    Verification { verified: verified.len(), nodes: windows.len(), tainted: tainted.map(|node| node.object.name.clone()).collect() }
+    Verification { verified: verified.len(), nodes: windows.len(), tainted: tainted(verified) }
+}
+
+/// The names of the nodes that have the taint.
+pub fn tainted<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Vec<String> {
+    let has_taint = |node: &&Node| node.taints.iter().any(|key| key == UNVERIFIED_TAINT);
+    nodes.into_iter().filter(has_taint).map(|node| node.object.name.clone()).collect()
 }
 
 /// The part that a pod is of.
@@ -124,6 +147,12 @@ pub fn not_brought(reason: Reason, message: String) -> (Desired, Duration) {
     (Desired::no(ConditionType::ComponentsReady, reason, message), LOOK_AGAIN)
 }
 
+/// It is to be removed, and is not yet.
+pub fn not_removed(reason: Reason, why: &str) -> (Desired, Duration) {
+    let message = format!("what CAPW brought to Windows nodes is not removed yet: {why}");
+    (Desired::no(ConditionType::ComponentsReady, reason, message), LOOK_SOON)
+}
+
 fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -131,6 +160,24 @@ fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whether_the_network_is_brought_is_known_once_it_was_read() {
+        let seen = |role: &str| json!({"components": {"network": {"name": "n", "role": role}}});
+        for (mode, status, expected) in [
+            (Some("Auto"), json!({}), None),
+            (Some("Auto"), json!({"components": {"parts": [{"name": "flannel", "ready": 0, "desired": 0}]}}), None),
+            (Some("Auto"), seen("Run"), Some(true)),
+            (Some("Auto"), seen("Check"), Some(false)),
+            (Some("Report"), seen("Run"), Some(false)),
+            (Some("Off"), json!({}), Some(false)),
+            (None, json!({}), Some(false)),
+        ] {
+            let components = mode.map(|mode| json!({"mode": mode}));
+            let object = serde_json::from_value(json!({"metadata": {"name": "c1"}, "spec": {"components": components}, "status": status})).unwrap();
+            assert_eq!(brings_network(&object), expected, "{mode:?} {status}");
+        }
+    }
 
     fn set(generation: i64, desired: i64, updated: i64, ready: i64) -> Value {
         json!({"metadata": {"name": "flannel", "generation": 2}, "status": {"observedGeneration": generation, "desiredNumberScheduled": desired,

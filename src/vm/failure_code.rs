@@ -6,7 +6,7 @@ use crate::api::condition::Reason::{self, *};
 use crate::api::documented::documented_enum;
 
 /// What is known of a code.
-struct Entry {
+pub(super) struct Entry {
     number: u32,
     reason: Reason,
     remedy: &'static str,

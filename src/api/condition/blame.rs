@@ -1,6 +1,7 @@
 //! What is known of a reason: whether it is a problem, where its cause is, and what to do.
 
 use super::condition_type::ConditionType;
+use super::reason::Reason;
 use crate::api::documented::documented_enum;
 
 /// Whether a reason is worth a Warning event.
@@ -54,4 +55,38 @@ pub(super) const fn problem(blame: Blame, condition: ConditionType, remedy: &'st
 
 pub(super) const fn event(blame: Blame, remedy: &'static str) -> Entry {
     Entry { severity: Severity::Warning(blame), condition: None, remedy }
+}
+
+impl Reason {
+    /// The reason of this name, if it is one of ours.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
+    }
+
+    pub const fn severity(self) -> Severity {
+        self.entry().severity
+    }
+
+    /// True if it becomes a Warning event.
+    pub const fn is_problem(self) -> bool {
+        matches!(self.severity(), Severity::Warning(_))
+    }
+
+    /// Where the cause of the problem is to be looked for, if it is one.
+    pub const fn blame(self) -> Option<Blame> {
+        match self.severity() {
+            Severity::Normal => None,
+            Severity::Warning(blame) => Some(blame),
+        }
+    }
+
+    /// The condition that says exactly this; Ready and others may repeat it. `None` if it is told by an event only.
+    pub const fn condition(self) -> Option<ConditionType> {
+        self.entry().condition
+    }
+
+    /// What to do, in Markdown.
+    pub const fn remedy(self) -> &'static str {
+        self.entry().remedy
+    }
 }

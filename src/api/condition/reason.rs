@@ -1,8 +1,8 @@
 //! The reasons of conditions and events. To add one, add an entry here and run `make tables`.
 
-use super::blame::Blame::{self, *};
-use super::blame::{Entry, Severity, event, problem, stage};
-use super::condition_type::ConditionType::{self, *};
+use super::blame::Blame::*;
+use super::blame::{Entry, event, problem, stage};
+use super::condition_type::ConditionType::*;
 use crate::api::documented::{compare_with_text, documented_enum};
 
 /// A setting of the Linux side that Windows nodes cannot share.
@@ -313,6 +313,8 @@ documented_enum! {
         NotBrought => problem(WorkloadCluster, ComponentsReady, "Do what the message says, or set spec.components.mode to Report."),
         /// There is an object with a name that CAPW needs, and it is not CAPW's. It is not touched.
         NameTaken => problem(WorkloadCluster, ComponentsReady, "Remove or rename the object that the message names, if nothing needs it."),
+        /// What CAPW brought is to be removed (`mode: Off`), and a request for that failed; the message says which. CAPW tries again.
+        NotRemoved => stage(ComponentsReady, "Wait. If it takes long, do what the message says, or set spec.components.mode to Report: what is there stays then."),
         /// CAPW does not know its own image, whose part for Windows the pods run.
         ImageUnknown => problem(ManagementCluster, ComponentsReady, "Name the image in the variable CAPW_IMAGE of CAPW's Deployment."),
 
@@ -363,37 +365,3 @@ documented_enum! {
 }
 
 compare_with_text!(Reason);
-
-impl Reason {
-    /// The reason of this name, if it is one of ours.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
-    }
-
-    pub const fn severity(self) -> Severity {
-        self.entry().severity
-    }
-
-    /// True if it becomes a Warning event.
-    pub const fn is_problem(self) -> bool {
-        matches!(self.severity(), Severity::Warning(_))
-    }
-
-    /// Where the cause of the problem is to be looked for, if it is one.
-    pub const fn blame(self) -> Option<Blame> {
-        match self.severity() {
-            Severity::Normal => None,
-            Severity::Warning(blame) => Some(blame),
-        }
-    }
-
-    /// The condition that says exactly this; Ready and others may repeat it. `None` if it is told by an event only.
-    pub const fn condition(self) -> Option<ConditionType> {
-        self.entry().condition
-    }
-
-    /// What to do, in Markdown.
-    pub const fn remedy(self) -> &'static str {
-        self.entry().remedy
-    }
-}

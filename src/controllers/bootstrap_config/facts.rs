@@ -83,7 +83,7 @@ impl Sources<'_> {
             pod_networks: blocks(network.pods),
             service_networks: blocks(network.services),
             secrets: self.secrets.clone(),
-            spec: if self.target.is_network_brought { brought(self.spec())? } else { self.spec() },
+            spec: if self.target.is_network_brought == Some(true) { brought(self.spec())? } else { self.spec() },
         })
     }
 

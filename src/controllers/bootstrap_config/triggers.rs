@@ -8,11 +8,13 @@ use kube::runtime::reflector::ObjectRef;
 
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Machine};
+use crate::api::cluster::WindowsCluster;
 use crate::api::machine::WindowsMachine;
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::runtime::triggers::{Triggers, cluster_facts, concerned, named, namespace, of_cluster};
 use crate::lifecycle::identity::chosen;
 use crate::lifecycle::owner::machine_pool_of;
+use crate::lifecycle::windows_side::brings_network;
 
 pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<WindowsBootstrapConfig>>) -> Triggers<WindowsBootstrapConfig> {
     vec![
@@ -20,6 +22,8 @@ pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<Win
         caches.machines.0.map(of_machine),
         // The data needs the hypervisor that was chosen for the machine.
         concerned(caches, &caches.windows_machines, |machine| format!("{:?}", chosen(machine)), of_windows_machine),
+        // A Node begins with the taint of a network that is still to come, or without.
+        concerned(caches, &caches.windows_clusters, |cluster| format!("{:?}", brings_network(cluster)), of_windows_cluster),
         requested.boxed(),
     ]
 }
@@ -30,6 +34,12 @@ fn of_machine(machine: &Machine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
         Some(_) => named(Some(&machine.spec.infrastructure_ref), "WindowsMachine", machine),
         None => named(machine.spec.bootstrap.config_ref.as_ref(), "WindowsBootstrapConfig", machine),
     }
+}
+
+fn of_windows_cluster(caches: &Caches, object: &WindowsCluster) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
+    let owner = capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "Cluster");
+    let cluster = owner.and_then(|owner| caches.clusters.get(&namespace(object), &owner.name));
+    cluster.map(|cluster| of_cluster(&caches.configs.all(&namespace(object)), &cluster)).unwrap_or_default()
 }
 
 fn of_windows_machine(caches: &Caches, object: &WindowsMachine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {

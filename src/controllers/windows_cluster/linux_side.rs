@@ -6,7 +6,8 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
 
-use super::{Context, windows_side};
+use super::Context;
+use super::windows_side::{self, Brought};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
@@ -96,6 +97,14 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
         }
     }
     seen
+}
+
+/// Looks at the cluster no more, and removes what CAPW brought there. The value says what is left; `None`: nothing is.
+pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) -> Option<Seen> {
+    ctx.clusters.linux_sides().forget(&cluster_ref(cluster));
+    let Brought { parts, condition, look_again, .. } = windows_side::leave(ctx, object, cluster).await?;
+    let status = ComponentsStatus { parts, ..ComponentsStatus::default() };
+    Some(Seen { status: Some(status), conditions: vec![condition], look_again })
 }
 
 /// `with_brought`: what CAPW brings to Windows nodes too.

@@ -61,16 +61,14 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
         next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
         next.failure_domains = domains;
         let asked = object.spec.components.as_ref().filter(|components| components.mode != ComponentsMode::Off);
-        if let Some(components) = asked {
-            let seen = linux_side::look(&ctx, object, &cluster, components).await;
-            decision.conditions.extend(seen.conditions);
-            look_again = Some(seen.look_again);
-            // What was known stays while the cluster cannot be read.
-            next.components = seen.status.or(next.components);
-        } else {
-            ctx.clusters.linux_sides().forget(&linux_side::cluster_ref(&cluster));
-            (next.components, look_again) = windows_side::forget(&ctx, object, &cluster).await;
-        }
+        let seen = match asked {
+            Some(components) => Some(linux_side::look(&ctx, object, &cluster, components).await),
+            None => linux_side::leave(&ctx, object, &cluster).await,
+        };
+        look_again = seen.as_ref().map(|seen| seen.look_again);
+        // What was known stays while the cluster cannot be read.
+        next.components = seen.as_ref().and_then(|seen| seen.status.clone().or(next.components));
+        decision.conditions.extend(seen.into_iter().flat_map(|seen| seen.conditions));
         let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);
         let is_brought = asked.is_some_and(|components| components.mode == ComponentsMode::Auto);
         for (is_said, type_) in [
@@ -79,6 +77,7 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
             (is_changed, ConditionType::LinuxSideReady),
             (is_brought, ConditionType::ComponentsReady),
         ] {
+            let is_said = is_said || decision.conditions.iter().any(|desired| desired.type_ == type_);
             next.conditions.retain(|condition| is_said || condition.type_ != type_.as_str());
         }
     }

@@ -9,14 +9,16 @@ use super::Context;
 use super::linux_side::cluster_ref;
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
-use crate::api::components::{ComponentPart, ComponentsStatus};
+use crate::api::components::ComponentPart;
 use crate::api::condition::{Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{FIRST, LinuxSide, ObjectRef, Parameters, kind_of, outdated, owned, removed, taken, windows_side};
-use crate::lifecycle::network::LOOK_SOON;
-use crate::lifecycle::windows_side::{announced, applied, not_brought, parts, report, verify, without_taint};
+use crate::components::{FIRST, LinuxSide, ObjectRef, Parameters, Refusal, kind_of, outdated, owned, read, removed, taken, windows_side};
+use crate::controllers::runtime::workload_clusters::fault;
+use crate::lifecycle::windows_side::{announced, applied, may_be_there, not_brought, not_removed, parts, report, tainted, verify, without_taint};
 
+/// Nodes that may have the taint.
+const NODES: Listing = Listing::new("", "v1", "Node", "nodes").with_labels("kubernetes.io/os=windows");
 /// The pods of what is brought.
 pub const PODS: Listing = Listing::new("", "v1", "Pod", "pods").with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw");
 
@@ -58,7 +60,12 @@ pub async fn bring(
     let owner = owner(object);
     let desired = match windows_side(side, &Parameters { image, api_server: endpoint }) {
         Ok(objects) => owned(objects, &owner),
-        Err(refusal) => return Ok(Brought::nothing(object, Reason::NotBrought, refusal.to_string())),
+        Err(refusal) => {
+            if matches!(refusal, Refusal::NotOurs { .. }) {
+                lift_taint(workload, &tainted(&side.nodes), "CAPW does not bring its network").await?;
+            }
+            return Ok(Brought::nothing(object, Reason::NotBrought, refusal.to_string()));
+        }
     };
     let live = live(workload, objects, &desired).await?;
     let outdated = match outdated(&desired, &live, &owner) {
@@ -79,10 +86,7 @@ pub async fn bring(
             applied(count)
         }
     };
-    for name in &verification.tainted {
-        workload.change_node(name, without_taint).await?;
-        tracing::info!(endpoint = workload.server, node = name, "the network of the node works: its pods may come");
-    }
+    lift_taint(workload, &verification.tainted, "its network works").await?;
     Ok(Brought { parts, verified: Some(format!("{}/{}", verification.verified, verification.nodes)), condition, look_again })
 }
 
@@ -115,20 +119,21 @@ async fn live(workload: &Workload, objects: &[Value], desired: &[Value]) -> Resu
     Ok(live)
 }
 
-/// Removes what was brought, if anything was. The value: what is still known of it, and when to try again.
-pub async fn forget(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) -> (Option<ComponentsStatus>, Option<Duration>) {
-    if object.parts().is_empty() {
-        return (None, None);
+/// Removes what was brought, if anything was. The value says what is left, and when to try again; `None`: nothing is.
+pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) -> Option<Brought> {
+    if !may_be_there(object) {
+        return None;
     }
     let name = cluster_ref(cluster);
     let removed = async { take_away(&*ctx.clusters.get(&name).await?, object).await };
-    let Err(error) = removed.await else { return (None, None) };
-    tracing::warn!(error = error.label(), "what was brought to Windows nodes is not removed yet: {error}");
+    let error = removed.await.err()?;
     ctx.clusters.doubt(&name, &error).await;
-    (Some(ComponentsStatus { parts: object.parts().to_vec(), ..ComponentsStatus::default() }), Some(LOOK_SOON))
+    let reason = fault(&error).map_or(Reason::NotRemoved, |fault| fault.reason());
+    let (condition, look_again) = not_removed(reason, &error.to_string());
+    Some(Brought { parts: object.parts().to_vec(), verified: None, condition, look_again })
 }
 
-/// Removes all that was brought for this WindowsCluster. What is not its own stays.
+/// Removes all that was brought for this WindowsCluster, and then the taint of nodes whose network was not ready. What is not its own stays.
 async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(), WorkloadError> {
     let owner = owner(object);
     for (kind, of) in removed() {
@@ -137,6 +142,15 @@ async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(), W
         let Some(uid) = found.pointer("/metadata/uid").and_then(Value::as_str) else { continue };
         workload.delete_object(&kind, &of.name, uid).await?;
         tracing::info!(endpoint = workload.server, "{of} is removed");
+    }
+    let nodes = workload.objects(&NODES).await?.unwrap_or_default();
+    lift_taint(workload, &tainted(&read(&nodes).nodes), "CAPW does not bring its network any more").await
+}
+
+async fn lift_taint(workload: &Workload, nodes: &[String], why: &str) -> Result<(), WorkloadError> {
+    for name in nodes {
+        workload.change_node(name, without_taint).await?;
+        tracing::info!(endpoint = workload.server, node = name, "the taint of the node goes: {why}");
     }
     Ok(())
 }

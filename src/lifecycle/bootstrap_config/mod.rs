@@ -134,6 +134,15 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
     let Some(endpoint) = &cluster.endpoint else {
         return waiting(Reason::WaitingForControlPlaneInitialized, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.cluster), s, now);
     };
+    // Its node begins with the taint of a network that is still to come, or without.
+    if cluster.is_network_brought.is_none() {
+        let message = format!(
+            "the WindowsCluster of Cluster {} is to bring the pod network to Windows nodes, and has not read yet which one it is; see its condition \
+             NetworkCompatible",
+            owner.cluster
+        );
+        return waiting(Reason::WaitingForClusterInfrastructureReady, message, s, now);
+    }
     let wait = |what: &str| waiting(Reason::Provisioning, format!("WindowsMachine {} {what}", owner.infrastructure.name), s, now);
     match s.infrastructure {
         Infrastructure::Unseen => return wait("is not there (yet)"),

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::capi::{Cluster, Machine};
+use crate::api::cluster::WindowsCluster;
 use crate::api::condition::{self, ConditionType, Reason};
 
 const START: i64 = 1_800_000_000;
@@ -32,6 +33,12 @@ fn cluster(ready: bool, endpoint: bool) -> Cluster {
     .unwrap()
 }
 
+/// One that is to bring the network, with what it knows of it.
+fn bringing(components: &serde_json::Value) -> WindowsCluster {
+    serde_json::from_value(json!({"metadata": {"name": "c1"}, "spec": {"components": {"mode": "Auto"}}, "status": {"components": components}}))
+        .unwrap()
+}
+
 fn windows_machine(adopted: bool) -> WindowsMachine {
     let annotations = if adopted { json!({crate::lifecycle::identity::HYPERVISOR_ANNOTATION: "lab"}) } else { json!({}) };
     serde_json::from_value(json!({
@@ -57,6 +64,7 @@ struct World {
     object: Option<WindowsBootstrapConfig>,
     owner: Machine,
     cluster: Cluster,
+    infrastructure: Option<WindowsCluster>,
     machine: WindowsMachine,
     /// When the token in the workload cluster ends.
     token: Option<Timestamp>,
@@ -71,6 +79,7 @@ impl World {
             object: Some(config()),
             owner: core_machine(None, false),
             cluster: cluster(true, true),
+            infrastructure: None,
             machine: windows_machine(true),
             token: None,
             secret: false,
@@ -82,7 +91,7 @@ impl World {
     fn decide(&self) -> Option<Decision<BootstrapStep>> {
         let object = self.object.as_ref()?;
         let owner = Owner::of(object.metadata.owner_references.as_ref(), Some(&self.owner));
-        let cluster = TargetCluster::of_cluster(&self.cluster, None);
+        let cluster = TargetCluster::of_cluster(&self.cluster, self.infrastructure.as_ref());
         let infrastructure = Infrastructure::Ours(&self.machine);
         Some(decide(
             &ObservedConfig { object, owner: &owner, cluster: Some(&cluster), infrastructure, certificate_issued: self.issued },
@@ -200,6 +209,7 @@ fn waits_are_named_when_they_last() {
     let table: &[(&str, Change, Reason)] = &[
         ("control plane", |w| w.cluster = cluster(false, true), Reason::WaitingForControlPlaneInitialized),
         ("endpoint", |w| w.cluster = cluster(true, false), Reason::WaitingForControlPlaneInitialized),
+        ("network", |w| w.infrastructure = Some(bringing(&json!({}))), Reason::WaitingForClusterInfrastructureReady),
         ("hypervisor", |w| w.machine = windows_machine(false), Reason::Provisioning),
     ];
     for (what, change, wanted) in table {
@@ -211,6 +221,17 @@ fn waits_are_named_when_they_last() {
         w.now = 60;
         assert_eq!(w.decide().unwrap().conditions[0].reason, *wanted, "{what}");
         assert_eq!(w.token, None, "{what}");
+    }
+}
+
+#[test]
+fn the_data_is_made_once_the_network_was_read() {
+    for role in ["Run", "Refuse"] {
+        let mut w = World::new();
+        w.infrastructure = Some(bringing(&json!({})));
+        assert_eq!(w.pass(0), Some(BootstrapStep::Wait));
+        w.infrastructure = Some(bringing(&json!({"network": {"name": "n", "role": role}})));
+        assert_eq!(w.pass(0), Some(BootstrapStep::Adopt), "{role}");
     }
 }
 

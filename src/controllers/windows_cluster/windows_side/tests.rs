@@ -11,7 +11,8 @@ use kube::client::Body;
 use serde_json::json;
 
 use super::*;
-use crate::components::read;
+use crate::api::condition::ConditionType;
+use crate::cluster::mock::refuse;
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{read as object, shared};
 
@@ -50,6 +51,10 @@ impl Server {
         if let Some(name) = path.strip_prefix("/api/v1/nodes/") {
             let node = self.others.iter().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name);
             return node.map(|node| (200, node.clone()));
+        }
+        if path == "/api/v1/nodes" {
+            let nodes: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Node").collect();
+            return Some((200, json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": nodes})));
         }
         match *method {
             Method::PATCH => {
@@ -141,21 +146,52 @@ async fn it_is_applied_once_for_one_owner_and_goes_as_a_whole() {
     assert_eq!(left, [""; 0]);
 }
 
+fn tainted_node() -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n", "resourceVersion": "7", "labels": {"kubernetes.io/os": "windows"}},
+        "spec": {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified", "effect": "NoSchedule"}]}})
+}
+
+const TAINT_GOES: &str = "PATCH /api/v1/nodes/win-1";
+
 #[tokio::test]
 async fn the_taint_goes_when_the_pods_of_a_node_are_ready() {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n", "resourceVersion": "7", "labels": {"kubernetes.io/os": "windows"}},
-        "spec": {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified", "effect": "NoSchedule"}]}});
     let pod = |part: &str| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": part, "labels": {"app.kubernetes.io/name": part}}, "spec": {"nodeName": "win-1"},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
     };
     for (pods, verified, patched) in [(vec!["flannel"], "0/1", false), (vec!["flannel", "kube-proxy"], "1/1", true)] {
-        let others = std::iter::once(node.clone()).chain(pods.into_iter().map(pod)).collect();
+        let others = std::iter::once(tainted_node()).chain(pods.into_iter().map(pod)).collect();
         let server = Arc::new(Mutex::new(Server { others, ..Server::default() }));
         let seen = brought(&server, RECORDING, &windows_cluster("c1", true)).await.unwrap();
         assert_eq!(seen.verified.as_deref(), Some(verified));
-        assert_eq!(server.lock().unwrap().asked.contains(&"PATCH /api/v1/nodes/win-1".to_owned()), patched);
+        assert_eq!(server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()), patched);
     }
+}
+
+/// The taint is of no use where another brings the network, and must not outlive what would take it away.
+#[tokio::test]
+async fn the_taint_goes_where_nothing_is_brought() {
+    let with_node = || Arc::new(Mutex::new(Server { others: vec![tainted_node()], ..Server::default() }));
+    for (recording, is_lifted) in [("wmco.yaml", true), ("flannel-manifest.yaml", false)] {
+        let server = with_node();
+        let said = brought(&server, recording, &windows_cluster("c1", false)).await.unwrap();
+        assert_eq!(said.condition.reason, Reason::NotBrought, "{recording}");
+        assert_eq!(server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()), is_lifted, "{recording}");
+    }
+    let server = with_node();
+    take_away(&workload(&server), &windows_cluster("c1", true)).await.unwrap();
+    assert_eq!(server.lock().unwrap().asked.last().map(String::as_str), Some(TAINT_GOES));
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_is_said_and_tried_again() {
+    let kubeconfig = refuse("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", 404, "NotFound");
+    let (shared, _script) = shared(Caches::empty(), 1, vec![kubeconfig]);
+    let context = shared.windows_cluster();
+    let left = leave(&context, &windows_cluster("c1", true), &cluster()).await.unwrap();
+    assert_eq!((left.condition.type_, left.condition.status, left.parts.len()), (ConditionType::ComponentsReady, Some(false), 1));
+    assert!(left.condition.message.contains("is not removed yet: "), "{}", left.condition.message);
+    assert!(leave(&context, &windows_cluster("c1", false), &cluster()).await.is_none(), "nothing was brought");
 }
 
 #[tokio::test]
