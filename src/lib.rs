@@ -37,6 +37,8 @@ pub mod telemetry;
 pub mod vm;
 
 #[cfg(test)]
+mod coverage;
+#[cfg(test)]
 mod layers;
 #[cfg(test)]
 mod previous;
