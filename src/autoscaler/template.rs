@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::wire::NodeGroupAutoscalingOptions;
 use super::wire::node::{Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, ObjectMeta, Quantity, Taint};
-use crate::api::bootstrap_config::{WindowsBootstrapConfigSpec, WindowsRelease};
+use crate::api::bootstrap_config::{BUILD_LABEL, WindowsBootstrapConfigSpec};
 use crate::api::name::mebibytes;
 use crate::bootstrap::render::kubelet::lasting_taints;
 use crate::bootstrap::render::reserves::{Machine, reserves_of};
@@ -35,12 +35,12 @@ pub fn node(name: &str, template: &Template) -> Result<Node, String> {
         capacity.push(("ephemeral-storage", format!("{disk}Mi")));
         allocatable.push(("ephemeral-storage", format!("{}Mi", left.saturating_sub(kept(|a| a.ephemeral_mib)))));
     }
-    let build = build(bootstrap.windows_release);
+    let build = bootstrap.windows_release.version();
     let mut labels: BTreeMap<String, String> = [
         ("kubernetes.io/os", "windows"),
         ("kubernetes.io/arch", "amd64"),
         ("kubernetes.io/hostname", name),
-        ("node.kubernetes.io/windows-build", build),
+        (BUILD_LABEL, &build),
         ("beta.kubernetes.io/os", "windows"),
         ("beta.kubernetes.io/arch", "amd64"),
     ]
@@ -60,7 +60,7 @@ pub fn node(name: &str, template: &Template) -> Result<Node, String> {
             allocatable: quantities(allocatable),
             conditions: vec![NodeCondition { r#type: Some("Ready".into()), status: Some("True".into()), reason: Some("KubeletReady".into()) }],
             node_info: Some(NodeSystemInfo {
-                kernel_version: Some(build.to_owned()),
+                kernel_version: Some(build),
                 kubelet_version: template.version.clone(),
                 operating_system: Some("windows".into()),
                 architecture: Some("amd64".into()),
@@ -71,15 +71,6 @@ pub fn node(name: &str, template: &Template) -> Result<Node, String> {
 
 fn quantities(values: Vec<(&str, String)>) -> BTreeMap<String, Quantity> {
     values.into_iter().map(|(key, value)| (key.to_owned(), Quantity { string: Some(value) })).collect()
-}
-
-/// As the kubelet labels its Node.
-fn build(release: WindowsRelease) -> &'static str {
-    match release {
-        WindowsRelease::Server2019 => "10.0.17763",
-        WindowsRelease::Server2022 => "10.0.20348",
-        WindowsRelease::Server2025 => "10.0.26100",
-    }
 }
 
 /// `None`: the autoscaler's own are right. Any answer sets its limit for the start of a registered node to 0 (its client, 1.36, does

@@ -40,14 +40,6 @@ fn field(component: Component) -> &'static str {
     }
 }
 
-fn release(windows: WindowsRelease) -> &'static str {
-    match windows {
-        WindowsRelease::Server2019 => "2019",
-        WindowsRelease::Server2022 => "2022",
-        WindowsRelease::Server2025 => "2025",
-    }
-}
-
 /// The versions of a node that are known before it exists. An unparsable version or image is reported where that field is validated.
 fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Question, PartError> {
     let line = match spec.containerd.line {
@@ -82,10 +74,9 @@ fn question(spec: &WindowsBootstrapConfigSpec, kubernetes: &str) -> Result<Quest
 
 /// The release, with its revision if that is known.
 fn windows(spec: &WindowsBootstrapConfigSpec) -> Result<Part, PartError> {
-    let release = release(spec.windows_release);
     match spec.known_versions.as_ref().and_then(|known| known.windows_revision) {
         Some(revision) => Part::parse(Component::Windows, &format!("10.0.{}.{revision}", spec.windows_release.build())),
-        None => Part::parse(Component::Windows, release),
+        None => Part::parse(Component::Windows, spec.windows_release.as_str()),
     }
 }
 

@@ -46,6 +46,11 @@ pub struct Containerd {
     pub metrics_address: Option<String>,
 }
 
+/// The RuntimeClass handler of containers that share the node's kernel.
+pub const PROCESS_HANDLER: &str = "runhcs-wcow-process";
+/// The RuntimeClass handler of pods with their own virtual machine.
+pub const HYPER_V_HANDLER: &str = "runhcs-wcow-hypervisor";
+
 /// A release line of containerd.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum ContainerdLine {

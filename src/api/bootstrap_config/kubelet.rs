@@ -182,6 +182,13 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
+impl Taint {
+    /// `os=windows:NoSchedule`, which Nodes have by default: it keeps pods away that do not ask for Windows.
+    pub fn windows() -> Self {
+        Self { key: "os".into(), value: Some("windows".into()), effect: TaintEffect::NoSchedule }
+    }
+}
+
 #[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 pub enum TaintEffect {
     NoSchedule,

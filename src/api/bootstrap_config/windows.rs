@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ValueSource;
 
+/// Label that kubelets give their Nodes: the version of Windows without its revision, e.g. `10.0.20348`.
+pub const BUILD_LABEL: &str = "node.kubernetes.io/windows-build";
+
 /// A release of Windows Server.
-#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WindowsRelease {
     #[serde(rename = "2019")]
     Server2019,
@@ -19,6 +22,21 @@ pub enum WindowsRelease {
 }
 
 impl WindowsRelease {
+    pub const ALL: [Self; 3] = [Self::Server2019, Self::Server2022, Self::Server2025];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Server2019 => "2019",
+            Self::Server2022 => "2022",
+            Self::Server2025 => "2025",
+        }
+    }
+
+    /// Of Windows without its revision, as in [`BUILD_LABEL`].
+    pub fn version(self) -> String {
+        format!("10.0.{}", self.build())
+    }
+
     /// The build of Windows, as in its version `10.0.<build>`.
     pub fn build(self) -> u32 {
         match self {

@@ -14,6 +14,7 @@ use super::manager::manager;
 use super::objects::Objects;
 use super::place::{ObjectRef, Place};
 use super::workloads::OURS;
+use crate::api::bootstrap_config;
 use crate::api::capi::UNINITIALIZED_TAINT;
 use crate::api::condition::Reason;
 
@@ -51,8 +52,7 @@ impl Nodes {
             |places: Vec<Place<'_>>| places.iter().filter_map(|place| serde_json::from_value(place.value().clone()).ok()).collect::<Vec<Node>>();
         let (windows, linux) = (typed(windows), typed(linux));
         let is_ahead = windows.is_empty();
-        let windows =
-            if is_ahead { node(WINDOWS, json!([{"key": "os", "value": WINDOWS, "effect": "NoSchedule"}])).into_iter().collect() } else { windows };
+        let windows = if is_ahead { node(WINDOWS, json!([bootstrap_config::Taint::windows()])).into_iter().collect() } else { windows };
         let linux = if linux.is_empty() { node("linux", json!([])).into_iter().collect() } else { linux };
         Self { windows, linux, is_ahead }
     }

@@ -4,7 +4,7 @@ mod registries;
 
 use toml::{Table, Value};
 
-use crate::api::bootstrap_config::{Containerd, ContainerdLine};
+use crate::api::bootstrap_config::{Containerd, ContainerdLine, HYPER_V_HANDLER, PROCESS_HANDLER};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
@@ -14,10 +14,6 @@ pub(in crate::bootstrap) use registries::files as registry_files;
 
 /// Windows layers take gigabytes.
 const PULL_MINUTES: i32 = 30;
-/// The RuntimeClass handler of containers that share the node's kernel.
-pub const PROCESS: &str = "runhcs-wcow-process";
-/// The RuntimeClass handler of pods with their own virtual machine.
-pub const HYPERVISOR: &str = "runhcs-wcow-hypervisor";
 
 fn table<const N: usize>(pairs: [(&str, Value); N]) -> Table {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
@@ -68,7 +64,7 @@ fn plugins(spec: &Containerd, sandbox_image: &str) -> Table {
     let timeout = Value::from(format!("{}m", spec.pull_progress_timeout_minutes.unwrap_or(PULL_MINUTES)));
     let registry = Value::Table(table([("config_path", paths::REGISTRIES.into())]));
     let conf_dir = ("conf_dir", Value::from(paths::CNI_CONF));
-    let containerd = Value::Table(table([("default_runtime_name", PROCESS.into()), ("runtimes", Value::Table(handlers(spec)))]));
+    let containerd = Value::Table(table([("default_runtime_name", PROCESS_HANDLER.into()), ("runtimes", Value::Table(handlers(spec)))]));
     match spec.line {
         ContainerdLine::V1 => {
             let cni = table([("bin_dir", paths::CNI_BIN.into()), conf_dir]);
@@ -114,7 +110,7 @@ fn handlers(spec: &Containerd) -> Table {
         handler.insert("options".into(), Value::Table(options));
         Value::Table(handler)
     };
-    table([(PROCESS, handler(process, &[])), (HYPERVISOR, handler(hypervisor, &["io.microsoft.virtualmachine.*"]))])
+    table([(PROCESS_HANDLER, handler(process, &[])), (HYPER_V_HANDLER, handler(hypervisor, &["io.microsoft.virtualmachine.*"]))])
 }
 
 /// The command line that `containerd --register-service` would store.

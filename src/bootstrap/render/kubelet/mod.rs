@@ -152,8 +152,7 @@ pub(super) fn taints(facts: &BootstrapFacts) -> Vec<Taint> {
 
 /// The taints that stay after the Node is initialized.
 pub fn lasting_taints(spec: &WindowsBootstrapConfigSpec) -> Vec<Taint> {
-    let windows = || vec![Taint { key: "os".into(), value: Some("windows".into()), effect: TaintEffect::NoSchedule }];
-    let mut taints = spec.kubelet.taints.clone().unwrap_or_else(windows);
+    let mut taints = spec.kubelet.taints.clone().unwrap_or_else(|| vec![Taint::windows()]);
     taints.retain(|taint| taint.key != UNINITIALIZED_TAINT);
     taints
 }
