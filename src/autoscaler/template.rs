@@ -7,7 +7,7 @@ use super::wire::NodeGroupAutoscalingOptions;
 use super::wire::node::{Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, ObjectMeta, Quantity, Taint};
 use crate::api::bootstrap_config::{BUILD_LABEL, WindowsBootstrapConfigSpec};
 use crate::api::name::mebibytes;
-use crate::bootstrap::render::kubelet::lasting_taints;
+use crate::bootstrap::render::kubelet::{lasting_taints, node_labels};
 use crate::bootstrap::render::reserves::{Machine, reserves_of};
 use crate::lifecycle::pool::template::Template;
 
@@ -46,7 +46,7 @@ pub fn node(name: &str, template: &Template) -> Result<Node, String> {
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into();
-    labels.extend(bootstrap.kubelet.node_labels.clone());
+    labels.extend(node_labels(bootstrap));
     let taints = lasting_taints(bootstrap).into_iter().map(|taint| Taint {
         key: Some(taint.key),
         value: taint.value,

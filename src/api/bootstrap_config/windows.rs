@@ -8,6 +8,8 @@ use super::ValueSource;
 
 /// Label that kubelets give their Nodes: the version of Windows without its revision, e.g. `10.0.20348`.
 pub const BUILD_LABEL: &str = "node.kubernetes.io/windows-build";
+/// Label of Nodes with `hyperVIsolation`, with the value `true`.
+pub const HYPER_V_LABEL: &str = "infrastructure.cluster.x-k8s.io/hyper-v-isolation";
 
 /// A release of Windows Server.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +72,7 @@ pub struct Windows {
     /// Automatic updates. Default: `Disabled`, because they restart nodes without draining them.
     #[serde(default)]
     pub windows_update: WindowsUpdate,
-    /// Prepare for pods with Hyper-V isolation: the feature Hyper-V and its hypervisor. Needs nested virtualization. Default: false.
+    /// Prepare for pods with Hyper-V isolation: the feature Hyper-V and its hypervisor. Needs nested virtualization. The Node gets the label `infrastructure.cluster.x-k8s.io/hyper-v-isolation: "true"`. Default: false.
     #[serde(default, rename = "hyperVIsolation")]
     pub hyper_v_isolation: bool,
     /// Exclude the node's directories and programs from Microsoft Defender's real-time scan. A failure is only a warning. Default: true.

@@ -27,7 +27,7 @@ pub(in crate::bootstrap) fn flags(facts: &BootstrapFacts) -> Vec<(String, String
     if !spec.node_ips.is_empty() {
         flag("node-ip", spec.node_ips.join(","));
     }
-    let labels: Vec<String> = spec.node_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels: Vec<String> = super::node_labels(&facts.spec).iter().map(|(key, value)| format!("{key}={value}")).collect();
     if !labels.is_empty() {
         flag("node-labels", labels.join(","));
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::api::bootstrap_config::{ServingCertificate, Taint, TaintEffect, WindowsBootstrapConfigSpec};
+use crate::api::bootstrap_config::{HYPER_V_LABEL, ServingCertificate, Taint, TaintEffect, WindowsBootstrapConfigSpec};
 use crate::api::capi::UNINITIALIZED_TAINT;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
@@ -148,6 +148,15 @@ pub(super) fn taints(facts: &BootstrapFacts) -> Vec<Taint> {
     let mut taints = lasting_taints(&facts.spec);
     taints.push(Taint { key: UNINITIALIZED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
     taints
+}
+
+/// The labels that the Node registers with.
+pub fn node_labels(spec: &WindowsBootstrapConfigSpec) -> BTreeMap<String, String> {
+    let mut labels = spec.kubelet.node_labels.clone();
+    if spec.windows.hyper_v_isolation {
+        labels.entry(HYPER_V_LABEL.to_owned()).or_insert_with(|| "true".to_owned());
+    }
+    labels
 }
 
 /// The taints that stay after the Node is initialized.
