@@ -1,12 +1,15 @@
 //! Story *Linux side*: a cluster whose pod network is Flannel as its manifest makes it. A WindowsCluster names the network and says what Windows
 //! nodes could not share, with a command for each; the commands and a restart of flanneld put it right. CAPW itself changes nothing, until it is
 //! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back. Asked to, it also brings the network
-//! to Windows nodes, keeps what it brought as it is, and takes it away.
+//! to Windows nodes and RuntimeClasses for their pods, keeps what it brought as it is, and takes it away.
+
+mod runtime_classes;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::runtime_classes::RUNTIME_CLASSES;
 use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, manifests, step, text, wait_for};
 
@@ -145,11 +148,13 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;
     verified(cp, name, "1/1").await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
+    step("a new node takes pods once its network works");
+    runtime_classes::they_come_with_a_pool(cp, &workers, name, &node).await;
     workers.replicas = 0;
     cp.apply_objects(&[workers.machine_deployment()]).await;
     verified(cp, name, "0/0").await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
-    step("a new node takes pods once its network works");
+    runtime_classes::they_go_with_their_last_pod(cp, name).await;
 
     let mark = cp.audit_mark();
     let image = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "stranger.example.com/capw:v0"}]);
@@ -168,7 +173,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be taken away");
     wait_for("what was brought is gone", LIMIT, || async {
         let mut left = Vec::new();
-        for kind in [Kind::NAMESPACE, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS] {
+        for kind in [Kind::NAMESPACE, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, RUNTIME_CLASSES] {
             let found = cp.list(kind, None).await;
             // A namespace goes when the namespace controller has removed what is in it.
             let is_brought = |object: &&Value| {

@@ -43,7 +43,9 @@ pub async fn autoscaler(program: &std::path::Path, cp: &ControlPlane, args: &[St
 /// A Deployment of pods for Windows that need a node each, as 2 of its 4 processors are more than half.
 pub async fn want_windows_pods(cp: &ControlPlane, name: &str, replicas: usize) {
     let taint = json!([{"key": "os", "operator": "Equal", "value": "windows", "effect": "NoSchedule"}]);
-    want_pods(cp, name, replicas, "2", json!({"kubernetes.io/os": "windows"}), taint).await;
+    // As a RuntimeClass selects nodes.
+    let selector = json!({"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": "10.0.20348"});
+    want_pods(cp, name, replicas, "2", selector, taint).await;
 }
 
 /// The same for any node, with that many processors for each pod.

@@ -76,9 +76,18 @@ pub struct WindowsClusterSpec {
 }
 
 impl WindowsCluster {
+    fn known_components(&self) -> Option<&ComponentsStatus> {
+        self.status.as_ref()?.components.as_ref()
+    }
+
     /// What CAPW has brought to Windows nodes, or is about to bring.
     pub fn parts(&self) -> &[ComponentPart] {
-        self.status.as_ref().and_then(|status| status.components.as_ref()).map(|known| known.parts.as_slice()).unwrap_or_default()
+        self.known_components().map(|known| known.parts.as_slice()).unwrap_or_default()
+    }
+
+    /// What CAPW has brought for Windows pods, or is about to bring.
+    pub fn objects(&self) -> &[String] {
+        self.known_components().map(|known| known.objects.as_slice()).unwrap_or_default()
     }
 }
 

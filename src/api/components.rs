@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct Components {
     /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible. `Auto`: that, and
-    /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan, and kube-proxy. The condition
-    /// ComponentsReady has the progress. What it brought stays if `Report` is set later. `Off`: the cluster is not looked at, and what CAPW brought
-    /// there is removed.
+    /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan, and kube-proxy; and for their pods what
+    /// `policies` says. The condition ComponentsReady has the progress. What it brought stays if `Report` is set later. `Off`: the cluster is not
+    /// looked at, and what CAPW brought there is removed.
     #[serde(default)]
     pub mode: ComponentsMode,
     /// `Report`: only people change what Linux nodes run. `Change`: CAPW makes the changes that status.components.findings has commands for, and
@@ -19,6 +19,30 @@ pub struct Components {
     /// owner manages, each thing once, and only if nothing else stands in the way. The condition LinuxSideReady has the progress.
     #[serde(default)]
     pub linux_side: LinuxSideMode,
+    /// What CAPW brings for pods on Windows nodes, whatever the network is; with `mode: Auto` only.
+    #[serde(default)]
+    pub policies: Policies,
+}
+
+/// What the cluster has for pods on Windows nodes.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Policies {
+    /// `Auto`: a RuntimeClass for each release of Windows Server that a node, a WindowsBootstrapConfig or a template of the cluster has, e.g.
+    /// `windows-2022`; where `windows.hyperVIsolation` is on, `windows-2022-hyperv` too. One that none has any more goes with the last pod that
+    /// uses it. `Off`: they go with the last pods that use them.
+    #[serde(default)]
+    pub runtime_classes: RuntimeClassesMode,
+}
+
+/// Who makes RuntimeClasses.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum RuntimeClassesMode {
+    /// CAPW.
+    #[default]
+    Auto,
+    /// Only people.
+    Off,
 }
 
 /// The taint of new Windows nodes that CAPW brings their network to. It keeps pods away until that works, and cluster-autoscaler knows it for one that
@@ -59,6 +83,11 @@ pub struct ComponentsStatus {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub parts: Vec<ComponentPart>,
+    /// Kind and name of what CAPW brings for Windows pods, with `mode: Auto`, e.g. `RuntimeClass windows-2022`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 100)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub objects: Vec<String>,
     /// Windows nodes on which all parts are ready, of all, e.g. `2/2`. New ones have a taint until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]

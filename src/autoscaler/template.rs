@@ -40,7 +40,7 @@ pub fn node(name: &str, template: &Template) -> Result<Node, String> {
         ("kubernetes.io/os", "windows"),
         ("kubernetes.io/arch", "amd64"),
         ("kubernetes.io/hostname", name),
-        (BUILD_LABEL, &build),
+        (BUILD_LABEL, build.as_str()),
         ("beta.kubernetes.io/os", "windows"),
         ("beta.kubernetes.io/arch", "amd64"),
     ]

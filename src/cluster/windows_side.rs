@@ -1,6 +1,9 @@
 //! Reading, applying and removing what CAPW brings to a workload cluster for its Windows nodes.
 
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
 use super::ApiError;
@@ -10,6 +13,9 @@ use crate::api::listing::Listing;
 
 /// Whose the fields of the Windows side are.
 pub const COMPONENTS_MANAGER: &str = "capw-components";
+
+/// Pods of one answer.
+const PAGE: u32 = 500;
 
 impl Workload {
     /// The object of that name, if there is one.
@@ -26,6 +32,22 @@ impl Workload {
         self.call(&what, self.api(of, namespace).patch(name, &parameters, &Patch::Apply(object))).await.map(drop)
     }
 
+    /// Those of the RuntimeClasses of these names that pods use which have not ended. No selector finds such pods, so all are listed, page by page,
+    /// until each class is known to be used.
+    pub async fn used_runtime_classes(&self, names: &BTreeSet<String>) -> Result<BTreeSet<String>, WorkloadError> {
+        let api: Api<Pod> = Api::all(self.client.clone());
+        let mut page = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed").limit(PAGE);
+        let mut used = BTreeSet::new();
+        loop {
+            let found = self.call("list pods", api.list(&page)).await?;
+            used.extend(found.items.into_iter().filter_map(|pod| pod.spec?.runtime_class_name).filter(|name| names.contains(name)));
+            match found.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) if used.len() < names.len() => page = page.continue_token(&token),
+                _ => return Ok(used),
+            }
+        }
+    }
+
     /// Deletes the object that has this UID. One that is gone, or another one of the same name, is no error.
     pub async fn delete_object(&self, of: &Listing, name: &str, uid: &str) -> Result<(), WorkloadError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
@@ -34,6 +56,45 @@ impl Workload {
         match self.call(&what, self.api(of, None).delete(name, &parameters)).await {
             Err(WorkloadError::Api(ApiError::NotFound(_) | ApiError::Conflict(_))) | Ok(_) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::mock::{Script, step};
+    use super::*;
+
+    #[tokio::test]
+    async fn pods_are_listed_until_each_class_is_found_or_all_are_seen() {
+        let page = |classes: &[&str], next: &str| {
+            let pod = |class: &&str| json!({"metadata": {"name": "p"}, "spec": {"containers": [], "runtimeClassName": class}});
+            let items: Vec<Value> = classes.iter().map(pod).collect();
+            step("GET /api/v1/pods", json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": next}, "items": items}))
+        };
+        for (pages, used) in [
+            (vec![page(&["a", "c"], "1"), page(&["b"], "2")], vec!["a", "b"]),
+            (vec![page(&["c"], "1"), page(&[], "2"), page(&["a"], "")], vec!["a"]),
+            (vec![page(&[], "")], vec![]),
+        ] {
+            let count = pages.len();
+            let (client, script) = Script::new(pages);
+            let workload = Workload {
+                client,
+                ca_pem: None,
+                server: String::new(),
+                fingerprint: String::new(),
+                minor: Default::default(),
+                gate: Default::default(),
+            };
+            let names = BTreeSet::from(["a", "b"].map(str::to_owned));
+            let found = workload.used_runtime_classes(&names).await.unwrap();
+            assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), used);
+            let queries: Vec<String> = script.seen().into_iter().map(|seen| seen.query).collect();
+            assert!(queries.iter().all(|query| query.contains("limit=500")), "{queries:?}");
+            assert_eq!(queries.iter().filter(|query| query.contains("continue=")).count(), count - 1);
         }
     }
 }

@@ -150,7 +150,7 @@ pub fn pause_image(windows: WindowsRelease, kubernetes: &str) -> Option<String> 
     let data = data();
     let default = data.pause_default(&Version::parse(kubernetes, 3)?)?;
     let from = Part::parse(Component::Pause, &format!("{}:{default}", data.pause_repository)).ok()?;
-    let windows = Part::parse(Component::Windows, release(windows)).ok()?;
+    let windows = Part::parse(Component::Windows, windows.as_str()).ok()?;
     newer(data, &from).into_iter().find(|image| holds(data, &windows, image)).map(|image| image.written())
 }
 

@@ -3,15 +3,17 @@
 use kube::api::ObjectMeta;
 
 use super::linux_side::{ANNOTATIONS, NODE_ARGUMENTS};
+use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL};
 
 /// What the metadata of an object of that kind tells of its content: while this stays the same, so does all that is read. Kubelets write their
-/// Nodes all the time; of those, only what networks and k3s write counts.
+/// Nodes all the time; of those, only what networks and k3s write counts, and which Windows it is.
 pub fn facts(kind: &str, meta: &ObjectMeta) -> String {
     if kind == "Node" {
         let is_read = |key: &str| NODE_ARGUMENTS.contains(&key) || ANNOTATIONS.iter().any(|(start, _)| key.starts_with(start));
         let annotations: Vec<_> = meta.annotations.iter().flatten().filter(|(key, _)| is_read(key)).collect();
-        let system = meta.labels.iter().flatten().find(|(key, _)| *key == "kubernetes.io/os");
-        return format!("{:?} {system:?} {annotations:?}", meta.uid);
+        let system = ["kubernetes.io/os", BUILD_LABEL, HYPER_V_LABEL];
+        let labels: Vec<_> = meta.labels.iter().flatten().filter(|(key, _)| system.contains(&key.as_str())).collect();
+        return format!("{:?} {labels:?} {annotations:?}", meta.uid);
     }
     // Kinds without a generation change as a whole, and of pods the status is read.
     let version =
@@ -41,6 +43,7 @@ mod tests {
             ("Node", &node, json!({"annotations": {"k8s.ovn.org/node-subnets": "{}"}}), true),
             ("Node", &node, json!({"annotations": {"flannel.alpha.coreos.com/backend-type": null}}), true),
             ("Node", &node, json!({"labels": {"kubernetes.io/os": "windows"}}), true),
+            ("Node", &node, json!({"labels": {"node.kubernetes.io/windows-build": "10.0.20348"}}), true),
             ("Node", &node, json!({"uid": "2"}), true),
             ("DaemonSet", &set, json!({"resourceVersion": "8"}), false),
             ("DaemonSet", &set, json!({"resourceVersion": "8", "generation": 2}), true),

@@ -3,8 +3,9 @@
 //! [`read`] takes objects as they were recorded, from a cluster or a file, and names the network with its settings. [`judge`] says which of them
 //! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role()`] says who brings the network to Windows nodes, and
 //! [`text`] all of it in plain words. [`next_step`] is the next change of the Linux side, where CAPW may make it. [`windows_side()`] are the objects
-//! that bring the network to Windows nodes, where CAPW does that.
+//! that bring the network to Windows nodes, where CAPW does that, and [`windows_pods()`] those that pods on Windows nodes need in any cluster.
 
+mod brought;
 mod change;
 mod cidr;
 mod compatible;
@@ -14,13 +15,16 @@ mod linux_side;
 mod manager;
 mod objects;
 mod place;
+mod plan;
 mod role;
 mod scheduling;
 mod show;
 mod wanted;
+mod windows_pods;
 mod windows_side;
 mod workloads;
 
+pub use brought::{kind_of, removed};
 pub use change::{Step, Write, next_step};
 pub use cidr::Cidr;
 pub use compatible::judge;
@@ -28,11 +32,13 @@ pub use facts::facts;
 pub use finding::{Finding, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};
+pub use plan::{Taken, outdated, owned, taken};
 pub use role::{Role, role};
 pub use scheduling::misplaced;
 pub use show::text;
 pub use wanted::{FIRST, wanted};
-pub use windows_side::{NAMESPACE, Parameters, Refusal, Taken, kind_of, outdated, owned, removed, taken, windows_side};
+pub use windows_pods::{FOR_PODS, Host, changes, windows_pods};
+pub use windows_side::{NAMESPACE, Parameters, Refusal, windows_side};
 
 #[cfg(test)]
 mod tests;

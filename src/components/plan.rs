@@ -1,27 +1,13 @@
-//! What is to be applied of the Windows side, and what is removed when no WindowsCluster asks for it any more.
+//! Whose the objects are that CAPW brings, and which of them are to be applied.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::NAMESPACE;
-use crate::api::listing::Listing;
-use crate::components::place::ObjectRef;
-use crate::components::workloads::OURS;
+use super::place::ObjectRef;
+use super::workloads::OURS;
 
 /// Annotation: `namespace/name` of the WindowsCluster that an object was applied for.
 pub const OWNER: &str = "infrastructure.cluster.x-k8s.io/windows-cluster";
-
-const NAMESPACES: Listing = Listing::new("", "v1", "Namespace", "namespaces");
-const ROLES: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
-const BINDINGS: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
-const KINDS: [Listing; 6] = [
-    NAMESPACES,
-    Listing::new("", "v1", "ServiceAccount", "serviceaccounts"),
-    ROLES,
-    BINDINGS,
-    Listing::CONFIG_MAPS,
-    Listing::new("apps", "v1", "DaemonSet", "daemonsets"),
-];
 
 /// Why an object is not touched.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -32,16 +18,19 @@ pub enum Taken {
     Owned { object: ObjectRef, owner: String },
 }
 
-/// The kind of an object of the Windows side.
-pub fn kind_of(object: &Value) -> Option<Listing> {
-    let kind = object.get("kind").and_then(Value::as_str)?;
-    KINDS.into_iter().find(|listing| listing.kind == kind)
+/// The labels of every object.
+pub fn labels(name: &str) -> Map<String, Value> {
+    let (managed_by, us) = OURS;
+    [(managed_by, us), ("app.kubernetes.io/name", name), ("app.kubernetes.io/part-of", "capw")]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect()
 }
 
 /// The objects with the mark of their owner.
 pub fn owned(mut objects: Vec<Value>, owner: &str) -> Vec<Value> {
     for metadata in objects.iter_mut().filter_map(|object| object.get_mut("metadata")) {
-        json_patch::merge(metadata, &serde_json::json!({"annotations": {OWNER: owner}}));
+        json_patch::merge(metadata, &json!({"annotations": {OWNER: owner}}));
     }
     objects
 }
@@ -58,12 +47,6 @@ pub fn outdated<'a>(desired: &'a [Value], live: &[Option<Value>], owner: &str) -
         }
     }
     Ok(outdated)
-}
-
-/// What a cluster has once of the Windows side; all else goes with the namespace.
-pub fn removed() -> [(Listing, ObjectRef); 4] {
-    let once = |listing: Listing, name: &str| (listing, ObjectRef::new(listing.kind, None, name));
-    [once(NAMESPACES, NAMESPACE), once(BINDINGS, super::kube_proxy::BINDING), once(BINDINGS, super::flannel::ROLE), once(ROLES, super::flannel::ROLE)]
 }
 
 /// Whether an object may be changed and removed for this owner. One without an owner was applied by a person, from what CAPW printed.
@@ -92,8 +75,6 @@ fn holds(live: &Value, desired: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn object(labels: &Value, annotations: &Value, data: &Value) -> Value {

@@ -5,6 +5,7 @@ mod input;
 mod mutations;
 mod page;
 mod reach;
+mod windows_pods;
 mod windows_side;
 mod wrong;
 

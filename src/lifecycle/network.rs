@@ -28,9 +28,8 @@ pub fn report(side: &LinuxSide, found: &[Finding], misplaced: &[Finding]) -> Net
     };
     let status = ComponentsStatus {
         network: Some(network(side)),
-        parts: Vec::new(),
-        verified: None,
         findings: found.iter().chain(misplaced).map(finding).collect(),
+        ..ComponentsStatus::default()
     };
     let scheduling = match misplaced.first() {
         None => Desired::yes(ConditionType::SchedulingClean, Reason::PodsPlaceable),

@@ -10,7 +10,7 @@ use super::network::{LOOK_AGAIN, LOOK_SOON};
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::{ComponentPart, ComponentsMode, UNVERIFIED_TAINT};
 use crate::api::condition::{self, ConditionType, Desired, Reason};
-use crate::components::{Node, Role};
+use crate::components::{Node, Role, Taken};
 
 /// How long the controllers of the workload cluster get to take up what was applied.
 const APPLIED: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ pub fn brings_network(object: &WindowsCluster) -> Option<bool> {
 /// Whether something may be left in the workload cluster that was brought there for this object.
 pub fn may_be_there(object: &WindowsCluster) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    !object.parts().is_empty() || condition::find(conditions, ConditionType::ComponentsReady).is_some()
+    !object.parts().is_empty() || !object.objects().is_empty() || condition::find(conditions, ConditionType::ComponentsReady).is_some()
 }
 
 /// A part of the Windows side for each DaemonSet that was applied; the pods are those of all of them.
@@ -140,6 +140,26 @@ pub fn applied(objects: usize) -> (Desired, Duration) {
 fn lack(part: &ComponentPart) -> String {
     let why = part.message.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     format!("{}: {} of {} pods are ready{why}", part.name, part.ready, part.desired)
+}
+
+/// What is brought for pods is as it shall be, but for what must not be touched.
+pub fn kept(taken: &[Taken]) -> (Desired, Duration) {
+    if taken.is_empty() {
+        return report(&[]);
+    }
+    let why: Vec<String> = taken.iter().map(ToString::to_string).collect();
+    not_brought(Reason::NameTaken, why.join("; "))
+}
+
+/// What is said of the network and of what is brought for pods: if both are not as they shall be, both say why.
+pub fn both(network: (Desired, Duration), for_pods: (Desired, Duration)) -> (Desired, Duration) {
+    let ((network, one), (for_pods, other)) = (network, for_pods);
+    let condition = match (network.status, for_pods.status) {
+        (Some(true), _) => for_pods,
+        (_, Some(true)) => network,
+        _ => Desired { message: format!("{}; {}", network.message, for_pods.message), ..network },
+    };
+    (condition, one.min(other))
 }
 
 /// There is nothing to bring, or it must not be.

@@ -309,7 +309,7 @@ documented_enum! {
         PartsReady => stage(ComponentsReady, "Nothing."),
         /// A Windows node does not have it, or not yet; the message has the words of its pod.
         PartNotReady => stage(ComponentsReady, "Wait for new nodes. If it takes long, do what the message says, or look at the pods in the namespace capw-windows."),
-        /// CAPW has nothing to bring to this cluster, or something is in the way; the message says what.
+        /// CAPW does not bring the network of this cluster to Windows nodes, or something is in the way; the message says what.
         NotBrought => problem(WorkloadCluster, ComponentsReady, "Do what the message says, or set spec.components.mode to Report."),
         /// There is an object with a name that CAPW needs, and it is not CAPW's. It is not touched.
         NameTaken => problem(WorkloadCluster, ComponentsReady, "Remove or rename the object that the message names, if nothing needs it."),

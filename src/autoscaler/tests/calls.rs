@@ -6,6 +6,7 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use super::world::{Fault, POOL, Shared, machine, node, served, successor};
+use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL};
 use crate::autoscaler::wire::cloud_provider_client::CloudProviderClient;
 use crate::autoscaler::wire::instance_status::InstanceState;
 use crate::autoscaler::wire::*;
@@ -94,6 +95,14 @@ async fn the_next_node() {
     let bytes = client.node_group_template_node_info(id()).await.unwrap().into_inner().node_bytes;
     let seen = node::Node::decode(&bytes[..]).unwrap();
     insta::assert_debug_snapshot!(seen);
+
+    // What RuntimeClasses select.
+    shared.with(|w| w.shown["spec"]["template"]["bootstrap"] = json!({"windowsRelease": "2025", "windows": {"hyperVIsolation": true}}));
+    let bytes = client.node_group_template_node_info(id()).await.unwrap().into_inner().node_bytes;
+    let labels = node::Node::decode(&bytes[..]).unwrap().metadata.unwrap().labels;
+    for (label, value) in [(BUILD_LABEL, "10.0.26100"), (HYPER_V_LABEL, "true")] {
+        assert_eq!(labels.get(label).map(String::as_str), Some(value), "{label}");
+    }
 
     shared.with(|w| w.shown["spec"]["template"]["machine"]["memory"] = json!("2Gi"));
     let refused = client.node_group_template_node_info(id()).await.unwrap_err();

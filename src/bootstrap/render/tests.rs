@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::api::bootstrap_config::{
-    Argument, CloudProvider, Containerd, ContainerdLine, CredentialProvider, Download, Fallback, ImageCredentialProvider, Mirror, Program, Registry,
-    ServingCertificate, TokenAttributes, UtilityVm, WindowsRelease,
+    Argument, CloudProvider, Containerd, ContainerdLine, CredentialProvider, Download, Fallback, HYPER_V_HANDLER, HYPER_V_LABEL,
+    ImageCredentialProvider, Mirror, Program, Registry, ServingCertificate, TokenAttributes, UtilityVm, WindowsRelease,
 };
 use crate::bootstrap::delivery::read::Payload;
 use crate::bootstrap::facts::{BootstrapFacts, KubernetesVersion};
@@ -142,12 +142,26 @@ fn pem(label: &str) -> String {
     format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n")
 }
 
+/// RuntimeClasses select such nodes by it.
+#[test]
+fn nodes_whose_pods_may_have_hyper_v_isolation_have_a_label() {
+    let label = |value: &str| BTreeMap::from([(HYPER_V_LABEL.to_owned(), value.to_owned())]);
+    for (is_on, given, expected) in [(false, BTreeMap::new(), None), (true, BTreeMap::new(), Some("true")), (true, label("not-yet"), Some("not-yet"))]
+    {
+        let mut facts = facts();
+        (facts.spec.windows.hyper_v_isolation, facts.spec.kubelet.node_labels) = (is_on, given);
+        let explained = crate::bootstrap::explain(&payload(&facts).plan);
+        let flag = expected.map_or_else(|| "--node-labels=".to_owned(), |value| format!("--node-labels={HYPER_V_LABEL}={value} "));
+        assert_eq!(explained.contains(&flag), expected.is_some(), "{explained}");
+    }
+}
+
 #[test]
 fn sample_runtime_classes_name_existing_handlers() {
     let text = include_str!("../../../config/samples/runtime-classes.yaml");
     let classes: Vec<serde_json::Value> = serde_saphyr::from_multiple(text).unwrap();
     let handlers: Vec<&str> = classes.iter().map(|class| class["handler"].as_str().unwrap()).collect();
-    assert!(classes.len() > 2 && handlers.contains(&crate::bootstrap::render::containerd::HYPERVISOR));
+    assert!(classes.len() > 2 && handlers.contains(&HYPER_V_HANDLER));
     let toml = payload(&facts()).files["files/containerd.toml"].clone();
     for handler in handlers {
         assert!(String::from_utf8_lossy(&toml).contains(&format!("runtimes.{handler}]")), "{handler}");

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use proptest::prelude::*;
 use serde::Serialize;
@@ -42,12 +43,13 @@ fn has_only_known_fields(object: &Value) -> bool {
         ("rbac.authorization.k8s.io/v1", "ClusterRole") => same::<ClusterRole>(object),
         ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => same::<ClusterRoleBinding>(object),
         ("apps/v1", "DaemonSet") => same::<DaemonSet>(object),
+        ("node.k8s.io/v1", "RuntimeClass") => same::<RuntimeClass>(object),
         (version, kind) => panic!("{version} {kind}"),
     }
 }
 
-/// What holds for every object, whatever the Linux side is.
-fn is_ours(object: &Value) -> bool {
+/// What holds for every object, whatever the cluster is.
+pub fn is_ours(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let labels = &metadata["labels"];
     let labelled = labels["app.kubernetes.io/managed-by"] == "capw"
@@ -56,6 +58,7 @@ fn is_ours(object: &Value) -> bool {
     let placed = match object["kind"].as_str().unwrap() {
         "Namespace" => metadata["name"] == NAMESPACE,
         "ClusterRole" | "ClusterRoleBinding" => metadata["namespace"].is_null() && metadata["name"].as_str().unwrap().starts_with("capw-"),
+        "RuntimeClass" => metadata["namespace"].is_null() && metadata["name"].as_str().unwrap().starts_with("windows-"),
         _ => metadata["namespace"] == NAMESPACE,
     };
     labelled && placed && crate::components::kind_of(object).is_some() && has_only_known_fields(object)

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::labels;
 use super::overlay::Overlay;
 use crate::components::compatible::PORT;
 use crate::components::linux_side::{Dns, NET_CONF};
+use crate::components::plan::labels;
 
 /// The ClusterRole of flanneld, and its binding.
 pub const ROLE: &str = "capw-flannel";

@@ -7,17 +7,17 @@
 mod flannel;
 mod kube_proxy;
 mod overlay;
-mod plan;
 mod program;
 mod refusal;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-pub use plan::{Taken, kind_of, outdated, owned, removed, taken};
+pub use flannel::ROLE as FLANNEL_ROLE;
+pub use kube_proxy::BINDING as KUBE_PROXY_BINDING;
 pub use refusal::Refusal;
 
 use super::linux_side::LinuxSide;
-use super::workloads::OURS;
+use super::plan::labels;
 use overlay::overlay;
 use program::Program;
 
@@ -69,13 +69,4 @@ fn binding(account: &str, name: &str, role: &str) -> Value {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
     })
-}
-
-/// The labels of every object.
-fn labels(name: &str) -> Map<String, Value> {
-    let (managed_by, us) = OURS;
-    [(managed_by, us), ("app.kubernetes.io/name", name), ("app.kubernetes.io/part-of", "capw")]
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), json!(value)))
-        .collect()
 }

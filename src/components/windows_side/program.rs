@@ -6,7 +6,8 @@ use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{NAMESPACE, Parameters, labels};
+use super::{NAMESPACE, Parameters};
+use crate::components::plan::labels;
 
 /// Annotation on pods: the digest of the settings that they started with, so that a change of these restarts them, one node at a time.
 const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/windows-side-settings";

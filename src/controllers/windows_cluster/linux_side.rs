@@ -11,13 +11,13 @@ use super::windows_side::{self, Brought};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::components::{Components, ComponentsMode, ComponentsStatus, LinuxSideMode};
+use crate::api::components::{Components, ComponentsMode, ComponentsStatus, LinuxSideMode, RuntimeClassesMode};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::ApiError;
 use crate::cluster::linux_side::Watched;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted};
+use crate::components::{FIRST, FOR_PODS, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted};
 use crate::controllers::runtime::linux_sides;
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
@@ -51,7 +51,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
     let name = cluster_ref(cluster);
     let looked = async {
         let workload = ctx.clusters.get(&name).await?;
-        let Observed { objects, side, watched } = observe(&workload, components.mode == ComponentsMode::Auto).await?;
+        let Observed { objects, side, watched } = observe(&workload, &brought_kinds(object, components)).await?;
         ctx.clusters.watch_linux_side(&name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
         Ok((workload, objects, side))
     };
@@ -66,7 +66,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
     };
     let found = judge(&side);
     let NetworkReport { mut status, condition, scheduling } = report(&side, &found, &misplaced(&objects));
-    status.parts = object.parts().to_vec();
+    (status.parts, status.objects) = (object.parts().to_vec(), object.objects().to_vec());
     let mut seen = Seen { status: Some(status), conditions: vec![condition, scheduling], look_again: LOOK_AGAIN };
     if components.linux_side == LinuxSideMode::Change {
         let step = next_step(&objects, &side, &found);
@@ -85,7 +85,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
         match windows_side::bring(ctx, &workload, &objects, &side, object, cluster).await {
             Ok(brought) => {
                 let status = seen.status.get_or_insert_default();
-                (status.parts, status.verified) = (brought.parts, brought.verified);
+                (status.parts, status.objects, status.verified) = (brought.parts, brought.objects, brought.verified);
                 seen.conditions.push(brought.condition);
                 seen.look_again = seen.look_again.min(brought.look_again);
             }
@@ -102,18 +102,24 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
 /// Looks at the cluster no more, and removes what CAPW brought there. The value says what is left; `None`: nothing is.
 pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) -> Option<Seen> {
     ctx.clusters.linux_sides().forget(&cluster_ref(cluster));
-    let Brought { parts, condition, look_again, .. } = windows_side::leave(ctx, object, cluster).await?;
-    let status = ComponentsStatus { parts, ..ComponentsStatus::default() };
+    let Brought { parts, objects, condition, look_again, .. } = windows_side::leave(ctx, object, cluster).await?;
+    let status = ComponentsStatus { parts, objects, ..ComponentsStatus::default() };
     Some(Seen { status: Some(status), conditions: vec![condition], look_again })
 }
 
-/// `with_brought`: what CAPW brings to Windows nodes too.
-async fn observe(workload: &Workload, with_brought: bool) -> Result<Observed, WorkloadError> {
+/// What is to be read to know what CAPW has brought. Who switches a policy off need not give the rights that it takes.
+fn brought_kinds(object: &WindowsCluster, components: &Components) -> Vec<Listing> {
+    let is_brought = components.mode == ComponentsMode::Auto;
+    let with_policies = components.policies.runtime_classes == RuntimeClassesMode::Auto || !object.objects().is_empty();
+    let for_pods = FOR_PODS.into_iter().filter(|_| is_brought && with_policies);
+    [windows_side::PODS].into_iter().filter(|_| is_brought).chain(for_pods).collect()
+}
+
+/// `more`: what to read besides.
+async fn observe(workload: &Workload, more: &[Listing]) -> Result<Observed, WorkloadError> {
     let (mut objects, mut watched) = (Vec::new(), Vec::new());
     list(workload, &FIRST, &mut objects, &mut watched).await?;
-    if with_brought {
-        list(workload, &[windows_side::PODS], &mut objects, &mut watched).await?;
-    }
+    list(workload, more, &mut objects, &mut watched).await?;
     let wanted = wanted(&objects);
     list(workload, &wanted.lists, &mut objects, &mut watched).await?;
     for map in wanted.config_maps {

@@ -2,6 +2,7 @@
 //! The decisions are in [`crate::lifecycle::windows_cluster`], [`crate::lifecycle::network`] and [`crate::components`].
 
 mod linux_side;
+mod windows_pods;
 mod windows_side;
 
 use std::sync::Arc;
@@ -38,6 +39,18 @@ pub fn triggers(caches: &Arc<Caches>, requested: Receiver<WindowsCluster>) -> Tr
     vec![
         concerned(caches, &caches.clusters, cluster_facts, |_, cluster| named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", cluster)),
         concerned(caches, &caches.hypervisors, hypervisor_facts, |caches, hypervisor| all_of(&caches.windows_clusters, &namespace(hypervisor))),
+        concerned(
+            caches,
+            &caches.configs,
+            |config| windows_pods::host_facts(&config.metadata, &config.spec),
+            |caches, config| windows_pods::without(caches, &config.metadata, &config.spec),
+        ),
+        concerned(
+            caches,
+            &caches.config_templates,
+            |template| windows_pods::host_facts(&template.metadata, &template.spec.template.spec),
+            |caches, template| windows_pods::without(caches, &template.metadata, &template.spec.template.spec),
+        ),
         requested.boxed(),
     ]
 }

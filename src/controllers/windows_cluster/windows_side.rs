@@ -5,8 +5,8 @@ use std::time::Duration;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::Context;
 use super::linux_side::cluster_ref;
+use super::{Context, windows_pods};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::ComponentPart;
@@ -15,35 +15,44 @@ use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{FIRST, LinuxSide, ObjectRef, Parameters, Refusal, kind_of, outdated, owned, read, removed, taken, windows_side};
 use crate::controllers::runtime::workload_clusters::fault;
-use crate::lifecycle::windows_side::{announced, applied, may_be_there, not_brought, not_removed, parts, report, tainted, verify, without_taint};
+use crate::lifecycle::windows_side::{
+    announced, applied, both, may_be_there, not_brought, not_removed, parts, report, tainted, verify, without_taint,
+};
 
 /// Nodes that may have the taint.
 const NODES: Listing = Listing::new("", "v1", "Node", "nodes").with_labels("kubernetes.io/os=windows");
 /// The pods of what is brought.
 pub const PODS: Listing = Listing::new("", "v1", "Pod", "pods").with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw");
 
-/// What is to be said of the Windows side, and when to look at it again.
+/// What is to be said of all that is brought, and when to look at it again.
 pub struct Brought {
     pub parts: Vec<ComponentPart>,
+    pub objects: Vec<String>,
     pub verified: Option<String>,
     pub condition: Desired,
     pub look_again: Duration,
 }
 
-impl Brought {
+/// What is to be said of the network.
+struct Network {
+    parts: Vec<ComponentPart>,
+    verified: Option<String>,
+    said: (Desired, Duration),
+}
+
+impl Network {
     /// What was brought before stays known: it is there still.
     fn nothing(object: &WindowsCluster, reason: Reason, why: String) -> Self {
-        let (condition, look_again) = not_brought(reason, why);
-        Self { parts: object.parts().to_vec(), verified: None, condition, look_again }
+        Self { parts: object.parts().to_vec(), verified: None, said: not_brought(reason, why) }
     }
 }
 
 /// For whom objects of a workload cluster are.
-fn owner(object: &WindowsCluster) -> String {
+pub fn owner(object: &WindowsCluster) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// Applies what is not there as it shall be, and says how far it is. `objects` are those of the workload cluster, with the pods of what is brought.
+/// Brings the network, and what pods need on any network. `objects` are those of the workload cluster, with the pods and the kinds of what is brought.
 pub async fn bring(
     ctx: &Context,
     workload: &Workload,
@@ -52,9 +61,24 @@ pub async fn bring(
     object: &WindowsCluster,
     cluster: &Cluster,
 ) -> Result<Brought, WorkloadError> {
+    let network = bring_network(ctx, workload, objects, side, object, cluster).await?;
+    let for_pods = windows_pods::bring(ctx, workload, objects, object, cluster).await?;
+    let (condition, look_again) = both(network.said, for_pods.said);
+    Ok(Brought { parts: network.parts, objects: for_pods.objects, verified: network.verified, condition, look_again })
+}
+
+/// Applies what is not there as it shall be, and says how far it is.
+async fn bring_network(
+    ctx: &Context,
+    workload: &Workload,
+    objects: &[Value],
+    side: &LinuxSide,
+    object: &WindowsCluster,
+    cluster: &Cluster,
+) -> Result<Network, WorkloadError> {
     let Some(image) = ctx.image.clone() else {
         let why = "CAPW does not know its own image, whose part for Windows the pods run: name it in the variable CAPW_IMAGE of its Deployment";
-        return Ok(Brought::nothing(object, Reason::ImageUnknown, why.into()));
+        return Ok(Network::nothing(object, Reason::ImageUnknown, why.into()));
     };
     let endpoint = cluster.endpoint().map_or_else(|| workload.server.clone(), |endpoint| format!("https://{}:{}", endpoint.host, endpoint.port));
     let owner = owner(object);
@@ -64,20 +88,20 @@ pub async fn bring(
             if matches!(refusal, Refusal::NotOurs { .. }) {
                 lift_taint(workload, &tainted(&side.nodes), "CAPW does not bring its network").await?;
             }
-            return Ok(Brought::nothing(object, Reason::NotBrought, refusal.to_string()));
+            return Ok(Network::nothing(object, Reason::NotBrought, refusal.to_string()));
         }
     };
     let live = live(workload, objects, &desired).await?;
     let outdated = match outdated(&desired, &live, &owner) {
         Ok(outdated) => outdated,
-        Err(why) => return Ok(Brought::nothing(object, Reason::NameTaken, why.to_string())),
+        Err(why) => return Ok(Network::nothing(object, Reason::NameTaken, why.to_string())),
     };
     let sets: Vec<&Value> =
         desired.iter().zip(&live).map(|(desired, live)| live.as_ref().unwrap_or(desired)).filter(|o| is(o, "DaemonSet")).collect();
     let pods: Vec<&Value> = objects.iter().filter(|object| is(object, "Pod")).collect();
     let parts = parts(&sets, &pods);
     let verification = verify(&side.nodes, &parts, &pods);
-    let (condition, look_again) = match outdated.len() {
+    let said = match outdated.len() {
         0 => report(&parts),
         // What is removed later is known before it is there.
         count if object.parts().is_empty() => announced(count),
@@ -87,14 +111,14 @@ pub async fn bring(
         }
     };
     lift_taint(workload, &verification.tainted, "its network works").await?;
-    Ok(Brought { parts, verified: Some(format!("{}/{}", verification.verified, verification.nodes)), condition, look_again })
+    Ok(Network { parts, verified: Some(format!("{}/{}", verification.verified, verification.nodes)), said })
 }
 
-fn is(object: &Value, kind: &str) -> bool {
+pub fn is(object: &Value, kind: &str) -> bool {
     object.get("kind").is_some_and(|found| found == kind)
 }
 
-async fn apply(workload: &Workload, objects: &[&Value]) -> Result<(), WorkloadError> {
+pub async fn apply(workload: &Workload, objects: &[&Value]) -> Result<(), WorkloadError> {
     for object in objects {
         if let Some(kind) = kind_of(object) {
             let of = ObjectRef::of(object);
@@ -130,7 +154,7 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) ->
     ctx.clusters.doubt(&name, &error).await;
     let reason = fault(&error).map_or(Reason::NotRemoved, |fault| fault.reason());
     let (condition, look_again) = not_removed(reason, &error.to_string());
-    Some(Brought { parts: object.parts().to_vec(), verified: None, condition, look_again })
+    Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, look_again })
 }
 
 /// Removes all that was brought for this WindowsCluster, and then the taint of nodes whose network was not ready. What is not its own stays.
@@ -138,13 +162,23 @@ async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(), W
     let owner = owner(object);
     for (kind, of) in removed() {
         let found = workload.object(&kind, None, &of.name).await?;
-        let Some(found) = found.filter(|found| taken(found, &owner).is_ok()) else { continue };
-        let Some(uid) = found.pointer("/metadata/uid").and_then(Value::as_str) else { continue };
-        workload.delete_object(&kind, &of.name, uid).await?;
-        tracing::info!(endpoint = workload.server, "{of} is removed");
+        if let Some(found) = found.filter(|found| taken(found, &owner).is_ok()) {
+            remove(workload, &found).await?;
+        }
     }
     let nodes = workload.objects(&NODES).await?.unwrap_or_default();
     lift_taint(workload, &tainted(&read(&nodes).nodes), "CAPW does not bring its network any more").await
+}
+
+/// Removes an object of the cluster as it was read: another one of its name stays.
+pub async fn remove(workload: &Workload, object: &Value) -> Result<(), WorkloadError> {
+    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+    if let (Some(kind), Some(uid)) = (kind_of(object), uid) {
+        let of = ObjectRef::of(object);
+        workload.delete_object(&kind, &of.name, uid).await?;
+        tracing::info!(endpoint = workload.server, "{of} is removed");
+    }
+    Ok(())
 }
 
 async fn lift_taint(workload: &Workload, nodes: &[String], why: &str) -> Result<(), WorkloadError> {

@@ -60,7 +60,7 @@ fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
 #[tokio::test]
 async fn what_was_read_is_watched_and_each_read_that_is_refused_is_named() {
     let (workload, asked) = cluster(None);
-    let observed = observe(&workload, false).await.unwrap();
+    let observed = observe(&workload, &[]).await.unwrap();
     assert_eq!(judge(&observed.side), []);
     let kinds: Vec<&str> = observed.watched.iter().map(Watched::kind).collect();
     let all = ["Node", "DaemonSet", "Service", "ServiceCIDR", "Installation", "IPPool", "FelixConfiguration", "IPAMConfiguration", "ConfigMap"];
@@ -69,7 +69,7 @@ async fn what_was_read_is_watched_and_each_read_that_is_refused_is_named() {
     let asked = asked.lock().unwrap().clone();
     assert!(asked.len() > all.len(), "{asked:?}");
     for path in asked {
-        let Err(WorkloadError::Forbidden { what }) = observe(&cluster(Some(path.clone())).0, false).await.map(drop) else { panic!("{path}") };
+        let Err(WorkloadError::Forbidden { what }) = observe(&cluster(Some(path.clone())).0, &[]).await.map(drop) else { panic!("{path}") };
         let plural = if path.contains("/configmaps/") { "configmaps" } else { path.rsplit('/').next().unwrap() };
         assert!(what.contains(plural), "{path}: {what}");
     }

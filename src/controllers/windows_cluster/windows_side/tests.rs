@@ -14,7 +14,7 @@ use super::*;
 use crate::api::condition::ConditionType;
 use crate::cluster::mock::refuse;
 use crate::controllers::runtime::caches::Caches;
-use crate::controllers::testing::{read as object, shared};
+use crate::controllers::testing::{holding, read as object, shared};
 
 #[derive(Default)]
 struct Server {
@@ -28,11 +28,12 @@ struct Server {
     failing: Option<(String, bool)>,
 }
 
+fn status(code: u16, reason: &str) -> (u16, Value) {
+    (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
+}
+
 impl Server {
     fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
-        let status = |code: u16, reason: &str| {
-            (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
-        };
         let line = format!("{method} {path}");
         self.asked.push(line.clone());
         if self.refused.as_ref() == Some(&line) {
@@ -56,9 +57,16 @@ impl Server {
             let nodes: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Node").collect();
             return Some((200, json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": nodes})));
         }
+        let sent = || serde_json::from_slice::<Value>(body).unwrap();
         match *method {
+            Method::GET if path == "/api/v1/pods" => {
+                let pods: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Pod").collect();
+                Some((200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})))
+            }
+            // As every API server.
+            Method::PATCH if self.objects.get(path).is_some_and(|live| live["handler"] != sent()["handler"]) => Some(status(422, "Invalid")),
             Method::PATCH => {
-                let mut object: Value = serde_json::from_slice(body).unwrap();
+                let mut object = sent();
                 object["metadata"]["uid"] = json!(path);
                 self.objects.insert(path.to_owned(), object.clone());
                 Some((200, object))
@@ -100,18 +108,27 @@ fn cluster() -> Cluster {
         "spec": {"controlPlaneEndpoint": {"host": "api.example.com", "port": 6443}}}))
 }
 
-/// One whose status names a part, unless nothing is brought yet.
+/// One whose status names a part and an object, unless nothing is brought yet.
 fn windows_cluster(name: &str, is_announced: bool) -> WindowsCluster {
-    let parts = if is_announced { json!([{"name": "flannel", "ready": 0, "desired": 0}]) } else { json!([]) };
+    let (parts, objects) = if is_announced {
+        (json!([{"name": "flannel", "ready": 0, "desired": 0}]), json!(["RuntimeClass windows-2022"]))
+    } else {
+        (json!([]), json!([]))
+    };
     object(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": {"name": name, "namespace": "lab"},
-        "spec": {}, "status": {"components": {"parts": parts}}}))
+        "spec": {}, "status": {"components": {"parts": parts, "objects": objects}}}))
 }
 
 async fn brought(server: &Arc<Mutex<Server>>, recording: &str, object: &WindowsCluster) -> Result<Brought, WorkloadError> {
-    let (shared, _script) = shared(Caches::empty(), 1, vec![]);
+    brought_with(Caches::empty(), server, recording, object).await
+}
+
+async fn brought_with(caches: Caches, server: &Arc<Mutex<Server>>, recording: &str, object: &WindowsCluster) -> Result<Brought, WorkloadError> {
+    let (shared, _script) = shared(caches, 1, vec![]);
     let mut objects = recorded(recording);
     objects.extend(server.lock().unwrap().others.clone());
-    objects.extend(server.lock().unwrap().objects.values().filter(|object| object["kind"] == "DaemonSet").cloned());
+    let is_listed = |object: &&Value| ["DaemonSet", "RuntimeClass"].contains(&object["kind"].as_str().unwrap());
+    objects.extend(server.lock().unwrap().objects.values().filter(is_listed).cloned());
     bring(&shared.windows_cluster(), &workload(server), &objects, &read(&objects), object, &cluster()).await
 }
 
@@ -203,16 +220,96 @@ async fn what_is_in_the_way_is_said_and_nothing_is_applied() {
     }
 }
 
+const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses/";
+
+/// A RuntimeClass of CAPW for the WindowsCluster `c1`, as it is there.
+fn class(name: &str, handler: &str) -> (String, Value) {
+    let metadata = json!({"name": name, "uid": name, "labels": {"app.kubernetes.io/managed-by": "capw"},
+        "annotations": {"infrastructure.cluster.x-k8s.io/windows-cluster": "lab/c1"}});
+    (format!("{CLASSES}{name}"), json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": metadata, "handler": handler}))
+}
+
+/// The releases that have a class.
+fn classes(server: &Arc<Mutex<Server>>) -> Vec<String> {
+    server.lock().unwrap().objects.keys().filter_map(|path| path.strip_prefix(CLASSES)).map(str::to_owned).collect()
+}
+
+fn windows_node(build: &str) -> Value {
+    let labels = json!({"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": build});
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n", "resourceVersion": "7", "labels": labels}})
+}
+
+/// With a template that Cluster API makes machines of this release from.
+fn with_template(release: &str) -> Caches {
+    let owner = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c1", "uid": "c"}]);
+    let template = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfigTemplate",
+        "metadata": {"name": "t", "namespace": "lab", "ownerReferences": owner}, "spec": {"template": {"spec": {"windowsRelease": release}}}});
+    Caches { config_templates: holding(vec![template]), ..Caches::empty() }
+}
+
+/// They do not depend on the network.
+#[tokio::test]
+async fn classes_come_with_nodes_and_templates_and_go_with_their_last_pod() {
+    let server = Arc::new(Mutex::new(Server { others: vec![windows_node("10.0.20348")], ..Server::default() }));
+    let (new, c1, both) = (windows_cluster("c1", false), windows_cluster("c1", true), ["RuntimeClass windows-2022", "RuntimeClass windows-2025"]);
+    let first = brought_with(with_template("2025"), &server, "cilium.yaml", &new).await.unwrap();
+    assert_eq!((classes(&server).len(), first.look_again), (0, Duration::ZERO), "what is to be removed one day is stored first");
+    assert_eq!((first.objects, first.condition.reason), (both.map(str::to_owned).to_vec(), Reason::NotBrought));
+    for part in ["the network is cilium", "2 objects are to be applied"] {
+        assert!(first.condition.message.contains(part), "{}", first.condition.message);
+    }
+    for _ in 0..2 {
+        let then = brought_with(with_template("2025"), &server, "cilium.yaml", &c1).await.unwrap();
+        assert_eq!((then.objects, then.condition.reason), (both.map(str::to_owned).to_vec(), Reason::NotBrought));
+        assert_eq!(classes(&server), ["windows-2022", "windows-2025"]);
+    }
+    let asked = |line: &str| server.lock().unwrap().asked.iter().filter(|asked| asked.starts_with(line)).count();
+    assert_eq!((asked("PATCH"), asked("GET /api/v1/pods")), (2, 0), "nothing is written when nothing has changed, and pods do not matter");
+
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"containers": [], "runtimeClassName": "windows-2025"}});
+    server.lock().unwrap().others.push(pod);
+    let used = brought(&server, "cilium.yaml", &c1).await.unwrap();
+    assert_eq!((used.objects, classes(&server).len()), (both.map(str::to_owned).to_vec(), 2), "a pod uses it");
+    server.lock().unwrap().others.pop();
+    let unused = brought(&server, "cilium.yaml", &c1).await.unwrap();
+    assert_eq!((unused.objects, classes(&server)), (vec![both[0].to_owned()], vec!["windows-2022".to_owned()]));
+    assert_eq!((asked("PATCH"), asked("GET /api/v1/pods"), asked("DELETE")), (2, 2, 1));
+}
+
+#[tokio::test]
+async fn a_class_that_is_not_ours_stays_and_hides_nothing() {
+    let (path, mut foreign) = class("windows-2022", "runhcs-wcow-process");
+    foreign["metadata"]["labels"] = json!({});
+    let others = vec![windows_node("10.0.20348")];
+    let server = Arc::new(Mutex::new(Server { others, objects: BTreeMap::from([(path.clone(), foreign.clone())]), ..Server::default() }));
+    let c1 = windows_cluster("c1", true);
+    let why = "RuntimeClass windows-2022 is there already";
+    for (recording, reason) in [("cilium.yaml", Reason::NotBrought), (RECORDING, Reason::PartNotReady), (RECORDING, Reason::NameTaken)] {
+        let said = brought_with(with_template("2025"), &server, recording, &c1).await.unwrap();
+        assert_eq!((said.condition.reason, said.objects), (reason, vec!["RuntimeClass windows-2025".to_owned()]));
+        assert!(said.condition.message.contains(why), "{}", said.condition.message);
+        assert_eq!(classes(&server), ["windows-2022", "windows-2025"]);
+    }
+    take_away(&workload(&server), &c1).await.unwrap();
+    assert_eq!((classes(&server), &server.lock().unwrap().objects[&path]), (vec!["windows-2022".to_owned()], &foreign));
+}
+
+/// A cluster with a class that no host needs, and one whose handler is not right and may not change.
+fn with_classes(failing: Option<(String, bool)>, refused: Option<String>) -> Arc<Mutex<Server>> {
+    let objects = BTreeMap::from([class("windows-2019", "runhcs-wcow-process"), class("windows-2022", "runc")]);
+    Arc::new(Mutex::new(Server { objects, others: vec![windows_node("10.0.20348")], failing, refused, ..Server::default() }))
+}
+
 #[tokio::test]
 async fn each_request_that_is_refused_is_named() {
     let object = windows_cluster("c1", true);
-    let server = Arc::new(Mutex::new(Server::default()));
+    let server = with_classes(None, None);
     brought(&server, RECORDING, &object).await.unwrap();
     let asked = server.lock().unwrap().asked.clone();
-    // DaemonSets are among what every look lists.
-    assert_eq!(asked.len(), 18, "{asked:?}");
+    // DaemonSets and RuntimeClasses are among what every look lists.
+    assert_eq!(asked.len(), 22, "{asked:?}");
     for line in asked {
-        let server = Arc::new(Mutex::new(Server { refused: Some(line.clone()), ..Server::default() }));
+        let server = with_classes(None, Some(line.clone()));
         let Err(WorkloadError::Forbidden { what }) = brought(&server, RECORDING, &object).await.map(drop) else { panic!("{line}") };
         let name = line.rsplit('/').next().unwrap();
         assert!(what.contains(name), "{line}: {what}");
@@ -223,14 +320,14 @@ async fn each_request_that_is_refused_is_named() {
 #[tokio::test]
 async fn whatever_request_fails_the_end_is_the_same() {
     let object = windows_cluster("c1", true);
-    let undisturbed = Arc::new(Mutex::new(Server::default()));
+    let undisturbed = with_classes(None, None);
     brought(&undisturbed, RECORDING, &object).await.unwrap();
     let expected = undisturbed.lock().unwrap().objects.clone();
     take_away(&workload(&undisturbed), &object).await.unwrap();
     let asked = undisturbed.lock().unwrap().asked.clone();
-    let (bringing, removing) = asked.split_at(18);
+    let (bringing, removing) = asked.split_at(22);
     for (line, is_done) in bringing.iter().flat_map(|line| [(line, false), (line, true)]) {
-        let server = Arc::new(Mutex::new(Server { failing: Some((line.clone(), is_done)), ..Server::default() }));
+        let server = with_classes(Some((line.clone(), is_done)), None);
         assert!(brought(&server, RECORDING, &object).await.is_err(), "{line}");
         brought(&server, RECORDING, &object).await.unwrap();
         assert_eq!(server.lock().unwrap().objects, expected, "{line}, done: {is_done}");

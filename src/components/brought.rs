@@ -1,0 +1,33 @@
+//! All that CAPW brings: the network of Windows nodes, and what their pods need.
+
+use serde_json::Value;
+
+use super::place::ObjectRef;
+use super::windows_pods::{FOR_PODS, possible};
+use super::windows_side::{FLANNEL_ROLE, KUBE_PROXY_BINDING, NAMESPACE};
+use crate::api::listing::Listing;
+
+const NAMESPACES: Listing = Listing::new("", "v1", "Namespace", "namespaces");
+const ROLES: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
+const BINDINGS: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
+const KINDS: [Listing; 6] = [
+    NAMESPACES,
+    Listing::new("", "v1", "ServiceAccount", "serviceaccounts"),
+    ROLES,
+    BINDINGS,
+    Listing::CONFIG_MAPS,
+    Listing::new("apps", "v1", "DaemonSet", "daemonsets"),
+];
+
+/// The kind of an object that is brought.
+pub fn kind_of(object: &Value) -> Option<Listing> {
+    let kind = object.get("kind").and_then(Value::as_str)?;
+    KINDS.into_iter().chain(FOR_PODS).find(|listing| listing.kind == kind)
+}
+
+/// What a cluster has once of all that is brought; what else there is goes with the namespace.
+pub fn removed() -> Vec<(Listing, ObjectRef)> {
+    let once = |listing: Listing, name: &str| (listing, ObjectRef::new(listing.kind, None, name));
+    let of_network = [once(NAMESPACES, NAMESPACE), once(BINDINGS, KUBE_PROXY_BINDING), once(BINDINGS, FLANNEL_ROLE), once(ROLES, FLANNEL_ROLE)];
+    of_network.into_iter().chain(possible()).collect()
+}

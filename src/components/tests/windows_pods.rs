@@ -1,0 +1,111 @@
+//! What is rendered for Windows pods, and what is done about it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::windows_side::is_ours;
+use crate::api::bootstrap_config::WindowsRelease::{self, Server2019, Server2022, Server2025};
+use crate::api::components::{Policies, RuntimeClassesMode};
+use crate::components::{Host, ObjectRef, changes, owned, removed, windows_pods};
+
+const OWNER: &str = "lab/c1";
+
+fn host((release, hyper_v): (WindowsRelease, bool)) -> Host {
+    Host { release, hyper_v }
+}
+
+fn rendered(hosts: &[(WindowsRelease, bool)]) -> Vec<Value> {
+    windows_pods(&hosts.iter().copied().map(host).collect(), &Policies::default())
+}
+
+fn names(objects: &[Value]) -> Vec<&str> {
+    objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn each_release_has_a_class_and_another_where_pods_may_have_virtual_machines() {
+    for (hosts, expected) in [
+        (vec![], vec![]),
+        (vec![(Server2019, false)], vec!["windows-2019"]),
+        (vec![(Server2025, false), (Server2022, false)], vec!["windows-2022", "windows-2025"]),
+        (vec![(Server2022, true)], vec!["windows-2022", "windows-2022-hyperv"]),
+        (vec![(Server2022, false), (Server2022, true), (Server2019, false)], vec!["windows-2019", "windows-2022", "windows-2022-hyperv"]),
+    ] {
+        let objects = rendered(&hosts);
+        assert_eq!(names(&objects), expected, "{hosts:?}");
+        assert!(objects.iter().all(is_ours), "{objects:#?}");
+        // Whatever is brought, `Off` finds it.
+        assert!(objects.iter().all(|object| removed().iter().any(|(_, of)| *of == ObjectRef::of(object))));
+    }
+    let off = Policies { runtime_classes: RuntimeClassesMode::Off };
+    assert!(windows_pods(&BTreeSet::from([host((Server2022, true))]), &off).is_empty());
+}
+
+/// Who does not want them from CAPW applies the sample.
+#[test]
+fn the_sample_has_what_capw_makes() {
+    let sample: Vec<Value> = serde_saphyr::from_multiple(include_str!("../../../config/samples/runtime-classes.yaml")).unwrap();
+    let mut made = rendered(&[(Server2022, false), (Server2025, true)]);
+    for class in &mut made {
+        class["metadata"].as_object_mut().unwrap().remove("labels");
+    }
+    assert_eq!(made, sample);
+}
+
+#[test]
+fn nodes_tell_which_hosts_have_joined() {
+    let node = |labels: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": labels.to_string(), "labels": labels}});
+    let windows = |build: &str| json!({"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": build});
+    let mut isolating = windows("10.0.26100");
+    isolating["infrastructure.cluster.x-k8s.io/hyper-v-isolation"] = json!("true");
+    let mut not_isolating = windows("10.0.17763");
+    not_isolating["infrastructure.cluster.x-k8s.io/hyper-v-isolation"] = json!("false");
+    for (labels, expected) in [
+        (windows("10.0.20348"), Some((Server2022, false))),
+        (isolating, Some((Server2025, true))),
+        (not_isolating, Some((Server2019, false))),
+        // No release that CAPW knows.
+        (windows("10.0.25398"), None),
+        (json!({"kubernetes.io/os": "windows"}), None),
+        (json!({"kubernetes.io/os": "linux", "node.kubernetes.io/windows-build": "10.0.20348"}), None),
+        (json!({"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": 20348}), None),
+    ] {
+        assert_eq!(Host::joined(&[node(labels.clone())]), expected.map(host).into_iter().collect::<BTreeSet<_>>(), "{labels}");
+    }
+}
+
+#[test]
+fn only_what_is_not_as_it_shall_be_changes() {
+    let desired = owned(rendered(&[(Server2022, false)]), OWNER);
+    let class = |hosts: &[(WindowsRelease, bool)], owner: &str| owned(rendered(hosts), owner).remove(0);
+    let with = |pointer: &str, value: Value| {
+        let mut class = desired[0].clone();
+        *class.pointer_mut(pointer).unwrap() = value;
+        class
+    };
+    let mut more = desired[0].clone();
+    more["metadata"]["annotations"]["a"] = json!("b");
+    let of_pools = "/scheduling/nodeSelector/node.kubernetes.io~1windows-build";
+    // Per object that is there: outdated, replaced, unneeded, taken.
+    for (live, expected) in [
+        (None, [1, 0, 0, 0]),
+        (Some(desired[0].clone()), [0, 0, 0, 0]),
+        (Some(more), [0, 0, 0, 0]),
+        (Some(with(of_pools, json!("10.0.1"))), [1, 0, 0, 0]),
+        (Some(with("/handler", json!("runc"))), [1, 1, 0, 0]),
+        (Some(with("/metadata/labels", json!({}))), [0, 0, 0, 1]),
+        (Some(class(&[(Server2022, false)], "lab/c2")), [0, 0, 0, 1]),
+        (Some(class(&[(Server2019, false)], OWNER)), [1, 0, 1, 0]),
+        (Some(class(&[(Server2019, false)], "lab/c2")), [1, 0, 0, 0]),
+        // Of a person, though with our label.
+        (Some(json!({"kind": "RuntimeClass", "metadata": {"name": "gvisor", "labels": {"app.kubernetes.io/managed-by": "capw"}}})), [1, 0, 0, 0]),
+        (Some(json!({"kind": "RuntimeClass", "metadata": {"name": "windows-2019"}})), [1, 0, 0, 0]),
+    ] {
+        let objects: Vec<Value> = live.into_iter().collect();
+        let found = changes(&desired, &objects, OWNER);
+        let counts = [found.outdated.len(), found.replaced.len(), found.unneeded.len(), found.taken.len()];
+        assert_eq!(counts, expected, "{objects:#?}");
+        assert_eq!(found.kept.len() + found.taken.len(), 1, "what is taken is not kept");
+    }
+}

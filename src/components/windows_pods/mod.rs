@@ -1,0 +1,100 @@
+//! What a cluster has for pods on Windows nodes, whatever its network is (pure): a RuntimeClass for each release of Windows Server.
+
+mod runtime_classes;
+
+use std::collections::BTreeSet;
+use std::slice::from_ref;
+
+use serde_json::Value;
+
+use super::linux_side::is_windows;
+use super::objects::Objects;
+use super::place::{ObjectRef, Place};
+use super::plan::{Taken, outdated, taken};
+use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL, WindowsBootstrapConfigSpec, WindowsRelease};
+use crate::api::components::{Policies, RuntimeClassesMode};
+use crate::api::listing::Listing;
+
+/// The kinds of these objects.
+pub const FOR_PODS: [Listing; 1] = [runtime_classes::KIND];
+
+/// What pods find on a Windows node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Host {
+    pub release: WindowsRelease,
+    /// Whether they may have Hyper-V isolation.
+    pub hyper_v: bool,
+}
+
+impl Host {
+    /// What becomes of a machine with this configuration.
+    pub fn configured(spec: &WindowsBootstrapConfigSpec) -> Self {
+        Self { release: spec.windows_release, hyper_v: spec.windows.hyper_v_isolation }
+    }
+
+    /// The Windows nodes among these objects, but those of other releases than CAPW knows.
+    pub fn joined(objects: &[Value]) -> BTreeSet<Self> {
+        Objects::new(objects).of("", "Node").iter().filter(|node| is_windows(node)).filter_map(Self::of_node).collect()
+    }
+
+    fn of_node(node: &Place<'_>) -> Option<Self> {
+        let label = |key: &str| node.at("metadata").at("labels").at(key).text();
+        let version = label(BUILD_LABEL)?;
+        let release = WindowsRelease::ALL.into_iter().find(|release| release.version() == version)?;
+        Some(Self { release, hyper_v: label(HYPER_V_LABEL).as_deref() == Some("true") })
+    }
+}
+
+/// The objects of a cluster with these hosts.
+pub fn windows_pods(hosts: &BTreeSet<Host>, policies: &Policies) -> Vec<Value> {
+    match policies.runtime_classes {
+        RuntimeClassesMode::Auto => runtime_classes::runtime_classes(hosts),
+        RuntimeClassesMode::Off => Vec::new(),
+    }
+}
+
+/// All that [`windows_pods`] gives for any cluster.
+pub fn possible() -> Vec<(Listing, ObjectRef)> {
+    let class = |name: String| (runtime_classes::KIND, ObjectRef::new(runtime_classes::KIND.kind, None, &name));
+    runtime_classes::names().map(class).collect()
+}
+
+/// What is to be done about the objects for Windows pods.
+#[derive(Debug, Default, PartialEq)]
+pub struct Changes<'a> {
+    /// Desired, and there or about to be.
+    pub kept: Vec<ObjectRef>,
+    /// Of these, those that are not there as they shall be.
+    pub outdated: Vec<&'a Value>,
+    /// What has to go before they can be applied: a field that may not change is another one.
+    pub replaced: Vec<&'a Value>,
+    /// There for this owner, and not desired any more.
+    pub unneeded: Vec<&'a Value>,
+    /// Why others that are desired stay as they are.
+    pub taken: Vec<Taken>,
+}
+
+/// `desired` has the mark of the owner; `objects` has all of the kinds in [`FOR_PODS`] that there are.
+pub fn changes<'a>(desired: &'a [Value], objects: &'a [Value], owner: &str) -> Changes<'a> {
+    let mut changes = Changes::default();
+    for wanted in desired {
+        let of = ObjectRef::of(wanted);
+        let live = objects.iter().find(|object| ObjectRef::of(object) == of);
+        match outdated(from_ref(wanted), &[live.cloned()], owner) {
+            Ok(outdated) => {
+                changes.kept.push(of);
+                changes.replaced.extend(live.filter(|live| !runtime_classes::may_become(live, wanted)));
+                changes.outdated.extend(outdated);
+            }
+            Err(why) => changes.taken.push(why),
+        }
+    }
+    let possible = possible();
+    let is_desired = |of: &ObjectRef| desired.iter().any(|wanted| ObjectRef::of(wanted) == *of);
+    let is_unneeded = |object: &&Value| {
+        let of = ObjectRef::of(object);
+        possible.iter().any(|(_, possible)| *possible == of) && !is_desired(&of) && taken(object, owner).is_ok()
+    };
+    changes.unneeded = objects.iter().filter(is_unneeded).collect();
+    changes
+}

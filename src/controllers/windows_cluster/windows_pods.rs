@@ -1,0 +1,149 @@
+//! What CAPW brings for the pods on Windows nodes of a workload cluster, whatever its network is.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
+use kube::runtime::reflector::ObjectRef;
+use serde_json::Value;
+
+use super::Context;
+use super::windows_side::{apply, is, owner, remove};
+use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
+use crate::api::capi::{self, Cluster};
+use crate::api::cluster::WindowsCluster;
+use crate::api::components::ComponentsMode;
+use crate::api::condition::Desired;
+use crate::cluster::workload::{Workload, WorkloadError};
+use crate::components::{self, Host, changes, owned, windows_pods};
+use crate::controllers::runtime::caches::Caches;
+use crate::controllers::runtime::triggers::{named, namespace};
+use crate::lifecycle::windows_side::{announced, kept};
+
+/// What is to be said of it, and when to look at it again.
+pub struct Kept {
+    /// Kind and name of each object that is there, or about to be.
+    pub objects: Vec<String>,
+    pub said: (Desired, Duration),
+}
+
+/// What the WindowsCluster asks for, if these are the hosts of its cluster.
+fn desired(object: &WindowsCluster, hosts: &BTreeSet<Host>) -> Vec<Value> {
+    let policies = object.spec.components.as_ref().map(|components| components.policies.clone()).unwrap_or_default();
+    windows_pods(hosts, &policies)
+}
+
+fn name(object: &Value) -> String {
+    components::ObjectRef::of(object).to_string()
+}
+
+/// Applies what is not there as it shall be, and removes what nobody needs any more. `objects` are those of the workload cluster.
+pub async fn bring(ctx: &Context, workload: &Workload, objects: &[Value], object: &WindowsCluster, cluster: &Cluster) -> Result<Kept, WorkloadError> {
+    let owner = owner(object);
+    let mut hosts = configured(&ctx.caches, &namespace(cluster), &cluster.name_any());
+    hosts.extend(Host::joined(objects));
+    let desired = owned(desired(object, &hosts), &owner);
+    let changes = changes(&desired, objects, &owner);
+    let mut there: Vec<String> = changes.kept.iter().map(ToString::to_string).collect();
+    // What is removed later is known before it is there.
+    if object.objects().is_empty() && !changes.outdated.is_empty() {
+        return Ok(Kept { objects: there, said: announced(changes.outdated.len()) });
+    }
+    for replaced in &changes.replaced {
+        remove(workload, replaced).await?;
+    }
+    apply(workload, &changes.outdated).await?;
+    let used = used(workload, &changes.unneeded).await?;
+    for unused in changes.unneeded.iter().filter(|object| !used.contains(object)) {
+        remove(workload, unused).await?;
+    }
+    there.extend(used.into_iter().map(name));
+    Ok(Kept { objects: there, said: kept(&changes.taken) })
+}
+
+/// Those of the objects that pods use. Without a RuntimeClass among them no pod is looked at.
+async fn used<'a>(workload: &Workload, objects: &[&'a Value]) -> Result<Vec<&'a Value>, WorkloadError> {
+    let name = |class: &Value| components::ObjectRef::of(class).name;
+    let mut classes: Vec<&Value> = objects.iter().copied().filter(|object| is(object, "RuntimeClass")).collect();
+    let names: BTreeSet<String> = classes.iter().map(|class| name(class)).collect();
+    if !names.is_empty() {
+        let used = workload.used_runtime_classes(&names).await?;
+        classes.retain(|class| used.contains(&name(class)));
+    }
+    Ok(classes)
+}
+
+/// The name of the Cluster of a configuration or a template. Cluster API labels what it makes, and becomes the owner of what it makes it from.
+fn cluster_of(meta: &ObjectMeta) -> Option<&str> {
+    let owner = || capi::owner(meta.owner_references.as_ref(), capi::GROUP, "Cluster").map(|owner| owner.name.as_str());
+    capi::cluster_name(meta.labels.as_ref()).or_else(owner)
+}
+
+/// The hosts that the machines of a Cluster are or may become.
+fn configured(caches: &Caches, namespace: &str, cluster: &str) -> BTreeSet<Host> {
+    let is_its = |meta: &ObjectMeta| meta.deletion_timestamp.is_none() && cluster_of(meta) == Some(cluster);
+    let (configs, templates) = (caches.configs.all(namespace), caches.config_templates.all(namespace));
+    let of_configs = configs.iter().filter(|config| is_its(&config.metadata)).map(|config| Host::configured(&config.spec));
+    let of_templates = templates.iter().filter(|template| is_its(&template.metadata)).map(|template| Host::configured(&template.spec.template.spec));
+    of_configs.chain(of_templates).collect()
+}
+
+/// What of a configuration or a template matters here.
+pub fn host_facts(meta: &ObjectMeta, spec: &WindowsBootstrapConfigSpec) -> String {
+    format!("{:?} {:?}", Host::configured(spec), cluster_of(meta))
+}
+
+/// The WindowsCluster that has not brought yet what pods on such a host need. A thousand machines of a kind that is there concern none.
+pub fn without(caches: &Caches, meta: &ObjectMeta, spec: &WindowsBootstrapConfigSpec) -> Vec<ObjectRef<WindowsCluster>> {
+    let namespace = meta.namespace.clone().unwrap_or_default();
+    let Some(cluster) = cluster_of(meta).and_then(|name| caches.clusters.get(&namespace, name)) else { return Vec::new() };
+    let lacks = |found: &ObjectRef<WindowsCluster>| {
+        let object = caches.windows_clusters.get(&namespace, &found.name);
+        object.is_some_and(|object| {
+            let is_asked = object.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Auto);
+            is_asked && desired(&object, &BTreeSet::from([Host::configured(spec)])).iter().any(|wanted| !object.objects().contains(&name(wanted)))
+        })
+    };
+    named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", &*cluster).into_iter().filter(lacks).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::bootstrap_config::WindowsBootstrapConfig;
+    use crate::controllers::testing::{holding, read};
+
+    #[test]
+    fn a_configuration_concerns_its_cluster_only_while_its_class_is_not_there() {
+        let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"},
+            "spec": {"infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsCluster", "name": "w1"}}});
+        let labels = json!({"cluster.x-k8s.io/cluster-name": "c1"});
+        let isolating = json!({"windows": {"hyperVIsolation": true}});
+        let (auto, off) = (json!({"mode": "Auto"}), json!({"mode": "Auto", "policies": {"runtimeClasses": "Off"}}));
+        for (components, labels, spec, is_concerned) in [
+            (&auto, &labels, json!({"windowsRelease": "2025"}), true),
+            (&auto, &labels, json!({"windowsRelease": "2022"}), false),
+            (&auto, &labels, isolating, true),
+            (&auto, &json!({}), json!({"windowsRelease": "2025"}), false),
+            (&auto, &json!({"cluster.x-k8s.io/cluster-name": "c2"}), json!({"windowsRelease": "2025"}), false),
+            (&off, &labels, json!({"windowsRelease": "2025"}), false),
+            (&json!({"mode": "Report"}), &labels, json!({"windowsRelease": "2025"}), false),
+            (&json!(null), &labels, json!({"windowsRelease": "2025"}), false),
+        ] {
+            let object = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": {"name": "w1", "namespace": "lab"},
+                "spec": {"components": components}, "status": {"components": {"objects": ["RuntimeClass windows-2022"]}}});
+            let caches = Caches { clusters: holding(vec![cluster.clone()]), windows_clusters: holding(vec![object]), ..Caches::empty() };
+            let config: WindowsBootstrapConfig = read(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+                "metadata": {"name": "win-1", "namespace": "lab", "labels": labels}, "spec": spec}));
+            let found = without(&caches, &config.metadata, &config.spec);
+            assert_eq!(
+                found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(),
+                if is_concerned { vec!["w1"] } else { vec![] },
+                "{components} {labels} {spec}"
+            );
+        }
+    }
+}
