@@ -3,12 +3,14 @@
 //! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back. Asked to, it also brings the network
 //! to Windows nodes and RuntimeClasses for their pods, keeps what it brought as it is, and takes it away.
 
+mod policies;
 mod runtime_classes;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::policies::{POLICIES, POLICY_BINDINGS};
 use self::runtime_classes::RUNTIME_CLASSES;
 use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, manifests, step, text, wait_for};
@@ -130,6 +132,8 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     assert_eq!(parts, json!([{"name": "flannel", "ready": 0, "desired": 0}, {"name": "kube-proxy", "ready": 0, "desired": 0}]));
     step("the network is brought to Windows nodes");
 
+    policies::they_are_switched_by_themselves(cp, name).await;
+
     workers.replicas = 1;
     cp.apply_objects(&[workers.machine_deployment()]).await;
     says(cp, name, COMPONENTS, "PartNotReady", &["flannel: 0 of 1 pods are ready", "kube-proxy: 0 of 1"]).await;
@@ -173,7 +177,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be taken away");
     wait_for("what was brought is gone", LIMIT, || async {
         let mut left = Vec::new();
-        for kind in [Kind::NAMESPACE, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, RUNTIME_CLASSES] {
+        for kind in [Kind::NAMESPACE, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, RUNTIME_CLASSES, POLICIES, POLICY_BINDINGS] {
             let found = cp.list(kind, None).await;
             // A namespace goes when the namespace controller has removed what is in it.
             let is_brought = |object: &&Value| {

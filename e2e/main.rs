@@ -57,6 +57,7 @@ mod upgrade;
 mod ways_in;
 mod windows_matrix;
 mod windows_network;
+mod windows_policies;
 mod windows_side;
 mod wine_kills;
 mod workers;

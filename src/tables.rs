@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::api::condition::{ConditionType, Reason};
+use crate::components::{Effect, POD_RULES};
 use crate::diagnosis;
 use crate::telemetry::metrics::tests::described;
 use crate::vm::FailureCode;
@@ -85,10 +86,27 @@ fn codes() -> Table {
     ("codes", vec!["Code", "Reason", "What failed", "What to do"], FailureCode::ALL.iter().map(row).collect())
 }
 
+fn pods() -> Table {
+    let row = |(fields, advice): (&str, &str), effect| {
+        let said = match effect {
+            Effect::Fails => "refused",
+            Effect::Ignored => "warned",
+        };
+        vec![code(fields), advice.to_owned(), said.to_owned()]
+    };
+    let rows = POD_RULES.iter().map(|rule| row(rule.message.split_once(": ").unwrap(), rule.effect));
+    ("pods", vec!["Fields", "Why, and what to do", "With `Deny`"], rows.collect())
+}
+
 fn metrics() -> Table {
     let labels = |names: &[String]| names.iter().map(code).collect::<Vec<_>>().join(", ");
     let rows = described().into_iter().map(|family| vec![code(&family.name), family.kind, labels(&family.labels), family.help]);
     ("metrics", vec!["Metric", "Kind", "Labels", "What it is"], rows.collect())
+}
+
+#[test]
+fn the_page_about_pods_has_the_rules_of_the_code() {
+    check("docs/pods.md", [pods()]);
 }
 
 #[test]

@@ -15,12 +15,12 @@ const WAITING: &str = "waiting";
 async fn classes(cp: &ControlPlane, name: &str, expected: &[&str]) {
     wait_for(&format!("the RuntimeClasses are {expected:?}"), LIMIT, || async {
         let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
-        let said: Vec<&str> = object["status"]["components"]["objects"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let said = object["status"]["components"]["objects"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let said: Vec<&str> = said.filter_map(|said| said.strip_prefix("RuntimeClass ")).collect();
         let found = cp.list(RUNTIME_CLASSES, None).await;
         let mut there: Vec<&str> = found.iter().map(|class| text(class, "/metadata/name")).collect();
         there.sort_unstable();
-        let is_said = said.iter().map(|said| said.trim_start_matches("RuntimeClass ")).eq(expected.iter().copied());
-        if is_said && there == expected { Ok(()) } else { Err(format!("{said:?}, {there:?}")) }
+        if said == expected && there == expected { Ok(()) } else { Err(format!("{said:?}, {there:?}")) }
     })
     .await;
 }

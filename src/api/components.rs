@@ -33,6 +33,11 @@ pub struct Policies {
     /// uses it. `Off`: they go with the last pods that use them.
     #[serde(default)]
     pub runtime_classes: RuntimeClassesMode,
+    /// `Warn`: who writes a pod for Windows, or a Deployment, DaemonSet, StatefulSet, Job or CronJob of such pods, is warned of what does not work on
+    /// Windows. `Deny`: pods that cannot work on Windows are refused too. `Off`: neither. The API server does it by admission policies, whose names
+    /// begin with `capw-windows-`.
+    #[serde(default)]
+    pub validation: ValidationMode,
 }
 
 /// Who makes RuntimeClasses.
@@ -43,6 +48,18 @@ pub enum RuntimeClassesMode {
     Auto,
     /// Only people.
     Off,
+}
+
+/// What becomes of pods for Windows that have what does not work there.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum ValidationMode {
+    /// Nothing is said.
+    Off,
+    /// Who writes them is warned.
+    #[default]
+    Warn,
+    /// Those that cannot work are refused.
+    Deny,
 }
 
 /// The taint of new Windows nodes that CAPW brings their network to. It keeps pods away until that works, and cluster-autoscaler knows it for one that

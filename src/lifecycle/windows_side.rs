@@ -1,6 +1,6 @@
 //! What a WindowsCluster says of the programs that CAPW brings to Windows nodes (`docs/pod-network.md`).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1;
@@ -142,13 +142,15 @@ fn lack(part: &ComponentPart) -> String {
     format!("{}: {} of {} pods are ready{why}", part.name, part.ready, part.desired)
 }
 
-/// What is brought for pods is as it shall be, but for what must not be touched.
-pub fn kept(taken: &[Taken]) -> (Desired, Duration) {
-    if taken.is_empty() {
+/// What is brought for pods is as it shall be, but for what must not be touched, and for kinds that the API server does not have.
+pub fn kept(taken: &[Taken], unserved: &BTreeSet<&str>) -> (Desired, Duration) {
+    let lacks =
+        |kind: &&str| format!("the API server does not have the kind {kind}: upgrade it, or switch off what needs it in spec.components.policies");
+    let why: Vec<String> = taken.iter().map(ToString::to_string).chain(unserved.iter().map(lacks)).collect();
+    if why.is_empty() {
         return report(&[]);
     }
-    let why: Vec<String> = taken.iter().map(ToString::to_string).collect();
-    not_brought(Reason::NameTaken, why.join("; "))
+    not_brought(if taken.is_empty() { Reason::NotBrought } else { Reason::NameTaken }, why.join("; "))
 }
 
 /// What is said of the network and of what is brought for pods: if both are not as they shall be, both say why.

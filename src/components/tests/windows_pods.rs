@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::windows_side::is_ours;
 use crate::api::bootstrap_config::WindowsRelease::{self, Server2019, Server2022, Server2025};
-use crate::api::components::{Policies, RuntimeClassesMode};
-use crate::components::{Host, ObjectRef, changes, owned, removed, windows_pods};
+use crate::api::components::{Policies, RuntimeClassesMode, ValidationMode};
+use crate::components::{Host, ObjectRef, changes, owned, removed, wanted_for_pods, windows_pods};
 
 const OWNER: &str = "lab/c1";
 
@@ -16,7 +16,7 @@ fn host((release, hyper_v): (WindowsRelease, bool)) -> Host {
 }
 
 fn rendered(hosts: &[(WindowsRelease, bool)]) -> Vec<Value> {
-    windows_pods(&hosts.iter().copied().map(host).collect(), &Policies::default())
+    windows_pods(&hosts.iter().copied().map(host).collect(), &Policies { validation: ValidationMode::Off, ..Policies::default() })
 }
 
 fn names(objects: &[Value]) -> Vec<&str> {
@@ -38,7 +38,7 @@ fn each_release_has_a_class_and_another_where_pods_may_have_virtual_machines() {
         // Whatever is brought, `Off` finds it.
         assert!(objects.iter().all(|object| removed().iter().any(|(_, of)| *of == ObjectRef::of(object))));
     }
-    let off = Policies { runtime_classes: RuntimeClassesMode::Off };
+    let off = Policies { runtime_classes: RuntimeClassesMode::Off, validation: ValidationMode::Off };
     assert!(windows_pods(&BTreeSet::from([host((Server2022, true))]), &off).is_empty());
 }
 
@@ -107,5 +107,50 @@ fn only_what_is_not_as_it_shall_be_changes() {
         let counts = [found.outdated.len(), found.replaced.len(), found.unneeded.len(), found.taken.len()];
         assert_eq!(counts, expected, "{objects:#?}");
         assert_eq!(found.kept.len() + found.taken.len(), 1, "what is taken is not kept");
+    }
+}
+
+/// A policy that is switched off takes its objects with it, and no others.
+#[test]
+fn policies_come_go_and_change_by_themselves() {
+    let objects =
+        |validation| owned(windows_pods(&BTreeSet::from([host((Server2022, false))]), &Policies { validation, ..Policies::default() }), OWNER);
+    let [off, warn, deny] = [ValidationMode::Off, ValidationMode::Warn, ValidationMode::Deny].map(objects);
+    assert!(warn.iter().all(is_ours), "{warn:#?}");
+    assert!(warn.iter().all(|object| removed().iter().any(|(_, of)| *of == ObjectRef::of(object))));
+    let mut foreign = warn.clone();
+    foreign[1]["metadata"]["labels"] = json!({});
+    // What is desired, what is there, and of it: outdated, replaced, unneeded, taken.
+    for (desired, live, expected) in [
+        (&warn, &off, [6, 0, 0, 0]),
+        (&warn, &warn, [0, 0, 0, 0]),
+        (&deny, &warn, [1, 0, 0, 0]),
+        (&warn, &deny, [1, 0, 0, 0]),
+        (&off, &deny, [0, 0, 6, 0]),
+        (&warn, &foreign, [0, 0, 0, 1]),
+        (&off, &foreign, [0, 0, 5, 0]),
+    ] {
+        let found = changes(desired, live, OWNER);
+        assert_eq!([found.outdated.len(), found.replaced.len(), found.unneeded.len(), found.taken.len()], expected);
+    }
+}
+
+/// Who switches a policy off need not give the rights that it takes.
+#[test]
+fn only_the_kinds_of_what_is_asked_for_or_there_are_read() {
+    use RuntimeClassesMode::Auto;
+    const CLASSES: &str = "runtimeclasses";
+    const POLICIES: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+    for (runtime_classes, validation, there, expected) in [
+        (Auto, ValidationMode::Warn, vec![], [&[CLASSES][..], &POLICIES[..]].concat()),
+        (Auto, ValidationMode::Off, vec![], vec![CLASSES]),
+        (RuntimeClassesMode::Off, ValidationMode::Deny, vec![], POLICIES.to_vec()),
+        (RuntimeClassesMode::Off, ValidationMode::Off, vec![], vec![]),
+        (RuntimeClassesMode::Off, ValidationMode::Off, vec!["RuntimeClass windows-2022"], vec![CLASSES]),
+        (RuntimeClassesMode::Off, ValidationMode::Off, vec!["ValidatingAdmissionPolicy capw-windows-pods"], vec![POLICIES[0]]),
+    ] {
+        let there: Vec<String> = there.into_iter().map(str::to_owned).collect();
+        let found: Vec<&str> = wanted_for_pods(&Policies { runtime_classes, validation }, &there).iter().map(|kind| kind.plural).collect();
+        assert_eq!(found, expected, "{runtime_classes:?} {validation:?} {there:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! What is rendered for Windows nodes, and where nothing is.
 
+use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
@@ -44,6 +45,8 @@ fn has_only_known_fields(object: &Value) -> bool {
         ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding") => same::<ClusterRoleBinding>(object),
         ("apps/v1", "DaemonSet") => same::<DaemonSet>(object),
         ("node.k8s.io/v1", "RuntimeClass") => same::<RuntimeClass>(object),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy") => same::<ValidatingAdmissionPolicy>(object),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding") => same::<ValidatingAdmissionPolicyBinding>(object),
         (version, kind) => panic!("{version} {kind}"),
     }
 }
@@ -57,7 +60,9 @@ pub fn is_ours(object: &Value) -> bool {
         && labels["app.kubernetes.io/name"].as_str().is_some_and(|name| !name.is_empty());
     let placed = match object["kind"].as_str().unwrap() {
         "Namespace" => metadata["name"] == NAMESPACE,
-        "ClusterRole" | "ClusterRoleBinding" => metadata["namespace"].is_null() && metadata["name"].as_str().unwrap().starts_with("capw-"),
+        "ClusterRole" | "ClusterRoleBinding" | "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => {
+            metadata["namespace"].is_null() && metadata["name"].as_str().unwrap().starts_with("capw-")
+        }
         "RuntimeClass" => metadata["namespace"].is_null() && metadata["name"].as_str().unwrap().starts_with("windows-"),
         _ => metadata["namespace"] == NAMESPACE,
     };

@@ -1,5 +1,7 @@
-//! What a cluster has for pods on Windows nodes, whatever its network is (pure): a RuntimeClass for each release of Windows Server.
+//! What a cluster has for pods on Windows nodes, whatever its network is (pure): a RuntimeClass for each release of Windows Server, and
+//! policies that find pods that cannot work there.
 
+mod policies;
 mod runtime_classes;
 
 use std::collections::BTreeSet;
@@ -7,16 +9,18 @@ use std::slice::from_ref;
 
 use serde_json::Value;
 
+pub use policies::{Effect, RULES as POD_RULES};
+
 use super::linux_side::is_windows;
 use super::objects::Objects;
 use super::place::{ObjectRef, Place};
 use super::plan::{Taken, outdated, taken};
 use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL, WindowsBootstrapConfigSpec, WindowsRelease};
-use crate::api::components::{Policies, RuntimeClassesMode};
+use crate::api::components::{Policies, RuntimeClassesMode, ValidationMode};
 use crate::api::listing::Listing;
 
 /// The kinds of these objects.
-pub const FOR_PODS: [Listing; 1] = [runtime_classes::KIND];
+pub const FOR_PODS: [Listing; 3] = [runtime_classes::KIND, policies::POLICY, policies::BINDING];
 
 /// What pods find on a Windows node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,16 +51,29 @@ impl Host {
 
 /// The objects of a cluster with these hosts.
 pub fn windows_pods(hosts: &BTreeSet<Host>, policies: &Policies) -> Vec<Value> {
-    match policies.runtime_classes {
+    let classes = match policies.runtime_classes {
         RuntimeClassesMode::Auto => runtime_classes::runtime_classes(hosts),
         RuntimeClassesMode::Off => Vec::new(),
-    }
+    };
+    [classes, policies::objects(policies.validation)].concat()
+}
+
+/// The kinds of which to know what there is: those that are asked for, and those of `there`, the kinds and names of what was brought.
+pub fn wanted_for_pods(policies: &Policies, there: &[String]) -> Vec<Listing> {
+    let is_asked = |kind: &Listing| {
+        if *kind == runtime_classes::KIND { policies.runtime_classes != RuntimeClassesMode::Off } else { policies.validation != ValidationMode::Off }
+    };
+    let is_there = |kind: &Listing| there.iter().any(|name| name.split(' ').next() == Some(kind.kind));
+    FOR_PODS.into_iter().filter(|kind| is_asked(kind) || is_there(kind)).collect()
 }
 
 /// All that [`windows_pods`] gives for any cluster.
 pub fn possible() -> Vec<(Listing, ObjectRef)> {
-    let class = |name: String| (runtime_classes::KIND, ObjectRef::new(runtime_classes::KIND.kind, None, &name));
-    runtime_classes::names().map(class).collect()
+    let once = |kind: Listing, name: &str| (kind, ObjectRef::new(kind.kind, None, name));
+    let classes = runtime_classes::names().map(|name| once(runtime_classes::KIND, &name));
+    // Without its binding a policy does nothing.
+    let policies = policies::names().flat_map(|name| [once(policies::BINDING, name), once(policies::POLICY, name)]);
+    classes.chain(policies).collect()
 }
 
 /// What is to be done about the objects for Windows pods.

@@ -11,13 +11,13 @@ use super::windows_side::{self, Brought};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
-use crate::api::components::{Components, ComponentsMode, ComponentsStatus, LinuxSideMode, RuntimeClassesMode};
+use crate::api::components::{Components, ComponentsMode, ComponentsStatus, LinuxSideMode};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::ApiError;
 use crate::cluster::linux_side::Watched;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{FIRST, FOR_PODS, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted};
+use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted, wanted_for_pods};
 use crate::controllers::runtime::linux_sides;
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
@@ -109,10 +109,10 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) ->
 
 /// What is to be read to know what CAPW has brought. Who switches a policy off need not give the rights that it takes.
 fn brought_kinds(object: &WindowsCluster, components: &Components) -> Vec<Listing> {
-    let is_brought = components.mode == ComponentsMode::Auto;
-    let with_policies = components.policies.runtime_classes == RuntimeClassesMode::Auto || !object.objects().is_empty();
-    let for_pods = FOR_PODS.into_iter().filter(|_| is_brought && with_policies);
-    [windows_side::PODS].into_iter().filter(|_| is_brought).chain(for_pods).collect()
+    if components.mode != ComponentsMode::Auto {
+        return Vec::new();
+    }
+    [windows_side::PODS].into_iter().chain(wanted_for_pods(&components.policies, object.objects())).collect()
 }
 
 /// `more`: what to read besides.

@@ -15,6 +15,7 @@ use crate::api::capi::{self, Cluster};
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::ComponentsMode;
 use crate::api::condition::Desired;
+use crate::cluster::ApiError;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{self, Host, changes, owned, windows_pods};
 use crate::controllers::runtime::caches::Caches;
@@ -53,13 +54,25 @@ pub async fn bring(ctx: &Context, workload: &Workload, objects: &[Value], object
     for replaced in &changes.replaced {
         remove(workload, replaced).await?;
     }
-    apply(workload, &changes.outdated).await?;
+    let unserved = apply_served(workload, &changes.outdated).await?;
     let used = used(workload, &changes.unneeded).await?;
     for unused in changes.unneeded.iter().filter(|object| !used.contains(object)) {
         remove(workload, unused).await?;
     }
     there.extend(used.into_iter().map(name));
-    Ok(Kept { objects: there, said: kept(&changes.taken) })
+    Ok(Kept { objects: there, said: kept(&changes.taken, &unserved) })
+}
+
+/// Applies objects, and gives the kinds that the API server does not have.
+async fn apply_served(workload: &Workload, objects: &[&Value]) -> Result<BTreeSet<&'static str>, WorkloadError> {
+    let mut unserved = BTreeSet::new();
+    for object in objects {
+        match apply(workload, &[object]).await {
+            Err(WorkloadError::Api(ApiError::NotFound(_))) => unserved.extend(components::kind_of(object).map(|kind| kind.kind)),
+            applied => applied?,
+        }
+    }
+    Ok(unserved)
 }
 
 /// Those of the objects that pods use. Without a RuntimeClass among them no pod is looked at.
@@ -102,7 +115,9 @@ pub fn without(caches: &Caches, meta: &ObjectMeta, spec: &WindowsBootstrapConfig
         let object = caches.windows_clusters.get(&namespace, &found.name);
         object.is_some_and(|object| {
             let is_asked = object.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Auto);
-            is_asked && desired(&object, &BTreeSet::from([Host::configured(spec)])).iter().any(|wanted| !object.objects().contains(&name(wanted)))
+            let wanted = desired(&object, &BTreeSet::from([Host::configured(spec)]));
+            // What else is wanted is so for any host.
+            is_asked && wanted.iter().any(|wanted| is(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
         })
     };
     named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", &*cluster).into_iter().filter(lacks).collect()

@@ -24,6 +24,8 @@ struct Server {
     asked: Vec<String>,
     /// A request that is refused each time.
     refused: Option<String>,
+    /// A group of kinds that are not there.
+    without: Option<&'static str>,
     /// A request that fails once: with nothing done, or done and its answer lost.
     failing: Option<(String, bool)>,
 }
@@ -36,6 +38,9 @@ impl Server {
     fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         let line = format!("{method} {path}");
         self.asked.push(line.clone());
+        if self.without.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
+            return status(404, "NotFound");
+        }
         if self.refused.as_ref() == Some(&line) {
             return status(403, "Forbidden");
         }
@@ -116,7 +121,7 @@ fn windows_cluster(name: &str, is_announced: bool) -> WindowsCluster {
         (json!([]), json!([]))
     };
     object(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": {"name": name, "namespace": "lab"},
-        "spec": {}, "status": {"components": {"parts": parts, "objects": objects}}}))
+        "spec": {"components": {"policies": {"validation": "Off"}}}, "status": {"components": {"parts": parts, "objects": objects}}}))
 }
 
 async fn brought(server: &Arc<Mutex<Server>>, recording: &str, object: &WindowsCluster) -> Result<Brought, WorkloadError> {
@@ -127,7 +132,9 @@ async fn brought_with(caches: Caches, server: &Arc<Mutex<Server>>, recording: &s
     let (shared, _script) = shared(caches, 1, vec![]);
     let mut objects = recorded(recording);
     objects.extend(server.lock().unwrap().others.clone());
-    let is_listed = |object: &&Value| ["DaemonSet", "RuntimeClass"].contains(&object["kind"].as_str().unwrap());
+    let is_listed = |object: &&Value| {
+        ["DaemonSet", "RuntimeClass"].contains(&object["kind"].as_str().unwrap()) || object["apiVersion"].as_str().unwrap().starts_with(ADMISSION)
+    };
     objects.extend(server.lock().unwrap().objects.values().filter(is_listed).cloned());
     bring(&shared.windows_cluster(), &workload(server), &objects, &read(&objects), object, &cluster()).await
 }
@@ -220,6 +227,7 @@ async fn what_is_in_the_way_is_said_and_nothing_is_applied() {
     }
 }
 
+const ADMISSION: &str = "admissionregistration.k8s.io";
 const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses/";
 
 /// A RuntimeClass of CAPW for the WindowsCluster `c1`, as it is there.
@@ -292,6 +300,42 @@ async fn a_class_that_is_not_ours_stays_and_hides_nothing() {
     }
     take_away(&workload(&server), &c1).await.unwrap();
     assert_eq!((classes(&server), &server.lock().unwrap().objects[&path]), (vec!["windows-2022".to_owned()], &foreign));
+}
+
+fn with_validation(validation: &str) -> WindowsCluster {
+    let mut object = windows_cluster("c1", true);
+    object.spec.components = Some(serde_json::from_value(json!({"policies": {"validation": validation}})).unwrap());
+    object
+}
+
+#[tokio::test]
+async fn policies_follow_what_is_asked_for_and_leave_the_rest() {
+    let server = Arc::new(Mutex::new(Server { others: vec![windows_node("10.0.20348")], ..Server::default() }));
+    for (validation, written, left) in [("Warn", 6, 6), ("Warn", 0, 6), ("Deny", 1, 6), ("Off", 6, 0), ("Off", 0, 0)] {
+        let is_write = |line: &&String| !line.starts_with("GET") && line.contains(ADMISSION);
+        let before = server.lock().unwrap().asked.iter().filter(is_write).count();
+        let said = brought(&server, "cilium.yaml", &with_validation(validation)).await.unwrap();
+        assert_eq!(said.objects.len(), 1 + left, "{:?}", said.objects);
+        let server = server.lock().unwrap();
+        assert_eq!(server.asked.iter().filter(is_write).count() - before, written, "{validation}: {:#?}", server.asked);
+        assert_eq!(server.objects.keys().filter(|path| path.contains(ADMISSION)).count(), left, "{validation}");
+    }
+    assert_eq!(classes(&server), ["windows-2022"]);
+}
+
+#[tokio::test]
+async fn a_cluster_whose_api_server_has_no_policies_gets_the_rest() {
+    let others = vec![windows_node("10.0.20348")];
+    let server = Arc::new(Mutex::new(Server { others, without: Some(ADMISSION), ..Server::default() }));
+    let object = with_validation("Warn");
+    brought(&server, RECORDING, &object).await.unwrap();
+    let said = brought(&server, RECORDING, &object).await.unwrap();
+    assert_eq!((said.condition.reason, said.parts.len()), (Reason::NotBrought, 2));
+    for part in ["kind ValidatingAdmissionPolicy:", "kind ValidatingAdmissionPolicyBinding:", "spec.components.policies"] {
+        assert!(said.condition.message.contains(part), "{}", said.condition.message);
+    }
+    assert_eq!(server.lock().unwrap().objects.len(), 11, "the network and the RuntimeClass");
+    take_away(&workload(&server), &object).await.unwrap();
 }
 
 /// A cluster with a class that no host needs, and one whose handler is not right and may not change.

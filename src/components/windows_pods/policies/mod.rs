@@ -1,0 +1,149 @@
+//! Admission policies that find pods for Windows nodes that cannot work there (pure). The API server judges by them itself when a pod, or what makes
+//! pods, is written; CAPW is not asked, and need not run.
+//! <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>
+
+mod rules;
+
+use serde_json::{Value, json};
+
+pub use self::rules::{Effect, RULES, Rule};
+use self::rules::{IS_FOR_WINDOWS, VARIABLES};
+use crate::api::components::ValidationMode;
+use crate::api::listing::Listing;
+use crate::components::plan::labels;
+
+const API: &str = "admissionregistration.k8s.io";
+pub const POLICY: Listing = Listing::new(API, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies");
+pub const BINDING: Listing = Listing::new(API, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
+
+/// Which objects a policy judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    /// New pods, and containers that are added to look into a pod.
+    Pods,
+    /// What people write and pods are made of. ReplicaSets are not among them: Deployments make them.
+    Workloads,
+}
+
+/// A policy, and the binding of the same name that says what comes of it.
+struct Policy {
+    name: &'static str,
+    subject: Subject,
+    /// It has the rules of these.
+    effects: &'static [Effect],
+    /// What comes of it.
+    actions: Actions,
+}
+
+/// What an API server does about an object that breaks a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Actions {
+    /// It warns.
+    Warn,
+    /// It warns, and writes it into the audit log, or, where CAPW is asked to, refuses the object. One policy alone may have its broken rules in
+    /// the audit log: API servers keep one for each request, and complain in their own log of each further one.
+    /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go>
+    /// (`publishValidationFailureAnnotation`)
+    WarnOrDeny,
+}
+
+const POLICIES: [Policy; 3] = [
+    Policy { name: "capw-windows-pods", subject: Subject::Pods, effects: &[Effect::Fails], actions: Actions::WarnOrDeny },
+    Policy { name: "capw-windows-advice", subject: Subject::Pods, effects: &[Effect::Ignored], actions: Actions::Warn },
+    Policy { name: "capw-windows-workloads", subject: Subject::Workloads, effects: &[Effect::Fails, Effect::Ignored], actions: Actions::Warn },
+];
+
+/// The policies and their bindings, in the order in which they have to be applied.
+pub fn objects(validation: ValidationMode) -> Vec<Value> {
+    let denies = match validation {
+        ValidationMode::Off => return Vec::new(),
+        ValidationMode::Warn => false,
+        ValidationMode::Deny => true,
+    };
+    POLICIES.iter().flat_map(|policy| [policy.object(), policy.binding(denies)]).collect()
+}
+
+/// The names of the policies, and of their bindings.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().map(|policy| policy.name)
+}
+
+impl Policy {
+    fn object(&self) -> Value {
+        let rules = RULES.iter().filter(|rule| self.effects.contains(&rule.effect));
+        let validations: Vec<Value> = rules.map(|rule| json!({"expression": expression(rule), "message": rule.message})).collect();
+        let variables = [("template", self.subject.template())].into_iter().chain(VARIABLES);
+        json!({
+            "apiVersion": POLICY.api_version(),
+            "kind": POLICY.kind,
+            "metadata": {"name": self.name, "labels": labels("policies")},
+            "spec": {
+                "failurePolicy": "Ignore",
+                "matchConstraints": {"resourceRules": self.subject.resource_rules()},
+                "matchConditions": self.subject.conditions(),
+                "variables": variables.map(|(name, expression)| json!({"name": name, "expression": expression})).collect::<Vec<_>>(),
+                "validations": validations,
+            },
+        })
+    }
+
+    fn binding(&self, denies: bool) -> Value {
+        let actions = match (self.actions, denies) {
+            (Actions::Warn, _) => json!(["Warn"]),
+            (Actions::WarnOrDeny, false) => json!(["Warn", "Audit"]),
+            (Actions::WarnOrDeny, true) => json!(["Deny"]),
+        };
+        json!({
+            "apiVersion": BINDING.api_version(),
+            "kind": BINDING.kind,
+            "metadata": {"name": self.name, "labels": labels("policies")},
+            "spec": {"policyName": self.name, "validationActions": actions},
+        })
+    }
+}
+
+/// True where nothing is wrong.
+fn expression(rule: &Rule) -> String {
+    // What a pod is cannot be changed when a container is added to it.
+    let pod = rule.of_pod.map(|wrong| format!("!variables.isDebugged && ({wrong})"));
+    let containers = rule.of_container.map(|wrong| format!("variables.containers.exists(c, {wrong})"));
+    match (pod, containers) {
+        (Some(pod), Some(containers)) => format!("!({pod} || {containers})"),
+        (one, other) => format!("!({})", one.or(other).unwrap_or_default()),
+    }
+}
+
+impl Subject {
+    fn resource_rules(self) -> Value {
+        let rule = |group: &str, operations: &[&str], resources: &[&str]| json!({"apiGroups": [group], "apiVersions": ["v1"], "operations": operations, "resources": resources});
+        match self {
+            Self::Pods => json!([rule("", &["CREATE"], &["pods"]), rule("", &["UPDATE"], &["pods/ephemeralcontainers"])]),
+            Self::Workloads => {
+                let written = ["CREATE", "UPDATE"];
+                json!([rule("apps", &written, &["deployments", "daemonsets", "statefulsets"]), rule("batch", &written, &["jobs", "cronjobs"])])
+            }
+        }
+    }
+
+    /// The pod, or the template of pods. Without types: those of containers and containers for looking into a pod differ, and of API servers too.
+    fn template(self) -> &'static str {
+        match self {
+            Self::Pods => "dyn(object)",
+            Self::Workloads => "object.kind == 'CronJob' ? dyn(object).spec.jobTemplate.spec.template : dyn(object).spec.template",
+        }
+    }
+
+    fn conditions(self) -> Value {
+        // Conditions have no variables: one that is named by a list of one stands for it.
+        let is_for_windows = json!({"name": "is-for-windows", "expression": format!("[({}).spec].exists(pod, {IS_FOR_WINDOWS})", self.template())});
+        // Controllers write annotations and finalizers. A generation does not tell: that of a Deployment counts its annotations too.
+        let is_changed = json!({"name": "is-changed", "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec"});
+        match self {
+            Self::Pods => json!([is_for_windows]),
+            Self::Workloads => json!([is_changed, is_for_windows]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
