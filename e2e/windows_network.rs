@@ -3,17 +3,19 @@
 //! and the real kube-proxy.exe programs its load balancers. In place of HNS they ask what `e2e/hns` is; it carries no packets, and what it was
 //! asked for is what is judged.
 
+mod node;
+
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use self::node::{Programs, address, balancer, guest_of, objects, policies, service};
 use crate::linux_side;
 use crate::workers::Workers;
-use crate::world::{self, Capw, ControlPlane, HostProcesses, Kind, Options, simulated_vms, step, text, wait_for, wine};
+use crate::world::{self, Capw, ControlPlane, HostProcesses, Kind, Options, step, text, wait_for, wine};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const RECORDING: &str = "src/components/fixtures/flannel-vxlan-4096.yaml";
@@ -21,8 +23,6 @@ const NAMESPACE: &str = "capw-windows";
 const NETWORK: &str = "flannel.4096";
 /// The network namespace of a pod.
 const POD_NETWORK: &str = "C0FFEE00-0000-4000-8000-000000000001";
-const SERVICES: Kind = Kind::new("v1", "services");
-const ENDPOINT_SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
 
 #[test]
 fn a_network_for_windows_nodes() {
@@ -45,11 +45,7 @@ fn a_network_for_windows_nodes() {
         workers.replicas = 2;
         cp.apply_objects(&[workers.machine_deployment()]).await;
         let pods = Mutex::new(HostProcesses::new(NAMESPACE, &programs.node));
-        let guest_of = |node: &Value| {
-            let vms = simulated_vms(capw.state());
-            let vm = vms.iter().find(|vm| vm.is_whole() && text(node, "/spec/providerID").ends_with(&vm.directory))?;
-            Some(wine::WineGuest::of(capw.state(), &vm.datacenter, &vm.directory))
-        };
+        let guest_of = |node: &Value| guest_of(&capw, node);
         // The part of the kubelets and of containerd that Wine has no containers for.
         let play = async || {
             let nodes = cp.list(Kind::NODE, None).await;
@@ -109,82 +105,6 @@ fn a_network_for_windows_nodes() {
     });
 }
 
-/// The Windows programs beside those of Kubernetes.
-struct Programs {
-    node: PathBuf,
-    /// With its path on the node.
-    others: Vec<(PathBuf, &'static str)>,
-}
-
-impl Programs {
-    /// What is missing, in words, if something is.
-    fn find() -> Result<Self, String> {
-        if let Some(lacks) = wine::lacks(&[&wine::kubernetes()]) {
-            return Err(lacks);
-        }
-        let found = |name: &str, file: &str| {
-            let script = world::checkout().join("e2e/tools/windows/build.sh");
-            let output = Command::new("bash").arg(script).args(["--path", name]).output().map_err(|error| error.to_string())?;
-            let file = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(file);
-            if file.exists() { Ok(file) } else { Err(format!("{} (e2e/tools/windows/build.sh)", file.display())) }
-        };
-        Ok(Self {
-            node: found("own", "capw-node.exe")?,
-            others: vec![
-                (found("flannel", "flannel.exe")?, r"C:\k\flanneld.exe"),
-                (found("host-local", "host-local.exe")?, r"C:\opt\cni\bin\host-local.exe"),
-                (found("win-overlay", "win-overlay.exe")?, r"C:\opt\cni\bin\win-overlay.exe"),
-                (found("own", "computenetwork.dll")?, r"C:\windows\system32\computenetwork.dll"),
-                (found("own", "vmcompute.dll")?, r"C:\windows\system32\vmcompute.dll"),
-            ],
-        })
-    }
-
-    /// Puts them on a node, as its image or its bootstrap data would, and a networking service beside them.
-    fn put_into(&self, guest: &wine::WineGuest, address: &str) {
-        let service = r"C:\hns\node.json";
-        if guest.path(service).exists() {
-            return;
-        }
-        for (from, to) in &self.others {
-            guest.write(to, &fs::read(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())));
-        }
-        // Flannel's CNI plugin is in no package registry. It only hands on what `delegated` makes.
-        guest.write(r"C:\opt\cni\bin\flannel.exe", b"");
-        guest.write(service, json!({"address": address}).to_string().as_bytes());
-    }
-}
-
-/// A Service with an endpoint elsewhere in the cluster: its address.
-async fn service(cp: &ControlPlane) -> String {
-    let labels = json!({"kubernetes.io/service-name": "web"});
-    let metadata = |labels: Value| json!({"name": "web", "namespace": "default", "labels": labels});
-    cp.apply_objects(&[
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(json!({})), "spec": {"ports": [{"name": "http", "port": 80}]}}),
-        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata(labels), "addressType": "IPv4",
-            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
-            "endpoints": [{"addresses": ["10.244.0.7"], "conditions": {"ready": true}, "nodeName": "linux-1"}]}),
-    ])
-    .await;
-    assert!(cp.get(ENDPOINT_SLICES, "default/web").await.is_some());
-    text(&cp.get(SERVICES, "default/web").await.expect("the Service"), "/spec/clusterIP").to_owned()
-}
-
-fn address(node: &Value) -> Option<&str> {
-    let internal = node["status"]["addresses"].as_array()?.iter().find(|address| address["type"] == "InternalIP")?;
-    internal["address"].as_str()
-}
-
-/// The objects that the networking service of a node has.
-fn objects(guest: &wine::WineGuest, kind: &str) -> Vec<Value> {
-    let files = fs::read_dir(guest.path(&format!(r"C:\hns\{kind}"))).into_iter().flatten().flatten();
-    files.filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok()).collect()
-}
-
-fn policies<'a>(object: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-    object["Policies"].as_array().into_iter().flatten().filter(move |policy| policy["Type"] == kind).map(|policy| &policy["Settings"])
-}
-
 /// Whether a node has its part of the network and everything that leads to others.
 fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str) -> Result<(), String> {
     let annotation = |key: &str| node["metadata"]["annotations"][format!("flannel.alpha.coreos.com/{key}")].as_str().unwrap_or_default();
@@ -215,12 +135,6 @@ fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str) -> Resul
         return Err(format!("the source VIP is {vip}, that of the load balancer is another one: {balancer:#}"));
     }
     Ok(())
-}
-
-/// The load balancer of a Service.
-fn balancer(guest: &wine::WineGuest, service: &str) -> Option<Value> {
-    let is_its = |balancer: &Value| balancer["FrontendVIPs"] == json!([service]);
-    objects(guest, "loadbalancers").into_iter().find(is_its)
 }
 
 /// The address that host-local keeps for kube-proxy.

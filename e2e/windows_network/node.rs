@@ -1,0 +1,101 @@
+//! A Windows node of these stories: its programs, the objects of its networking service, and a Service that it serves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::world::{self, Capw, ControlPlane, Kind, simulated_vms, text, wine};
+
+const SERVICES: Kind = Kind::new("v1", "services");
+const ENDPOINT_SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
+
+/// The Windows programs beside those of Kubernetes.
+pub struct Programs {
+    pub node: PathBuf,
+    /// With its path on the node.
+    others: Vec<(PathBuf, &'static str)>,
+}
+
+impl Programs {
+    /// What is missing, in words, if something is.
+    pub fn find() -> Result<Self, String> {
+        if let Some(lacks) = wine::lacks(&[&wine::kubernetes()]) {
+            return Err(lacks);
+        }
+        let found = |name: &str, file: &str| {
+            let script = world::checkout().join("e2e/tools/windows/build.sh");
+            let output = Command::new("bash").arg(script).args(["--path", name]).output().map_err(|error| error.to_string())?;
+            let file = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join(file);
+            if file.exists() { Ok(file) } else { Err(format!("{} (e2e/tools/windows/build.sh)", file.display())) }
+        };
+        Ok(Self {
+            node: found("own", "capw-node.exe")?,
+            others: vec![
+                (found("flannel", "flannel.exe")?, r"C:\k\flanneld.exe"),
+                (found("host-local", "host-local.exe")?, r"C:\opt\cni\bin\host-local.exe"),
+                (found("win-overlay", "win-overlay.exe")?, r"C:\opt\cni\bin\win-overlay.exe"),
+                (found("own", "computenetwork.dll")?, r"C:\windows\system32\computenetwork.dll"),
+                (found("own", "vmcompute.dll")?, r"C:\windows\system32\vmcompute.dll"),
+            ],
+        })
+    }
+
+    /// Puts them on a node, as its image or its bootstrap data would, and a networking service beside them.
+    pub fn put_into(&self, guest: &wine::WineGuest, address: &str) {
+        let service = r"C:\hns\node.json";
+        if guest.path(service).exists() {
+            return;
+        }
+        for (from, to) in &self.others {
+            guest.write(to, &fs::read(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())));
+        }
+        // Flannel's CNI plugin is in no package registry. It only hands on what `delegated` makes.
+        guest.write(r"C:\opt\cni\bin\flannel.exe", b"");
+        guest.write(service, json!({"address": address}).to_string().as_bytes());
+    }
+}
+
+/// A Service with an endpoint elsewhere in the cluster: its address.
+pub async fn service(cp: &ControlPlane) -> String {
+    let labels = json!({"kubernetes.io/service-name": "web"});
+    let metadata = |labels: Value| json!({"name": "web", "namespace": "default", "labels": labels});
+    cp.apply_objects(&[
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(json!({})), "spec": {"ports": [{"name": "http", "port": 80}]}}),
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata(labels), "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+            "endpoints": [{"addresses": ["10.244.0.7"], "conditions": {"ready": true}, "nodeName": "linux-1"}]}),
+    ])
+    .await;
+    assert!(cp.get(ENDPOINT_SLICES, "default/web").await.is_some());
+    text(&cp.get(SERVICES, "default/web").await.expect("the Service"), "/spec/clusterIP").to_owned()
+}
+
+pub fn address(node: &Value) -> Option<&str> {
+    let internal = node["status"]["addresses"].as_array()?.iter().find(|address| address["type"] == "InternalIP")?;
+    internal["address"].as_str()
+}
+
+/// The objects that the networking service of a node has.
+pub fn objects(guest: &wine::WineGuest, kind: &str) -> Vec<Value> {
+    let files = fs::read_dir(guest.path(&format!(r"C:\hns\{kind}"))).into_iter().flatten().flatten();
+    files.filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok()).collect()
+}
+
+pub fn policies<'a>(object: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    object["Policies"].as_array().into_iter().flatten().filter(move |policy| policy["Type"] == kind).map(|policy| &policy["Settings"])
+}
+
+/// The load balancer of a Service.
+pub fn balancer(guest: &wine::WineGuest, service: &str) -> Option<Value> {
+    let is_its = |balancer: &Value| balancer["FrontendVIPs"] == json!([service]);
+    objects(guest, "loadbalancers").into_iter().find(is_its)
+}
+
+/// The machine of a Node.
+pub fn guest_of(capw: &Capw, node: &Value) -> Option<wine::WineGuest> {
+    let vms = simulated_vms(capw.state());
+    let vm = vms.iter().find(|vm| vm.is_whole() && text(node, "/spec/providerID").ends_with(&vm.directory))?;
+    Some(wine::WineGuest::of(capw.state(), &vm.datacenter, &vm.directory))
+}
