@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::path::Path;
 use std::process::{self, Command};
 use std::thread::sleep;
+use std::time::Duration;
 
-use crate::node::{Failure, PAUSE};
+use crate::node::Failure;
 use crate::say;
 
 pub struct Child {
@@ -22,8 +23,8 @@ impl Child {
         Ok(Self { name, process })
     }
 
-    /// Waits until there is what `look` looks for.
-    pub fn until<T>(&mut self, look: impl Fn() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
+    /// Waits until there is what `look` looks for, with a pause between two looks.
+    pub fn until<T>(&mut self, pause: Duration, look: impl Fn() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
         loop {
             if let Some(found) = look()? {
                 return Ok(found);
@@ -31,7 +32,7 @@ impl Child {
             if let Some(status) = self.process.try_wait().map_err(|error| self.failed(error))? {
                 return Err(self.failed(format!("ended ({status}); the lines before this one say why")));
             }
-            sleep(PAUSE);
+            sleep(pause);
         }
     }
 
@@ -48,11 +49,13 @@ impl Drop for Child {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::node::PAUSE;
 
     fn shell(script: &str) -> Child {
         Child::start(Path::new("/bin/sh"), &["-c".into(), script.into()]).unwrap()
@@ -65,10 +68,10 @@ mod tests {
             looks.set(looks.get() + 1);
             Ok((looks.get() == 2).then_some(7))
         };
-        assert_eq!(shell("sleep 60").until(look), Ok(7));
-        let Failure(why) = shell("exit 3").until(|| Ok(None::<()>)).unwrap_err();
+        assert_eq!(shell("sleep 60").until(PAUSE, look), Ok(7));
+        let Failure(why) = shell("exit 3").until(PAUSE, || Ok(None::<()>)).unwrap_err();
         assert!(why.starts_with("sh: ended (exit status: 3)"), "{why}");
-        let failed = shell("sleep 60").until(|| Err::<Option<()>, _>(Failure("no".into())));
+        let failed = shell("sleep 60").until(PAUSE, || Err::<Option<()>, _>(Failure("no".into())));
         assert_eq!(failed, Err(Failure("no".into())));
     }
 }

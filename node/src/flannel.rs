@@ -2,7 +2,7 @@
 
 use crate::access;
 use crate::child::Child;
-use crate::node::{Failure, Node, read, remove, write};
+use crate::node::{Failure, Node, PAUSE, read, remove, write};
 use crate::say;
 use crate::subnet;
 
@@ -22,10 +22,10 @@ pub fn run(node: &Node) -> Result<(), Failure> {
     // One of an earlier run, or of a network that is gone since Windows started, says nothing.
     remove(&node.subnet_file())?;
     let mut flanneld = Child::start(&program, &arguments(node, &kubeconfig))?;
-    let subnet = flanneld.until(|| Ok(subnet::read(&node.subnet_file())))?;
+    let subnet = flanneld.until(PAUSE, || Ok(subnet::read(&node.subnet_file())))?;
     write(&node.networks().join(CONFLIST), &conflist)?;
     say(&format!("containerd has the network; pods of this node are in {subnet}"));
-    flanneld.until(|| Ok(None))
+    flanneld.until(PAUSE, || Ok(None))
 }
 
 /// It reads its own Node, and is told the adapter: it would ask PowerShell for the one with the default route. Without `--ip-masq`: that would have the
@@ -41,7 +41,8 @@ fn arguments(node: &Node, kubeconfig: &str) -> Vec<String> {
     ]
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;

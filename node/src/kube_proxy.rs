@@ -2,11 +2,15 @@
 
 use std::net::Ipv4Addr;
 use std::thread::sleep;
+use std::time::Duration;
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::access;
+use crate::calico::Calico;
 use crate::child::Child;
+use crate::hcn;
 use crate::node::{Failure, Node, PAUSE, write};
 use crate::say;
 use crate::source_vip;
@@ -14,49 +18,118 @@ use crate::subnet::{self, Subnet};
 
 const PROGRAM: &str = "kube-proxy";
 
-/// Runs kube-proxy until it ends, or until the node's part of the pod network is another one.
-pub fn run(node: &Node) -> Result<(), Failure> {
-    let program = node.program(PROGRAM)?;
+/// Whose network the node is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Network {
+    /// That of flanneld.
+    #[default]
+    Flannel,
+    /// That of calico-node.
+    Calico,
+}
+
+/// The network of a node, which another program makes.
+pub trait NodeNetwork {
+    /// What that program has made, as far as kube-proxy depends on it.
+    type Made;
+
+    /// Between two looks at it while kube-proxy runs.
+    const BETWEEN_LOOKS: Duration;
+
+    /// Who makes it, and what, for the log: `flanneld, which ...`.
+    fn awaited(&self) -> String;
+
+    /// `None` until all of it is there.
+    fn made(&self) -> Result<Option<Self::Made>, Failure>;
+
+    /// The address that kube-proxy sends from, if the network is an overlay.
+    fn source_vip(&self, made: &Self::Made) -> Result<Option<Ipv4Addr>, Failure>;
+
+    /// Why kube-proxy cannot go on, once it is no more what it was.
+    fn changed(&self, before: &Self::Made) -> Result<Option<String>, Failure>;
+}
+
+/// Runs kube-proxy until it ends, or until the network of the node is another one.
+pub fn run(node: &Node, network: Network) -> Result<(), Failure> {
     let settings = node.setting("config.json")?;
-    let network = network(&settings)?.to_owned();
+    let name = network_name(&settings)?.to_owned();
+    match network {
+        Network::Flannel => run_in(&Flannel { node, name: &name }, node, settings),
+        Network::Calico => run_in(&Calico { name: &name, ask: hcn::named }, node, settings),
+    }
+}
+
+fn run_in<N: NodeNetwork>(network: &N, node: &Node, settings: Value) -> Result<(), Failure> {
+    let program = node.program(PROGRAM)?;
+    let made = wait_for(network)?;
+    // While a network is made, Windows moves the address from the adapter to the network's own.
     node.wait_for_address()?;
-    let subnet = wait_for_network(node);
-    let source_vip = source_vip::reserve(node, &network, subnet)?;
-    say(&format!("the source VIP in {network} is {source_vip}"));
+    let source_vip = network.source_vip(&made)?;
+    say(&source_vip.map_or_else(|| "the network needs no source VIP".to_owned(), |address| format!("the source VIP is {address}")));
     let kubeconfig = access::kubeconfig(node, PROGRAM)?;
     let config = node.written(PROGRAM, "config.json");
     write(&config, &format!("{:#}\n", configuration(settings, &node.name, &kubeconfig, source_vip)))?;
     let mut kube_proxy = Child::start(&program, &[format!("--config={}", config.display()), "--v=2".into()])?;
-    // While flanneld starts again its file is gone for a moment.
-    let other = || Ok(subnet::read(&node.subnet_file()).filter(|now| *now != subnet));
-    let now = kube_proxy.until(other)?;
-    Err(Failure(format!("pods of this node are in {now} now, no more in {subnet}: kube-proxy needs another source VIP")))
+    let why = kube_proxy.until(N::BETWEEN_LOOKS, || network.changed(&made))?;
+    Err(Failure(why))
 }
 
-fn network(settings: &Value) -> Result<&str, Failure> {
+fn network_name(settings: &Value) -> Result<&str, Failure> {
     let name = settings.pointer("/winkernel/networkName").and_then(Value::as_str);
     name.ok_or_else(|| Failure("config.json: winkernel.networkName: it is missing".into()))
 }
 
-/// Waits for flanneld on this node, as long as it takes: its own container says what keeps it.
-fn wait_for_network(node: &Node) -> Subnet {
-    let file = node.subnet_file();
-    if subnet::read(&file).is_none() {
-        say(&format!("waits for flanneld, which writes {} once its network is there", file.display()));
-    }
+/// Waits as long as it takes: the container that makes the network says itself what keeps it.
+fn wait_for<N: NodeNetwork>(network: &N) -> Result<N::Made, Failure> {
+    let mut is_told = false;
     loop {
-        if let Some(subnet) = subnet::read(&file) {
-            return subnet;
+        if let Some(made) = network.made()? {
+            return Ok(made);
+        }
+        if !is_told {
+            say(&format!("waits for {}", network.awaited()));
+            is_told = true;
         }
         sleep(PAUSE);
     }
 }
 
 /// The settings with what is different on each node.
-fn configuration(mut settings: Value, name: &str, kubeconfig: &str, source_vip: Ipv4Addr) -> Value {
+fn configuration(mut settings: Value, name: &str, kubeconfig: &str, source_vip: Option<Ipv4Addr>) -> Value {
+    // A null leaves the field out.
     let own = json!({"hostnameOverride": name, "clientConnection": {"kubeconfig": kubeconfig}, "winkernel": {"sourceVip": source_vip}});
     json_patch::merge(&mut settings, &own);
     settings
+}
+
+/// The network that flanneld makes. It writes the node's part of the pod network to a file, once all of it is there.
+struct Flannel<'a> {
+    node: &'a Node,
+    name: &'a str,
+}
+
+impl NodeNetwork for Flannel<'_> {
+    type Made = Subnet;
+
+    const BETWEEN_LOOKS: Duration = PAUSE;
+
+    fn awaited(&self) -> String {
+        format!("flanneld, which writes {} once its network is there", self.node.subnet_file().display())
+    }
+
+    fn made(&self) -> Result<Option<Subnet>, Failure> {
+        Ok(subnet::read(&self.node.subnet_file()))
+    }
+
+    fn source_vip(&self, subnet: &Subnet) -> Result<Option<Ipv4Addr>, Failure> {
+        source_vip::reserve(self.node, self.name, *subnet).map(Some)
+    }
+
+    /// While flanneld starts again its file is gone for a moment.
+    fn changed(&self, before: &Subnet) -> Result<Option<String>, Failure> {
+        let other = self.made()?.filter(|now| now != before);
+        Ok(other.map(|now| format!("pods of this node are in {now} now, no more in {before}: kube-proxy needs another source VIP")))
+    }
 }
 
 #[cfg(test)]
@@ -66,10 +139,28 @@ mod tests {
     #[test]
     fn the_settings_get_what_is_different_on_each_node() {
         let settings = json!({"kind": "KubeProxyConfiguration", "winkernel": {"networkName": "flannel.4096", "enableDSR": true}});
-        assert_eq!(network(&settings), Ok("flannel.4096"));
-        let expected = json!({"kind": "KubeProxyConfiguration", "hostnameOverride": "win-1", "clientConnection": {"kubeconfig": "file"},
-            "winkernel": {"networkName": "flannel.4096", "enableDSR": true, "sourceVip": "10.244.1.2"}});
-        assert_eq!(configuration(settings, "win-1", "file", Ipv4Addr::new(10, 244, 1, 2)), expected);
-        assert!(network(&json!({})).unwrap_err().0.contains("networkName"));
+        assert_eq!(network_name(&settings), Ok("flannel.4096"));
+        let mut expected = json!({"kind": "KubeProxyConfiguration", "hostnameOverride": "win-1", "clientConnection": {"kubeconfig": "file"},
+            "winkernel": {"networkName": "flannel.4096", "enableDSR": true}});
+        assert_eq!(configuration(settings.clone(), "win-1", "file", None), expected);
+        expected["winkernel"]["sourceVip"] = json!("10.244.1.2");
+        assert_eq!(configuration(settings, "win-1", "file", Some(Ipv4Addr::new(10, 244, 1, 2))), expected);
+        assert!(network_name(&json!({})).unwrap_err().0.contains("networkName"));
+    }
+
+    #[test]
+    fn another_subnet_ends_kube_proxy_and_a_missing_one_does_not() {
+        let drive = tempfile::tempdir().unwrap();
+        let node = crate::node::tests::node(drive.path());
+        let flannel = Flannel { node: &node, name: "flannel.4096" };
+        assert_eq!(flannel.made(), Ok(None));
+        write(&node.subnet_file(), "FLANNEL_SUBNET=10.244.1.1/24\n").unwrap();
+        let before = flannel.made().unwrap().unwrap();
+        assert_eq!(flannel.changed(&before), Ok(None));
+        write(&node.subnet_file(), "").unwrap();
+        assert_eq!(flannel.changed(&before), Ok(None));
+        write(&node.subnet_file(), "FLANNEL_SUBNET=10.244.2.1/24\n").unwrap();
+        let why = flannel.changed(&before).unwrap().unwrap();
+        assert!(why.contains("10.244.2.0/24 now, no more in 10.244.1.0/24"), "{why}");
     }
 }

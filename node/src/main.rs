@@ -3,8 +3,10 @@
 //! itself. Its last line says why it ended, and the kubelet shows that line as the message of the container.
 
 mod access;
+mod calico;
 mod child;
 mod flannel;
+mod hcn;
 mod kube_proxy;
 mod node;
 mod source_vip;
@@ -16,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use self::kube_proxy::Network;
 use self::node::{Failure, Node};
 
 /// Runs the programs of the cluster's network on a Windows node.
@@ -30,8 +33,14 @@ struct Arguments {
 enum Command {
     /// Run flanneld.exe, and hand its network to containerd once it is there.
     Flannel(Pod),
-    /// Run kube-proxy.exe in the network that flanneld made.
-    KubeProxy(Pod),
+    /// Run kube-proxy.exe in the network of the node, once that is there.
+    KubeProxy {
+        /// Whose network it is.
+        #[arg(long, value_enum, default_value_t)]
+        network: Network,
+        #[command(flatten)]
+        pod: Pod,
+    },
 }
 
 /// What the pod has.
@@ -67,7 +76,7 @@ impl Pod {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Flannel(pod) => flannel::run(&pod.node()),
-        Command::KubeProxy(pod) => kube_proxy::run(&pod.node()),
+        Command::KubeProxy { network, pod } => kube_proxy::run(&pod.node(), network),
     };
     let Err(Failure(why)) = done else { return ExitCode::SUCCESS };
     say(&why);
@@ -78,4 +87,21 @@ fn main() -> ExitCode {
 #[allow(clippy::print_stderr, reason = "the log of a container is what its program prints")]
 fn say(line: &str) {
     eprintln!("capw-node: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The arguments of the DaemonSets.
+    #[test]
+    fn the_network_is_flannels_unless_another_is_named() {
+        let pod = ["--settings=s", "--access=a", "--api-server=https://10.0.0.1:6443", "--node-name=win-1", "--node-address=10.0.0.5"];
+        for (words, expected) in
+            [(vec![], Network::Flannel), (vec!["--network", "flannel"], Network::Flannel), (vec!["--network", "calico"], Network::Calico)]
+        {
+            let arguments = Arguments::try_parse_from([vec!["capw-node", "kube-proxy"], words, pod.to_vec()].concat()).unwrap();
+            assert!(matches!(arguments.command, Command::KubeProxy { network, .. } if network == expected), "{arguments:?}");
+        }
+    }
 }

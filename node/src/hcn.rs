@@ -1,0 +1,232 @@
+//! HNS, the networking service of Windows, asked for what it has. All `unsafe` code of this program is in this file.
+//! <https://learn.microsoft.com/windows-server/networking/technologies/hcn/hcn-declaration-handles>
+
+use std::fmt::{Display, Formatter};
+
+use serde_json::{Value, json};
+
+use crate::node::Failure;
+
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Network,
+    Endpoint,
+}
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Network => "network",
+            Self::Endpoint => "endpoint",
+        })
+    }
+}
+
+/// The properties of each object of this kind that has this name, as HNS shows them in version 2 of its API.
+pub fn named(kind: Kind, name: &str) -> Result<Vec<Value>, Failure> {
+    let failed = |why: &dyn Display| Failure(format!("HNS, asked for each {kind} with the name {name}: {why}"));
+    let query = query(name);
+    let list = calls::enumerate(kind, &query).map_err(|refusal| failed(&refusal))?;
+    let ids = ids(&list).ok_or_else(|| failed(&format!("the answer is no list of GUIDs: {list}")))?;
+    let mut found = Vec::new();
+    for id in ids {
+        match calls::properties(kind, id, &query) {
+            Ok(properties) => found.push(serde_json::from_str(&properties).map_err(|error| failed(&format!("{error}: {properties}")))?),
+            // It has gone since it was listed.
+            Err(refusal) if refusal.is_missing() => {}
+            Err(refusal) => return Err(failed(&refusal)),
+        }
+    }
+    Ok(found)
+}
+
+/// What HNS is asked, as kube-proxy and the CNI plugins ask.
+/// <https://github.com/microsoft/hnslib/blob/v0.1.2/hcn/hcnnetwork.go> (`GetNetworkByName`)
+fn query(name: &str) -> String {
+    json!({"SchemaVersion": {"Major": 2, "Minor": 0}, "Filter": json!({"Name": name}).to_string()}).to_string()
+}
+
+/// `["D8B0C8A1-5C6F-4F43-9D6B-2B1C5F0E7A11"]`
+fn ids(list: &str) -> Option<Vec<u128>> {
+    let list: Vec<String> = serde_json::from_str(list).ok()?;
+    list.iter().map(|id| u128::from_str_radix(&id.replace('-', ""), 16).ok()).collect()
+}
+
+/// Why HNS does not do what it is asked.
+struct Refusal {
+    /// An `HRESULT`.
+    code: u32,
+    /// What HNS adds: `{"Error": "a sentence", ...}`, or nothing.
+    record: String,
+}
+
+impl Refusal {
+    /// `HCN_E_NETWORK_NOT_FOUND`, `HCN_E_ENDPOINT_NOT_FOUND`. <https://learn.microsoft.com/virtualization/api/hcn/reference/hcnhresult>
+    fn is_missing(&self) -> bool {
+        matches!(self.code, 0x803B_0001 | 0x803B_0002)
+    }
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let record: Value = serde_json::from_str(&self.record).unwrap_or_default();
+        let why = match self.code {
+            // `HCN_E_MANAGER_STOPPED`, and `RPC_S_SERVER_UNAVAILABLE` as an HRESULT.
+            0x803B_0020 | 0x8007_06BA => "the service is stopped; on the node, `Start-Service hns` starts it",
+            _ => record.get("Error").and_then(Value::as_str).unwrap_or("it says no more"),
+        };
+        write!(f, "{:#010x}: {why}", self.code)
+    }
+}
+
+#[cfg(windows)]
+#[allow(unsafe_code, reason = "HNS is called by functions of C")]
+mod calls {
+    use std::ffi::c_void;
+    use std::ptr::null_mut;
+    use std::slice;
+
+    use windows_sys::Win32::System::Com::CoTaskMemFree;
+    use windows_sys::Win32::System::HostComputeNetwork::{
+        HcnCloseEndpoint, HcnCloseNetwork, HcnEnumerateEndpoints, HcnEnumerateNetworks, HcnOpenEndpoint, HcnOpenNetwork, HcnQueryEndpointProperties,
+        HcnQueryNetworkProperties,
+    };
+    use windows_sys::core::{GUID, HRESULT, PCWSTR, PWSTR};
+
+    use super::{Kind, Refusal};
+
+    /// The functions for a kind of objects.
+    struct Functions {
+        enumerate: unsafe extern "system" fn(PCWSTR, *mut PWSTR, *mut PWSTR) -> HRESULT,
+        open: unsafe extern "system" fn(*const GUID, *mut *mut c_void, *mut PWSTR) -> HRESULT,
+        query: unsafe extern "system" fn(*const c_void, PCWSTR, *mut PWSTR, *mut PWSTR) -> HRESULT,
+        close: unsafe extern "system" fn(*const c_void) -> HRESULT,
+    }
+
+    fn functions(kind: Kind) -> Functions {
+        match kind {
+            Kind::Network => {
+                Functions { enumerate: HcnEnumerateNetworks, open: HcnOpenNetwork, query: HcnQueryNetworkProperties, close: HcnCloseNetwork }
+            }
+            Kind::Endpoint => {
+                Functions { enumerate: HcnEnumerateEndpoints, open: HcnOpenEndpoint, query: HcnQueryEndpointProperties, close: HcnCloseEndpoint }
+            }
+        }
+    }
+
+    /// The list of the objects that the query asks for.
+    pub fn enumerate(kind: Kind, query: &str) -> Result<String, Refusal> {
+        let (query, mut list, mut record) = (wide(query), Text::none(), Text::none());
+        // SAFETY: the query ends with a zero, and both texts can be put where the pointers lead.
+        let result = unsafe { (functions(kind).enumerate)(query.as_ptr(), &raw mut list.0, &raw mut record.0) };
+        answer(result, &list, &record)
+    }
+
+    /// The properties of an object.
+    pub fn properties(kind: Kind, id: u128, query: &str) -> Result<String, Refusal> {
+        let (id, query, mut handle, mut record) = (GUID::from_u128(id), wide(query), null_mut(), Text::none());
+        let Functions { open, query: ask, close, .. } = functions(kind);
+        // SAFETY: the GUID is there to be read; the handle and the text can be put where the pointers lead.
+        let result = unsafe { open(&raw const id, &raw mut handle, &raw mut record.0) };
+        answer(result, &Text::none(), &record)?;
+        let (mut properties, mut record) = (Text::none(), Text::none());
+        // SAFETY: the handle is open, the query ends with a zero, and both texts can be put where the pointers lead.
+        let result = unsafe { ask(handle, query.as_ptr(), &raw mut properties.0, &raw mut record.0) };
+        // SAFETY: the handle is open, and not used any more.
+        unsafe { close(handle) };
+        answer(result, &properties, &record)
+    }
+
+    fn answer(result: HRESULT, text: &Text, record: &Text) -> Result<String, Refusal> {
+        if result >= 0 { Ok(text.read()) } else { Err(Refusal { code: result.cast_unsigned(), record: record.read() }) }
+    }
+
+    /// UTF-16 with a zero at the end.
+    fn wide(text: &str) -> Vec<u16> {
+        text.encode_utf16().chain([0]).collect()
+    }
+
+    /// A text that HNS gives, which its caller frees; null while there is none.
+    struct Text(PWSTR);
+
+    impl Text {
+        fn none() -> Self {
+            Self(null_mut())
+        }
+
+        fn read(&self) -> String {
+            if self.0.is_null() {
+                return String::new();
+            }
+            // SAFETY: HNS has put a zero at the end, so all units up to it can be read.
+            let units = unsafe { slice::from_raw_parts(self.0, (0..).take_while(|at| *self.0.add(*at) != 0).count()) };
+            String::from_utf16_lossy(units)
+        }
+    }
+
+    impl Drop for Text {
+        fn drop(&mut self) {
+            // SAFETY: HNS has allocated it for this, and nothing refers to it any more. Null may be freed.
+            unsafe { CoTaskMemFree(self.0.cast::<c_void>()) };
+        }
+    }
+}
+
+/// There is no HNS where this program is only tested.
+#[cfg(not(windows))]
+mod calls {
+    use super::{Kind, Refusal};
+
+    /// `E_NOTIMPL`
+    const ABSENT: u32 = 0x8000_4001;
+
+    pub fn enumerate(_: Kind, _: &str) -> Result<String, Refusal> {
+        Err(Refusal { code: ABSENT, record: r#"{"Error": "only Windows has this service"}"#.into() })
+    }
+
+    pub fn properties(kind: Kind, _: u128, query: &str) -> Result<String, Refusal> {
+        enumerate(kind, query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_by_number_and_in_words() {
+        let record = r#"{"Success": false, "Error": "The network was not found. ", "ErrorCode": 2151350273}"#;
+        for (code, record, missing, told) in [
+            (0x803B_0020, "", false, "0x803b0020: the service is stopped; on the node, `Start-Service hns` starts it"),
+            (0x8007_06BA, "", false, "0x800706ba: the service is stopped; on the node, `Start-Service hns` starts it"),
+            (0x803B_0001, record, true, "0x803b0001: The network was not found. "),
+            (0x803B_0002, "", true, "0x803b0002: it says no more"),
+            (0x8007_0005, "no JSON", false, "0x80070005: it says no more"),
+        ] {
+            let refusal = Refusal { code, record: record.into() };
+            assert_eq!((refusal.is_missing(), refusal.to_string().as_str()), (missing, told));
+        }
+    }
+
+    #[test]
+    fn hns_is_asked_by_name_and_answers_with_guids() {
+        let query: Value = serde_json::from_str(&query("Calico")).unwrap();
+        assert_eq!(query, json!({"SchemaVersion": {"Major": 2, "Minor": 0}, "Filter": r#"{"Name":"Calico"}"#}));
+        for (list, expected) in [
+            ("[]", Some(vec![])),
+            (r#"["00000001-0002-0003-0004-00000000000A"]"#, Some(vec![0x0000_0001_0002_0003_0004_0000_0000_000A])),
+            (r#"["Calico"]"#, None),
+            ("", None),
+        ] {
+            assert_eq!(ids(list), expected, "{list}");
+        }
+    }
+
+    #[cfg(not(windows))]
+    #[test]
+    fn a_failure_says_what_was_asked() {
+        let Failure(why) = named(Kind::Endpoint, "Calico_ep").unwrap_err();
+        assert_eq!(why, "HNS, asked for each endpoint with the name Calico_ep: 0x80004001: only Windows has this service");
+    }
+}
