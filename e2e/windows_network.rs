@@ -3,6 +3,7 @@
 //! and the real kube-proxy.exe programs its load balancers. In place of HNS they ask what `e2e/hns` is; it carries no packets, and what it was
 //! asked for is what is judged.
 
+mod calico;
 mod node;
 
 use std::fs::{self, File};

@@ -68,10 +68,10 @@ mod tests {
             looks.set(looks.get() + 1);
             Ok((looks.get() == 2).then_some(7))
         };
-        assert_eq!(shell("sleep 60").until(PAUSE, look), Ok(7));
+        assert_eq!(shell("exec sleep 60").until(PAUSE, look), Ok(7));
         let Failure(why) = shell("exit 3").until(PAUSE, || Ok(None::<()>)).unwrap_err();
         assert!(why.starts_with("sh: ended (exit status: 3)"), "{why}");
-        let failed = shell("sleep 60").until(PAUSE, || Err::<Option<()>, _>(Failure("no".into())));
+        let failed = shell("exec sleep 60").until(PAUSE, || Err::<Option<()>, _>(Failure("no".into())));
         assert_eq!(failed, Err(Failure("no".into())));
     }
 }

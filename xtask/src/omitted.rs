@@ -23,7 +23,7 @@ pub fn omitted(list: &Value, lacking: Option<Lacking>) -> BTreeMap<String, usize
         let why = match own {
             Some(reason) if is_ignored => reason.clone(),
             _ if is_ignored => "it is ignored".to_owned(),
-            _ => match lacking.filter(|lacking| lacking.test == test) {
+            _ => match lacking.filter(|lacking| test.starts_with(lacking.tests)) {
                 Some(lacking) => lacking.why.to_owned(),
                 None => "takes long or depends on chance: make judge".to_owned(),
             },
@@ -77,7 +77,7 @@ mod tests {
             "x::runs": case(false, "matches"), "x::is_long": case(false, "mismatch"), "x::has_no_reason": case(true, "mismatch"),
             "x::lacks": case(false, "mismatch"),
         }}}});
-        let count = omitted(&list, Some(Lacking { test: "x::lacks", why: "needs another machine" }));
+        let count = omitted(&list, Some(Lacking { tests: "x::lacks", why: "needs another machine" }));
         assert_eq!(count.values().sum::<usize>(), 3, "{count:?}");
         assert_eq!(count.get("needs another machine"), Some(&1), "{count:?}");
         assert_eq!(count.get("it is ignored"), Some(&1), "{count:?}");
