@@ -29,6 +29,10 @@ pub enum ApiError {
     /// The object is not there. Reads return `None` instead.
     #[error("{0}")]
     NotFound(String),
+    /// The server does not know the path, because it serves no such kind. The answer is a page, as of something that stands in front of a server:
+    /// it says nothing of an object.
+    #[error("{0}")]
+    NotServed(String),
     /// Another client changed the object, or it was deleted and made again.
     #[error("{0}")]
     Conflict(String),
@@ -98,6 +102,7 @@ impl ApiError {
         } else {
             match status.code {
                 401 => Self::Unauthorized(text),
+                404 => Self::NotServed(text),
                 429 => {
                     let seconds = status.details.as_ref().map_or(1, |d| d.retry_after_seconds.clamp(1, 300));
                     Self::Throttled { after: Duration::from_secs(seconds.into()) }
@@ -113,6 +118,7 @@ impl ApiError {
     pub fn label(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "not_found",
+            Self::NotServed(_) => "not_served",
             Self::Conflict(_) => "conflict",
             Self::AlreadyExists(_) => "already_exists",
             Self::Forbidden(_) => "forbidden",
@@ -134,9 +140,13 @@ impl ApiError {
         match self {
             Self::Conflict(_) | Self::AlreadyExists(_) => Retry::Soon,
             Self::NotFound(_) | Self::Invalid(_) => Retry::OnChange,
-            Self::Forbidden(_) | Self::QuotaExceeded(_) | Self::Unauthorized(_) | Self::Unreachable(_) | Self::Throttled { .. } | Self::Other(_) => {
-                Retry::Backoff
-            }
+            Self::NotServed(_)
+            | Self::Forbidden(_)
+            | Self::QuotaExceeded(_)
+            | Self::Unauthorized(_)
+            | Self::Unreachable(_)
+            | Self::Throttled { .. }
+            | Self::Other(_) => Retry::Backoff,
         }
     }
 }
@@ -162,6 +172,8 @@ mod tests {
         let class = |code, reason| ApiError::answered("get x", &status(code, reason)).label();
         for (code, reason, label) in [
             (404, "NotFound", "not_found"),
+            // What kube says of a page.
+            (404, "Failed to parse error data", "not_served"),
             (409, "AlreadyExists", "already_exists"),
             (409, "Conflict", "conflict"),
             (403, "Forbidden", "forbidden"),

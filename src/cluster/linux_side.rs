@@ -48,7 +48,7 @@ impl Workload {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let listed = match self.call(&format!("list {}", of.plural), api.list(&ListParams::default().labels(of.labels))).await {
             Ok(listed) => listed.items,
-            Err(WorkloadError::Api(ApiError::NotFound(_))) => return Ok(None),
+            Err(WorkloadError::Api(ApiError::NotFound(_) | ApiError::NotServed(_))) => return Ok(None),
             Err(error) => return Err(error),
         };
         let read = |mut object: DynamicObject| {

@@ -74,7 +74,7 @@ async fn make(
         // The name is taken: the next pass finds another one.
         Ok(Creation::Existing(_)) => return Err(ApiError::AlreadyExists(format!("WindowsMachine {name} is there already")).into()),
         Err(error) => {
-            if matches!(error, ApiError::Unreachable(_) | ApiError::Other(_)) {
+            if matches!(error, ApiError::Unreachable(_) | ApiError::NotServed(_) | ApiError::Other(_)) {
                 ctx.memories.no_answer(&uid, name);
             }
             return Err(error.into());

@@ -58,6 +58,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
     let (workload, objects, side) = match looked.await {
         Ok(looked) => looked,
         Err(error) => {
+            tracing::warn!(error = error.label(), "the pod network cannot be read: {error}");
             ctx.clusters.doubt(&name, &error).await;
             // What passes by itself is no news.
             let conditions = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0).into_iter().collect();

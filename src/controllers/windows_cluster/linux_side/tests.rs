@@ -36,15 +36,18 @@ fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
         noted.lock().unwrap().push(asked.clone());
         let found: Vec<Value> = objects.iter().filter(|object| path(object) == asked).cloned().collect();
         let status = |code: u16, reason: &str| {
-            (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
+            (code, status.to_string())
         };
         let (code, body) = match found.as_slice() {
             _ if refused.as_ref() == Some(&asked) => status(403, "Forbidden"),
-            [] => status(404, "NotFound"),
-            [map] if map["kind"] == "ConfigMap" => (200, map.clone()),
-            items => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items})),
+            [] if asked.contains("/configmaps/") => status(404, "NotFound"),
+            // Of a kind that is not served.
+            [] => (404, "404 page not found".to_owned()),
+            [map] if map["kind"] == "ConfigMap" => (200, map.to_string()),
+            items => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}).to_string()),
         };
-        async move { Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap()) }
+        async move { Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap()) }
     });
     let workload = Workload {
         client: Client::new(service, "default"),
