@@ -6,6 +6,7 @@
 mod policies;
 mod runtime_classes;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,19 +17,19 @@ use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, manifests, step, text, wait_for};
 
 /// A cluster is looked at within seconds of a change; without one, every five minutes.
-const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(120);
 /// Objects of a cluster that kubeadm and Flannel's manifest made.
 const RECORDING: &str = "src/components/fixtures/flannel-manifest.yaml";
-const COMPATIBLE: &str = "NetworkCompatible";
-const LINUX_SIDE: &str = "LinuxSideReady";
-const COMPONENTS: &str = "ComponentsReady";
+pub const COMPATIBLE: &str = "NetworkCompatible";
+pub const LINUX_SIDE: &str = "LinuxSideReady";
+pub const COMPONENTS: &str = "ComponentsReady";
 /// The namespace of what is brought to Windows nodes.
-const BROUGHT: &str = "capw-windows";
+pub const BROUGHT: &str = "capw-windows";
 const CLUSTER_ROLES: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
 const CLUSTER_ROLE_BINDINGS: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
 const CONFIG: &str = "kube-flannel/kube-flannel-cfg";
 const PODS: Kind = Kind::new("v1", "pods");
-const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
+pub const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
 
 #[test]
 fn the_linux_side_is_named_and_put_right() {
@@ -137,18 +138,13 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     workers.replicas = 1;
     cp.apply_objects(&[workers.machine_deployment()]).await;
     says(cp, name, COMPONENTS, "PartNotReady", &["flannel: 0 of 1 pods are ready", "kube-proxy: 0 of 1"]).await;
-    let node = wait_for("a Windows node has the taint", LIMIT, || async {
-        let nodes = cp.list(Kind::NODE, None).await;
-        let node = nodes.into_iter().find(|node| text(node, "/metadata/name").starts_with("win-")).ok_or("no Windows node")?;
-        if is_unverified(&node) { Ok(text(&node, "/metadata/name").to_owned()) } else { Err("no taint") }
-    })
-    .await;
+    let node = unverified_node(cp).await;
     verified(cp, name, "0/1").await;
     // The kubelet's part.
-    pod_is_ready(cp, "flannel", &node).await;
+    pod_is_ready(cp, BROUGHT, "flannel", &node).await;
     says(cp, name, COMPONENTS, "PartNotReady", &["kube-proxy: 0 of 1"]).await;
     assert!(cp.get(Kind::NODE, &node).await.is_some_and(|node| is_unverified(&node)), "the taint stays until both are ready");
-    pod_is_ready(cp, "kube-proxy", &node).await;
+    pod_is_ready(cp, BROUGHT, "kube-proxy", &node).await;
     cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;
     verified(cp, name, "1/1").await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
@@ -202,7 +198,17 @@ pub fn is_unverified(node: &Value) -> bool {
     taints.any(|taint| taint["key"] == "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified")
 }
 
-async fn verified(cp: &ControlPlane, name: &str, expected: &str) {
+/// Waits for a Windows node that has the taint, and gives its name.
+pub async fn unverified_node(cp: &ControlPlane) -> String {
+    wait_for("a Windows node has the taint", LIMIT, || async {
+        let nodes = cp.list(Kind::NODE, None).await;
+        let node = nodes.into_iter().find(|node| text(node, "/metadata/name").starts_with("win-")).ok_or("no Windows node")?;
+        if is_unverified(&node) { Ok(text(&node, "/metadata/name").to_owned()) } else { Err("no taint") }
+    })
+    .await
+}
+
+pub async fn verified(cp: &ControlPlane, name: &str, expected: &str) {
     cp.wait_object(Kind::WINDOWS_CLUSTER, name, &format!("{expected} nodes are verified"), LIMIT, |object| {
         (object["status"]["components"]["verified"] == expected).then_some(())
     })
@@ -210,23 +216,26 @@ async fn verified(cp: &ControlPlane, name: &str, expected: &str) {
 }
 
 /// Waits until the pod of a part is bound to the node, and says as its kubelet that it is ready.
-async fn pod_is_ready(cp: &ControlPlane, part: &str, node: &str) {
+pub async fn pod_is_ready(cp: &ControlPlane, namespace: &str, part: &str, node: &str) {
     wait_for(&format!("the pod of {part} is on {node}"), LIMIT, || async {
-        let pods = cp.list(PODS, Some(BROUGHT)).await;
+        let pods = cp.list(PODS, Some(namespace)).await;
         let is_its = |pod: &&Value| text(pod, "/metadata/name").starts_with(part) && text(pod, "/spec/nodeName") == node;
         let pod = pods.iter().find(is_its).ok_or("no such pod")?;
         let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-        cp.patch_status(PODS, &format!("{BROUGHT}/{}", text(pod, "/metadata/name")), &ready).await.map_err(|_| "it is gone again")
+        cp.patch_status(PODS, &format!("{namespace}/{}", text(pod, "/metadata/name")), &ready).await.map_err(|_| "it is gone again")
     })
     .await;
 }
 
-/// The recorded objects, but those that every cluster has: the API server made them for its own addresses.
+/// The recorded objects, but those that every cluster has: the API server made them for its own addresses. What serves the objects has to be there.
 pub async fn apply(cp: &ControlPlane, recording: &str) {
     let path = world::checkout().join(recording);
     let yaml = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut objects = manifests::documents(&yaml);
-    objects.retain(|object| !["Service", "ServiceCIDR"].contains(&text(object, "/kind")) && text(object, "/metadata/name") != "kubeadm-config");
+    let named: BTreeSet<&str> = objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
+    let namespaces: Vec<Value> = named.into_iter().map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).collect();
+    let left_out = ["Service", "ServiceCIDR", "CustomResourceDefinition", "Deployment"];
+    objects.retain(|object| !left_out.contains(&text(object, "/kind")) && text(object, "/metadata/name") != "kubeadm-config");
     let nodes: Vec<Value> = objects.iter().filter(|object| object["kind"] == "Node").cloned().collect();
     for object in &mut objects {
         object.as_object_mut().expect("an object").remove("status");
@@ -239,8 +248,7 @@ pub async fn apply(cp: &ControlPlane, recording: &str) {
             object["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
         }
     }
-    objects.insert(0, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-flannel"}}));
-    cp.apply_objects(&objects).await;
+    cp.apply_objects(&[namespaces, objects].concat()).await;
     for node in nodes {
         let name = text(&node, "/metadata/name");
         cp.patch_status(Kind::NODE, name, &json!({"status": node["status"]})).await.unwrap_or_else(|e| panic!("status of {name}: {e}"));
@@ -275,7 +283,7 @@ async fn pods_restart(cp: &ControlPlane) {
 }
 
 /// What CAPW has written in the workload cluster.
-fn written_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
+pub fn written_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
     // The reviews only ask which rights there are.
     // A write that came between a read and a write of another is refused, and is made again.
     let is_write =
@@ -284,7 +292,7 @@ fn written_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
 }
 
 /// Waits for a condition to be False for this reason, with these words.
-async fn says(cp: &ControlPlane, name: &str, type_: &str, reason: &str, parts: &[&str]) {
+pub async fn says(cp: &ControlPlane, name: &str, type_: &str, reason: &str, parts: &[&str]) {
     wait_for(&format!("{name} says {reason} {parts:?}"), LIMIT, || async {
         let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
         let found = condition(&object, type_).cloned().unwrap_or_default();

@@ -15,6 +15,7 @@ mod autoscaler;
 mod bad_input;
 mod bad_manifests;
 mod bad_windows;
+mod calico_side;
 mod clusterctl;
 mod contract;
 mod definitions;

@@ -70,7 +70,7 @@ fn daemon_sets_are_placed_as_is_said() {
 
         for finding in misplaced(&[recorded(&cp).await]) {
             let name = format!("default/{}", finding.object.name);
-            cp.patch(DAEMON_SETS, &name, &finding.patch.expect("a patch")).await.unwrap_or_else(|e| panic!("{name}: {e}"));
+            cp.patch(DAEMON_SETS, &name, finding.patch.expect("a patch").value()).await.unwrap_or_else(|e| panic!("{name}: {e}"));
         }
         wait_for("no pod of a DaemonSet for Linux is on the Windows node, and all for Windows are", LIMIT, || async {
             let found = on_windows(&cp).await;

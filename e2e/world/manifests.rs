@@ -55,10 +55,14 @@ pub(super) async fn apply_as_kubectl(client: &Client, objects: &[Value]) -> Resu
 }
 
 /// Kinds that have no namespace.
-const WITHOUT_NAMESPACE: [&str; 9] = [
+const WITHOUT_NAMESPACE: [&str; 13] = [
     "ClusterRole",
     "ClusterRoleBinding",
     "CustomResourceDefinition",
+    "FelixConfiguration",
+    "IPAMConfiguration",
+    "IPPool",
+    "Installation",
     "Namespace",
     "Node",
     "PriorityClass",

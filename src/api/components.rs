@@ -9,14 +9,15 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct Components {
     /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible. `Auto`: that, and
-    /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan, and kube-proxy; and for their pods what
-    /// `policies` says. The condition ComponentsReady has the progress. What it brought stays if `Report` is set later. `Off`: the cluster is not
-    /// looked at, and what CAPW brought there is removed.
+    /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan, and kube-proxy for that and for Calico by
+    /// its operator; and for their pods what `policies` says. The condition ComponentsReady has the progress. What it brought stays if `Report` is
+    /// set later. `Off`: the cluster is not looked at, and what CAPW brought there is removed.
     #[serde(default)]
     pub mode: ComponentsMode,
     /// `Report`: only people change what Linux nodes run. `Change`: CAPW makes the changes that status.components.findings has commands for, and
-    /// restarts the pods of Flannel on Linux nodes, which cuts their traffic to other nodes for a while; nothing that Helm, Flux, Argo CD or an
-    /// owner manages, each thing once, and only if nothing else stands in the way. The condition LinuxSideReady has the progress.
+    /// restarts the pods of Flannel on Linux nodes, which cuts their traffic to other nodes for a while; of Calico, its operator restarts the pods.
+    /// Nothing that Helm, Flux, Argo CD or an owner manages, each thing once, and only if nothing else stands in the way. The condition LinuxSideReady
+    /// has the progress.
     #[serde(default)]
     pub linux_side: LinuxSideMode,
     /// What CAPW brings for pods on Windows nodes, whatever the network is; with `mode: Auto` only.
@@ -95,7 +96,7 @@ pub struct ComponentsStatus {
     /// The pod network of Linux nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStatus>,
-    /// What CAPW brings to Windows nodes, with `mode: Auto`.
+    /// What CAPW brings to Windows nodes with `mode: Auto`, and Calico's own DaemonSet where its operator brings the network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -116,11 +117,11 @@ pub struct ComponentsStatus {
     pub findings: Vec<ComponentFinding>,
 }
 
-/// A program that CAPW brings to Windows nodes.
+/// A program that Windows nodes get.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentPart {
-    /// Of its DaemonSet in the namespace `capw-windows`: `flannel`, `kube-proxy`.
+    /// Of its DaemonSet: `flannel` and `kube-proxy` in the namespace `capw-windows`, `calico-node-windows` in that of Calico.
     #[schemars(length(max = 63))]
     pub name: String,
     /// Pods that run with the present settings.
@@ -167,7 +168,8 @@ pub struct NetworkStatus {
     #[schemars(length(max = 1000))]
     pub from: Option<String>,
     /// Who brings it to Windows nodes: `Run`, nothing yet, its program has to run there; `Ask`, its own operator, once its switch for Windows is
-    /// set; `Check`, its makers, the cloud, or a DaemonSet that is there already; `Refuse`, nothing can. Of `Run`, CAPW does Flannel with vxlan.
+    /// set; `Check`, its makers, the cloud, or a DaemonSet that is there already; `Refuse`, nothing can. Of `Run`, CAPW does Flannel with
+    /// vxlan; for `Ask` it brings kube-proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub role: Option<String>,

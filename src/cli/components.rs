@@ -30,7 +30,7 @@ enum What {
 Record a cluster with
   kubectl get nodes,daemonsets,configmaps,services,servicecidrs -A -o yaml
 with Calico also
-  kubectl get installations,ippools,felixconfigurations,ipamconfigurations -o yaml
+  kubectl get installations,tigerastatuses,ippools,felixconfigurations,ipamconfigurations -o yaml
 and with Antrea also
   kubectl get antreaagentinfos -o yaml
 Exit code 0: nothing stands in the way of Windows nodes. 1: something does.")]
@@ -41,8 +41,9 @@ struct Render {
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-CAPW brings Flannel with vxlan. Record a cluster with
+CAPW brings Flannel with vxlan, and kube-proxy for that and for Calico by its operator. Record a cluster with
   kubectl get nodes,daemonsets,configmaps,services,servicecidrs -A -o yaml
+as `capw components render --help` says.
 Exit code 0: the objects are printed. 1: there are none, and standard error says why.")]
 struct Objects {
     #[command(flatten)]

@@ -74,6 +74,13 @@ impl Workload {
         }
     }
 
+    /// Makes an object, under the field manager [`LINUX_SIDE_MANAGER`]. If another has made one that says something else, that is a conflict.
+    pub async fn make_object(&self, of: &Listing, namespace: Option<&str>, name: &str, object: &Value) -> Result<(), WorkloadError> {
+        let what = format!("create {}", named(of, namespace, name));
+        let parameters = PatchParams::apply(LINUX_SIDE_MANAGER);
+        self.call(&what, self.api(of, namespace).patch(name, &parameters, &Patch::Apply(object))).await.map(drop)
+    }
+
     /// Merges a patch into an object, under the field manager [`LINUX_SIDE_MANAGER`].
     pub async fn patch_object(&self, of: &Listing, namespace: Option<&str>, name: &str, patch: &Value) -> Result<(), WorkloadError> {
         let api = self.api(of, namespace);

@@ -1,14 +1,15 @@
 //! What `linuxSide: Change` does (pure): the next write that puts the Linux side right, or why there is none.
 //!
 //! There is one write at a time, and what it leads to is read before the next. An object that CAPW has changed says in [`CHANGED`] for which reasons:
-//! what is wrong again for one of them was changed back by another writer, and is left alone. The pods of Flannel's DaemonSet carry the digest of its settings in
+//! what is wrong again for one of them was changed back by another writer, and is left alone. An object that is not there is made if the finding
+//! has all of it, and made again if somebody deletes it: tools that would undo this are known by the object that it belongs to. The pods of Flannel's DaemonSet carry the digest of its settings in
 //! [`SETTINGS`], so each change of them restarts the pods once, by the DaemonSet's own update strategy.
 
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::finding::{Finding, is_warning};
+use super::finding::{Finding, Patch, is_warning};
 use super::linux_side::{Flannel, LinuxSide, NET_CONF, Settings};
 use super::manager::manager;
 use super::place::ObjectRef;
@@ -38,8 +39,10 @@ pub enum Step {
 pub struct Write {
     pub kind: Listing,
     pub object: ObjectRef,
-    /// A merge patch with UID and version of the object that was read: if it has changed since, that is a conflict.
+    /// A merge patch with UID and version of the object that was read: if it has changed since, that is a conflict. Of a new object, all of it.
     pub patch: Value,
+    /// Whether the object is not there yet.
+    pub is_new: bool,
     /// What it does, as a sentence.
     pub what: String,
 }
@@ -54,7 +57,7 @@ pub fn next_step(objects: &[Value], side: &LinuxSide, found: &[Finding]) -> Step
         return Step::Leave(Reason::ChangeNeeded, format!("CAPW does not change this, and nothing else before: {why}"));
     }
     match wrong.iter().find(|finding| finding.patch.is_some()) {
-        Some(finding) => change(objects, &wrong, &finding.object),
+        Some(finding) => change(objects, &wrong, finding),
         None => flannel.map_or(Step::Nothing, |(flannel, set)| restart(objects, flannel, set, wrong.first().copied())),
     }
 }
@@ -74,14 +77,12 @@ fn is_changed_here(finding: &Finding, is_restarted: bool) -> bool {
     }
 }
 
-/// All that is wrong with one object is put right at once.
-fn change(objects: &[Value], wrong: &[&Finding], object: &ObjectRef) -> Step {
+/// All that is wrong with the object of the first finding is put right at once.
+fn change(objects: &[Value], wrong: &[&Finding], first: &Finding) -> Step {
+    let object = &first.object;
+    let Some((kind, there)) = find(objects, object) else { return make(objects, first) };
     let of_object: Vec<&&Finding> = wrong.iter().filter(|finding| finding.object == *object && finding.patch.is_some()).collect();
     let reasons: Vec<&str> = of_object.iter().map(|finding| finding.reason.as_str()).collect();
-    let Some((kind, there)) = find(objects, object) else {
-        let remedy = of_object.first().map_or("", |finding| finding.remedy.as_str());
-        return Step::Leave(Reason::ChangeNeeded, format!("{object} is not there, and CAPW makes none ({}): {remedy}", reasons.join(", ")));
-    };
     let before = annotation(there, "/metadata/annotations", CHANGED).unwrap_or_default();
     let mut changed: Vec<&str> = before.split(',').filter(|reason| !reason.is_empty()).collect();
     if let Some(again) = reasons.iter().find(|reason| changed.contains(reason)) {
@@ -94,9 +95,34 @@ fn change(objects: &[Value], wrong: &[&Finding], object: &ObjectRef) -> Step {
     }
     changed.extend(&reasons);
     let mut patch = precondition(there);
-    of_object.iter().filter_map(|finding| finding.patch.as_ref()).for_each(|part| json_patch::merge(&mut patch, part));
-    json_patch::merge(&mut patch, &json!({"metadata": {"annotations": {CHANGED: changed.join(",")}}}));
-    Step::Write(Write { kind, object: object.clone(), patch, what: format!("{object} is changed ({})", reasons.join(", ")) })
+    of_object.iter().filter_map(|finding| finding.patch.as_ref()).for_each(|part| json_patch::merge(&mut patch, part.value()));
+    json_patch::merge(&mut patch, &marked(&changed.join(",")));
+    let what = format!("{object} is changed ({})", reasons.join(", "));
+    Step::Write(Write { kind, object: object.clone(), patch, is_new: false, what })
+}
+
+/// Makes the object of a finding, which is not there.
+fn make(objects: &[Value], finding: &Finding) -> Step {
+    let Finding { reason, object, patch, remedy, .. } = finding;
+    let new = match patch {
+        Some(Patch::New { object, beside }) => listing(object).map(|kind| (kind, object, beside)),
+        _ => None,
+    };
+    let Some((kind, new, beside)) = new else {
+        return Step::Leave(Reason::ChangeNeeded, format!("{object} is not there, and CAPW makes none ({reason}): {remedy}"));
+    };
+    if let Some(manager) = find(objects, beside).and_then(|(_, there)| manager(there.get("metadata")?)) {
+        let why = format!("{object} is not there ({reason}), and {beside}, which it belongs to, is managed by {manager}");
+        return Step::Leave(Reason::ManagedElsewhere, format!("{why}: make it there"));
+    }
+    let mut patch = new.clone();
+    json_patch::merge(&mut patch, &marked(reason.as_str()));
+    Step::Write(Write { kind, object: object.clone(), patch, is_new: true, what: format!("{object} is made ({reason})") })
+}
+
+/// The mark of an object that CAPW has changed.
+fn marked(reasons: &str) -> Value {
+    json!({"metadata": {"annotations": {CHANGED: reasons}}})
 }
 
 /// Lets pods of Flannel start with the settings that are written, if CAPW has changed these or nodes do not use them.
@@ -122,7 +148,8 @@ fn restart(objects: &[Value], flannel: &Flannel, set: &ObjectRef, unused: Option
     if !is_begun {
         let mut patch = precondition(there);
         json_patch::merge(&mut patch, &json!({"spec": {"template": {"metadata": {"annotations": {SETTINGS: digest}}}}}));
-        return Step::Write(Write { kind, object: set.clone(), patch, what: format!("the pods of {set} restart with the new settings") });
+        let what = format!("the pods of {set} restart with the new settings");
+        return Step::Write(Write { kind, object: set.clone(), patch, is_new: false, what });
     }
     match unused {
         Some(finding) => Step::Wait(format!("all pods of {set} have restarted; {}", finding.message)),

@@ -15,9 +15,9 @@ pub fn facts(kind: &str, meta: &ObjectMeta) -> String {
         let labels: Vec<_> = meta.labels.iter().flatten().filter(|(key, _)| system.contains(&key.as_str())).collect();
         return format!("{:?} {labels:?} {annotations:?}", meta.uid);
     }
-    // Kinds without a generation change as a whole, and of pods the status is read.
-    let version =
-        meta.generation.filter(|_| kind != "Pod").map_or_else(|| format!("{:?}", meta.resource_version), |generation| generation.to_string());
+    // Kinds without a generation change as a whole, and of these the status is read.
+    let of_status = ["Pod", "TigeraStatus"].contains(&kind);
+    let version = meta.generation.filter(|_| !of_status).map_or_else(|| format!("{:?}", meta.resource_version), |generation| generation.to_string());
     format!("{:?} {version} {:?}", meta.uid, meta.annotations)
 }
 
@@ -51,6 +51,7 @@ mod tests {
             ("FelixConfiguration", &set, json!({"annotations": {"operator.tigera.io/vxlanPort": "4789"}}), true),
             ("ConfigMap", &map, json!({"resourceVersion": "8"}), true),
             ("Pod", &set, json!({"resourceVersion": "8"}), true),
+            ("TigeraStatus", &set, json!({"resourceVersion": "8"}), true),
         ] {
             let mut after = before.clone();
             json_patch::merge(&mut after, &change);

@@ -7,7 +7,25 @@ use crate::api::condition::Reason;
 
 /// Whether Windows nodes work with it, though it should be put right.
 pub const fn is_warning(reason: Reason) -> bool {
-    matches!(reason, Reason::PortUnknown | Reason::SourcesDisagree)
+    matches!(reason, Reason::PortUnknown | Reason::SourcesDisagree | Reason::OperatorDegraded)
+}
+
+/// What puts an object right.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch {
+    /// A merge patch of it.
+    Merge(Value),
+    /// All of it, because it is not there. Who manages `beside` has to make it too.
+    New { object: Value, beside: ObjectRef },
+}
+
+impl Patch {
+    /// What is merged into what is there of the object.
+    pub const fn value(&self) -> &Value {
+        match self {
+            Self::Merge(value) | Self::New { object: value, .. } => value,
+        }
+    }
 }
 
 /// Something that is wrong, where, and what to do.
@@ -19,15 +37,18 @@ pub struct Finding {
     /// The field of the object, e.g. `spec.strictAffinity`.
     pub field: String,
     pub message: String,
-    /// A merge patch of the object that puts it right. `None`: CAPW never changes it; the remedy is the procedure.
-    pub patch: Option<Value>,
+    /// `None`: CAPW never changes the object; the remedy is the procedure.
+    pub patch: Option<Patch>,
     pub remedy: String,
 }
 
 impl Finding {
     /// The command that applies the patch, for a shell.
     pub fn command(&self) -> Option<String> {
-        let patch = self.patch.as_ref()?.to_string().replace('\'', r"'\''");
-        Some(format!("kubectl patch {} --type merge -p '{patch}'", self.object.for_kubectl()))
+        let quoted = |value: &Value| format!("'{}'", value.to_string().replace('\'', r"'\''"));
+        Some(match self.patch.as_ref()? {
+            Patch::Merge(patch) => format!("kubectl patch {} --type merge -p {}", self.object.for_kubectl(), quoted(patch)),
+            Patch::New { object, .. } => format!("printf %s {} | kubectl create -f -", quoted(object)),
+        })
     }
 }

@@ -29,7 +29,7 @@ pub use change::{Step, Write, next_step};
 pub use cidr::Cidr;
 pub use compatible::judge;
 pub use facts::facts;
-pub use finding::{Finding, is_warning};
+pub use finding::{Finding, Patch, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};
 pub use plan::{Taken, outdated, owned, taken};
@@ -38,7 +38,7 @@ pub use scheduling::misplaced;
 pub use show::text;
 pub use wanted::{FIRST, wanted};
 pub use windows_pods::{Effect, Host, POD_RULES, changes, wanted_for_pods, windows_pods};
-pub use windows_side::{NAMESPACE, Parameters, Refusal, windows_side};
+pub use windows_side::{NAMESPACE, Parameters, Refusal, brought_by_another, windows_side};
 
 #[cfg(test)]
 mod tests;

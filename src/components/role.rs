@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::linux_side::{Encapsulation, Kind, LinuxSide, Settings};
+use super::place::ObjectRef;
 use super::workloads::Program;
 
 /// Who brings the network to Windows nodes.
@@ -32,7 +33,7 @@ impl Role {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Run => "The program of this network has to run there, with the same settings, and nothing brings it there yet.",
-            Self::Ask => "The operator of this network brings its Windows side once that is switched on.",
+            Self::Ask => "The operator of this network brings its Windows side once that is switched on; kube-proxy has to run there too.",
             Self::Check => {
                 "The makers of this network, the cloud, or a DaemonSet that is there already bring its Windows side; its settings have to be the same."
             }
@@ -47,22 +48,22 @@ impl fmt::Display for Role {
     }
 }
 
-/// Whether a DaemonSet that is not CAPW's runs a program on Windows nodes.
-fn runs_already(side: &LinuxSide, program: Program) -> bool {
-    side.on_windows.iter().any(|set| set.programs.contains(&program))
+/// The DaemonSet that runs a program on Windows nodes, and is not CAPW's.
+pub fn runs_already(side: &LinuxSide, program: Program) -> Option<&ObjectRef> {
+    side.on_windows.iter().find(|set| set.programs.contains(&program)).map(|set| &set.object)
 }
 
 /// Who brings it in this cluster. A DaemonSet that is there already stays as it is.
 pub fn role(side: &LinuxSide) -> Role {
     match (side.network.kind, &side.network.settings) {
         (Kind::Flannel, _) => match side.network.mode.as_deref() {
-            Some("vxlan" | "host-gw") if runs_already(side, Program::Flannel) => Role::Check,
+            Some("vxlan" | "host-gw") if runs_already(side, Program::Flannel).is_some() => Role::Check,
             Some("vxlan" | "host-gw") => Role::Run,
             _ => Role::Refuse,
         },
         (Kind::Calico, Settings::Calico(calico)) => {
             let ipip = calico.in_use().is_some_and(Encapsulation::is_ipip);
-            match (ipip || calico.dataplane.is_some(), &calico.installation) {
+            match (ipip || calico.dataplane.is_some(), &calico.operator) {
                 (true, _) => Role::Refuse,
                 (false, Some(_)) => Role::Ask,
                 (false, None) => Role::Check,

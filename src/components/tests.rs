@@ -40,7 +40,7 @@ const IPTABLES: &str = "v1.36.3 iptables";
 const NFTABLES: &str = "v1.36.3 nftables";
 
 #[rustfmt::skip]
-const KNOWN: [Known; 38] = {
+const KNOWN: [Known; 41] = {
     use Reason::*;
     type Row = (&'static str, [&'static str; 3], (Option<u32>, Option<u32>), &'static str, &'static str, &'static [Reason]);
     const fn known((name, [kind, version, mode], tunnel, kube_proxy, role, reasons): Row) -> Known {
@@ -52,13 +52,16 @@ const KNOWN: [Known; 38] = {
         known(("aws-vpc-cni", ["aws-vpc-cni", "1.23.0", ""], NONE, "", "Check", &[WindowsIpamOff])),
         known(("azure-cni", ["azure-cni", "1.8.12", "overlay"], NONE, "", "Check", &[])),
         known(("calico-manifest", ["calico", "3.32.1", "ipip"], NONE, IPTABLES, "Refuse", &[IpipPool, StrictAffinityOff])),
-        known(("calico-operator-bgp-none", ["calico", "3.32.1", "bgp"], NONE, IPTABLES, "Ask", &[])),
+        known(("calico-operator-bgp-none", ["calico", "3.32.1", "bgp"], NONE, IPTABLES, "Ask", &[WindowsDataplaneOff])),
+        known(("calico-operator-bgp-windows", ["calico", "3.32.1", "bgp"], NONE, IPTABLES, "Ask", &[])),
         known(("calico-operator-bgp-with-vxlan", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[BgpWithVxlan])),
         // Its kube-proxy is there, with a selector that no node has.
-        known(("calico-operator-ebpf", ["calico", "3.32.1", "vxlan"], VXLAN, "", "Refuse", &[EbpfDataplane])),
+        known(("calico-operator-ebpf", ["calico", "3.32.1", "vxlan"], VXLAN, "", "Refuse", &[EbpfDataplane, ApiServerNotTold])),
+        known(("calico-operator-installed", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[StrictAffinityOff, ServiceNetworkNotTold, ApiServerNotTold])),
         known(("calico-operator-ipip", ["calico", "3.32.1", "ipip"], NONE, IPTABLES, "Refuse", &[IpipPool])),
-        known(("calico-operator-sample", ["calico", "3.32.1", "vxlan-cross-subnet"], VXLAN, IPTABLES, "Ask", &[CrossSubnet, StrictAffinityOff, BgpWithVxlan])),
-        known(("calico-operator-vxlan", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[])),
+        known(("calico-operator-sample", ["calico", "3.32.1", "vxlan-cross-subnet"], VXLAN, IPTABLES, "Ask", &[CrossSubnet, StrictAffinityOff, BgpWithVxlan, ServiceNetworkNotTold, ApiServerNotTold])),
+        known(("calico-operator-vxlan", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[WindowsDataplaneOff])),
+        known(("calico-operator-windows", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[])),
         known(("calico-small-blocks", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[BlockTooSmall])),
         known(("calico-strict-affinity-off", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[StrictAffinityOff])),
         known(("canal", ["canal", "0.24.4", "vxlan"], DEFAULTS, IPTABLES, "Refuse", &[NetworkUnsupported])),
@@ -141,7 +144,7 @@ fn changed(name: &str, named: &str, change: &Value) -> Vec<Value> {
 fn apply(objects: &mut Vec<Value>, finding: &Finding) {
     let Some(patch) = &finding.patch else { return };
     if let Some(object) = objects.iter_mut().find(|object| ObjectRef::of(object) == finding.object) {
-        json_patch::merge(object, patch);
+        json_patch::merge(object, patch.value());
         return;
     }
     let version = match finding.object.kind.as_str() {
@@ -152,7 +155,7 @@ fn apply(objects: &mut Vec<Value>, finding: &Finding) {
     };
     let ObjectRef { kind, namespace, name } = &finding.object;
     let mut made = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}});
-    json_patch::merge(&mut made, patch);
+    json_patch::merge(&mut made, patch.value());
     objects.push(made);
 }
 
@@ -190,11 +193,14 @@ fn the_networks_of_pods_and_services_and_the_name_resolution_are_found() {
         ("aws-vpc-cni", ["", "", "", ""]),
         ("azure-cni", ["", "", "", ""]),
         ("calico-operator-bgp-none", UNNAMED),
+        ("calico-operator-bgp-windows", UNNAMED),
         ("calico-operator-bgp-with-vxlan", UNNAMED),
         ("calico-operator-ebpf", UNNAMED),
+        ("calico-operator-installed", UNNAMED),
         ("calico-operator-ipip", UNNAMED),
         ("calico-operator-sample", ["192.168.0.0/16", "10.96.0.0/12", "10.96.0.10", ""]),
         ("calico-operator-vxlan", UNNAMED),
+        ("calico-operator-windows", UNNAMED),
         ("calico-small-blocks", UNNAMED),
         ("calico-strict-affinity-off", UNNAMED),
         ("flannel-dual-stack", ["10.244.0.0/16 and fd00:10:244::/56", "10.96.0.0/12 and fd00:10:96::/112", "10.96.0.10", "cluster.local"]),

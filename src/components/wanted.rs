@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::linux_side::ENDPOINT;
 use super::objects::Objects;
 use super::place::ObjectRef;
 use super::workloads::{Program, Workload, workloads};
@@ -15,8 +16,9 @@ pub const FIRST: [Listing; 4] = [
     Listing::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs"),
 ];
 
-const CALICO: [Listing; 5] = [
+const CALICO: [Listing; 6] = [
     Listing::new("operator.tigera.io", "v1", "Installation", "installations"),
+    Listing::new("operator.tigera.io", "v1", "TigeraStatus", "tigerastatuses"),
     Listing::new("crd.projectcalico.org", "v1", "IPPool", "ippools"),
     Listing::new("crd.projectcalico.org", "v1", "FelixConfiguration", "felixconfigurations"),
     Listing::new("crd.projectcalico.org", "v1", "IPAMConfig", "ipamconfigs"),
@@ -56,6 +58,10 @@ pub fn wanted(objects: &[Value]) -> Wanted {
     let mut config_maps: Vec<ObjectRef> = sets.iter().flat_map(Workload::config_map_refs).chain(of_cluster).collect();
     for (program, name) in OF_PROGRAMS {
         config_maps.extend(sets.iter().filter(|set| set.runs(program)).map(|set| ObjectRef::new("ConfigMap", Some(set.namespace()), name)));
+    }
+    if runs(Program::Calico) {
+        let (namespace, name) = ENDPOINT;
+        config_maps.push(ObjectRef::new("ConfigMap", Some(namespace), name));
     }
     config_maps.sort();
     config_maps.dedup();

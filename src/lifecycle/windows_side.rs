@@ -10,12 +10,12 @@ use super::network::{LOOK_AGAIN, LOOK_SOON};
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::{ComponentPart, ComponentsMode, UNVERIFIED_TAINT};
 use crate::api::condition::{self, ConditionType, Desired, Reason};
-use crate::components::{Node, Role, Taken};
+use crate::components::{Node, ObjectRef, Role, Taken};
 
 /// How long the controllers of the workload cluster get to take up what was applied.
 const APPLIED: Duration = Duration::from_secs(2);
 
-/// Whether CAPW brings the pod network to the Windows nodes of a cluster, so that new ones begin with the taint. `None`: it is asked to, and has not
+/// Whether CAPW brings the pod network or kube-proxy to the Windows nodes of a cluster, so that new ones begin with the taint. `None`: it is asked to, and has not
 /// read yet which network it is. What keeps it from doing so for now (wrong settings of the Linux side, an image that is not known) counts as
 /// brought: pods have no network there either.
 pub fn brings_network(object: &WindowsCluster) -> Option<bool> {
@@ -23,7 +23,8 @@ pub fn brings_network(object: &WindowsCluster) -> Option<bool> {
         return Some(false);
     }
     let network = object.status.as_ref()?.components.as_ref()?.network.as_ref()?;
-    Some(network.role.as_deref() == Some(Role::Run.as_str()))
+    let brought = [Role::Run, Role::Ask].map(Role::as_str);
+    Some(network.role.as_deref().is_some_and(|role| brought.contains(&role)))
 }
 
 /// Whether something may be left in the workload cluster that was brought there for this object.
@@ -32,12 +33,8 @@ pub fn may_be_there(object: &WindowsCluster) -> bool {
     !object.parts().is_empty() || !object.objects().is_empty() || condition::find(conditions, ConditionType::ComponentsReady).is_some()
 }
 
-/// A part of the Windows side for each DaemonSet that was applied; the pods are those of all of them.
-pub fn parts(daemon_sets: &[&Value], pods: &[&Value]) -> Vec<ComponentPart> {
-    daemon_sets.iter().map(|set| part(set, pods)).collect()
-}
-
-fn part(set: &Value, pods: &[&Value]) -> ComponentPart {
+/// The part of the Windows side that a DaemonSet is; the pods are those of all parts.
+pub fn part(set: &Value, pods: &[&Value]) -> ComponentPart {
     let (name, status) = (text(set, "/metadata/name"), set.get("status").cloned().unwrap_or_default());
     let count = |key: &str| status.get(key).and_then(Value::as_i64).unwrap_or_default();
     let is_observed = status.get("observedGeneration") == set.pointer("/metadata/generation");
@@ -46,6 +43,12 @@ fn part(set: &Value, pods: &[&Value]) -> ComponentPart {
     let is_its = |pod: &&&Value| part_of(pod) == name;
     let message = if ready < desired { pods.iter().filter(is_its).find_map(|pod| trouble(pod)) } else { None };
     ComponentPart { name: name.to_owned(), ready, desired, message }
+}
+
+/// A part that another has to make, and has not.
+pub fn missing(set: &ObjectRef) -> ComponentPart {
+    let message = format!("{set} is not there: `kubectl get tigerastatus` says what keeps Calico's operator");
+    ComponentPart { name: set.name.clone(), message: Some(message), ..ComponentPart::default() }
 }
 
 /// Why a pod is not ready, as its kubelet or the scheduler says it.
@@ -81,8 +84,8 @@ pub struct Verification {
     pub tainted: Vec<String>,
 }
 
-/// kube-proxy's pod is ready when it has programmed the Services, and it starts only in the network that flanneld has made: a node is verified when
-/// its pod of each part is ready.
+/// kube-proxy's pod is ready when it has programmed the Services, and it starts only in the network that flanneld or Calico has made. That leads
+/// to other nodes once Calico's pod is ready, too, whose Felix makes the routes. So a node is verified when its pod of each part is ready.
 pub fn verify(nodes: &[Node], parts: &[ComponentPart], pods: &[&Value]) -> Verification {
     let ready: HashSet<(&str, &str)> = pods.iter().filter(|pod| is_ready(pod)).map(|pod| (text(pod, "/spec/nodeName"), part_of(pod))).collect();
     let windows: Vec<&Node> = nodes.iter().filter(|node| node.windows).collect();
@@ -118,7 +121,7 @@ pub fn without_taint(node: &v1::Node) -> Option<Value> {
 
 /// The condition, and when to look at the cluster again: the status of DaemonSets is not watched.
 pub fn report(parts: &[ComponentPart]) -> (Desired, Duration) {
-    let lacking: Vec<String> = parts.iter().filter(|part| part.ready < part.desired).map(lack).collect();
+    let lacking: Vec<String> = parts.iter().filter(|part| part.ready < part.desired || part.message.is_some()).map(lack).collect();
     if lacking.is_empty() {
         return (Desired::yes(ConditionType::ComponentsReady, Reason::PartsReady), LOOK_AGAIN);
     }
@@ -190,6 +193,7 @@ mod tests {
             (Some("Auto"), json!({}), None),
             (Some("Auto"), json!({"components": {"parts": [{"name": "flannel", "ready": 0, "desired": 0}]}}), None),
             (Some("Auto"), seen("Run"), Some(true)),
+            (Some("Auto"), seen("Ask"), Some(true)),
             (Some("Auto"), seen("Check"), Some(false)),
             (Some("Report"), seen("Run"), Some(false)),
             (Some("Off"), json!({}), Some(false)),
@@ -282,9 +286,12 @@ mod tests {
         ] {
             assert_eq!(trouble(&pod(status.clone())).as_deref(), expected, "{status}");
         }
-        let (condition, after) =
-            report(&parts(&[&set(2, 1, 1, 0)], &[&pod(json!({"containerStatuses": [{"state": {"waiting": {"reason": "A"}}}]}))]));
+        let (condition, after) = report(&[part(&set(2, 1, 1, 0), &[&pod(json!({"containerStatuses": [{"state": {"waiting": {"reason": "A"}}}]}))])]);
         assert_eq!((condition.reason, after), (Reason::PartNotReady, LOOK_SOON));
         assert_eq!(condition.message, "flannel: 0 of 1 pods are ready (pod flannel-x on win-1: A)");
+        // It is asked for before the first Windows node is there.
+        let (condition, after) = report(&[missing(&ObjectRef::new("DaemonSet", Some("calico-system"), "calico-node-windows"))]);
+        assert_eq!((condition.reason, after), (Reason::PartNotReady, LOOK_SOON));
+        assert!(condition.message.contains("DaemonSet calico-system/calico-node-windows is not there"), "{}", condition.message);
     }
 }

@@ -57,6 +57,15 @@ pub(super) const fn event(blame: Blame, remedy: &'static str) -> Entry {
     Entry { severity: Severity::Warning(blame), condition: None, remedy }
 }
 
+/// A setting of the Linux side that Windows nodes cannot share.
+pub(super) const fn on_linux() -> Entry {
+    problem(
+        Blame::WorkloadCluster,
+        ConditionType::NetworkCompatible,
+        "The message has the object, the field and what to do, and `status.components.findings` the command: see docs/pod-network.md.",
+    )
+}
+
 impl Reason {
     /// The reason of this name, if it is one of ours.
     pub fn from_name(name: &str) -> Option<Self> {

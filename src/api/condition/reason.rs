@@ -1,18 +1,9 @@
 //! The reasons of conditions and events. To add one, add an entry here and run `make tables`.
 
 use super::blame::Blame::*;
-use super::blame::{Entry, event, problem, stage};
+use super::blame::{Entry, event, on_linux, problem, stage};
 use super::condition_type::ConditionType::*;
 use crate::api::documented::{compare_with_text, documented_enum};
-
-/// A setting of the Linux side that Windows nodes cannot share.
-const fn on_linux() -> Entry {
-    problem(
-        WorkloadCluster,
-        NetworkCompatible,
-        "The message has the object, the field and what to do, and `status.components.findings` the command: see docs/pod-network.md.",
-    )
-}
 
 documented_enum! {
     /// Why a condition has its status. The doc comments say what a reason means.
@@ -275,10 +266,18 @@ documented_enum! {
         NetworksOverlap => on_linux(),
         /// No object tells the network of Services.
         ServiceNetworkUnknown => on_linux(),
+        /// Calico's operator is not told the networks of Services.
+        ServiceNetworkNotTold => on_linux(),
+        /// Calico's operator is not told where nodes reach the API server without a Service.
+        ApiServerNotTold => on_linux(),
+        /// Calico's operator is not told to bring Calico to Windows nodes.
+        WindowsDataplaneOff => on_linux(),
         /// Nothing tells the port of VXLAN.
         PortUnknown => on_linux(),
         /// Objects contradict each other.
         SourcesDisagree => on_linux(),
+        /// Calico's operator does not get on, as it says itself.
+        OperatorDegraded => on_linux(),
 
         // Changes of what Linux nodes run.
         /// Nothing has to be changed.

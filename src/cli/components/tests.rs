@@ -42,6 +42,7 @@ fn recording(name: &str) -> std::path::PathBuf {
 #[test]
 fn the_exit_code_is_the_answer() {
     for (file, words, code) in [
+        ("calico-operator-installed.yaml", "\n  printf %s '{\"apiVersion\":\"v1\",\"data\":", ExitCode::FAILURE),
         ("flannel-vxlan-4096.yaml", "Nothing stands in the way of Windows nodes.", ExitCode::SUCCESS),
         ("flannel-manifest.yaml", "kubectl patch -n kube-flannel configmap/kube-flannel-cfg --type merge -p '{\"data\":", ExitCode::FAILURE),
         ("cilium.yaml", "On Windows nodes: Refuse.", ExitCode::FAILURE),
@@ -106,7 +107,7 @@ fn where_there_are_no_objects_nothing_is_printed_but_the_reason() {
     for (file, words) in [
         ("flannel-manifest.yaml", "components: VniBelow4096: ConfigMap kube-flannel/kube-flannel-cfg"),
         ("flannel-host-gw.yaml", "components: Flannel's backend is host-gw"),
-        ("calico-operator-vxlan.yaml", "components: the network is calico"),
+        ("calico-operator-vxlan.yaml", "components: WindowsDataplaneOff: Installation default, spec.calicoNetwork.windowsDataplane"),
     ] {
         let file = recording(file);
         let error = objects(&["--from", file.to_str().unwrap(), "--image", IMAGE, "--api-server", API_SERVER]).unwrap_err();

@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
+use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT, operator};
 use crate::api::condition::Reason;
-use crate::components::finding::Finding;
+use crate::components::cidr::Cidr;
+use crate::components::finding::{Finding, Patch};
 use crate::components::linux_side::{Calico, Encapsulation, Pool, Setting};
 
-fn finding<T>(reason: Reason, at: &Setting<T>, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
+pub(super) fn finding<T>(reason: Reason, at: &Setting<T>, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding { reason, object: at.object.clone(), field: at.field.clone(), message: message.into(), patch: None, remedy: remedy.into() }
 }
 
@@ -66,12 +67,20 @@ fn bgp_with_vxlan(calico: &Calico) -> Option<Finding> {
         return None;
     }
     let message = "BGP is on together with VXLAN, and Calico on Windows has either: Windows nodes would get routes by BGP and no tunnel";
-    let patch = calico.installation.as_ref().map(|_| json!({"spec": {"calicoNetwork": {"bgp": "Disabled"}}}));
+    let patch = calico.operator.as_ref().map(|_| Patch::Merge(json!({"spec": {"calicoNetwork": {"bgp": "Disabled"}}})));
     let remedy = match patch {
         Some(_) => "apply the patch, unless BGP peers outside of the cluster are used: calico-node restarts on all Linux nodes",
         None => "set the backend to vxlan as Calico's page \"Overlay networking\" says, and take BIRD out of the probes of calico-node",
     };
     Some(Finding { patch, ..finding(Reason::BgpWithVxlan, &calico.bgp, message, remedy) })
+}
+
+/// Without either, nothing that Calico has on Windows leads to other nodes.
+fn neither_bgp_nor_vxlan(calico: &Calico) -> Option<Finding> {
+    let pool = calico.pool().filter(|pool| pool.encapsulation.value == Encapsulation::None && !calico.bgp.value)?;
+    let message = format!("the pool {} has no encapsulation, and BGP is off: Calico on Windows has either BGP or VXLAN", pool.network);
+    let remedy = "turn BGP on if the routers between the nodes know the pods' addresses by it; else make a pool with VXLAN";
+    calico.operator.as_ref().map(|_| finding(Reason::NetworkUnsupported, &calico.bgp, message, remedy))
 }
 
 fn strict_affinity(calico: &Calico) -> Option<Finding> {
@@ -86,7 +95,7 @@ fn strict_affinity(calico: &Calico) -> Option<Finding> {
     let message =
         "nodes may take single addresses from the block of another node, and Windows nodes cannot reach those: Calico's Windows side does not start";
     let remedy = format!("{how}; from then on each node takes addresses from blocks of its own only, and nothing restarts");
-    Some(Finding { patch: Some(spec), ..finding(Reason::StrictAffinityOff, at, message, remedy) })
+    Some(Finding { patch: Some(Patch::Merge(spec)), ..finding(Reason::StrictAffinityOff, at, message, remedy) })
 }
 
 /// VNI and port of VXLAN.
@@ -101,7 +110,7 @@ fn tunnel(calico: &Calico) -> Vec<Finding> {
             true => "apply the patch: Linux pods do not reach other nodes for the seconds in which Felix makes its devices again",
             false => "change the variable where calico-node came from; its pods restart on all Linux nodes",
         };
-        let patch = of_felix.then(|| json!({"spec": {key: right}}));
+        let patch = of_felix.then(|| Patch::Merge(json!({"spec": {key: right}})));
         found.push(Finding { patch, ..finding(reason, at, message, remedy) });
     };
     let vni = calico.vni.value;
@@ -178,13 +187,16 @@ fn families(calico: &Calico) -> Option<Finding> {
     Some(Finding { field, ..finding(reason, at, format!("{message} ({})", six.network), remedy) })
 }
 
-pub fn judge(calico: &Calico) -> Vec<Finding> {
+/// `services` are the networks of Services.
+pub fn judge(calico: &Calico, services: &[Cidr]) -> Vec<Finding> {
     let four: Vec<&Pool> = calico.pools.iter().filter(|pool| pool.network.is_ipv4()).collect();
     let mut found: Vec<Finding> = four.iter().filter_map(|pool| encapsulation(calico, pool)).collect();
     // Where Calico does not manage the addresses, there are no blocks.
     found.extend(four.iter().filter(|_| calico.strict_affinity.is_some()).filter_map(|pool| small_block(pool)));
     found.extend(tunnel(calico));
-    found
-        .extend([bgp_with_vxlan(calico), strict_affinity(calico), dataplane(calico), not_rolled_out(calico), families(calico)].into_iter().flatten());
+    let others =
+        [bgp_with_vxlan(calico), neither_bgp_nor_vxlan(calico), strict_affinity(calico), dataplane(calico), not_rolled_out(calico), families(calico)];
+    found.extend(others.into_iter().flatten());
+    found.extend(calico.operator.iter().flat_map(|operator| operator::judge(operator, services)));
     found
 }

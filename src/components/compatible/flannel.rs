@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT};
 use crate::api::condition::Reason;
-use crate::components::finding::Finding;
+use crate::components::finding::{Finding, Patch};
 use crate::components::linux_side::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Network, Node, Shown, TYPE};
 use crate::components::place::ObjectRef;
 
@@ -57,7 +57,7 @@ fn vxlan(flannel: &Flannel, config: &Config) -> Vec<Finding> {
         object: config.object.clone(),
         field: format!("{}.Backend.{key}", config.field),
         message,
-        patch: Some(mended(config)),
+        patch: Some(Patch::Merge(mended(config))),
         remedy: remedy.clone(),
     };
     let parts = &config.backend;

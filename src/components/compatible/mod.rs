@@ -2,10 +2,11 @@
 
 mod calico;
 mod flannel;
+mod operator;
 mod others;
 mod ranges;
 
-use super::finding::Finding;
+use super::finding::{Finding, is_warning};
 use super::linux_side::{Kind, LinuxSide, Settings};
 use super::place::{ObjectRef, Unreadable};
 use crate::api::condition::Reason;
@@ -31,7 +32,7 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
         None => {
             found.extend(match &side.network.settings {
                 Settings::Flannel(flannel) => flannel::judge(flannel, &side.network, &side.nodes),
-                Settings::Calico(calico) => calico::judge(calico),
+                Settings::Calico(calico) => calico::judge(calico, &side.service_networks),
                 Settings::Antrea(antrea) => others::antrea(antrea),
                 Settings::Ovn(ovn) => others::ovn(ovn),
                 Settings::Aws(aws) => others::aws(aws),
@@ -41,6 +42,10 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
             let told = found.iter().any(|finding| finding.reason == Reason::Ipv6Only);
             found.extend(ranges::judge(side).into_iter().filter(|finding| !(told && finding.reason == Reason::Ipv6Only)));
         }
+    }
+    // Last of all: once it is on, Calico's operator refuses what Windows nodes cannot be on, and manages Linux nodes no more either.
+    if found.iter().all(|finding| is_warning(finding.reason)) {
+        found.extend(operator::switch(&side.network.settings));
     }
     found.sort_by_key(|finding| finding.reason);
     found

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::api::condition::Reason;
-use crate::components::finding::Finding;
+use crate::components::finding::{Finding, Patch};
 use crate::components::linux_side::{Antrea, Aws, Ovn};
 use crate::components::place::ObjectRef;
 
@@ -93,7 +93,7 @@ pub fn aws(aws: &Aws) -> Vec<Finding> {
         object: aws.object.clone(),
         field: aws.field.clone(),
         message: "the controller of the VPC's addresses gives none to Windows nodes".into(),
-        patch: Some(json!({"data": {"enable-windows-ipam": "true"}})),
+        patch: Some(Patch::Merge(json!({"data": {"enable-windows-ipam": "true"}}))),
         remedy: format!("{how}; nothing restarts, and nodes that are there get addresses too"),
     }]
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::felix;
-use super::{Cluster, Family, Origin, Settings};
+use super::operator::{self, Operator};
+use super::{Cluster, Family, Origin, Settings, felix};
 use crate::components::cidr::Cidr;
 use crate::components::place::{ObjectRef, Place};
 use crate::components::workloads::{Program, Workload};
@@ -65,8 +65,8 @@ pub struct Pool {
 /// Calico's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calico {
-    /// The operator's. `None`: Calico came as manifests.
-    pub installation: Option<ObjectRef>,
+    /// `None`: Calico came as manifests.
+    pub operator: Option<Operator>,
     /// Those in use, or, if there are none yet, those that the Installation asks for.
     pub pools: Vec<Pool>,
     /// What the Installation asks for where a pool in use is another.
@@ -193,7 +193,7 @@ fn mode(calico: &Calico) -> Option<String> {
 
 pub fn read(cluster: &Cluster<'_>) -> Family {
     let set = cluster.linux_set(Program::Calico);
-    let installation = cluster.objects.named("operator.tigera.io", "Installation", None, "default");
+    let installation = cluster.objects.named(operator::GROUP, "Installation", None, "default");
     let bgp = bgp(cluster, installation.as_ref(), set);
     let asked: Vec<Pool> = installation
         .iter()
@@ -207,7 +207,7 @@ pub fn read(cluster: &Cluster<'_>) -> Family {
     let differs = |asked: &&Pool| in_use.iter().any(|pool| pool.network == asked.network && pool.encapsulation.value != asked.encapsulation.value);
     let (strict_affinity, has_ipam_configuration) = strict_affinity(cluster, installation.as_ref());
     let calico = Calico {
-        installation: installation.as_ref().map(|installation| installation.object.clone()),
+        operator: installation.as_ref().map(|installation| operator::read(cluster, installation)),
         asked: asked.iter().filter(differs).map(|pool| pool.encapsulation.clone()).collect(),
         pools: if in_use.is_empty() { asked } else { in_use },
         bgp,

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use http::uri::Authority;
+
 use super::Cluster;
 use crate::components::place::Place;
 use crate::components::workloads::Program;
@@ -54,6 +56,23 @@ pub(super) fn kube_proxy(cluster: &Cluster<'_>) -> Option<KubeProxy> {
 /// kubeadm's ClusterConfiguration.
 pub(super) fn kubeadm<'a>(cluster: &'a Cluster<'_>) -> Option<Place<'a>> {
     cluster.objects.config_map("kube-system", "kubeadm-config")?.at("data").at("ClusterConfiguration").yaml()
+}
+
+/// Host and port of the API server, as nodes reach it without a Service. `None` also where each Linux node has a proxy of its own.
+pub(super) fn api_server(cluster: &Cluster<'_>) -> Option<(String, u16)> {
+    let of_kube_proxy = || {
+        // kubeadm's name of the file, and that of EKS.
+        let file = cluster.linux_set(Program::KubeProxy)?.mounted(&["kubeconfig.conf", "kubeconfig"], cluster.objects)?.yaml()?;
+        file.at("clusters").items().first()?.along("cluster.server").text()
+    };
+    let of_kubeadm = || kubeadm(cluster)?.at("controlPlaneEndpoint").text();
+    let text = of_kube_proxy().or_else(of_kubeadm)?;
+    // An address without a port is that of kubeadm.
+    let (authority, port) = text.strip_prefix("https://").map_or((text.as_str(), 6443), |rest| (rest, 443));
+    let authority: Authority = authority.trim_end_matches('/').parse().ok()?;
+    let host = authority.host().trim_matches(['[', ']']);
+    let is_own = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    (!is_own && !host.is_empty()).then(|| (host.to_owned(), authority.port_u16().unwrap_or(port)))
 }
 
 pub(super) fn dns(cluster: &Cluster<'_>) -> Option<Dns> {

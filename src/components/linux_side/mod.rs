@@ -8,6 +8,7 @@ mod cluster;
 mod detect;
 mod felix;
 mod flannel;
+mod operator;
 mod others;
 mod ovn;
 mod ranges;
@@ -22,6 +23,7 @@ pub use calico::{Calico, Encapsulation, Pool, Setting};
 pub use cluster::{Dns, KubeProxy};
 pub use detect::ANNOTATIONS;
 pub use flannel::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Shown, TYPE};
+pub use operator::{ENDPOINT, HOST, Operator, PORT};
 pub use others::Aws;
 pub use ovn::Ovn;
 

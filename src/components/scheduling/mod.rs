@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, PodSpec, Taint};
 use serde_json::{Value, json};
 
 use self::rules::{not_tolerated, selects};
-use super::finding::Finding;
+use super::finding::{Finding, Patch};
 use super::linux_side::is_windows;
 use super::manager::manager;
 use super::objects::Objects;
@@ -90,10 +90,10 @@ fn finding(object: &Value, nodes: &Nodes) -> Option<Finding> {
 }
 
 /// The patch, unless a tool would undo it, and what to do.
-fn remedy(object: &Value, what: &str, patch: Value) -> (Option<Value>, String) {
+fn remedy(object: &Value, what: &str, patch: Value) -> (Option<Patch>, String) {
     match object.get("metadata").and_then(manager) {
         Some(manager) => (None, format!("{what}; {manager} manages it, so do it there")),
-        None => (Some(json!({"spec": {"template": {"spec": patch}}})), what.to_owned()),
+        None => (Some(Patch::Merge(json!({"spec": {"template": {"spec": patch}}}))), what.to_owned()),
     }
 }
 

@@ -34,7 +34,7 @@ fn what_would_hang_or_be_kept_away_is_found_before_the_first_node_and_after() {
 fn the_patch_puts_it_right() {
     for mut set in daemon_sets() {
         let Some(found) = misplaced(std::slice::from_ref(&set)).pop() else { continue };
-        json_patch::merge(&mut set, &found.patch.unwrap());
+        json_patch::merge(&mut set, found.patch.unwrap().value());
         assert_eq!(misplaced(std::slice::from_ref(&set)), [], "{set:#}");
     }
 }

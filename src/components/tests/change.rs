@@ -9,6 +9,8 @@ use crate::components::{ObjectRef, Step, Write, judge, next_step, read};
 
 const CONFIG: &str = "ConfigMap kube-flannel-cfg";
 const SET: &str = "DaemonSet kube-flannel-ds";
+const INSTALLATION: &str = "Installation default";
+const ENDPOINT: &str = "ConfigMap kubernetes-services-endpoint";
 /// More writes than any cluster needs.
 const MANY: usize = 10;
 
@@ -18,8 +20,14 @@ fn next(objects: &[Value]) -> Step {
 }
 
 /// As the API server takes it.
-fn take(objects: &mut [Value], write: &Write) {
-    let there = objects.iter_mut().find(|there| ObjectRef::of(there) == write.object).unwrap();
+fn take(objects: &mut Vec<Value>, write: &Write) {
+    let there = objects.iter_mut().find(|there| ObjectRef::of(there) == write.object);
+    assert_eq!(there.is_none(), write.is_new, "{write:?}");
+    let Some(there) = there else {
+        assert_eq!((ObjectRef::of(&write.patch), &write.patch["kind"]), (write.object.clone(), &json!(write.kind.kind)));
+        objects.push(write.patch.clone());
+        return;
+    };
     for precondition in ["uid", "resourceVersion"] {
         assert_eq!(write.patch["metadata"][precondition], there["metadata"][precondition], "{write:?}");
     }
@@ -28,7 +36,7 @@ fn take(objects: &mut [Value], write: &Write) {
 }
 
 /// The objects that are written, in this order, and the step after the last write.
-fn writes(objects: &mut [Value]) -> (Vec<String>, Step) {
+fn writes(objects: &mut Vec<Value>) -> (Vec<String>, Step) {
     let mut written = Vec::new();
     for _ in 0..MANY {
         match next(objects) {
@@ -59,7 +67,9 @@ fn each_recording_is_changed_by_a_few_writes_or_left_to_people() {
         let expected: &[&str] = match known.name {
             "flannel-manifest" | "flannel-gbp" | "flannel-direct-routing" => &[CONFIG, SET],
             "flannel-changed-not-rolled" => &[SET],
-            "calico-strict-affinity-off" => &["IPAMConfiguration default"],
+            "calico-strict-affinity-off" => &["IPAMConfiguration default", INSTALLATION],
+            "calico-operator-installed" => &["IPAMConfiguration default", INSTALLATION, ENDPOINT, INSTALLATION],
+            "calico-operator-vxlan" | "calico-operator-bgp-none" => &[INSTALLATION],
             "aws-vpc-cni" => &["ConfigMap amazon-vpc-cni"],
             _ => &[],
         };
@@ -115,7 +125,7 @@ fn what_was_changed_back_is_left_alone() {
     let Step::Leave(ManagedElsewhere, why) = last else { panic!("{last:?}") };
     assert!(written.is_empty() && why.contains("VniBelow4096 again") && why.contains(CHANGED), "{written:?} {why}");
     // Something else on the same object may still be changed.
-    let mut objects = changed("calico-operator-vxlan", "FelixConfiguration default", &json!({"spec": {"vxlanVNI": 1}}));
+    let mut objects = changed("calico-operator-windows", "FelixConfiguration default", &json!({"spec": {"vxlanVNI": 1}}));
     assert_eq!(writes(&mut objects), (vec!["FelixConfiguration default".to_owned()], Step::Nothing));
     json_patch::merge(object(&mut objects, "FelixConfiguration default").unwrap(), &json!({"spec": {"vxlanPort": 8472}}));
     assert_eq!(writes(&mut objects), (vec!["FelixConfiguration default".to_owned()], Step::Nothing));
@@ -128,7 +138,9 @@ fn what_is_not_changed_is_said_with_what_to_do() {
     let rolling = json!({"status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 1, "numberAvailable": 2}});
     let unseen = json!({"metadata": {"generation": 2}, "status": {"observedGeneration": 1}});
     let by_hand = json!({"spec": {"updateStrategy": {"type": "OnDelete"}}, "status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 0}});
-    let cases: [(&str, &str, Value, Option<Reason>, &str); 9] = [
+    let degraded = json!({"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": {"name": "calico"},
+        "status": {"conditions": [{"type": "Degraded", "status": "True", "reason": "ResourceReadError", "message": "no Typha"}]}});
+    let cases: [(&str, &str, Value, Option<Reason>, &str); 10] = [
         (
             "flannel-manifest",
             "Node linux-2",
@@ -146,6 +158,7 @@ fn what_is_not_changed_is_said_with_what_to_do() {
         ("calico-operator-bgp-with-vxlan", "Installation default", json!({}), Some(ChangeNeeded), "BGP peers outside"),
         ("calico-strict-affinity-off", "IPAMConfiguration default", Value::Null, Some(ChangeNeeded), "CAPW makes none"),
         ("k3s", "Node linux-1", json!({}), Some(ChangeNeeded), "--flannel-conf"),
+        ("calico-operator-vxlan", "TigeraStatus calico", degraded, Some(ChangeNeeded), "mend first what TigeraStatus calico says"),
         ("flannel-changed-not-rolled", SET, rolling, None, "1 of 2 pods"),
         ("flannel-changed-not-rolled", SET, unseen, None, "0 of 0 pods"),
         ("flannel-changed-not-rolled", SET, by_hand, None, "delete its pods"),
@@ -160,5 +173,66 @@ fn what_is_not_changed_is_said_with_what_to_do() {
             _ => false,
         };
         assert!(right, "{name} {named} {change}: {step:?}");
+    }
+}
+
+#[test]
+fn calico_is_told_of_windows_nodes_step_by_step_and_switched_on_last() {
+    let mut objects = recording("calico-operator-installed");
+    let (written, last) = writes(&mut objects);
+    assert_eq!((written.last().map(String::as_str), last), (Some(INSTALLATION), Step::Nothing));
+    let installation = object(&mut objects, INSTALLATION).unwrap().clone();
+    assert_eq!(installation["metadata"]["annotations"][CHANGED], "ServiceNetworkNotTold,WindowsDataplaneOff");
+    let spec = &installation["spec"];
+    assert_eq!((&spec["serviceCIDRs"], &spec["calicoNetwork"]["windowsDataplane"]), (&json!(["10.96.0.0/12"]), &json!("HNS")));
+    assert_eq!(spec["windowsNodes"], json!({"cniBinDir": "/opt/cni/bin", "cniConfigDir": "/etc/cni/net.d"}));
+    let endpoint = object(&mut objects, ENDPOINT).unwrap().clone();
+    assert_eq!(
+        (&endpoint["metadata"]["namespace"], &endpoint["metadata"]["annotations"][CHANGED]),
+        (&json!("tigera-operator"), &json!("ApiServerNotTold"))
+    );
+    assert_eq!(endpoint["data"], json!({"KUBERNETES_SERVICE_HOST": "10.0.0.10", "KUBERNETES_SERVICE_PORT": "6443"}));
+
+    // What is deleted is made again, and what is switched off again is left.
+    objects.retain(|object| ObjectRef::of(object) != ObjectRef::of(&endpoint));
+    assert_eq!(writes(&mut objects), (vec![ENDPOINT.to_owned()], Step::Nothing));
+    json_patch::merge(object(&mut objects, INSTALLATION).unwrap(), &json!({"spec": {"calicoNetwork": {"windowsDataplane": "Disabled"}}}));
+    let Step::Leave(ManagedElsewhere, why) = next(&objects) else { panic!("{:?}", next(&objects)) };
+    assert!(why.contains("WindowsDataplaneOff again"), "{why}");
+}
+
+/// The chart of the operator has a value for the ConfigMap.
+#[test]
+fn what_belongs_to_an_object_of_a_tool_is_not_made() {
+    let of_chart = json!({"metadata": {"annotations": {"meta.helm.sh/release-name": "calico"}}, "spec": {"serviceCIDRs": ["10.96.0.0/12"]}});
+    let mut objects = changed("calico-operator-installed", INSTALLATION, &of_chart);
+    let (written, last) = writes(&mut objects);
+    let Step::Leave(ManagedElsewhere, why) = last else { panic!("{last:?}") };
+    assert_eq!(written, ["IPAMConfiguration default"]);
+    assert!(why.contains("ConfigMap tigera-operator/kubernetes-services-endpoint is not there") && why.contains("Helm release calico"), "{why}");
+}
+
+/// A proxy on each Linux node is none on Windows nodes.
+#[test]
+fn an_address_that_is_of_use_on_linux_nodes_only_is_not_told() {
+    for (server, made) in [
+        ("https://api.lab.example.com:6443", Some(("api.lab.example.com", "6443"))),
+        ("https://[fd00::1]:8443/", Some(("fd00::1", "8443"))),
+        ("https://api.lab.example.com", Some(("api.lab.example.com", "443"))),
+        ("https://127.0.0.1:6443", None),
+        ("https://localhost:6443", None),
+        ("https://rancher.example.com/k8s/clusters/c-1", None),
+        ("", None),
+    ] {
+        let kubeconfig = json!({"data": {"kubeconfig.conf": json!({"clusters": [{"cluster": {"server": server}}]}).to_string()}});
+        let mut objects = changed("calico-operator-installed", "ConfigMap kube-proxy", &kubeconfig);
+        let (written, last) = writes(&mut objects);
+        let data = object(&mut objects, ENDPOINT).map(|endpoint| endpoint["data"].clone());
+        let expected = made.map(|(host, port)| json!({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}));
+        assert_eq!(data, expected, "{server}");
+        if made.is_none() {
+            let Step::Leave(ChangeNeeded, why) = last else { panic!("{server}: {last:?}") };
+            assert!(written.is_empty() && why.contains("give the ConfigMap the keys KUBERNETES_SERVICE_HOST"), "{server}: {why}");
+        }
     }
 }

@@ -65,6 +65,10 @@ fn each_field_that_matters_changes_the_result() {
         ("calico-operator-vxlan", "Installation default", json!({"spec": {"calicoNetwork": {"linuxDataplane": "BPF"}}})),
         ("calico-operator-vxlan", "Installation default", json!({"spec": {"calicoNetwork": {"ipPools": [{"cidr": "10.244.0.0/16", "encapsulation": "IPIP"}]}}})),
         ("calico-operator-vxlan", "Installation default", json!({"spec": {"serviceCIDRs": ["10.128.0.0/12"]}})),
+        ("calico-operator-vxlan", "Installation default", json!({"spec": {"calicoNetwork": {"windowsDataplane": "HNS"}}})),
+        ("calico-operator-installed", "ConfigMap kube-proxy", json!({"data": {"kubeconfig.conf": "clusters: [{cluster: {server: \"https://10.0.0.99:6443\"}}]"}})),
+        ("calico-operator-windows", "ConfigMap kubernetes-services-endpoint", json!({"data": {"KUBERNETES_SERVICE_HOST": ""}})),
+        ("calico-operator-windows", "TigeraStatus calico", json!({"status": {"conditions": [{"type": "Degraded", "status": "True"}]}})),
         ("calico-operator-vxlan", "IPPool default-ipv4-ippool", json!({"spec": {"cidr": "10.128.0.0/16"}})),
         ("calico-operator-vxlan", "IPPool default-ipv4-ippool", json!({"spec": {"vxlanMode": "Never"}})),
         ("calico-operator-vxlan", "IPPool default-ipv4-ippool", json!({"spec": {"blockSize": 30}})),
@@ -112,6 +116,8 @@ fn other_fields_change_nothing() {
         ("calico-operator-vxlan", "IPPool off", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "off"}, "spec": {"cidr": "10.0.0.0/8", "ipipMode": "Always", "disabled": true}})),
         ("calico-operator-vxlan", "IPPool same", json!({"apiVersion": "projectcalico.org/v3", "kind": "IPPool", "metadata": {"name": "same"}, "spec": {"cidr": "10.244.0.0/16", "vxlanMode": "CrossSubnet"}})),
         ("calico-operator-vxlan", "IPPool antrea", json!({"apiVersion": "crd.antrea.io/v1beta1", "kind": "IPPool", "metadata": {"name": "antrea"}, "spec": {"cidr": "10.0.0.0/8", "ipipMode": "Always"}})),
+        ("calico-operator-vxlan", "TigeraStatus calico-windows", json!({"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": {"name": "calico-windows"}, "status": {"conditions": [{"type": "Degraded", "status": "True"}]}})),
+        ("calico-operator-windows", "TigeraStatus apiserver", json!({"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": {"name": "apiserver"}, "status": {"conditions": [{"type": "Degraded", "status": "True"}]}})),
         ("calico-operator-vxlan", "FelixConfiguration node.linux-1", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": "node.linux-1"}, "spec": {"vxlanVNI": 1}})),
     ];
     for (name, object, change) in cases {

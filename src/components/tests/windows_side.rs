@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{KNOWN, changed, object, recording};
 use crate::api::condition::Reason;
-use crate::components::{NAMESPACE, Parameters, Refusal, is_warning, read, role, windows_side};
+use crate::components::{NAMESPACE, ObjectRef, Parameters, Refusal, brought_by_another, is_warning, read, role, windows_side};
 
 fn parameters() -> Parameters {
     Parameters { image: "registry.example.com/capw:v0.2.0".into(), api_server: "https://10.0.0.10:6443".into() }
@@ -76,6 +76,41 @@ fn the_objects_of_a_cluster_that_is_as_windows_needs_it() {
     insta::assert_snapshot!(documents.collect::<String>());
 }
 
+/// Calico's operator brings the rest.
+#[test]
+fn the_objects_of_a_cluster_with_calico_are_those_of_kube_proxy() {
+    let objects = rendered(&recording("calico-operator-windows")).unwrap();
+    let documents = objects.iter().map(|object| format!("---\n{}", serde_saphyr::to_string(object).unwrap()));
+    insta::assert_snapshot!(documents.collect::<String>());
+    let side = read(&recording("calico-operator-windows"));
+    let set = brought_by_another(&side).unwrap();
+    assert!(recording("calico-operator-windows").iter().any(|object| ObjectRef::of(object) == set), "{set}");
+    assert_eq!(brought_by_another(&read(&recording("flannel-vxlan-4096"))), None);
+}
+
+#[test]
+fn where_another_runs_kube_proxy_in_calicos_network_nothing_is_left_to_bring() {
+    let mut objects = recording("calico-operator-windows");
+    let image = "sigwindowstools/kube-proxy:v1.36.3-calico-hostprocess";
+    objects.push(json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy-windows", "namespace": "kube-system"},
+        "spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "windows"}, "containers": [{"name": "kube-proxy", "image": image}]}}}}));
+    let told = rendered(&objects).unwrap_err().to_string();
+    assert!(told.contains("DaemonSet kube-system/kube-proxy-windows runs kube-proxy there already"), "{told}");
+}
+
+#[test]
+fn kube_proxy_is_told_the_first_of_calicos_networks_with_ipv4() {
+    let of_pool = |change: &Value| rendered(&changed("calico-operator-bgp-windows", "IPPool more", change));
+    let pool = |spec: Value| json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "more"}, "spec": spec});
+    for spec in [json!({"cidr": "10.200.0.0/16"}), json!({"cidr": "fd00::/56"})] {
+        let mut objects = of_pool(&pool(spec.clone())).unwrap();
+        assert_eq!(file(&mut objects, "kube-proxy", "config.json")["clusterCIDR"], "10.244.0.0/16", "{spec}");
+    }
+    let mut none = changed("calico-operator-bgp-windows", "IPPool default-ipv4-ippool", &json!({"spec": {"disabled": true}}));
+    json_patch::merge(object(&mut none, "Installation default").unwrap(), &json!({"spec": {"calicoNetwork": {"ipPools": []}}}));
+    assert_eq!(rendered(&none), Err(Refusal::PodNetworkUnknown("no pool of Calico with IPv4".into())));
+}
+
 /// Recordings for which there are objects, with what tells their networks apart.
 #[test]
 fn recordings_are_rendered_with_their_networks() {
@@ -84,17 +119,23 @@ fn recordings_are_rendered_with_their_networks() {
         .filter_map(|known| {
             let mut objects = rendered(&recording(known.name)).ok()?;
             assert!(objects.iter().all(is_ours), "{}", known.name);
-            let [net_conf, conflist] = ["net-conf.json", "cni.conflist"].map(|name| file(&mut objects, "flannel", name));
             let proxy = file(&mut objects, "kube-proxy", "config.json");
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            if known.kind == "calico" {
+                return Some([known.name.to_owned(), text(&proxy["winkernel"]["networkName"]), text(&proxy["clusterCIDR"]), String::new()]);
+            }
+            let [net_conf, conflist] = ["net-conf.json", "cni.conflist"].map(|name| file(&mut objects, "flannel", name));
             assert_eq!(conflist["name"], proxy["winkernel"]["networkName"], "{}", known.name);
             assert_eq!(net_conf["Network"], proxy["clusterCIDR"], "{}", known.name);
-            let text = |value: &Value| value.as_str().unwrap().to_owned();
             let services = &conflist["plugins"][0]["delegate"]["policies"][1]["value"]["Settings"]["DestinationPrefix"];
             Some([known.name.to_owned(), text(&conflist["name"]), text(&net_conf["Network"]), text(services)])
         })
         .collect();
     let kubeadm = |name: &str| [name, "flannel.4096", "10.244.0.0/16", "10.96.0.0/12"].map(str::to_owned);
+    let calico = |name: &str| [name, "Calico", "10.244.0.0/16", ""].map(str::to_owned);
     let expected = [
+        calico("calico-operator-bgp-windows"),
+        calico("calico-operator-windows"),
         kubeadm("flannel-nftables"),
         kubeadm("flannel-vxlan-4096"),
         kubeadm("kubeadm-iptables"),
@@ -120,7 +161,9 @@ fn where_nothing_is_rendered_the_reason_is_told() {
         ("ipv6-only", wrong(Reason::Ipv6Only)),
         ("no-linux-nodes", wrong(Reason::NoLinuxNodes)),
         ("flannel-wireguard", "the network is flannel, and CAPW does not bring it to Windows nodes (Refuse).".into()),
-        ("calico-operator-vxlan", "the network is calico, and CAPW does not bring it to Windows nodes (Ask).".into()),
+        ("calico-operator-vxlan", wrong(Reason::WindowsDataplaneOff)),
+        ("calico-operator-installed", wrong(Reason::StrictAffinityOff)),
+        ("k0s", "the network is calico, and CAPW does not bring it to Windows nodes (Check).".into()),
         ("calico-manifest", "the network is calico, and CAPW does not bring it to Windows nodes (Refuse).".into()),
         ("antrea-encap", "the network is antrea, and CAPW does not bring it to Windows nodes (Check).".into()),
         ("cilium", "the network is cilium, and CAPW does not bring it to Windows nodes (Refuse).".into()),
@@ -145,7 +188,8 @@ fn the_worst_that_is_wrong_is_told_with_the_remedy() {
 #[test]
 fn all_other_recordings_have_something_in_the_way() {
     for known in &KNOWN {
-        let usable = known.role == "Run" && known.mode == "vxlan" && known.reasons.iter().all(|reason| is_warning(*reason));
+        let is_brought = matches!((known.role, known.mode), ("Run", "vxlan") | ("Ask", _));
+        let usable = is_brought && known.reasons.iter().all(|reason| is_warning(*reason));
         assert_eq!(rendered(&recording(known.name)).is_ok(), usable, "{}", known.name);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{KNOWN, all_reasons, apply, changed, reasons, recording};
 use crate::api::condition::Reason::{self, *};
-use crate::components::{Finding, is_warning, judge, read};
+use crate::components::{Finding, Patch, is_warning, judge, read};
 
 /// A recording in which one object is changed, and the finding that must follow.
 struct Wrong {
@@ -34,7 +34,7 @@ const FELIX: &str = "FelixConfiguration default";
 fn wrong() -> Vec<Wrong> {
     let of = |recording, object, change, reason, at, patch| Wrong { recording, object, change, reason, at, patch };
     let flannel = |backend, reason, at| of("flannel-vxlan-4096", FLANNEL, net_conf(backend), reason, at, true);
-    let calico = |object, change, reason, at, patch| of("calico-operator-vxlan", object, change, reason, at, patch);
+    let calico = |object, change, reason, at, patch| of("calico-operator-windows", object, change, reason, at, patch);
     vec![
         flannel(json!({"Type": "vxlan", "Port": 4789}), VniBelow4096, "ConfigMap kube-flannel/kube-flannel-cfg data[net-conf.json].Backend.VNI"),
         flannel(json!({"Type": "vxlan", "vni": 4095, "Port": 4789}), VniBelow4096, "ConfigMap kube-flannel/kube-flannel-cfg data[net-conf.json].Backend.VNI"),
@@ -73,6 +73,14 @@ fn wrong() -> Vec<Wrong> {
         calico("IPPool default-ipv4-ippool", json!({"spec": {"blockSize": 28}}), BlockTooSmall, "IPPool default-ipv4-ippool spec.blockSize", false),
         calico("IPPool six", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "six"}, "spec": {"cidr": "fd00:10:244::/56"}}), DualStackOverlay, "IPPool six spec.cidr", false),
         calico("IPPool default-ipv4-ippool", json!({"spec": {"cidr": "fd00:10:244::/56"}}), Ipv6Only, "IPPool default-ipv4-ippool spec.cidr", false),
+        of("calico-operator-bgp-windows", "Installation default", json!({"spec": {"calicoNetwork": {"bgp": "Disabled"}}}), NetworkUnsupported, "Installation default spec.calicoNetwork.bgp", false),
+        calico("Installation default", json!({"spec": {"serviceCIDRs": null}}), ServiceNetworkNotTold, "Installation default spec.serviceCIDRs", true),
+        calico("ServiceCIDR more", json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "more"}, "spec": {"cidrs": ["10.120.0.0/16"]}}), ServiceNetworkNotTold, "Installation default spec.serviceCIDRs", true),
+        calico("ConfigMap kubernetes-services-endpoint", Value::Null, ApiServerNotTold, "ConfigMap tigera-operator/kubernetes-services-endpoint data.KUBERNETES_SERVICE_HOST", true),
+        calico("ConfigMap kubernetes-services-endpoint", json!({"data": {"KUBERNETES_SERVICE_PORT": null}}), ApiServerNotTold, "ConfigMap tigera-operator/kubernetes-services-endpoint data.KUBERNETES_SERVICE_HOST", true),
+        calico("Installation default", json!({"spec": {"calicoNetwork": {"windowsDataplane": "Disabled"}}}), WindowsDataplaneOff, "Installation default spec.calicoNetwork.windowsDataplane", true),
+        calico("Installation default", json!({"spec": {"calicoNetwork": {"windowsDataplane": null}}}), WindowsDataplaneOff, "Installation default spec.calicoNetwork.windowsDataplane", true),
+        calico("TigeraStatus calico-windows", json!({"status": {"conditions": [{"type": "Degraded", "status": "True", "message": "no DNS"}]}}), OperatorDegraded, "TigeraStatus calico-windows status.conditions", false),
         of("k0s", "IPAMConfig default", json!({"spec": {"strictAffinity": false}}), StrictAffinityOff, "IPAMConfig default spec.strictAffinity", true),
         of("k0s", "DaemonSet calico-node", json!({"spec": {"template": {"spec": {"containers": [{"name": "calico-node", "env": [{"name": "FELIX_VXLANVNI", "value": "100"}, {"name": "CALICO_NETWORKING_BACKEND", "value": "vxlan"}]}]}}}}), VniBelow4096, "DaemonSet kube-system/calico-node spec.template.spec.containers[0].env[0].value (FELIX_VXLANVNI)", false),
         of("k0s", "DaemonSet calico-node", json!({"spec": {"template": {"spec": {"containers": [{"name": "calico-node", "env": [{"name": "CALICO_NETWORKING_BACKEND", "value": "bird"}]}]}}}}), BgpWithVxlan, "DaemonSet kube-system/calico-node spec.template.spec.containers[0].env[0].value", false),
@@ -115,7 +123,7 @@ fn every_reason_has_a_wrong_setting() {
     assert!(found.len() >= 16 && patched.len() >= 8, "{patched:?}");
 }
 
-/// What is wrong after a patch may be that it is not rolled out; nothing else may come.
+/// What is wrong after a patch may be that it is not rolled out, or the last switch; nothing else may come.
 #[test]
 fn a_patch_puts_right_what_it_is_for_and_nothing_comes_of_it() {
     let recordings = KNOWN.iter().map(|known| (known.name.to_owned(), recording(known.name)));
@@ -130,11 +138,14 @@ fn a_patch_puts_right_what_it_is_for_and_nothing_comes_of_it() {
             apply(&mut one, finding);
             let after = judge(&read(&one));
             assert!(!after.iter().any(|other| (other.reason, at(other)) == (finding.reason, at(finding))), "{case}: {finding:#?} stays");
-            let came = after.iter().find(|other| other.reason != NotRolledOut && !before.iter().any(|known| known.reason == other.reason));
+            // Calico's operator is told of Windows nodes when all else is right.
+            let is_next = |other: &Finding| [NotRolledOut, WindowsDataplaneOff].contains(&other.reason);
+            let came = after.iter().find(|other| !is_next(other) && !before.iter().any(|known| known.reason == other.reason));
             assert!(came.is_none(), "{case}: {finding:#?} brings {came:#?}");
             apply(&mut all, finding);
             patches += 1;
         }
+        judge(&read(&all)).iter().filter(|finding| finding.reason == WindowsDataplaneOff).for_each(|finding| apply(&mut all, finding));
         let left = judge(&read(&all));
         assert!(left.iter().all(|finding| finding.patch.is_none()), "{case}: {left:#?}");
     }
@@ -144,12 +155,12 @@ fn a_patch_puts_right_what_it_is_for_and_nothing_comes_of_it() {
 #[test]
 fn the_patch_of_a_manifest_is_exact() {
     let findings = judge(&read(&recording("flannel-manifest")));
-    let patch = findings[0].patch.clone().unwrap();
+    let patch = findings[0].patch.as_ref().unwrap().value();
     let text = patch["data"]["net-conf.json"].as_str().unwrap();
     let written: Value = serde_json::from_str(text).unwrap();
     let expected = json!({"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}});
     assert_eq!((patch.as_object().unwrap().len(), patch["data"].as_object().unwrap().len(), written), (1, 1, expected));
-    assert!(findings.iter().all(|finding| finding.patch.as_ref() == Some(&patch)), "one must not undo the other");
+    assert!(findings.iter().all(|finding| finding.patch.as_ref().map(Patch::value) == Some(patch)), "one must not undo the other");
     assert!(findings[0].remedy.contains("`kubectl rollout restart -n kube-flannel daemonset/kube-flannel-ds`"), "{}", findings[0].remedy);
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::overlay::Overlay;
+use super::network::Overlay;
 use crate::components::compatible::PORT;
 use crate::components::linux_side::{Dns, NET_CONF};
 use crate::components::plan::labels;

@@ -1,12 +1,12 @@
 //! What brings a cluster's pod network and its Services to Windows nodes (pure): the objects that run Flannel and kube-proxy there, with the
-//! settings of the Linux side.
+//! settings of the Linux side. Calico's operator brings its network itself, and then only kube-proxy is left.
 //!
 //! Both run the program `capw-node.exe` of CAPW's image in HostProcess pods. It finds on the node what only the node knows, and starts the
 //! program of its name, which is on the node already.
 
 mod flannel;
 mod kube_proxy;
-mod overlay;
+mod network;
 mod program;
 mod refusal;
 
@@ -17,8 +17,10 @@ pub use kube_proxy::BINDING as KUBE_PROXY_BINDING;
 pub use refusal::Refusal;
 
 use super::linux_side::LinuxSide;
+use super::place::ObjectRef;
 use super::plan::labels;
-use overlay::overlay;
+use super::role::{Role, role};
+use network::{Network, network};
 use program::Program;
 
 /// Where all of it is, but for what a cluster has once.
@@ -35,22 +37,37 @@ pub struct Parameters {
 
 /// The objects in the order in which they have to be applied, or why there are none.
 pub fn windows_side(side: &LinuxSide, parameters: &Parameters) -> Result<Vec<Value>, Refusal> {
-    let overlay = overlay(side)?;
-    let flannel = Program { name: "flannel", settings: flannel::settings(&overlay, side.dns.as_ref()), readiness: None };
-    let kube_proxy =
-        Program { name: "kube-proxy", settings: kube_proxy::settings(&overlay, side.kube_proxy.as_ref()), readiness: Some(kube_proxy::readiness()) };
-    Ok(vec![
-        namespace(),
-        flannel.account(),
-        flannel::cluster_role(),
-        binding(flannel.name, flannel::ROLE, flannel::ROLE),
-        flannel.config_map(),
-        flannel.daemon_set(parameters),
+    let network = network(side)?;
+    let mut objects = vec![namespace()];
+    if let Network::Flannel(overlay) = &network {
+        let flannel = Program { name: "flannel", arguments: &[], settings: flannel::settings(overlay, side.dns.as_ref()), readiness: None };
+        objects.extend([
+            flannel.account(),
+            flannel::cluster_role(),
+            binding(flannel.name, flannel::ROLE, flannel::ROLE),
+            flannel.config_map(),
+            flannel.daemon_set(parameters),
+        ]);
+    }
+    let kube_proxy = Program {
+        name: "kube-proxy",
+        arguments: kube_proxy::arguments(&network),
+        settings: kube_proxy::settings(&network, side.kube_proxy.as_ref()),
+        readiness: Some(kube_proxy::readiness()),
+    };
+    objects.extend([
         kube_proxy.account(),
         binding(kube_proxy.name, kube_proxy::BINDING, kube_proxy::ROLE),
         kube_proxy.config_map(),
         kube_proxy.daemon_set(parameters),
-    ])
+    ]);
+    Ok(objects)
+}
+
+/// The DaemonSet with which another brings the network to Windows nodes, beside what CAPW brings: that of Calico's operator.
+/// <https://github.com/tigera/operator/blob/v1.42.3/pkg/render/windows.go>
+pub fn brought_by_another(side: &LinuxSide) -> Option<ObjectRef> {
+    (role(side) == Role::Ask).then(|| ObjectRef::new("DaemonSet", Some("calico-system"), "calico-node-windows"))
 }
 
 /// Pods that are processes of the host are admitted with the level `privileged` only.

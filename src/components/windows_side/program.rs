@@ -20,6 +20,8 @@ const VOLUMES: &str = "%CONTAINER_SANDBOX_MOUNT_POINT%";
 pub struct Program {
     /// Of the command, the account, the ConfigMap and the DaemonSet.
     pub name: &'static str,
+    /// Of `capw-node.exe`, for this network.
+    pub arguments: &'static [&'static str],
     /// Its files.
     pub settings: BTreeMap<&'static str, Value>,
     /// What shows that it works, beside that it runs.
@@ -91,11 +93,14 @@ impl Program {
     fn container(&self, parameters: &Parameters) -> Value {
         let name = self.name;
         let of_pod = |variable: &str, field: &str| json!({"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field}}});
+        let mut arguments =
+            vec![name.to_owned(), format!(r"--settings={VOLUMES}\etc\capw\{name}"), format!(r"--access={VOLUMES}\var\run\secrets\capw\{name}")];
+        arguments.extend(self.arguments.iter().map(ToString::to_string));
         let mut container = json!({
             "name": name,
             "image": parameters.image,
             "imagePullPolicy": "IfNotPresent",
-            "args": [name, format!(r"--settings={VOLUMES}\etc\capw\{name}"), format!(r"--access={VOLUMES}\var\run\secrets\capw\{name}")],
+            "args": arguments,
             "env": [
                 of_pod("NODE_NAME", "spec.nodeName"),
                 of_pod("NODE_ADDRESS", "status.hostIP"),

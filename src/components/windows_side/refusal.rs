@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::components::finding::Finding;
 use crate::components::linux_side::Kind;
+use crate::components::place::ObjectRef;
 use crate::components::role::Role;
 
 /// Why there are no objects. Each says what is wrong and what to do.
@@ -15,6 +16,12 @@ pub enum Refusal {
     /// CAPW will run this backend of Flannel on Windows nodes, but does not yet.
     #[error("Flannel's backend is {0}, and CAPW brings only vxlan to Windows nodes so far: run flanneld.exe there yourself")]
     NotYet(String),
+    /// Calico's operator brings the network, and another runs kube-proxy in it.
+    #[error(
+        "Calico's operator brings the network to Windows nodes, and {0} runs kube-proxy there already: nothing is left to bring; remove {0} if CAPW \
+         shall run kube-proxy"
+    )]
+    KubeProxyRuns(ObjectRef),
     /// Something stands in the way of Windows nodes: the worst of it, and how many findings there are besides.
     #[error("{}", wrong(.first, *.others))]
     Wrong { first: Box<Finding>, others: usize },
@@ -26,8 +33,8 @@ pub enum Refusal {
     VniUnknown,
     /// No object tells it as a whole: there are none, or several, or only what single nodes have of it.
     #[error(
-        "the network of all pods is not known as a whole (found: {0}): write it into Flannel's settings as one IPv4 network, or start the servers of \
-         k3s with --cluster-cidr"
+        "the network of all pods is not known as a whole (found: {0}): write it into Flannel's settings as one IPv4 network, start the servers of \
+         k3s with --cluster-cidr, or give Calico a pool"
     )]
     PodNetworkUnknown(String),
     /// Container runtimes refuse it as the name of a network.

@@ -51,15 +51,15 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
     let name = cluster_ref(cluster);
     let looked = async {
         let workload = ctx.clusters.get(&name).await?;
-        let Observed { objects, side, watched } = observe(&workload, &brought_kinds(object, components)).await?;
+        let Observed { objects, side, watched } = observe(&workload, brought_kinds(object, components).as_deref()).await?;
         ctx.clusters.watch_linux_side(&name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
         Ok((workload, objects, side))
     };
     let (workload, objects, side) = match looked.await {
         Ok(looked) => looked,
         Err(error) => {
-            tracing::warn!(error = error.label(), "the pod network cannot be read: {error}");
             ctx.clusters.doubt(&name, &error).await;
+            tracing::warn!(error = error.label(), "the pod network cannot be read: {error}");
             // What passes by itself is no news.
             let conditions = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0).into_iter().collect();
             return Seen { status: None, conditions, look_again: LOOK_SOON };
@@ -108,19 +108,15 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) ->
     Some(Seen { status: Some(status), conditions: vec![condition], look_again })
 }
 
-/// What is to be read to know what CAPW has brought. Who switches a policy off need not give the rights that it takes.
-fn brought_kinds(object: &WindowsCluster, components: &Components) -> Vec<Listing> {
-    if components.mode != ComponentsMode::Auto {
-        return Vec::new();
-    }
-    [windows_side::PODS].into_iter().chain(wanted_for_pods(&components.policies, object.objects())).collect()
+/// The kinds of what CAPW has brought for pods, if it is to bring anything. Who switches a policy off need not give the rights that it takes.
+fn brought_kinds(object: &WindowsCluster, components: &Components) -> Option<Vec<Listing>> {
+    (components.mode == ComponentsMode::Auto).then(|| wanted_for_pods(&components.policies, object.objects()))
 }
 
-/// `more`: what to read besides.
-async fn observe(workload: &Workload, more: &[Listing]) -> Result<Observed, WorkloadError> {
+/// `brought`: the kinds of what CAPW has brought for pods; with them the pods of a Windows node's network are read too.
+async fn observe(workload: &Workload, brought: Option<&[Listing]>) -> Result<Observed, WorkloadError> {
     let (mut objects, mut watched) = (Vec::new(), Vec::new());
     list(workload, &FIRST, &mut objects, &mut watched).await?;
-    list(workload, more, &mut objects, &mut watched).await?;
     let wanted = wanted(&objects);
     list(workload, &wanted.lists, &mut objects, &mut watched).await?;
     for map in wanted.config_maps {
@@ -128,7 +124,12 @@ async fn observe(workload: &Workload, more: &[Listing]) -> Result<Observed, Work
         objects.extend(workload.config_map_object(&namespace, &map.name).await?);
         watched.push(Watched::ConfigMap { namespace, name: map.name });
     }
-    Ok(Observed { side: read(&objects), objects, watched })
+    let side = read(&objects);
+    if let Some(kinds) = brought {
+        list(workload, kinds, &mut objects, &mut watched).await?;
+        list(workload, windows_side::pods(&side), &mut objects, &mut watched).await?;
+    }
+    Ok(Observed { objects, side, watched })
 }
 
 /// A kind that is not served cannot be watched.
@@ -144,8 +145,12 @@ async fn list(workload: &Workload, kinds: &[Listing], objects: &mut Vec<Value>, 
 
 /// Takes a step of a change.
 async fn act(workload: &Workload, step: &Step) -> Result<(), WorkloadError> {
-    let Step::Write(Write { kind, object, patch, what }) = step else { return Ok(()) };
-    workload.patch_object(kind, object.namespace.as_deref(), &object.name, patch).await?;
+    let Step::Write(Write { kind, object, patch, is_new, what }) = step else { return Ok(()) };
+    let (namespace, name) = (object.namespace.as_deref(), object.name.as_str());
+    match is_new {
+        true => workload.make_object(kind, namespace, name, patch).await?,
+        false => workload.patch_object(kind, namespace, name, patch).await?,
+    }
     tracing::info!(endpoint = workload.server, "{what}");
     Ok(())
 }

@@ -13,16 +13,31 @@ use crate::api::components::ComponentPart;
 use crate::api::condition::{Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{FIRST, LinuxSide, ObjectRef, Parameters, Refusal, kind_of, outdated, owned, read, removed, taken, windows_side};
+use crate::components::{
+    FIRST, LinuxSide, ObjectRef, Parameters, Refusal, brought_by_another, kind_of, outdated, owned, read, removed, taken, windows_side,
+};
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::windows_side::{
-    announced, applied, both, may_be_there, not_brought, not_removed, parts, report, tainted, verify, without_taint,
+    announced, applied, both, may_be_there, missing, not_brought, not_removed, part, report, tainted, verify, without_taint,
 };
 
 /// Nodes that may have the taint.
 const NODES: Listing = Listing::new("", "v1", "Node", "nodes").with_labels("kubernetes.io/os=windows");
-/// The pods of what is brought.
-pub const PODS: Listing = Listing::new("", "v1", "Pod", "pods").with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw");
+
+/// The pods of what is brought, and those of Calico's DaemonSet for Windows nodes.
+const PODS: [Listing; 2] = {
+    const ALL: Listing = Listing::new("", "v1", "Pod", "pods");
+    [
+        ALL.with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw"),
+        ALL.with_labels("app.kubernetes.io/name=calico-node-windows"),
+    ]
+};
+
+/// The pods that a Windows node needs for its network.
+pub fn pods(side: &LinuxSide) -> &'static [Listing] {
+    let (brought, _) = PODS.split_at(1);
+    if brought_by_another(side).is_some() { &PODS } else { brought }
+}
 
 /// What is to be said of all that is brought, and when to look at it again.
 pub struct Brought {
@@ -85,7 +100,7 @@ async fn bring_network(
     let desired = match windows_side(side, &Parameters { image, api_server: endpoint }) {
         Ok(objects) => owned(objects, &owner),
         Err(refusal) => {
-            if matches!(refusal, Refusal::NotOurs { .. }) {
+            if matches!(refusal, Refusal::NotOurs { .. } | Refusal::KubeProxyRuns(_)) {
                 lift_taint(workload, &tainted(&side.nodes), "CAPW does not bring its network").await?;
             }
             return Ok(Network::nothing(object, Reason::NotBrought, refusal.to_string()));
@@ -99,7 +114,8 @@ async fn bring_network(
     let sets: Vec<&Value> =
         desired.iter().zip(&live).map(|(desired, live)| live.as_ref().unwrap_or(desired)).filter(|o| is(o, "DaemonSet")).collect();
     let pods: Vec<&Value> = objects.iter().filter(|object| is(object, "Pod")).collect();
-    let parts = parts(&sets, &pods);
+    let brought = sets.into_iter().map(|set| part(set, &pods));
+    let parts: Vec<ComponentPart> = by_another(objects, side, &pods).into_iter().chain(brought).collect();
     let verification = verify(&side.nodes, &parts, &pods);
     let said = match outdated.len() {
         0 => report(&parts),
@@ -112,6 +128,13 @@ async fn bring_network(
     };
     lift_taint(workload, &verification.tainted, "its network works").await?;
     Ok(Network { parts, verified: Some(format!("{}/{}", verification.verified, verification.nodes)), said })
+}
+
+/// The network as a part, where another brings it.
+fn by_another(objects: &[Value], side: &LinuxSide, pods: &[&Value]) -> Option<ComponentPart> {
+    let of = brought_by_another(side)?;
+    let set = objects.iter().find(|object| ObjectRef::of(object) == of);
+    Some(set.map_or_else(|| missing(&of), |set| part(set, pods)))
 }
 
 pub fn is(object: &Value, kind: &str) -> bool {

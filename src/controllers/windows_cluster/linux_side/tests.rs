@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 
 /// Calico by its operator: kinds of several groups, and one of its two kinds for addresses is not served.
-const RECORDING: &str = "src/components/fixtures/calico-operator-vxlan.yaml";
+const RECORDING: &str = "src/components/fixtures/calico-operator-windows.yaml";
 
 /// The path of a list of objects of that kind; of a ConfigMap, that of the object.
 fn path(object: &Value) -> String {
@@ -21,6 +21,7 @@ fn path(object: &Value) -> String {
     let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
     match text("/kind") {
         "ConfigMap" => format!("{root}/namespaces/{}/configmaps/{}", text("/metadata/namespace"), text("/metadata/name")),
+        kind if kind.ends_with('s') => format!("{root}/{}es", kind.to_ascii_lowercase()),
         kind => format!("{root}/{}s", kind.to_ascii_lowercase()),
     }
 }
@@ -63,16 +64,18 @@ fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
 #[tokio::test]
 async fn what_was_read_is_watched_and_each_read_that_is_refused_is_named() {
     let (workload, asked) = cluster(None);
-    let observed = observe(&workload, &[]).await.unwrap();
+    let observed = observe(&workload, Some(&[])).await.unwrap();
     assert_eq!(judge(&observed.side), []);
     let kinds: Vec<&str> = observed.watched.iter().map(Watched::kind).collect();
-    let all = ["Node", "DaemonSet", "Service", "ServiceCIDR", "Installation", "IPPool", "FelixConfiguration", "IPAMConfiguration", "ConfigMap"];
+    let of_calico = ["Installation", "TigeraStatus", "IPPool", "FelixConfiguration", "IPAMConfiguration"];
+    let all = [&["Node", "DaemonSet", "Service", "ServiceCIDR", "ConfigMap"][..], &of_calico].concat();
     assert!(all.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
     assert!(!kinds.contains(&"IPAMConfig"), "it is not served");
     let asked = asked.lock().unwrap().clone();
     assert!(asked.len() > all.len(), "{asked:?}");
+    assert_eq!(asked.iter().filter(|path| *path == "/api/v1/pods").count(), 2, "those of CAPW, and those of Calico");
     for path in asked {
-        let Err(WorkloadError::Forbidden { what }) = observe(&cluster(Some(path.clone())).0, &[]).await.map(drop) else { panic!("{path}") };
+        let Err(WorkloadError::Forbidden { what }) = observe(&cluster(Some(path.clone())).0, Some(&[])).await.map(drop) else { panic!("{path}") };
         let plural = if path.contains("/configmaps/") { "configmaps" } else { path.rsplit('/').next().unwrap() };
         assert!(what.contains(plural), "{path}: {what}");
     }

@@ -177,19 +177,39 @@ fn tainted_node() -> Value {
 
 const TAINT_GOES: &str = "PATCH /api/v1/nodes/win-1";
 
+/// On that node.
+fn ready_pod(part: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": part, "labels": {"app.kubernetes.io/name": part}}, "spec": {"nodeName": "win-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
 #[tokio::test]
 async fn the_taint_goes_when_the_pods_of_a_node_are_ready() {
-    let pod = |part: &str| {
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": part, "labels": {"app.kubernetes.io/name": part}}, "spec": {"nodeName": "win-1"},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-    };
     for (pods, verified, patched) in [(vec!["flannel"], "0/1", false), (vec!["flannel", "kube-proxy"], "1/1", true)] {
-        let others = std::iter::once(tainted_node()).chain(pods.into_iter().map(pod)).collect();
+        let others = std::iter::once(tainted_node()).chain(pods.into_iter().map(ready_pod)).collect();
         let server = Arc::new(Mutex::new(Server { others, ..Server::default() }));
         let seen = brought(&server, RECORDING, &windows_cluster("c1", true)).await.unwrap();
         assert_eq!(seen.verified.as_deref(), Some(verified));
         assert_eq!(server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()), patched);
     }
+}
+
+/// Without routes to other nodes kube-proxy alone is not enough.
+#[tokio::test]
+async fn where_calicos_operator_brings_the_network_its_pod_counts_too() {
+    const CALICO: &str = "calico-operator-windows.yaml";
+    for (pods, verified, patched) in [(vec!["kube-proxy"], "0/1", false), (vec!["kube-proxy", "calico-node-windows"], "1/1", true)] {
+        let others = std::iter::once(tainted_node()).chain(pods.into_iter().map(ready_pod)).collect();
+        let server = Arc::new(Mutex::new(Server { others, ..Server::default() }));
+        let seen = brought(&server, CALICO, &windows_cluster("c1", true)).await.unwrap();
+        let names: Vec<&str> = seen.parts.iter().map(|part| part.name.as_str()).collect();
+        assert_eq!((names, seen.verified.as_deref()), (vec!["calico-node-windows", "kube-proxy"], Some(verified)));
+        let server = server.lock().unwrap();
+        assert_eq!(server.asked.contains(&TAINT_GOES.to_owned()), patched);
+        assert_eq!(server.objects.len(), 5, "{:?}", server.objects.keys());
+    }
+    let part = by_another(&[], &read(&recorded(CALICO)), &[]).unwrap();
+    assert!(part.message.unwrap().starts_with("DaemonSet calico-system/calico-node-windows is not there"));
 }
 
 /// The taint is of no use where another brings the network, and must not outlive what would take it away.

@@ -1,11 +1,39 @@
-//! The settings of Flannel with VXLAN that Windows nodes must share with Linux nodes.
+//! The pod network of Windows nodes, with the settings that they must share with Linux nodes.
 
 use super::Refusal;
 use crate::components::cidr::{Cidr, listed};
 use crate::components::compatible::judge;
 use crate::components::finding::is_warning;
-use crate::components::linux_side::{LinuxSide, Settings};
-use crate::components::role::{Role, role};
+use crate::components::linux_side::{Calico, LinuxSide, Settings};
+use crate::components::role::{Role, role, runs_already};
+use crate::components::workloads::Program;
+
+/// The pod network, and who brings it to Windows nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// CAPW does.
+    Flannel(Overlay),
+    /// Its operator does, with VXLAN or with BGP, and leaves kube-proxy to CAPW.
+    Calico { pods: Cidr },
+}
+
+impl Network {
+    /// Its name in HNS. That of Calico is fixed:
+    /// <https://github.com/projectcalico/calico/blob/v3.32.1/node/pkg/lifecycle/startup/startup_windows.go>.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Flannel(overlay) => &overlay.name,
+            Self::Calico { .. } => "Calico",
+        }
+    }
+
+    /// The addresses of all pods.
+    pub const fn pods(&self) -> Cidr {
+        match self {
+            Self::Flannel(Overlay { pods, .. }) | Self::Calico { pods } => *pods,
+        }
+    }
+}
 
 /// Flannel's network with VXLAN. Overlay networks of Windows have IPv4 only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,17 +45,32 @@ pub struct Overlay {
     pub services: Vec<Cidr>,
 }
 
-/// The settings, or why Windows nodes cannot have them from CAPW.
-pub fn overlay(side: &LinuxSide) -> Result<Overlay, Refusal> {
-    let network = &side.network;
+/// The network, or why CAPW brings nothing for it.
+pub fn network(side: &LinuxSide) -> Result<Network, Refusal> {
     let role = role(side);
-    if role != Role::Run {
-        return Err(Refusal::NotOurs { kind: network.kind, role });
+    if !matches!(role, Role::Run | Role::Ask) {
+        return Err(Refusal::NotOurs { kind: side.network.kind, role });
     }
     let mut wrong = judge(side).into_iter().filter(|finding| !is_warning(finding.reason));
     if let Some(first) = wrong.next() {
         return Err(Refusal::Wrong { first: Box::new(first), others: wrong.count() });
     }
+    match &side.network.settings {
+        Settings::Calico(calico) => self::calico(side, calico),
+        _ => overlay(side).map(Network::Flannel),
+    }
+}
+
+fn calico(side: &LinuxSide, calico: &Calico) -> Result<Network, Refusal> {
+    if let Some(set) = runs_already(side, Program::KubeProxy) {
+        return Err(Refusal::KubeProxyRuns(set.clone()));
+    }
+    let pool = calico.pool().ok_or_else(|| Refusal::PodNetworkUnknown("no pool of Calico with IPv4".into()))?;
+    Ok(Network::Calico { pods: pool.network })
+}
+
+fn overlay(side: &LinuxSide) -> Result<Overlay, Refusal> {
+    let network = &side.network;
     match network.mode.as_deref() {
         Some("vxlan") => {}
         mode => return Err(Refusal::NotYet(mode.unwrap_or("unknown").to_owned())),
