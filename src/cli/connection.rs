@@ -6,6 +6,8 @@ use clap::Args;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use crate::cluster::Cluster;
+
 /// Which cluster and which namespace, as kubectl has them.
 #[derive(Args, Debug, Default)]
 pub struct Connection {
@@ -21,8 +23,18 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Asks the cluster. `ask` gets it, and the namespace that is meant.
+    pub fn ask<T>(&self, ask: impl AsyncFnOnce(Cluster, String) -> Result<T, String>) -> Result<T, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
+        runtime.block_on(async {
+            let config = self.config().await?;
+            let namespace = config.default_namespace.clone();
+            ask(Cluster::new(kube::Client::try_from(config).map_err(|e| format!("kubeconfig: {e}"))?), namespace).await
+        })
+    }
+
     /// The cluster, with the namespace as its default one.
-    pub async fn config(&self) -> Result<Config, String> {
+    async fn config(&self) -> Result<Config, String> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let mut config = match (&self.kubeconfig, &self.context) {
             (Some(path), _) => {

@@ -1,9 +1,9 @@
 //! `capw version`: what this program is, for people and for programs.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
-use super::output::print;
+use super::output::{Format, json, print};
 use crate::telemetry::build::{self, Build};
 
 /// Flags of `capw version`.
@@ -12,12 +12,6 @@ pub struct Version {
     /// How the answer is printed.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 /// The answer as JSON.
@@ -39,7 +33,7 @@ impl Version {
         let Build { version, revision, platform } = *build;
         match self.output {
             Format::Text => Ok(format!("capw {version} ({platform}) {revision}\n")),
-            Format::Json => Ok(serde_json::to_string_pretty(&Answer { version, revision, platform }).map_err(|e| e.to_string())? + "\n"),
+            Format::Json => json(&Answer { version, revision, platform }),
         }
     }
 }

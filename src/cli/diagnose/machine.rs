@@ -29,11 +29,7 @@ pub(super) struct Of {
 
 impl Of {
     pub(super) fn look(&self) -> Result<Answer, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
-        runtime.block_on(async {
-            let config = self.connection.config().await?;
-            let namespace = config.default_namespace.clone();
-            let cluster = Cluster::new(kube::Client::try_from(config).map_err(|e| format!("kubeconfig: {e}"))?);
+        self.connection.ask(async |cluster, namespace| {
             let look = Look { cluster, namespace, now: operator::now(), symptoms: Vec::new(), problems: Vec::new(), not_looked_at: Vec::new() };
             look.at(&self.name).await
         })
@@ -210,7 +206,7 @@ async fn nodes(workload: &Workload, machine: &WindowsMachine, known: Option<&str
 }
 
 /// Name of its bootstrap configuration: what its Machine names; one that a pool made has the name of the machine.
-fn config_of(machine: &WindowsMachine, owner: Option<&Machine>) -> String {
+pub fn config_of(machine: &WindowsMachine, owner: Option<&Machine>) -> String {
     let named = owner.and_then(|owner| owner.spec.bootstrap.config_ref.as_ref()).filter(|config| config.kind == "WindowsBootstrapConfig");
     named.map_or_else(|| machine.name_any(), |config| config.name.clone())
 }

@@ -7,14 +7,16 @@ mod show;
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::cli::output::print;
+use crate::cli::output::{Format, json, print};
 use crate::diagnosis::{self, Finding};
 
+pub use machine::config_of;
+
 /// Exit code when something was found; 1 is an error, 2 a wrong command line.
-const FOUND: u8 = 3;
+pub const FOUND: u8 = 3;
 
 /// Flags of `capw diagnose`. The exit code is 0 when nothing is found, 3 when something is, 1 when it could not look.
 #[derive(Args, Debug)]
@@ -32,12 +34,6 @@ enum What {
     Machine(machine::Of),
     /// Look for known failures in log files that were collected on a machine.
     Logs(logs::Files),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 /// The answer.
@@ -62,7 +58,7 @@ impl Diagnose {
         };
         let text = match self.output {
             Format::Text => show::text(&answer),
-            Format::Json => serde_json::to_string_pretty(&answer).map_err(|e| e.to_string())? + "\n",
+            Format::Json => json(&answer)?,
         };
         print(text)?;
         Ok(if answer.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })

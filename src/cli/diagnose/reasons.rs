@@ -1,11 +1,11 @@
 //! What a reason of a condition is in the words of a finding.
 
 use crate::api::condition::{ConditionType, Reason};
+use crate::cli::output::plain;
 use crate::diagnosis::{Certainty, Evidence, Finding, Symptom};
 
 /// The finding that a problem of an object is: its own message is the cause.
 pub(super) fn finding(symptom: &Symptom, reason: Reason) -> Finding {
-    let plain = |markdown: &str| markdown.replace('`', "");
     let message = symptom.text.split_once(": ").map_or(symptom.text.as_str(), |(_, message)| message);
     Finding {
         id: reason.to_string(),
