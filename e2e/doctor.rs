@@ -1,6 +1,6 @@
 //! Story *doctor*: guests that give up, one that never says a word, and a Node that is not Ready. `kubectl get` shows step and message,
 //! the conditions the cause and the remedy, `capw diagnose` agrees and needs no more rights than its kubeconfig has; nothing is written
-//! again and again; a MachineHealthCheck replaces such a machine. The commands are those of docs/troubleshooting.md.
+//! again and again; a MachineHealthCheck replaces such a machine. `capw status` shows what hangs, and that all is well when it is. The commands are those of docs/troubleshooting.md.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -245,10 +245,23 @@ async fn not_ready(cp: &ControlPlane, capw: &Capw) {
     }
     let (exit, shown, _) = capw.diagnose(cp, &["machine", text(&machine, "/metadata/name"), "-n", "healthy"]).await;
     assert!(exit == FOUND && shown.contains("1. F60 "), "{shown}");
+    wait_for("capw status says it of the machine", TOLD, || async {
+        set_ready(cp, &node, &broken).await;
+        let (exit, shown, errors) = capw.ask(cp, &["status", "-n", "healthy"]).await;
+        let is_told = exit == FOUND && shown.starts_with("1 object hangs.") && shown.contains("hangs for") && shown.contains("(F60)");
+        if is_told { Ok(()) } else { Err(format!("{exit}: {shown}{errors}")) }
+    })
+    .await;
     let well = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastTransitionTime": Timestamp::now()});
     set_ready(cp, &node, &well).await;
     let joined = wait_for("NodeJoined says no more than before", TOLD, || told("")).await;
     assert_eq!(joined, before);
+    wait_for("capw status says that all is well", TOLD, || async {
+        let (exit, shown, errors) = capw.ask(cp, &["status", "-n", "healthy"]).await;
+        let is_well = exit == 0 && shown.starts_with("All is well.") && shown.contains("1 of 1 ready");
+        if is_well { Ok(()) } else { Err(format!("{exit}: {shown}{errors}")) }
+    })
+    .await;
     step("a Node that is not Ready is told as F60, while it is so");
 }
 
@@ -338,6 +351,10 @@ async fn commands_of_the_page(cp: &ControlPlane, capw: &Capw) {
                 let arguments: Vec<&str> = ["logs"].into_iter().chain(paths.iter().map(String::as_str)).collect();
                 let (exit, answer, errors) = capw.diagnose(cp, &arguments).await;
                 assert!(exit == FOUND && answer.contains("F44"), "{command}: {answer}{errors}");
+            }
+            ["capw", "status", rest @ ..] => {
+                let (exit, answer, errors) = capw.ask(cp, &[&["status"], rest].concat()).await;
+                assert!(exit == FOUND && answer.contains("JoinFailed") && answer.contains(name), "{command}: {answer}{errors}");
             }
             ["capw", "diagnose", rest @ ..] => {
                 let (exit, answer, errors) = capw.diagnose(cp, rest).await;

@@ -149,8 +149,13 @@ impl Capw {
 
     /// Runs `capw diagnose` with all rights: exit code, standard output, standard error.
     pub async fn diagnose(&self, cp: &ControlPlane, arguments: &[&str]) -> (i32, String, String) {
+        self.ask(cp, &[&["diagnose"], arguments].concat()).await
+    }
+
+    /// Runs `capw` with all rights, as a person does: exit code, standard output, standard error.
+    pub async fn ask(&self, cp: &ControlPlane, arguments: &[&str]) -> (i32, String, String) {
         let mut command = Command::new(program());
-        command.arg("diagnose").args(arguments).env("KUBECONFIG", cp.kubeconfig()).env_remove("KUBERNETES_SERVICE_HOST").kill_on_drop(true);
+        command.args(arguments).env("KUBECONFIG", cp.kubeconfig()).env_remove("KUBERNETES_SERVICE_HOST").kill_on_drop(true);
         let output = command.output().await.unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))

@@ -20,6 +20,8 @@ pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 /// Label on the machines of a MachinePool: its name, see [`label_value`].
 pub const POOL_NAME_LABEL: &str = "cluster.x-k8s.io/pool-name";
+/// Label on the machines of a MachineDeployment: its name.
+pub const DEPLOYMENT_NAME_LABEL: &str = "cluster.x-k8s.io/deployment-name";
 /// Annotation (any value) on a Machine that is removed first when there are too many.
 pub const DELETE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
 
@@ -34,6 +36,8 @@ pub const UNINITIALIZED_TAINT: &str = "node.cluster.x-k8s.io/uninitialized";
 pub const NODE_READY: &str = "NodeReady";
 /// Reason of [`NODE_READY`]: the Node of a joined machine was deleted.
 pub const NODE_DELETED: &str = "NodeDeleted";
+/// Condition of a MachineDeployment: it has too few machines, and its message may say why.
+pub const SCALING_UP: &str = "ScalingUp";
 /// Label selected by `--watch-filter`.
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Type of the Secrets that Cluster API and its providers exchange.
@@ -173,6 +177,32 @@ pub struct NodeInfo {
 pub struct NodeRef {
     #[serde(default)]
     pub name: String,
+}
+
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]
+#[kube(
+    group = "cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "MachineDeployment",
+    namespaced,
+    schema = "disabled",
+    status = "MachineDeploymentStatus"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeploymentSpec {
+    #[serde(default)]
+    pub cluster_name: String,
+    #[serde(default)]
+    pub replicas: Option<i32>,
+    #[serde(default)]
+    pub template: MachineTemplate,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeploymentStatus {
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
 }
 
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize)]

@@ -51,6 +51,7 @@ mod tests {
     fn bash_completes_subcommands_and_flags() {
         for (words, expected) in [
             ("capw", "diagnose"),
+            ("capw status", "--all-namespaces"),
             ("capw diagnose", "machine"),
             ("capw diagnose machine", "--context"),
             ("capw hypervisor", "prove"),

@@ -33,7 +33,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         Man { output: folder.path().into() }.main().unwrap();
         let pages: Vec<PathBuf> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-        for name in ["capw.1", "capw-run.1", "capw-diagnose-machine.1", "capw-hypervisor-prove.1", "capw-man.1"] {
+        for name in ["capw.1", "capw-run.1", "capw-status.1", "capw-diagnose-machine.1", "capw-hypervisor-prove.1", "capw-man.1"] {
             assert!(pages.contains(&folder.path().join(name)), "{name}: {pages:?}");
         }
         let installed = Command::new("man").arg("--version").output().is_ok();

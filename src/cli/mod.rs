@@ -1,4 +1,4 @@
-//! `capw run | guests | crds | render | diagnose | compat | components | hypervisor | image | completion | man | version`: one file per subcommand, with its flags.
+//! `capw run | guests | crds | render | status | diagnose | compat | components | hypervisor | image | completion | man | version`: one file per subcommand, with its flags.
 
 mod compat;
 mod completion;
@@ -14,6 +14,7 @@ mod output;
 mod prove;
 mod render;
 mod run;
+mod status;
 mod version;
 
 use std::ffi::OsString;
@@ -41,6 +42,8 @@ enum Command {
     Crds(crds::Crds),
     /// Write what a machine would get, without any cluster.
     Render(render::Render),
+    /// Say what hangs in the management cluster, and why.
+    Status(status::Status),
     /// Say why a machine does not become a node, and what to do.
     Diagnose(diagnose::Diagnose),
     /// Say whether versions go together on a Windows node, and what to change if not.
@@ -84,6 +87,7 @@ pub fn main(arguments: Arguments) -> Result<ExitCode, String> {
         Command::Guests(guests) => guests.main(),
         Command::Crds(crds) => crds.main(),
         Command::Render(render) => render.main(),
+        Command::Status(status) => return status.main(),
         Command::Diagnose(diagnose) => return diagnose.main(),
         Command::Compat(compat) => return compat.main(),
         Command::Components(components) => return components.main(),

@@ -108,6 +108,15 @@ impl Cluster {
         Ok(request(&what::<K>("list", namespace, ""), self.api::<K>(namespace).list(&parameters)).await?.items)
     }
 
+    /// All objects in a namespace, or in all of them.
+    pub async fn list_in<K: Kind>(&self, namespace: Option<&str>) -> Result<Vec<K>, ApiError> {
+        let Some(namespace) = namespace else {
+            let what = format!("list {} in all namespaces", K::plural(&()));
+            return Ok(request(&what, Api::<K>::all(self.client.clone()).list(&ListParams::default())).await?.items);
+        };
+        self.list(namespace, None).await
+    }
+
     /// Creates the object, or returns the one that has its name.
     pub async fn create_if_absent<K: Kind>(&self, object: &K) -> Result<Creation<K>, ApiError> {
         let ObjectKey { namespace, name } = key(object)?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use super::pool::is_of;
 use super::pool::template::resolve;
 use super::runtime::caches::Caches;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
 use crate::autoscaler::NodeGroups;
+use crate::lifecycle::pool::build::is_of;
 use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::template::Template;
 

@@ -22,7 +22,6 @@ use kube::ResourceExt;
 use serde_json::json;
 
 pub use self::memory::Memories;
-pub use self::observe::is_of;
 use self::observe::{PoolMachine, PoolOwner};
 pub use self::triggers::triggers;
 use super::hypervisor::Hypervisors;

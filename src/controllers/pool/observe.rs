@@ -14,7 +14,7 @@ use crate::api::pool::{POOL_LABEL, WindowsNodePool};
 use crate::lifecycle::identity::{INFRASTRUCTURE, chosen};
 use crate::lifecycle::machine::Reach;
 use crate::lifecycle::owner::NodeRequest;
-use crate::lifecycle::pool::build::is_name_of;
+use crate::lifecycle::pool::build::{is_name_of, is_of};
 use crate::lifecycle::pool::{Known, Member, member};
 
 /// Who asks for the machines.
@@ -77,11 +77,6 @@ pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<Pool
 pub fn configs_left(ctx: &Context, object: &WindowsNodePool) -> usize {
     let label = capi::label_value(&object.name_any());
     ctx.caches.configs.all(&object.namespace().unwrap_or_default()).iter().filter(|c| c.labels().get(POOL_LABEL) == Some(&label)).count()
-}
-
-/// Whether a pool with that UID owns the machine.
-pub fn is_of(object: &WindowsMachine, pool: &str) -> bool {
-    capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|o| o.uid == pool)
 }
 
 /// Whether a machine of this pool has lost its owner reference, or names the pool as it was before a restore, with another UID. Labels

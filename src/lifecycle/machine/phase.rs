@@ -1,6 +1,6 @@
-//! How far a machine is on its way to a Node, for metrics. What users are told is in the conditions.
+//! How far a machine is on its way to a Node, for metrics and `capw status`. Why it is not further is in the conditions.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::condition::{self, ConditionType};
 use crate::api::machine::WindowsMachine;
@@ -27,6 +27,15 @@ impl Phase {
             Self::Joining => "joining",
             Self::Joined => "joined",
             Self::Removing => "removing",
+        }
+    }
+
+    /// How long a machine may be in it. The alert CapwMachineStuck has the same limits.
+    pub const fn limit(self) -> SignedDuration {
+        match self {
+            Self::Provisioning => SignedDuration::from_hours(1),
+            Self::Joining | Self::Removing => SignedDuration::from_hours(2),
+            Self::Joined => SignedDuration::MAX,
         }
     }
 }
@@ -58,6 +67,16 @@ mod tests {
             object["metadata"][key] = value.clone();
         }
         phase(&serde_json::from_value(object).unwrap()).map(|(phase, since)| (phase, since.to_string()))
+    }
+
+    #[test]
+    fn the_alert_has_the_limits() {
+        let rules =
+            std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("config/components/monitoring/rules.yaml")).unwrap();
+        for (phases, phase) in [("=\"provisioning\"", Phase::Provisioning), ("=~\"joining|removing\"", Phase::Joining)] {
+            let wanted = format!("capw_machine_oldest_seconds{{phase{phases}}} > {}", phase.limit().as_secs());
+            assert!(rules.contains(&wanted), "config/components/monitoring/rules.yaml: {wanted}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::guest::{self, Progress};
 use super::{Goal, Target};
@@ -15,6 +16,9 @@ use crate::lifecycle::identity::{is_provisioned, provider_id};
 use crate::lifecycle::owner::Owner;
 use crate::lifecycle::{Decision, created, quiet_left, seconds};
 use crate::vm::{Journal, Observed, Power, Present, REPORT_PLAN, Seeded, StopMode, state};
+
+/// In the message of NodeJoined, before what is wrong with a Node that has joined and is not Ready.
+const NOT_READY: &str = "; it is not Ready: ";
 
 /// What one look at the hypervisor gave.
 pub struct ObservedVm<'a> {
@@ -185,7 +189,7 @@ fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Tim
     let decision = decision.say(Desired::yes(ConditionType::Ready, Reason::Provisioned));
     if let Some((owner, node)) = node {
         let ready = diagnosis::of_node_ready(&owner.conditions, node, now);
-        let trouble = ready.sentence().map(|why| format!("; it is not Ready: {why}")).unwrap_or_default();
+        let trouble = ready.sentence().map(|why| format!("{NOT_READY}{why}")).unwrap_or_default();
         let joined = Desired::yes(ConditionType::NodeJoined, Reason::Joined).with_message(format!("Node {node}{trouble}"));
         return Decision { look_again: ready.next, ..decision.say(joined) };
     }
@@ -205,6 +209,11 @@ fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Tim
     let trouble = trouble.unwrap_or_else(|| r"Look at the VM's console and at C:\ProgramData\capw\bootstrap.log".into());
     let never = format!("no Node has appeared {deadline} s after power on{said}. {trouble}; a MachineHealthCheck replaces such machines");
     Decision { look_again: symptoms.next, ..decision.say(condition(Reason::NodeNeverJoined, never)) }
+}
+
+/// Why the Node of a machine is not Ready, from its condition NodeJoined.
+pub fn node_trouble(joined: &Condition) -> Option<&str> {
+    joined.message.split_once(NOT_READY).map(|(_, why)| why)
 }
 
 /// Whether the next report is that no Node will come. The guest's last message is part of it, so it must not be an old one.

@@ -16,7 +16,7 @@ use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION};
 use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
 use crate::api::name::base36;
 use crate::api::pool::{POOL_LABEL, TEMPLATE_LABEL, WindowsNodePool};
-use crate::lifecycle::identity::VERSION_ANNOTATION;
+use crate::lifecycle::identity::{INFRASTRUCTURE, VERSION_ANNOTATION};
 
 /// Characters of the pool's name in the names of its machines: with the rest they are as long as Windows allows.
 const PREFIX: usize = 9;
@@ -71,6 +71,11 @@ pub fn owner_reference(object: &WindowsNodePool, standalone: bool) -> OwnerRefer
 /// The beginning of the pool's name and five characters that depend on `seed`: a host name that Windows accepts.
 pub fn name(object: &WindowsNodePool, seed: &str) -> String {
     format!("{}{}", prefix(object), base36(seed.as_bytes(), SUFFIX))
+}
+
+/// Whether a pool with that UID owns the machine.
+pub fn is_of(object: &WindowsMachine, pool: &str) -> bool {
+    capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|owner| owner.uid == pool)
 }
 
 /// Whether [`name`] could have given that name to a machine of the pool.

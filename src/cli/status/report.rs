@@ -1,0 +1,130 @@
+//! What `capw status` says: a tree of objects, each with what is wrong with it.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::objects::Objects;
+use super::tree;
+use crate::api::name::ObjectKey;
+
+/// The answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    /// One sentence.
+    pub verdict: String,
+    /// Objects that hang. One that belongs to several others counts once.
+    pub hangs: usize,
+    pub under_way: usize,
+    /// Clusters, standalone pools, and what belongs to none.
+    pub objects: Vec<Entry>,
+    /// What could not be looked at, and why.
+    pub not_looked_at: Vec<String>,
+}
+
+/// An object, with those that belong to it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry {
+    pub kind: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its own, whatever the objects below it are.
+    pub state: State,
+    /// What is worth knowing even if all is well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<String>,
+    /// Worst first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<Trouble>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<Entry>,
+}
+
+/// How an object is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum State {
+    #[default]
+    Well,
+    /// It is not as it should be yet, and goes on by itself.
+    UnderWay,
+    /// Somebody has to do something, or it takes longer than it should.
+    Hangs,
+}
+
+/// What keeps an object from being well.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Trouble {
+    /// That of the object while this is the worst.
+    pub state: State,
+    /// As in the condition.
+    pub reason: String,
+    pub message: String,
+    /// What to do, if the message does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+    /// The command that puts it right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// For how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<i64>,
+}
+
+impl Entry {
+    pub fn new(kind: &'static str, key: ObjectKey, facts: Vec<String>, troubles: Vec<Trouble>, objects: Vec<Self>) -> Self {
+        let state = troubles.iter().map(|trouble| trouble.state).max().unwrap_or_default();
+        Self { kind, namespace: key.namespace, name: key.name, state, facts, troubles, objects }
+    }
+
+    /// Adds kind, namespace and name of all objects here that are in this state.
+    fn in_state<'a>(&'a self, state: State, found: &mut BTreeSet<(&'a str, &'a str, &'a str)>) {
+        if self.state == state {
+            found.insert((self.kind, &self.namespace, &self.name));
+        }
+        self.objects.iter().for_each(|entry| entry.in_state(state, found));
+    }
+}
+
+/// Of everything, or of the Cluster or standalone pool of that name.
+pub(super) fn report(objects: &Objects, name: Option<&str>, now: Timestamp) -> Result<Report, String> {
+    let entries = tree::tree(objects, name, now);
+    if let (Some(name), []) = (name, entries.as_slice()) {
+        let unread: String = objects.not_looked_at.iter().map(|what| format!("; not looked at: {what}")).collect();
+        return Err(format!(
+            "there is no Cluster {name} with objects of CAPW, and no standalone WindowsNodePool {name} (another namespace? -n NAME){unread}"
+        ));
+    }
+    let count = |state| {
+        let mut found = BTreeSet::new();
+        entries.iter().for_each(|entry| entry.in_state(state, &mut found));
+        found.len()
+    };
+    let (hangs, under_way) = (count(State::Hangs), count(State::UnderWay));
+    let verdict = verdict(hangs, under_way, entries.is_empty(), objects.not_looked_at.is_empty());
+    Ok(Report { verdict, hangs, under_way, objects: entries, not_looked_at: objects.not_looked_at.clone() })
+}
+
+fn verdict(hangs: usize, under_way: usize, is_empty: bool, is_complete: bool) -> String {
+    let count = |count, one: &str, more: &str| if count == 1 { format!("1 object {one}") } else { format!("{count} objects {more}") };
+    let is_on_its_way = count(under_way, "is under way", "are under way");
+    let verdict = match (hangs, under_way) {
+        (0, 0) if is_empty => "There is nothing of CAPW here".to_owned(),
+        (0, 0) => "All is well".to_owned(),
+        (0, _) => format!("Nothing hangs, {is_on_its_way}"),
+        (_, 0) => count(hangs, "hangs", "hang"),
+        _ => format!("{}, {is_on_its_way}", count(hangs, "hangs", "hang")),
+    };
+    let rest = match (is_complete, is_empty) {
+        (false, _) => ", as far as it could be looked at",
+        (true, true) => " (another namespace? -n NAME, or -A for all)",
+        (true, false) => "",
+    };
+    format!("{verdict}{rest}.")
+}

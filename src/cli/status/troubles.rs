@@ -1,0 +1,56 @@
+//! What conditions say that is not as it should be.
+
+use std::cmp::Reverse;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::report::{State, Trouble};
+use crate::api::condition::{self, ConditionType, Reason};
+use crate::cli::output::plain;
+use crate::lifecycle::seconds;
+
+/// What the conditions of one of our objects say, worst first, each reason once: Ready repeats what another condition says.
+pub(super) fn of(conditions: &[Condition], now: Timestamp) -> Vec<Trouble> {
+    let mut wrong: Vec<&Condition> = conditions.iter().filter(|condition| is_wrong(condition)).collect();
+    wrong.sort_by_key(|condition| (Reverse(state(condition)), condition.type_ != ConditionType::Ready.as_ref()));
+    let mut troubles: Vec<Trouble> = Vec::new();
+    for condition in wrong {
+        if !troubles.iter().any(|known| known.reason == condition.reason) {
+            troubles.push(trouble(condition, state(condition), now));
+        }
+    }
+    // What is wrong stays as it is.
+    if let Some(paused) = condition::find(conditions, ConditionType::Paused).filter(|paused| paused.status == "True" && !troubles.is_empty()) {
+        troubles.insert(0, trouble(paused, State::Hangs, now));
+    }
+    troubles
+}
+
+/// A condition as a trouble.
+pub(super) fn trouble(condition: &Condition, state: State, now: Timestamp) -> Trouble {
+    let known = Reason::from_name(&condition.reason).filter(|_| condition.message.is_empty());
+    Trouble {
+        state,
+        reason: condition.reason.clone(),
+        message: known.map_or_else(|| condition.message.clone(), |reason| plain(reason.meaning())),
+        remedy: known.map(|reason| plain(reason.remedy())),
+        command: None,
+        seconds: Some(seconds(condition.last_transition_time.0, now)),
+    }
+}
+
+/// Whether one of our conditions says that something is not as it should be. Paused does not by itself.
+fn is_wrong(condition: &Condition) -> bool {
+    let Some(type_) = ConditionType::ALL.iter().find(|type_| condition.type_ == type_.as_str()) else { return false };
+    match type_ {
+        ConditionType::Paused => false,
+        ConditionType::Deleting => condition.status == "True",
+        _ => condition.status != "True",
+    }
+}
+
+/// A reason that this program does not know, of a newer controller, counts as a problem.
+fn state(condition: &Condition) -> State {
+    if Reason::from_name(&condition.reason).is_none_or(Reason::is_problem) { State::Hangs } else { State::UnderWay }
+}
