@@ -289,6 +289,9 @@ async fn finished(cp: &ControlPlane, capw: &Capw) {
     assert!(exit == 0 && answer.contains("Nothing known to be wrong was found."), "{answer}{errors}");
     let (exit, _, errors) = capw.diagnose(cp, &["machine", "nobody", "-n", "healthy"]).await;
     assert!(exit == 1 && errors.contains("there is no WindowsMachine nobody in namespace healthy"), "{errors}");
+    let (exit, listed, errors) = capw.ask(cp, &["components", "list", "-n", "healthy", "--image", "registry.example.com/capw:v0.2.0"]).await;
+    let has_pause = listed.lines().any(|line| line.starts_with("registry  pause ") && line.ends_with("MachineDeployment c1"));
+    assert!(exit == 0 && has_pause, "{exit}: {listed}{errors}");
 }
 
 /// What is told is told once: no version of these objects is followed by another.

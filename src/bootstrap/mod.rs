@@ -48,6 +48,8 @@ pub struct Bootstrap {
     pub answer: Option<delivery::unattend::AnswerFile>,
     /// What the node keeps back, and why so much.
     pub reserves: render::reserves::Reserves,
+    /// The image that every pod starts with.
+    pub sandbox_image: String,
     /// What the rules warn about; it is rendered nevertheless.
     pub warnings: Vec<finding::LintFinding>,
 }
@@ -67,7 +69,7 @@ pub fn render(facts: &BootstrapFacts) -> Result<Bootstrap, RenderError> {
     }
     let user_data = delivery::user_data::user_data(&files, facts.spec.channel)?;
     let answer = delivery::unattend::answer(facts)?;
-    Ok(Bootstrap { plan, user_data, answer, reserves: documents.reserves, warnings })
+    Ok(Bootstrap { plan, user_data, answer, reserves: documents.reserves, sandbox_image: documents.sandbox_image, warnings })
 }
 
 /// The plan of an ordinary machine, for tests of what reads plans.

@@ -26,6 +26,7 @@ pub const KUBERNETES_BIN: &str = r"C:\k";
 pub const KUBELET: &str = r"C:\k\kubelet.exe";
 pub const KUBEADM: &str = r"C:\k\kubeadm.exe";
 pub const KUBE_PROXY: &str = r"C:\k\kube-proxy.exe";
+pub const FLANNELD: &str = r"C:\k\flanneld.exe";
 pub const KUBE_PROXY_CONFIG: &str = r"C:\etc\kubernetes\kube-proxy.yaml";
 pub const KUBE_PROXY_LOG: &str = r"C:\var\log\kube-proxy";
 pub const LOG_RUNNER: &str = r"C:\k\kube-log-runner.exe";
@@ -76,6 +77,8 @@ pub const CONTAINERD_CONFIG: &str = r"C:\Program Files\containerd\config.toml";
 pub const CONTAINERD_LOG: &str = r"C:\var\log\containerd";
 pub const REGISTRIES: &str = r"C:\etc\containerd\certs.d";
 pub const CNI_BIN: &str = r"C:\opt\cni\bin";
+/// By this name conflists call Flannel's plugin.
+pub const FLANNEL_CNI: &str = r"C:\opt\cni\bin\flannel.exe";
 pub const CNI_CONF: &str = r"C:\etc\cni\net.d";
 /// Named pipe of containerd, without `\\.\pipe\`.
 pub const CRI_PIPE: &str = "containerd-containerd";

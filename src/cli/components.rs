@@ -1,4 +1,6 @@
-//! `capw components`: what the Linux side of a cluster means for Windows nodes, and what brings its network to them, without any cluster.
+//! `capw components`: what the Linux side of a cluster means for Windows nodes, what brings its network to them, and what all of it is made of.
+
+mod list;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +25,8 @@ enum What {
     Render(Render),
     /// Print the objects that bring the pod network and kube-proxy to Windows nodes.
     Objects(Objects),
+    /// List the images and programs that a site without internet access has to mirror, with their digests.
+    List(list::List),
 }
 
 #[derive(Args, Debug)]
@@ -69,6 +73,7 @@ impl Components {
         let (text, code) = match self.what {
             What::Render(render) => render.run()?,
             What::Objects(objects) => (objects.run()?, ExitCode::SUCCESS),
+            What::List(list) => list.run()?,
         };
         print(text)?;
         Ok(code)

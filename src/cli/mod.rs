@@ -48,7 +48,7 @@ enum Command {
     Diagnose(diagnose::Diagnose),
     /// Say whether versions go together on a Windows node, and what to change if not.
     Compat(compat::Compat),
-    /// Say which pod network a cluster has, and what keeps Windows nodes from it.
+    /// Say which pod network a cluster has, what keeps Windows nodes from it, and what a site has to mirror.
     Components(components::Components),
     /// Say whether a hypervisor has what machines need, and prove that CAPW can make and remove VMs on it.
     Hypervisor(hypervisor::Hypervisor),

@@ -49,8 +49,7 @@ fn path(program: Program) -> String {
     let name = name(program);
     match (archive(program), program) {
         (Some(_), _) => format!(r"{}\{name}.tar.gz", paths::DOWNLOADS),
-        // By this name conflists call it.
-        (None, Program::FlannelCni) => format!(r"{}\flannel.exe", paths::CNI_BIN),
+        (None, Program::FlannelCni) => paths::FLANNEL_CNI.to_owned(),
         (None, _) => format!(r"{}\{name}.exe", paths::KUBERNETES_BIN),
     }
 }

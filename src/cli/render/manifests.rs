@@ -10,8 +10,10 @@ use crate::api::bootstrap_config::{
     ConfigMapKeyRef, SecretKeyRef, WindowsBootstrapConfig, WindowsBootstrapConfigSpec, WindowsBootstrapConfigTemplate,
 };
 use crate::api::cluster::WindowsCluster;
+use crate::api::components::ComponentsMode;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
 use crate::api::name::minor;
+use crate::api::pool::{WindowsNodePool, WindowsNodePoolSpec};
 use crate::cli::documents::{at, documents, text, typed};
 
 /// Something with a name, and where it was written.
@@ -21,8 +23,10 @@ struct Named<T> {
     value: T,
 }
 
-/// What a Machine or MachineDeployment ties together, by name.
+/// What a Machine, MachineDeployment or WindowsNodePool ties together, by name.
 struct Workers {
+    /// Kind and name of that object.
+    asked_by: String,
     version: Option<String>,
     bootstrap: String,
     infrastructure: String,
@@ -30,16 +34,20 @@ struct Workers {
 
 /// The documents that matter.
 #[derive(Default)]
-pub(super) struct Manifests {
+pub struct Manifests {
     configs: Vec<Named<WindowsBootstrapConfigSpec>>,
     machines: Vec<Named<WindowsMachineSpec>>,
     workers: Vec<Workers>,
+    /// Names of WindowsNodePools, each with that of the WindowsMachineTemplate that it refers to.
+    pools: BTreeMap<String, String>,
     /// Of Clusters with a topology.
     topology_version: Option<String>,
     /// Of the object that stands for the control plane, whichever provider's.
     control_plane_version: Option<String>,
     endpoint: Option<String>,
     service_domain: Option<String>,
+    /// A WindowsCluster lets CAPW bring the pod network to Windows nodes.
+    brings_network: bool,
     pod_networks: Vec<String>,
     service_networks: Vec<String>,
     /// Values of Secrets.
@@ -49,16 +57,18 @@ pub(super) struct Manifests {
 
 /// One machine to render.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub struct Machine {
     pub name: String,
     pub origin: String,
     pub spec: WindowsBootstrapConfigSpec,
     /// `None`: no WindowsMachine belongs to it; its host name, processors and memory are not known.
     pub windows: Option<WindowsMachineSpec>,
     pub version: Option<String>,
+    /// Kind and name of what asks for such machines; `None`: nothing does.
+    pub asked_by: Option<String>,
 }
 
-pub(super) fn read(files: &[PathBuf]) -> Result<Manifests, String> {
+pub fn read(files: &[PathBuf]) -> Result<Manifests, String> {
     let mut manifests = Manifests::default();
     for path in files {
         for (number, document) in documents(&text(path)?).iter().enumerate() {
@@ -79,7 +89,8 @@ fn endpoint(value: &Value) -> Option<String> {
 }
 
 impl Manifests {
-    fn add(&mut self, origin: &str, document: &str) -> Result<(), String> {
+    /// Adds a document, if it matters.
+    pub fn add(&mut self, origin: &str, document: &str) -> Result<(), String> {
         let value: Value = serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?;
         let kind = at(&value, "kind").ok_or_else(|| format!("{origin}: kind: it is missing: this is not a Kubernetes object"))?;
         let name = at(&value, "metadata.name").unwrap_or("unnamed").to_owned();
@@ -103,8 +114,13 @@ impl Manifests {
                 self.machines.push(Named { name, origin, value });
             }
             ("infrastructure.cluster.x-k8s.io", "WindowsCluster") => {
-                typed::<WindowsCluster>(&origin, document, &value)?;
+                let components = typed::<WindowsCluster>(&origin, document, &value)?.spec.components;
+                self.brings_network |= components.is_some_and(|components| components.mode == ComponentsMode::Auto);
                 self.endpoint = self.endpoint.take().or_else(|| endpoint(&value));
+            }
+            ("infrastructure.cluster.x-k8s.io", "WindowsNodePool") => {
+                let spec = typed::<WindowsNodePool>(&origin, document, &value)?.spec;
+                self.pool(name, origin, spec);
             }
             ("", "Secret") => self.secret(&origin, &name, &value)?,
             ("", "ConfigMap") => self.config_map(&origin, &name, &value)?,
@@ -120,75 +136,118 @@ impl Manifests {
                 let version = at(&value, "status.version").or_else(|| at(&value, "spec.version"));
                 self.control_plane_version = version.map(str::to_owned).or_else(|| self.control_plane_version.take());
             }
-            ("cluster.x-k8s.io", "Machine") => self.workers.extend(value.get("spec").map(workers)),
+            ("cluster.x-k8s.io", "Machine") => self.workers.extend(value.get("spec").map(|spec| workers(format!("{kind} {name}"), spec))),
             ("cluster.x-k8s.io", "MachineDeployment" | "MachineSet" | "MachinePool") => {
-                self.workers.extend(value.pointer("/spec/template/spec").map(workers));
+                self.workers.extend(value.pointer("/spec/template/spec").map(|spec| workers(format!("{kind} {name}"), spec)));
             }
             _ => {}
         }
         Ok(())
     }
 
+    /// A pool has its machine and its configuration itself, or names templates. Those of a MachinePool are in that.
+    fn pool(&mut self, name: String, origin: String, spec: WindowsNodePoolSpec) {
+        let template = spec.template;
+        let bootstrap = template.bootstrap.or_else(|| (spec.cluster.is_some() && template.bootstrap_template_ref.is_none()).then(Default::default));
+        let reference = template.bootstrap_template_ref.map(|reference| reference.name);
+        if let Some(bootstrap) = bootstrap.as_ref().map(|_| name.clone()).or(reference) {
+            let asked_by = format!("WindowsNodePool {name}");
+            self.workers.push(Workers { asked_by, version: spec.version, bootstrap, infrastructure: name.clone() });
+        }
+        self.pools.extend(template.machine_template_ref.map(|reference| (name.clone(), reference.name)));
+        self.machines.extend(template.machine.map(|value| Named { name: name.clone(), origin: origin.clone(), value }));
+        self.configs.extend(bootstrap.map(|value| Named { name, origin, value }));
+    }
+
+    /// Whether CAPW brings the pod network, and kube-proxy, to Windows nodes.
+    pub fn brings_network(&self) -> bool {
+        self.brings_network
+    }
+
     /// Of the control plane's own version, or else of the one that the Cluster gives it.
-    pub(super) fn api_server_minor(&self) -> Option<u32> {
+    pub fn api_server_minor(&self) -> Option<u32> {
         minor(self.control_plane_version.as_deref().or(self.topology_version.as_deref())?)
     }
 
-    /// One machine per configuration, with the WindowsMachine that something ties to it, or else the only one there is.
-    pub(super) fn machines(&self) -> Result<Vec<Machine>, String> {
+    /// One machine per configuration, of the first object that names it.
+    pub fn machines(&self) -> Result<Vec<Machine>, String> {
+        self.configs()?.iter().map(|config| self.machine(config, self.workers_of(config).next())).collect()
+    }
+
+    /// A machine for each object that names a configuration: their versions and images differ. One that nothing names counts once.
+    pub fn machines_of_all(&self) -> Result<Vec<Result<Machine, String>>, String> {
+        let mut machines = Vec::new();
+        for config in self.configs()? {
+            let before = machines.len();
+            machines.extend(self.workers_of(config).map(|workers| self.machine(config, Some(workers))));
+            if machines.len() == before {
+                machines.push(self.machine(config, None));
+            }
+        }
+        Ok(machines)
+    }
+
+    fn configs(&self) -> Result<&[Named<WindowsBootstrapConfigSpec>], String> {
         if self.configs.is_empty() {
             return Err("no document is a WindowsBootstrapConfig or WindowsBootstrapConfigTemplate: give the file that holds it with -f".into());
         }
-        let machine = |config: &Named<WindowsBootstrapConfigSpec>| {
-            let workers = self.workers.iter().find(|workers| workers.bootstrap == config.name);
-            let windows = match (workers, self.machines.as_slice()) {
-                (Some(workers), machines) => match machines.iter().find(|machine| machine.name == workers.infrastructure) {
-                    Some(machine) => Some(machine),
-                    None if workers.infrastructure.is_empty() || machines.is_empty() => None,
-                    None => {
-                        return Err(format!(
-                            "{}: spec.infrastructureRef.name: {:?}: no WindowsMachine(Template) with that name is among the documents",
-                            config.origin, workers.infrastructure
-                        ));
-                    }
-                },
-                (None, [only]) => Some(only),
-                (None, _) => None,
-            };
-            let version = workers.and_then(|workers| workers.version.clone()).or_else(|| self.topology_version.clone());
-            let origin = windows.map_or_else(|| config.origin.clone(), |machine| format!("{} with {}", config.origin, machine.origin));
-            Ok(Machine {
-                name: config.name.clone(),
-                origin,
-                spec: config.value.clone(),
-                windows: windows.map(|machine| machine.value.clone()),
-                version,
-            })
+        Ok(&self.configs)
+    }
+
+    fn workers_of<'a>(&'a self, config: &'a Named<WindowsBootstrapConfigSpec>) -> impl Iterator<Item = &'a Workers> {
+        self.workers.iter().filter(|workers| workers.bootstrap == config.name)
+    }
+
+    /// With the WindowsMachine that something ties to the configuration, or else the only one there is.
+    fn machine(&self, config: &Named<WindowsBootstrapConfigSpec>, workers: Option<&Workers>) -> Result<Machine, String> {
+        let template = workers.map(|workers| self.pools.get(&workers.infrastructure).unwrap_or(&workers.infrastructure));
+        let windows = match (workers, self.machines.as_slice()) {
+            (Some(workers), machines) => match machines.iter().find(|machine| Some(&machine.name) == template) {
+                Some(machine) => Some(machine),
+                None if workers.infrastructure.is_empty() || machines.is_empty() => None,
+                None => {
+                    return Err(format!(
+                        "{}: spec.infrastructureRef.name: {:?}: no WindowsMachine(Template) with that name is among the documents",
+                        config.origin, workers.infrastructure
+                    ));
+                }
+            },
+            (None, [only]) => Some(only),
+            (None, _) => None,
         };
-        self.configs.iter().map(machine).collect()
+        let version = workers.and_then(|workers| workers.version.clone()).or_else(|| self.topology_version.clone());
+        let origin = windows.map_or_else(|| config.origin.clone(), |machine| format!("{} with {}", config.origin, machine.origin));
+        Ok(Machine {
+            name: config.name.clone(),
+            origin,
+            spec: config.value.clone(),
+            windows: windows.map(|machine| machine.value.clone()),
+            version,
+            asked_by: workers.map(|workers| workers.asked_by.clone()),
+        })
     }
 
     /// `host:port` of a Cluster, else of a WindowsCluster.
-    pub(super) fn endpoint(&self) -> Option<String> {
+    pub fn endpoint(&self) -> Option<String> {
         self.endpoint.clone()
     }
 
-    pub(super) fn service_domain(&self) -> Option<String> {
+    pub fn service_domain(&self) -> Option<String> {
         self.service_domain.clone()
     }
 
     /// Networks of pods and of Services.
-    pub(super) fn networks(&self) -> (Vec<String>, Vec<String>) {
+    pub fn networks(&self) -> (Vec<String>, Vec<String>) {
         (self.pod_networks.clone(), self.service_networks.clone())
     }
 
     /// The value of a Secret among the documents.
-    pub(super) fn secret_value(&self, reference: &SecretKeyRef) -> Option<Vec<u8>> {
+    pub fn secret_value(&self, reference: &SecretKeyRef) -> Option<Vec<u8>> {
         self.secrets.get(reference).cloned()
     }
 
     /// The value of a ConfigMap among the documents.
-    pub(super) fn config_map_value(&self, reference: &ConfigMapKeyRef) -> Option<Vec<u8>> {
+    pub fn config_map_value(&self, reference: &ConfigMapKeyRef) -> Option<Vec<u8>> {
         self.config_maps.get(reference).cloned()
     }
 
@@ -211,10 +270,16 @@ impl Manifests {
     }
 }
 
-fn workers(spec: &Value) -> Workers {
+fn workers(asked_by: String, spec: &Value) -> Workers {
+    // Another provider's objects may have the same names.
+    let name = |reference: &str, kinds: &str| {
+        let is_ours = at(spec, &format!("{reference}.kind")).is_none_or(|kind| kind.starts_with(kinds));
+        at(spec, &format!("{reference}.name")).filter(|_| is_ours).unwrap_or_default().to_owned()
+    };
     Workers {
+        asked_by,
         version: at(spec, "version").map(str::to_owned),
-        bootstrap: at(spec, "bootstrap.configRef.name").unwrap_or_default().to_owned(),
-        infrastructure: at(spec, "infrastructureRef.name").unwrap_or_default().to_owned(),
+        bootstrap: name("bootstrap.configRef", "WindowsBootstrapConfig"),
+        infrastructure: name("infrastructureRef", "Windows"),
     }
 }

@@ -1,6 +1,6 @@
 //! `capw render`: what a machine would get, without any cluster. What only a cluster knows is a placeholder, marked as such.
 
-mod manifests;
+pub mod manifests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,15 +36,22 @@ pub struct Render {
     /// Print an explanation of the plan, how the reserves were computed, and which settings have no effect.
     #[arg(long)]
     explain: bool,
-    /// Version of Kubernetes, e.g. v1.36.3. Default: that of the Machine, MachineDeployment or Cluster.
+    #[command(flatten)]
+    given: Given,
+}
+
+/// What is said instead of documents that are not there.
+#[derive(Args, Debug, Default)]
+pub struct Given {
+    /// Version of Kubernetes, e.g. v1.36.3. Default: that of the Machine, MachineDeployment, WindowsNodePool or Cluster.
     #[arg(long, value_name = "VERSION")]
-    kubernetes_version: Option<String>,
+    pub kubernetes_version: Option<String>,
     /// host:port of the API server. Default: the Cluster's, else a placeholder.
     #[arg(long, value_name = "HOST:PORT")]
-    endpoint: Option<String>,
+    pub endpoint: Option<String>,
     /// Certificate of the cluster's CA, PEM. Default: a placeholder.
     #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
+    pub ca_file: Option<PathBuf>,
 }
 
 impl Render {
@@ -58,7 +65,7 @@ impl Render {
         let manifests = manifests::read(&self.file)?;
         let mut text = String::new();
         for machine in manifests.machines()? {
-            let facts = self.facts(&manifests, &machine)?;
+            let facts = self.given.facts(&manifests, &machine)?;
             let rendered = bootstrap::render(&facts).map_err(|e| format!("{}: {e}", machine.origin))?;
             match &self.output {
                 Some(directory) => text.push_str(&write(&directory.join(&machine.name), &facts, &rendered)?),
@@ -73,8 +80,11 @@ impl Render {
         }
         Ok(text)
     }
+}
 
-    fn facts(&self, manifests: &Manifests, machine: &Machine) -> Result<BootstrapFacts, String> {
+impl Given {
+    /// The facts of a machine; what no document says is a placeholder.
+    pub fn facts(&self, manifests: &Manifests, machine: &Machine) -> Result<BootstrapFacts, String> {
         let at = |e: &dyn std::fmt::Display| format!("{}: {e}", machine.origin);
         let version = self.kubernetes_version.as_deref().or(machine.version.as_deref()).ok_or_else(|| {
             at(&"the version of Kubernetes is not known: add the Machine or MachineDeployment that names it, or give --kubernetes-version v1.36.3")

@@ -1,0 +1,229 @@
+//! `capw components list`: the images and programs that CAPW and its Windows nodes need, for a site that has to mirror them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::image;
+use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
+use crate::api::capi::{MachineDeployment, MachinePool, machine_owner};
+use crate::api::cluster::WindowsCluster;
+use crate::api::machine::WindowsMachineTemplate;
+use crate::api::pool::{POOL_LABEL, WindowsNodePool};
+use crate::bootstrap::plan::{Check, Kind as Act};
+use crate::bootstrap::{self, Bootstrap, paths};
+use crate::cli::connection::Connection;
+use crate::cli::output::{Format, json};
+use crate::cli::render::Given;
+use crate::cli::render::manifests::{self, Manifests};
+use crate::cluster::{ApiError, Cluster, Kind};
+
+/// What the pods that CAPW brings to Windows nodes start there, by the names of spec.programs.downloads (docs/pod-network.md).
+const OF_NETWORK: [(&str, &str); 4] =
+    [("cni-plugins", paths::CNI_BIN), ("flannel-cni", paths::FLANNEL_CNI), ("flanneld", paths::FLANNELD), ("kube-proxy", paths::KUBE_PROXY)];
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Images of pods are not listed, nor those of Cluster API (`clusterctl init list-images`).
+Exit code 0: all is listed. 1: a configuration was left out, and the last lines say why.")]
+pub(super) struct List {
+    /// YAML files as for `capw render`; `-` is standard input. Default: what is in the namespace of the management cluster.
+    #[arg(short, long = "filename", value_name = "FILE", num_args = 1.., conflicts_with_all = ["namespace", "context", "kubeconfig"])]
+    file: Vec<PathBuf>,
+    /// The image of CAPW, e.g. registry.example.com/capw:v0.2.0.
+    #[arg(long, value_name = "NAME", value_parser = image)]
+    image: String,
+    /// Version of Kubernetes, e.g. v1.36.3. Default: that of what asks for the machines.
+    #[arg(long, value_name = "VERSION")]
+    kubernetes_version: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+    /// How the answer is printed.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Format,
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    items: Vec<Item>,
+    /// Configurations whose needs are not known, and why.
+    left_out: Vec<String>,
+}
+
+/// Something that has to be there.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Item {
+    #[serde(flatten)]
+    thing: Thing,
+    /// Kinds and names of what asks for it.
+    used_by: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Thing {
+    place: Place,
+    name: String,
+    /// Of an image its reference, of a download its URL, otherwise its path on the node.
+    address: String,
+    /// `sha256:…` or `sha512:…`; `null`: it is not known.
+    digest: Option<String>,
+}
+
+/// Where something is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Place {
+    /// A registry of container images.
+    Registry,
+    /// A web server.
+    Download,
+    /// The image of the VM.
+    MachineImage,
+}
+
+impl Place {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Registry => "registry",
+            Self::Download => "download",
+            Self::MachineImage => "VM image",
+        }
+    }
+}
+
+impl List {
+    /// What is printed, and the exit code.
+    pub(super) fn run(&self) -> Result<(String, ExitCode), String> {
+        let manifests = match self.file.as_slice() {
+            [] => self.connection.ask(async |cluster, namespace| read(&cluster, &namespace).await)?,
+            files => manifests::read(files)?,
+        };
+        let answer = self.answer(&manifests)?;
+        let text = match self.output {
+            Format::Text => text(&answer),
+            Format::Json => json(&answer)?,
+        };
+        Ok((text, if answer.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+    }
+
+    fn answer(&self, manifests: &Manifests) -> Result<Answer, String> {
+        let given = Given { kubernetes_version: self.kubernetes_version.clone(), ..Given::default() };
+        let own = of_registry("capw", &self.image);
+        let mut found: BTreeMap<Thing, BTreeSet<String>> = [(own.clone(), ["CAPW".to_owned()].into())].into();
+        let mut left_out = Vec::new();
+        for machine in manifests.machines_of_all()? {
+            let of_machine = machine.and_then(|machine| {
+                let rendered = bootstrap::render(&given.facts(manifests, &machine)?).map_err(|e| format!("{}: {e}", machine.origin))?;
+                Ok((things(&rendered), machine.asked_by.unwrap_or(machine.name)))
+            });
+            let (mut things, user) = match of_machine {
+                Ok(found) => found,
+                Err(error) => {
+                    left_out.push(error);
+                    continue;
+                }
+            };
+            if manifests.brings_network() {
+                let lacking = OF_NETWORK.into_iter().filter(|(name, _)| !things.iter().any(|thing| thing.name == *name));
+                let lacking: Vec<Thing> = lacking.map(|(name, path)| in_machine_image(name, path)).collect();
+                things.extend(lacking);
+                things.push(own.clone());
+            }
+            for thing in things {
+                found.entry(thing).or_default().insert(user.clone());
+            }
+        }
+        let items = found.into_iter().map(|(thing, used_by)| Item { thing, used_by }).collect();
+        Ok(Answer { items, left_out })
+    }
+}
+
+/// What the plan of a machine takes from elsewhere.
+fn things(rendered: &Bootstrap) -> Vec<Thing> {
+    let downloads = rendered.plan.items.iter().filter_map(|item| match &item.kind {
+        Act::Download { url, digest, .. } => {
+            let name = item.id.strip_prefix("download-").unwrap_or(&item.id).to_owned();
+            Some(Thing { place: Place::Download, name, address: url.clone(), digest: Some(digest.clone()) })
+        }
+        _ => None,
+    });
+    let mut things: Vec<Thing> = [of_registry("pause", &rendered.sandbox_image)].into_iter().chain(downloads).collect();
+    let in_image = rendered.plan.items.iter().filter_map(|item| match &item.kind {
+        Act::Wait { check: Check::File(path) } => Some(in_machine_image(item.id.strip_prefix("program-")?, path)),
+        _ => None,
+    });
+    let in_image: Vec<Thing> = in_image.filter(|thing| !things.iter().any(|known| known.name == thing.name)).collect();
+    things.extend(in_image);
+    things
+}
+
+fn of_registry(name: &str, reference: &str) -> Thing {
+    let digest = reference.split_once('@').map(|(_, digest)| digest.to_owned());
+    Thing { place: Place::Registry, name: name.to_owned(), address: reference.to_owned(), digest }
+}
+
+fn in_machine_image(name: &str, path: &str) -> Thing {
+    Thing { place: Place::MachineImage, name: name.to_owned(), address: path.to_owned(), digest: None }
+}
+
+/// One line for each thing.
+fn text(answer: &Answer) -> String {
+    let row = |item: &Item| {
+        let digest = item.thing.digest.clone().unwrap_or_else(|| "digest not known".to_owned());
+        let users = item.used_by.iter().cloned().collect::<Vec<_>>().join(", ");
+        [item.thing.place.label().to_owned(), item.thing.name.clone(), item.thing.address.clone(), digest, users]
+    };
+    let rows: Vec<[String; 5]> = answer.items.iter().map(row).collect();
+    let widths: [usize; 4] = std::array::from_fn(|column| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or_default());
+    let mut text = String::new();
+    for row in &rows {
+        let padded = row.iter().zip(widths.into_iter().chain([0])).map(|(cell, width)| format!("{cell:width$}"));
+        text.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    for error in &answer.left_out {
+        text.push_str(&format!("\nleft out: {error}\n"));
+    }
+    text
+}
+
+/// The configurations in a namespace, what asks for machines with them, and what the machines are.
+async fn read(cluster: &Cluster, namespace: &str) -> Result<Manifests, String> {
+    let mut found = Manifests::default();
+    // Those of single machines are copies.
+    let is_original = |config: &WindowsBootstrapConfig| {
+        machine_owner(config.metadata.owner_references.as_ref()).is_none() && !config.labels().contains_key(POOL_LABEL)
+    };
+    add(&mut found, cluster, namespace, is_original).await?;
+    add(&mut found, cluster, namespace, |_: &WindowsBootstrapConfigTemplate| true).await?;
+    add(&mut found, cluster, namespace, |_: &WindowsMachineTemplate| true).await?;
+    add(&mut found, cluster, namespace, |_: &WindowsNodePool| true).await?;
+    add(&mut found, cluster, namespace, |_: &WindowsCluster| true).await?;
+    add(&mut found, cluster, namespace, |_: &MachineDeployment| true).await?;
+    add(&mut found, cluster, namespace, |_: &MachinePool| true).await?;
+    Ok(found)
+}
+
+/// Adds the objects of a kind. One that is not installed has none.
+async fn add<K: Kind>(found: &mut Manifests, cluster: &Cluster, namespace: &str, is_wanted: impl Fn(&K) -> bool) -> Result<(), String> {
+    let objects = match cluster.list::<K>(namespace, None).await {
+        Err(ApiError::NotFound(_)) => Vec::new(),
+        listed => listed.map_err(|e| e.to_string())?,
+    };
+    for object in objects.iter().filter(|object| is_wanted(object)) {
+        let document = serde_json::to_string(object).map_err(|e| e.to_string())?;
+        found.add(&format!("namespace {namespace}"), &document)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
