@@ -37,7 +37,7 @@ pub use role::{Role, role};
 pub use scheduling::misplaced;
 pub use show::text;
 pub use wanted::{FIRST, wanted};
-pub use windows_pods::{Effect, Host, POD_RULES, changes, wanted_for_pods, windows_pods};
+pub use windows_pods::{Effect, FOR_PODS, Host, POD_RULES, changes, is_among, wanted_for_pods, windows_pods};
 pub use windows_side::{NAMESPACE, Parameters, Refusal, brought_by_another, windows_side};
 
 #[cfg(test)]

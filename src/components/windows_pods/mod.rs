@@ -63,8 +63,12 @@ pub fn wanted_for_pods(policies: &Policies, there: &[String]) -> Vec<Listing> {
     let is_asked = |kind: &Listing| {
         if *kind == runtime_classes::KIND { policies.runtime_classes != RuntimeClassesMode::Off } else { policies.validation != ValidationMode::Off }
     };
-    let is_there = |kind: &Listing| there.iter().any(|name| name.split(' ').next() == Some(kind.kind));
-    FOR_PODS.into_iter().filter(|kind| is_asked(kind) || is_there(kind)).collect()
+    FOR_PODS.into_iter().filter(|kind| is_asked(kind) || is_among(kind.kind, there)).collect()
+}
+
+/// Whether one of the objects, told by kind and name, is of that kind.
+pub fn is_among(kind: &str, objects: &[String]) -> bool {
+    objects.iter().any(|name| name.split(' ').next() == Some(kind))
 }
 
 /// All that [`windows_pods`] gives for any cluster.

@@ -17,7 +17,7 @@ use crate::api::components::ComponentsMode;
 use crate::api::condition::Desired;
 use crate::cluster::ApiError;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{self, Host, changes, owned, windows_pods};
+use crate::components::{self, FOR_PODS, Host, changes, is_among, owned, windows_pods};
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::runtime::triggers::{named, namespace};
 use crate::lifecycle::windows_side::{announced, kept};
@@ -48,7 +48,8 @@ pub async fn bring(ctx: &Context, workload: &Workload, objects: &[Value], object
     let changes = changes(&desired, objects, &owner);
     let mut there: Vec<String> = changes.kept.iter().map(ToString::to_string).collect();
     // What is removed later is known before it is there.
-    if object.objects().is_empty() && !changes.outdated.is_empty() {
+    let is_known = |desired: &&Value| FOR_PODS.iter().any(|kind| is(desired, kind.kind) && is_among(kind.kind, object.objects()));
+    if !changes.outdated.iter().all(is_known) {
         return Ok(Kept { objects: there, said: announced(changes.outdated.len()) });
     }
     for replaced in &changes.replaced {

@@ -183,7 +183,7 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) ->
 /// Removes all that was brought for this WindowsCluster, and then the taint of nodes whose network was not ready. What is not its own stays.
 async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(), WorkloadError> {
     let owner = owner(object);
-    for (kind, of) in removed() {
+    for (kind, of) in removed(object.objects()) {
         let found = workload.object(&kind, None, &of.name).await?;
         if let Some(found) = found.filter(|found| taken(found, &owner).is_ok()) {
             remove(workload, &found).await?;

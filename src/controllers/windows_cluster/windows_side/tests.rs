@@ -1,107 +1,19 @@
-//! A workload cluster that keeps what is applied, and refuses what it is told to.
+//! What is brought to a workload cluster that keeps what is applied, and refuses what it is told to.
+
+mod server;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use http::{Method, Request, Response};
-use kube::Client;
-use kube::client::Body;
 use serde_json::json;
 
+use self::server::{Server, workload};
 use super::*;
 use crate::api::condition::ConditionType;
 use crate::cluster::mock::refuse;
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{holding, read as object, shared};
-
-#[derive(Default)]
-struct Server {
-    objects: BTreeMap<String, Value>,
-    /// Nodes and pods, as they are observed.
-    others: Vec<Value>,
-    asked: Vec<String>,
-    /// A request that is refused each time.
-    refused: Option<String>,
-    /// A group of kinds that are not there.
-    without: Option<&'static str>,
-    /// A request that fails once: with nothing done, or done and its answer lost.
-    failing: Option<(String, bool)>,
-}
-
-fn status(code: u16, reason: &str) -> (u16, Value) {
-    (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
-}
-
-impl Server {
-    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
-        let line = format!("{method} {path}");
-        self.asked.push(line.clone());
-        if self.without.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
-            return status(404, "NotFound");
-        }
-        if self.refused.as_ref() == Some(&line) {
-            return status(403, "Forbidden");
-        }
-        if let Some((_, is_done)) = self.failing.take_if(|(failing, _)| *failing == line) {
-            if is_done {
-                self.carry_out(method, path, body);
-            }
-            return status(504, "Timeout");
-        }
-        self.carry_out(method, path, body).unwrap_or_else(|| status(404, "NotFound"))
-    }
-
-    fn carry_out(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
-        if let Some(name) = path.strip_prefix("/api/v1/nodes/") {
-            let node = self.others.iter().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name);
-            return node.map(|node| (200, node.clone()));
-        }
-        if path == "/api/v1/nodes" {
-            let nodes: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Node").collect();
-            return Some((200, json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": nodes})));
-        }
-        let sent = || serde_json::from_slice::<Value>(body).unwrap();
-        match *method {
-            Method::GET if path == "/api/v1/pods" => {
-                let pods: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Pod").collect();
-                Some((200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})))
-            }
-            // As every API server.
-            Method::PATCH if self.objects.get(path).is_some_and(|live| live["handler"] != sent()["handler"]) => Some(status(422, "Invalid")),
-            Method::PATCH => {
-                let mut object = sent();
-                object["metadata"]["uid"] = json!(path);
-                self.objects.insert(path.to_owned(), object.clone());
-                Some((200, object))
-            }
-            Method::DELETE => self.objects.remove(path).map(|object| (200, object)),
-            _ => self.objects.get(path).map(|object| (200, object.clone())),
-        }
-    }
-}
-
-fn workload(server: &Arc<Mutex<Server>>) -> Workload {
-    let server = server.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let server = server.clone();
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            let (code, answer) = server.lock().unwrap().answer(&parts.method, parts.uri.path(), &body);
-            Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
-        }
-    });
-    Workload {
-        client: Client::new(service, "default"),
-        ca_pem: None,
-        server: "https://10.0.0.1:6443".into(),
-        fingerprint: String::new(),
-        minor: Arc::default(),
-        gate: Default::default(),
-    }
-}
 
 fn recorded(recording: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/components/fixtures").join(recording);
@@ -322,8 +234,11 @@ async fn a_class_that_is_not_ours_stays_and_hides_nothing() {
     assert_eq!((classes(&server), &server.lock().unwrap().objects[&path]), (vec!["windows-2022".to_owned()], &foreign));
 }
 
+/// One whose status names policies too.
 fn with_validation(validation: &str) -> WindowsCluster {
     let mut object = windows_cluster("c1", true);
+    let policies = ["ValidatingAdmissionPolicy capw-windows-pods", "ValidatingAdmissionPolicyBinding capw-windows-pods"].map(str::to_owned);
+    object.status.as_mut().unwrap().components.as_mut().unwrap().objects.extend(policies);
     object.spec.components = Some(serde_json::from_value(json!({"policies": {"validation": validation}})).unwrap());
     object
 }
@@ -331,6 +246,10 @@ fn with_validation(validation: &str) -> WindowsCluster {
 #[tokio::test]
 async fn policies_follow_what_is_asked_for_and_leave_the_rest() {
     let server = Arc::new(Mutex::new(Server { others: vec![windows_node("10.0.20348")], ..Server::default() }));
+    let with_classes_only = WindowsCluster { status: windows_cluster("c1", true).status, ..with_validation("Warn") };
+    let first = brought(&server, "cilium.yaml", &with_classes_only).await.unwrap();
+    let written = server.lock().unwrap().objects.len();
+    assert_eq!((first.objects.len(), written), (7, 0), "what is to be removed one day is stored first");
     for (validation, written, left) in [("Warn", 6, 6), ("Warn", 0, 6), ("Deny", 1, 6), ("Off", 6, 0), ("Off", 0, 0)] {
         let is_write = |line: &&String| !line.starts_with("GET") && line.contains(ADMISSION);
         let before = server.lock().unwrap().asked.iter().filter(is_write).count();

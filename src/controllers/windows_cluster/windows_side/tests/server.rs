@@ -1,0 +1,99 @@
+//! A workload cluster that keeps what is applied, and refuses what it is told to.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use crate::cluster::workload::Workload;
+
+#[derive(Default)]
+pub struct Server {
+    pub objects: BTreeMap<String, Value>,
+    /// Nodes and pods, as they are observed.
+    pub others: Vec<Value>,
+    pub asked: Vec<String>,
+    /// A request that is refused each time.
+    pub refused: Option<String>,
+    /// A group of kinds that are not there.
+    pub without: Option<&'static str>,
+    /// A request that fails once: with nothing done, or done and its answer lost.
+    pub failing: Option<(String, bool)>,
+}
+
+pub fn status(code: u16, reason: &str) -> (u16, Value) {
+    (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
+}
+
+impl Server {
+    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+        let line = format!("{method} {path}");
+        self.asked.push(line.clone());
+        if self.without.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
+            return status(404, "NotFound");
+        }
+        if self.refused.as_ref() == Some(&line) {
+            return status(403, "Forbidden");
+        }
+        if let Some((_, is_done)) = self.failing.take_if(|(failing, _)| *failing == line) {
+            if is_done {
+                self.carry_out(method, path, body);
+            }
+            return status(504, "Timeout");
+        }
+        self.carry_out(method, path, body).unwrap_or_else(|| status(404, "NotFound"))
+    }
+
+    fn carry_out(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
+        if let Some(name) = path.strip_prefix("/api/v1/nodes/") {
+            let node = self.others.iter().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name);
+            return node.map(|node| (200, node.clone()));
+        }
+        if path == "/api/v1/nodes" {
+            let nodes: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Node").collect();
+            return Some((200, json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": nodes})));
+        }
+        let sent = || serde_json::from_slice::<Value>(body).unwrap();
+        match *method {
+            Method::GET if path == "/api/v1/pods" => {
+                let pods: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Pod").collect();
+                Some((200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})))
+            }
+            // As every API server.
+            Method::PATCH if self.objects.get(path).is_some_and(|live| live["handler"] != sent()["handler"]) => Some(status(422, "Invalid")),
+            Method::PATCH => {
+                let mut object = sent();
+                object["metadata"]["uid"] = json!(path);
+                self.objects.insert(path.to_owned(), object.clone());
+                Some((200, object))
+            }
+            Method::DELETE => self.objects.remove(path).map(|object| (200, object)),
+            _ => self.objects.get(path).map(|object| (200, object.clone())),
+        }
+    }
+}
+
+pub fn workload(server: &Arc<Mutex<Server>>) -> Workload {
+    let server = server.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let server = server.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let (code, answer) = server.lock().unwrap().answer(&parts.method, parts.uri.path(), &body);
+            Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
+        }
+    });
+    Workload {
+        client: Client::new(service, "default"),
+        ca_pem: None,
+        server: "https://10.0.0.1:6443".into(),
+        fingerprint: String::new(),
+        minor: Arc::default(),
+        gate: Default::default(),
+    }
+}
