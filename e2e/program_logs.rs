@@ -27,7 +27,7 @@ const KNOWN: [(&str, &str); 19] = [
     (r#"container runtime status check may not have completed yet"|PLEG is not healthy: pleg has yet to be successful"#, "its first seconds"),
     (r#"nodes? \\?"[^"\\]+\\?" not found"#, "the Node is not there before the kubelet has registered it"),
     (r#"User \\"system:anonymous\\""#, "it asks before it has its certificate"),
-    (r"use of closed network connection", "it closes its connections when it has its certificate"),
+    (r"use of closed network connection|connection force closed via ClientConn\.Close", "it closes its connections when it has its certificate"),
     (
         r"(https://127\.0\.0\.1:\d+/.*|Error updating node status, will retry.*)(?i:timeout|deadline)|Timeout: request did not complete within",
         "this host is busy: the API server's answer comes late",
@@ -68,6 +68,7 @@ fn every_warning_is_a_fault_but_those_that_are_known() {
 E1121 15:36:02.113300     256 kubelet.go:3516] "Unable to register mirror pod because node is not registered yet" err="node \"win-4zqqb\" not found" node="win-4zqqb"
 E1121 15:36:02.113300     256 server.go:1281] "Failed to set rlimit on max file handles" err="SetRLimit unsupported in this platform"
 E1122 01:49:19.457372     836 csi_plugin.go:399] Failed to initialize CSINode: error updating CSINode annotation: timed out waiting for the condition; caused by: nodes "win-q4gfq" not found
+E1126 10:39:16.726357     968 event.go:368] "Unable to write event (may retry after sleeping)" err="Patch \"https://127.0.0.1:25522/api/v1/namespaces/default/events/win-g2h52.18eb922333a5e780\": http2: client connection force closed via ClientConn.Close"
 [kubelet-start] Starting the kubelet"#;
     assert_eq!(faults(known), [""; 0]);
     for fault in [
