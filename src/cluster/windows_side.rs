@@ -18,11 +18,14 @@ pub const COMPONENTS_MANAGER: &str = "capw-components";
 const PAGE: u32 = 500;
 
 impl Workload {
-    /// The object of that name, if there is one.
+    /// The object of that name, if there is one. There is none of a kind that the API server does not serve.
     pub async fn object(&self, of: &Listing, namespace: Option<&str>, name: &str) -> Result<Option<Value>, WorkloadError> {
         let what = format!("get {}", named(of, namespace, name));
-        let found = self.call(&what, self.api(of, namespace).get_opt(name)).await?;
-        Ok(found.and_then(|object| serde_json::to_value(object).ok()))
+        match self.call(&what, self.api(of, namespace).get_opt(name)).await {
+            Ok(found) => Ok(found.and_then(|object| serde_json::to_value(object).ok())),
+            Err(WorkloadError::Api(ApiError::NotServed(_))) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Applies an object under the field manager [`COMPONENTS_MANAGER`], over what others have written into the same fields.

@@ -215,7 +215,7 @@ async fn read(cluster: &Cluster, namespace: &str) -> Result<Manifests, String> {
 /// Adds the objects of a kind. One that is not installed has none.
 async fn add<K: Kind>(found: &mut Manifests, cluster: &Cluster, namespace: &str, is_wanted: impl Fn(&K) -> bool) -> Result<(), String> {
     let objects = match cluster.list::<K>(namespace, None).await {
-        Err(ApiError::NotFound(_)) => Vec::new(),
+        Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Vec::new(),
         listed => listed.map_err(|e| e.to_string())?,
     };
     for object in objects.iter().filter(|object| is_wanted(object)) {

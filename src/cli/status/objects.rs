@@ -59,7 +59,7 @@ impl Reader<'_> {
         match self.cluster.list_in(self.namespace).await {
             Ok(found) => Ok(Some(found)),
             // A standalone pool needs no Cluster API, and a machine of another bootstrap provider none of our configurations.
-            Err(ApiError::NotFound(_)) => Ok(Some(Vec::new())),
+            Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Ok(Some(Vec::new())),
             Err(error @ (ApiError::Unauthorized(_) | ApiError::Unreachable(_) | ApiError::Throttled { .. })) => Err(error.to_string()),
             Err(error) => {
                 self.not_looked_at.push(error.to_string());

@@ -232,7 +232,7 @@ async fn each_kind_is_listed_once_and_one_that_is_not_installed_has_no_objects()
         let answer = |kind: &&str| {
             let request = request(kind, namespace);
             // Without Cluster API.
-            if kind.starts_with("cluster.x-k8s.io") { refuse(&request, 404, "NotFound") } else { step(&request, empty()) }
+            if kind.starts_with("cluster.x-k8s.io") { refuse(&request, 404, "Failed to parse error data") } else { step(&request, empty()) }
         };
         let (client, script) = Script::new(KINDS.iter().map(answer).collect());
         let objects = Objects::read(&Cluster::new(client), namespace).await.unwrap();

@@ -69,7 +69,9 @@ async fn apply_served(workload: &Workload, objects: &[&Value]) -> Result<BTreeSe
     let mut unserved = BTreeSet::new();
     for object in objects {
         match apply(workload, &[object]).await {
-            Err(WorkloadError::Api(ApiError::NotFound(_))) => unserved.extend(components::kind_of(object).map(|kind| kind.kind)),
+            Err(WorkloadError::Api(ApiError::NotFound(_) | ApiError::NotServed(_))) => {
+                unserved.extend(components::kind_of(object).map(|kind| kind.kind))
+            }
             applied => applied?,
         }
     }

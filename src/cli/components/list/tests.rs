@@ -164,8 +164,8 @@ async fn objects_come_from_the_management_cluster_or_from_files() {
         step(&of(infrastructure, "windowsmachinetemplates"), items(json!([]))),
         step(&of(infrastructure, "windowsnodepools"), items(json!([pool]))),
         step(&of(infrastructure, "windowsclusters"), items(json!([]))),
-        refuse(&of(core, "machinedeployments"), 404, "NotFound"),
-        refuse(&of(core, "machinepools"), 404, "NotFound"),
+        refuse(&of(core, "machinedeployments"), 404, "Failed to parse error data"),
+        refuse(&of(core, "machinepools"), 404, "Failed to parse error data"),
     ]);
     let manifests = read(&Cluster::new(client), "lab").await.unwrap();
     let line = Line::try_parse_from(["list", "--image", IMAGE]).unwrap().list;

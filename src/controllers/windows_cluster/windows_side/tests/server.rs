@@ -34,7 +34,7 @@ impl Server {
         let line = format!("{method} {path}");
         self.asked.push(line.clone());
         if self.without.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
-            return status(404, "NotFound");
+            return (404, json!("404 page not found"));
         }
         if self.refused.as_ref() == Some(&line) {
             return status(403, "Forbidden");
