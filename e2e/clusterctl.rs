@@ -1,11 +1,12 @@
-//! Story *move*: `clusterctl move` takes a cluster to another management cluster. Nothing happens to its VMs and Nodes; the
-//! Machines run on there, and there they can be deleted.
+//! Story *move*: `clusterctl move` takes a cluster to another management cluster. Nothing happens to its VMs and Nodes, nor to what
+//! was brought for these; the Machines run on there, and there they can be deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::linux_side::gone;
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, SimulatedVm, Tools, condition, simulated_vms, step, text, wait_for};
 
@@ -31,6 +32,13 @@ fn a_cluster_moves_to_another_management_cluster() {
         let names = sorted_names(&machines);
         let (vms, nodes) = (records(&here), nodes(&to).await);
         assert_eq!((vms.len(), nodes.len()), (2, 2));
+        from.patch(Kind::WINDOWS_CLUSTER, "moving/c1", &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
+        // A RuntimeClass, and three policies with their bindings: no Linux node shows a network.
+        let brought = wait_for("what pods need is brought", LIMIT, || async {
+            let brought = gone::left(&to, "moving/c1").await;
+            if brought.len() == 7 { Ok(brought) } else { Err(brought.join(", ")) }
+        })
+        .await;
 
         // What a user makes by hand, and no owner reference leads to, moves if he says so.
         let label = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io/move": ""}}});
@@ -52,11 +60,14 @@ fn a_cluster_moves_to_another_management_cluster() {
         assert_eq!(records(&there), vms, "a VM was touched by the move");
         assert_eq!(self::nodes(&to).await, nodes, "a Node was touched by the move");
         nothing_stays_behind(&from).await;
+        to.wait_condition(Kind::WINDOWS_CLUSTER, "moving/c1", "ComponentsReady", "False", LIMIT).await;
+        assert_eq!(gone::left(&to, "moving/c1").await, brought, "what was brought was touched by the move");
 
         // What belongs to it now obeys the second cluster.
         to.delete(Kind::CLUSTER, "moving/c1").await;
         workers.wait_gone(&to, LIMIT).await;
         workers::wait_nothing_left(&to, &there, LIMIT).await;
+        gone::wait_gone(&to, "moving/c1").await;
         step("deleted where it was moved to");
     });
 }

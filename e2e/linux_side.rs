@@ -1,8 +1,9 @@
 //! Story *Linux side*: a cluster whose pod network is Flannel as its manifest makes it. A WindowsCluster names the network and says what Windows
 //! nodes could not share, with a command for each; the commands and a restart of flanneld put it right. CAPW itself changes nothing, until it is
 //! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back. Asked to, it also brings the network
-//! to Windows nodes and RuntimeClasses for their pods, keeps what it brought as it is, and takes it away.
+//! to Windows nodes and RuntimeClasses for their pods, keeps what it brought as it is, and takes it away, also when the Cluster goes.
 
+pub mod gone;
 mod policies;
 mod runtime_classes;
 
@@ -11,8 +12,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::policies::{POLICIES, POLICY_BINDINGS};
-use self::runtime_classes::RUNTIME_CLASSES;
 use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, manifests, step, text, wait_for};
 
@@ -25,8 +24,6 @@ pub const LINUX_SIDE: &str = "LinuxSideReady";
 pub const COMPONENTS: &str = "ComponentsReady";
 /// The namespace of what is brought to Windows nodes.
 pub const BROUGHT: &str = "capw-windows";
-const CLUSTER_ROLES: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
-const CLUSTER_ROLE_BINDINGS: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
 const CONFIG: &str = "kube-flannel/kube-flannel-cfg";
 const PODS: Kind = Kind::new("v1", "pods");
 pub const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
@@ -101,6 +98,7 @@ fn the_linux_side_is_named_and_put_right() {
         step("CAPW has changed the settings and restarted flanneld, with one write each");
 
         it_brings_the_network(&cp, workers, &name).await;
+        let compatible = cp.get(Kind::CONFIG_MAP, CONFIG).await.expect("Flannel's settings")["data"].clone();
 
         let mark = cp.audit_mark();
         cp.patch(Kind::CONFIG_MAP, CONFIG, &json!({"data": unchanged})).await.expect("Flannel's settings");
@@ -115,6 +113,10 @@ fn the_linux_side_is_named_and_put_right() {
             is_silent.then_some(())
         })
         .await;
+
+        cp.patch(Kind::CONFIG_MAP, CONFIG, &json!({"data": compatible})).await.expect("Flannel's settings");
+        gone::it_goes_with_its_cluster(&cp).await;
+        gone::it_is_told_where_the_cluster_cannot_be_reached(&cp).await;
     });
 }
 
@@ -172,16 +174,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
 
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be taken away");
     wait_for("what was brought is gone", LIMIT, || async {
-        let mut left = Vec::new();
-        for kind in [Kind::NAMESPACE, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, RUNTIME_CLASSES, POLICIES, POLICY_BINDINGS] {
-            let found = cp.list(kind, None).await;
-            // A namespace goes when the namespace controller has removed what is in it.
-            let is_brought = |object: &&Value| {
-                text(object, "/metadata/labels/app.kubernetes.io~1part-of") == "capw"
-                    && text(object, "/metadata/annotations/infrastructure.cluster.x-k8s.io~1windows-cluster") == name
-            };
-            left.extend(found.iter().filter(is_brought).map(|object| text(object, "/metadata/name").to_owned()));
-        }
+        let mut left = gone::left(cp, name).await;
         let object = cp.get(Kind::WINDOWS_CLUSTER, name).await.ok_or("no WindowsCluster")?;
         left.extend(object["status"]["components"]["parts"].as_array().into_iter().flatten().map(Value::to_string));
         if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }

@@ -14,13 +14,12 @@ const AT_TIMES: [(&str, &str); 2] = [
     ("get bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs", "the same of its configuration"),
 ];
 /// Rules that no life uses, and why they are there.
-const UNUSED: [(&str, &str); 11] = [
+const UNUSED: [(&str, &str); 10] = [
     ("patch /secrets", "the token of a machine that takes longer to join than half its life is extended"),
     ("patch apiextensions.k8s.io/customresourcedefinitions/status", "a definition has another stored version than before: story definitions"),
     ("patch infrastructure.cluster.x-k8s.io/windowsclustertemplates", "the same: its objects are written again"),
     ("patch infrastructure.cluster.x-k8s.io/windowsnodepooltemplates", "the same"),
-    ("patch infrastructure.cluster.x-k8s.io/windowsclusters", "the same: managedFields of a version that is not served go"),
-    ("patch infrastructure.cluster.x-k8s.io/windowsmachinetemplates", "the same"),
+    ("patch infrastructure.cluster.x-k8s.io/windowsmachinetemplates", "the same: managedFields of a version that is not served go"),
     ("patch bootstrap.cluster.x-k8s.io/windowsbootstrapconfigtemplates", "the same"),
     ("patch controlplane.cluster.x-k8s.io/externalcontrolplanetemplates", "the same"),
     ("approve certificates.k8s.io/signers", "asked for by the admission plugin CertificateApproval alone"),
@@ -88,6 +87,10 @@ async fn a_whole_life(cp: &ControlPlane) {
         (held == renewed.as_bytes()).then_some(())
     })
     .await;
+    // It brings something to the workload cluster, which goes with the Cluster.
+    cp.patch(Kind::WINDOWS_CLUSTER, "default/first", &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
+    let has_finalizer = |object: &Value| object["metadata"]["finalizers"].is_array().then_some(());
+    cp.wait_object(Kind::WINDOWS_CLUSTER, "default/first", "it is kept until that is gone", minutes, has_finalizer).await;
     cp.delete(Kind::CLUSTER, "default/first").await;
     cp.wait_gone(Kind::CLUSTER, "default/first", minutes).await;
     cp.delete(Kind::WINDOWS_HYPERVISOR, "default/lab").await;

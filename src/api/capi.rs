@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
@@ -291,6 +291,12 @@ pub fn label_value(name: &str) -> String {
     }
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("hash_{}_z", URL_SAFE_NO_PAD.encode(hash.to_be_bytes()))
+}
+
+/// The name of the Cluster of an object. Cluster API labels what it makes, and becomes the owner of what it makes it from and of what a Cluster names.
+pub fn cluster_of(meta: &ObjectMeta) -> Option<&str> {
+    let owner = owner(meta.owner_references.as_ref(), GROUP, "Cluster").map(|owner| owner.name.as_str());
+    owner.or_else(|| cluster_name(meta.labels.as_ref()))
 }
 
 /// The name of the Cluster that an object belongs to, from its label.

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::components::{ComponentPart, Components, ComponentsStatus};
 use super::machine::{LocalReference, TemplateMetadata};
 
+/// Kept on a WindowsCluster while the workload cluster may have what CAPW brought there for its Windows nodes.
+pub const FINALIZER: &str = "windowscluster.infrastructure.cluster.x-k8s.io";
+
 /// The infrastructure of one workload cluster.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(
@@ -122,7 +125,7 @@ pub struct WindowsClusterStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, HypervisorsReachable, NetworkCompatible, SchedulingClean, LinuxSideReady, ComponentsReady and Paused.
+    /// Ready, HypervisorsReachable, NetworkCompatible, SchedulingClean, LinuxSideReady, ComponentsReady, Deleting and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]

@@ -1,5 +1,6 @@
 //! What Linux nodes run for the cluster and Windows nodes need too: its pod network and kube-proxy so far. Part of a WindowsCluster.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,8 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Components {
     /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible. `Auto`: that, and
     /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan, and kube-proxy for that and for Calico by
-    /// its operator; and for their pods what `policies` says. The condition ComponentsReady has the progress. What it brought stays if `Report` is
-    /// set later. `Off`: the cluster is not looked at, and what CAPW brought there is removed.
+    /// its operator; and for their pods what `policies` says. The condition ComponentsReady has the progress. It goes with the Cluster, after the
+    /// last Windows machine. What it brought stays if `Report` is set later. `Off`: the cluster is not looked at, and what CAPW brought there is
+    /// removed.
     #[serde(default)]
     pub mode: ComponentsMode,
     /// `Report`: only people change what Linux nodes run. `Change`: CAPW makes the changes that status.components.findings has commands for, and
@@ -110,6 +112,9 @@ pub struct ComponentsStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub verified: Option<String>,
+    /// Since when CAPW tries to remove what it brought, because the Cluster or the WindowsCluster is being deleted; it gives up after 120 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removing_since: Option<Time>,
     /// What stands in the way of Windows nodes, worst first; at most 50.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]

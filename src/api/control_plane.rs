@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::cluster::ControlPlaneEndpoint;
 use super::machine::TemplateMetadata;
 
-/// Kept on an ExternalControlPlane while its cluster has Machines: without its kubeconfig they could neither be drained nor leave.
+/// Kept on an ExternalControlPlane while its cluster has Machines, which without its kubeconfig could neither be drained nor leave, and while a
+/// WindowsCluster that goes has something to remove there.
 pub const FINALIZER: &str = "externalcontrolplane.controlplane.cluster.x-k8s.io";
 
 /// A control plane that already exists.

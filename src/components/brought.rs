@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::place::ObjectRef;
-use super::windows_pods::{FOR_PODS, is_among, possible};
+use super::windows_pods::{FOR_PODS, possible};
 use super::windows_side::{FLANNEL_ROLE, KUBE_PROXY_BINDING, NAMESPACE};
 use crate::api::listing::Listing;
 
@@ -25,10 +25,10 @@ pub fn kind_of(object: &Value) -> Option<Listing> {
     KINDS.into_iter().chain(FOR_PODS).find(|listing| listing.kind == kind)
 }
 
-/// What a cluster has once of all that is brought; what else there is goes with the namespace. Of what is brought for pods, `there` has kinds and names:
-/// who never asked for a kind need not give the rights that it takes.
-pub fn removed(there: &[String]) -> Vec<(Listing, ObjectRef)> {
+/// What a cluster has once of all that is brought; what else there is goes with the namespace. Of what is brought for pods, those of these kinds: who
+/// never asked for a kind need not give the rights that it takes.
+pub fn removed(for_pods: &[Listing]) -> Vec<(Listing, ObjectRef)> {
     let once = |listing: Listing, name: &str| (listing, ObjectRef::new(listing.kind, None, name));
     let of_network = [once(NAMESPACES, NAMESPACE), once(BINDINGS, KUBE_PROXY_BINDING), once(BINDINGS, FLANNEL_ROLE), once(ROLES, FLANNEL_ROLE)];
-    of_network.into_iter().chain(possible().into_iter().filter(|(kind, _)| is_among(kind.kind, there))).collect()
+    of_network.into_iter().chain(possible().into_iter().filter(|(kind, _)| for_pods.contains(kind))).collect()
 }

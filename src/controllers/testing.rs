@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
+use kube::Client;
 use serde_json::Value;
 
 use super::Shared;
@@ -11,9 +12,10 @@ use super::runtime::caches::{Cache, Caches};
 use super::runtime::management::Management;
 use super::runtime::triggers::Requests;
 use super::runtime::watch::Watch;
+use crate::api::namespaces::Namespaces;
 use crate::cluster::events::Events;
 use crate::cluster::mock::{Exchange, Script};
-use crate::cluster::workload::Workloads;
+use crate::cluster::workload::{Connect, Workloads};
 use crate::cluster::{Cluster, Kind};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 
@@ -29,6 +31,11 @@ pub fn holding<K: Kind>(objects: Vec<Value>) -> Cache<K> {
 
 /// With these caches, and a clock that goes on so many seconds with each look.
 pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared, Script) {
+    shared_to(caches, seconds, exchanges, Arc::new(Client::try_from))
+}
+
+/// The same, with these clients for workload clusters.
+pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect: Connect) -> (Shared, Script) {
     let (client, script) = Script::new(exchanges);
     let cluster = Cluster::new(client.clone());
     let time = AtomicI64::new(1_767_225_600);
@@ -46,7 +53,7 @@ pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared
     (
         Shared::new(
             management,
-            Workloads::new(cluster),
+            Workloads::connected(cluster, connect, Namespaces::All),
             Arc::new(Drivers::new(settings)),
             caches,
             Requests::new().0,

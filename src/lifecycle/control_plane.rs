@@ -24,7 +24,18 @@ pub struct ObservedControlPlane<'a> {
     pub owned: bool,
     /// Machines of its cluster.
     pub machines: usize,
+    pub windows_side: WindowsSide,
     pub probe: Probe,
+}
+
+/// Whether what CAPW brought to the workload cluster for Windows nodes still has to go, with this kubeconfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WindowsSide {
+    /// Not looked yet.
+    Unseen,
+    Gone,
+    /// The WindowsCluster of this name has to remove it. It gives up after a while.
+    Leaving(String),
 }
 
 /// One look at the kubeconfig and the API server behind it.
@@ -62,6 +73,8 @@ pub enum ControlPlaneStep {
     Wait,
     /// Store the finalizer.
     Adopt,
+    /// Look whether a WindowsCluster needs it.
+    LookAtWindowsSide,
     /// Nothing needs it any more.
     Release,
     /// Look at the kubeconfig and the API server.
@@ -85,7 +98,7 @@ pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
         return Decision::new(ControlPlaneStep::Wait).say(paused_condition(Some(why)));
     }
     if deleting {
-        return leaving(s.machines);
+        return leaving(s);
     }
     if s.cluster.is_none() {
         // It may be paused.
@@ -102,11 +115,13 @@ pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
 }
 
 /// The Secrets carry an owner reference: they go with the object.
-fn leaving(machines: usize) -> Decision<ControlPlaneStep> {
-    if machines == 0 {
-        return Decision::new(ControlPlaneStep::Release);
-    }
-    let message = format!("{machines} Machines of the cluster need it to be drained and to leave: delete them, or the Cluster");
+fn leaving(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
+    let message = match (s.machines, &s.windows_side) {
+        (0, WindowsSide::Unseen) => return Decision::new(ControlPlaneStep::LookAtWindowsSide),
+        (0, WindowsSide::Gone) => return Decision::new(ControlPlaneStep::Release),
+        (0, WindowsSide::Leaving(name)) => format!("WindowsCluster {name} removes what CAPW brought to the workload cluster with its kubeconfig"),
+        (machines, _) => format!("{machines} Machines of the cluster need it to be drained and to leave: delete them, or the Cluster"),
+    };
     Decision::new(ControlPlaneStep::Wait).say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message)).look_again(LEAVING)
 }
 
@@ -209,7 +224,14 @@ mod tests {
                 missing: None,
                 secrets_current: false,
             };
-            decide(&ObservedControlPlane { object: &object, cluster: Some(&cluster), owned: true, machines: 0, probe: Probe::Answered(answer) })
+            decide(&ObservedControlPlane {
+                object: &object,
+                cluster: Some(&cluster),
+                owned: true,
+                machines: 0,
+                windows_side: WindowsSide::Unseen,
+                probe: Probe::Answered(answer),
+            })
         };
         assert_eq!(step(Some("a")).step, ControlPlaneStep::WriteSecrets);
         assert_eq!(step(None).step, ControlPlaneStep::WriteSecrets, "it was not asked again");
@@ -219,30 +241,37 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_while_machines_need_it() {
-        let step = |metadata: Value, owned: bool, machines: usize| {
+    fn it_stays_while_machines_or_a_windows_cluster_need_it() {
+        let step = |metadata: Value, owned: bool, machines: usize, windows_side: WindowsSide| {
             let object: ExternalControlPlane = serde_json::from_value(json!({"apiVersion": "controlplane.cluster.x-k8s.io/v1alpha1",
                 "kind": "ExternalControlPlane", "metadata": metadata, "spec": {}}))
             .unwrap();
             let cluster: Cluster =
                 serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1"}, "spec": {}}))
                     .unwrap();
-            decide(&ObservedControlPlane { object: &object, cluster: Some(&cluster), owned, machines, probe: Probe::None })
+            decide(&ObservedControlPlane { object: &object, cluster: Some(&cluster), owned, machines, windows_side, probe: Probe::None })
         };
         let (ours, gone) = (json!({"finalizers": [FINALIZER]}), json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}));
         let leaving = json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        for (metadata, owned, machines, expected) in [
-            (json!({}), false, 0, ControlPlaneStep::Ignore),
-            (json!({}), true, 0, ControlPlaneStep::Adopt),
-            (ours, true, 0, ControlPlaneStep::Probe),
-            (gone, true, 1, ControlPlaneStep::Ignore),
-            (leaving.clone(), true, 1, ControlPlaneStep::Wait),
-            (leaving.clone(), false, 0, ControlPlaneStep::Release),
+        let held = WindowsSide::Leaving("w1".into());
+        for (metadata, owned, machines, windows_side, expected) in [
+            (json!({}), false, 0, WindowsSide::Unseen, ControlPlaneStep::Ignore),
+            (json!({}), true, 0, WindowsSide::Unseen, ControlPlaneStep::Adopt),
+            (ours, true, 0, WindowsSide::Unseen, ControlPlaneStep::Probe),
+            (gone, true, 1, WindowsSide::Unseen, ControlPlaneStep::Ignore),
+            (leaving.clone(), true, 1, WindowsSide::Unseen, ControlPlaneStep::Wait),
+            (leaving.clone(), true, 0, WindowsSide::Unseen, ControlPlaneStep::LookAtWindowsSide),
+            (leaving.clone(), true, 0, held.clone(), ControlPlaneStep::Wait),
+            (leaving.clone(), false, 0, WindowsSide::Gone, ControlPlaneStep::Release),
         ] {
-            assert_eq!(step(metadata.clone(), owned, machines).step, expected, "{metadata}");
+            assert_eq!(step(metadata.clone(), owned, machines, windows_side.clone()).step, expected, "{metadata} {windows_side:?}");
         }
-        let said = step(leaving, true, 2).conditions;
-        assert!(said[0].type_ == ConditionType::Deleting && said[0].message.contains("2 Machines"), "{said:?}");
+        for (machines, windows_side, part) in [(2, WindowsSide::Unseen, "2 Machines"), (0, held, "WindowsCluster w1 removes")] {
+            let decision = step(leaving.clone(), true, machines, windows_side);
+            let said = &decision.conditions[0];
+            assert!(said.type_ == ConditionType::Deleting && said.message.contains(part), "{said:?}");
+            assert!(decision.look_again.is_some(), "nothing tells when it is over");
+        }
     }
 
     #[test]

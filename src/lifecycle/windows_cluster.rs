@@ -1,27 +1,80 @@
 //! WindowsCluster: which hypervisors its machines may use (`docs/design/cluster-api.md#infrastructure-cluster`).
 
+mod ending;
+
 use std::collections::BTreeMap;
 
+use ending::{End, end, is_ours};
+pub use ending::{Unremoved, is_ending, left_behind, needs_kubeconfig, unremoved};
+
 use super::machine::Reach;
+use super::windows_side::may_be_there;
 use super::{Decision, paused, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::cluster::{FailureDomain, WindowsCluster};
+use crate::api::components::ComponentsMode;
 use crate::api::condition::{ConditionType, Desired, Reason};
 
 /// What a decision depends on.
 pub struct ObservedWindowsCluster<'a> {
     pub object: &'a WindowsCluster,
     pub cluster: Option<&'a Cluster>,
+    /// WindowsMachines of its Cluster.
+    pub machines: usize,
     /// Names of the WindowsHypervisors in the namespace.
     pub hypervisors: Vec<String>,
     pub reach: &'a (dyn Fn(&str) -> Reach + Sync),
 }
 
-/// The failure domains to report; `None` while it is paused.
-pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<Option<Vec<FailureDomain>>> {
-    if let Some(why) = paused(&s.object.metadata, s.cluster.and_then(Cluster::paused_name)) {
-        return Decision::new(None).say(paused_condition(Some(why)));
+/// The next step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WindowsClusterStep {
+    Ignore,
+    /// It is paused.
+    Wait,
+    /// Store the finalizer: something is to be brought to the workload cluster.
+    Adopt,
+    /// Report these failure domains, and do what `spec.components` asks for.
+    Serve(Vec<FailureDomain>),
+    /// Remove what was brought from the workload cluster: the Cluster goes, and the last machine is gone.
+    TakeAway,
+    /// Say for this reason what stays in the workload cluster, and let go.
+    LeaveBehind(String),
+    /// Take the finalizer away: nothing of ours is in the workload cluster, or that goes as a whole.
+    Release,
+}
+
+pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
+    let (meta, ours) = (&s.object.metadata, is_ours(s.object));
+    let deleting = meta.deletion_timestamp.is_some();
+    if deleting && !ours {
+        return Decision::new(WindowsClusterStep::Ignore);
     }
+    if let Some(why) = paused(meta, s.cluster.and_then(Cluster::paused_name)) {
+        return Decision::new(WindowsClusterStep::Wait).say(paused_condition(Some(why)));
+    }
+    if s.cluster.is_none() && !deleting {
+        // It may be paused.
+        return Decision::new(WindowsClusterStep::Ignore);
+    }
+    if s.machines == 0 && is_ending(s.object, s.cluster) {
+        return Decision::new(match end(s.object, s.cluster) {
+            _ if !ours => WindowsClusterStep::Ignore,
+            End::Release => WindowsClusterStep::Release,
+            End::TakeAway => WindowsClusterStep::TakeAway,
+            End::LeaveBehind(why) => WindowsClusterStep::LeaveBehind(why),
+        });
+    }
+    let is_asked = s.object.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Auto);
+    match (is_asked || may_be_there(s.object), ours) {
+        (true, false) => Decision::new(WindowsClusterStep::Adopt),
+        (false, true) => Decision::new(WindowsClusterStep::Release),
+        _ => serve(s),
+    }
+}
+
+/// Its machines need what it brings, also while it is being deleted.
+fn serve(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
     let named: Vec<String> = s.object.spec.hypervisors.iter().map(|h| h.name.clone()).collect();
     let mut names = if named.is_empty() { s.hypervisors.clone() } else { named };
     names.sort();
@@ -29,7 +82,13 @@ pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<Option<Vec<FailureDoma
     let domains = names.iter().map(domain).collect();
     // A missing hypervisor does not make the cluster unready: its nodes work without us. A message would be repeated by the Cluster, whose
     // Available has nothing to say while all is well.
-    Decision::new(Some(domains)).say(Desired::yes(ConditionType::Ready, Reason::Provisioned)).say(hypervisors(s, &names))
+    let decision =
+        Decision::new(WindowsClusterStep::Serve(domains)).say(Desired::yes(ConditionType::Ready, Reason::Provisioned)).say(hypervisors(s, &names));
+    if s.object.metadata.deletion_timestamp.is_none() {
+        return decision;
+    }
+    let message = format!("{} Windows machines of the cluster need what CAPW brought for them: delete them, or the Cluster", s.machines);
+    decision.say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message))
 }
 
 fn hypervisors(s: &ObservedWindowsCluster<'_>, names: &[String]) -> Desired {
@@ -62,14 +121,23 @@ mod tests {
         .unwrap()
     }
 
+    fn cluster(spec: Value) -> Cluster {
+        serde_json::from_value(
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": spec}),
+        )
+        .unwrap()
+    }
+
     fn decided(spec: Value, hypervisors: &[&str], reach: Reach) -> (Vec<String>, String) {
         let known = |_: &str| reach.clone();
         let hypervisors = hypervisors.iter().map(|&name| name.to_owned()).collect();
-        let decision = decide(&ObservedWindowsCluster { object: &object(spec), cluster: None, hypervisors, reach: &known });
+        let decision =
+            decide(&ObservedWindowsCluster { object: &object(spec), cluster: Some(&cluster(json!({}))), machines: 0, hypervisors, reach: &known });
         let [ready, hypervisors] = &decision.conditions[..] else { panic!("{decision:?}") };
         assert_eq!((ready.status, ready.message.as_str()), (Some(true), ""), "the Cluster would repeat a message");
         assert_eq!(hypervisors.status == Some(true), hypervisors.message.is_empty());
-        (decision.step.unwrap().into_iter().map(|d| d.name).collect(), hypervisors.message.clone())
+        let WindowsClusterStep::Serve(domains) = &decision.step else { panic!("{decision:?}") };
+        (domains.iter().map(|d| d.name.clone()).collect(), hypervisors.message.clone())
     }
 
     #[test]

@@ -12,8 +12,9 @@ documented_enum! {
         /// Nothing is done, not even deletion: the Cluster has `spec.paused: true`, or the object has the annotation
         /// `cluster.x-k8s.io/paused`.
         Paused => "all",
-        /// The object is being deleted, and not every VM is known to be gone yet.
-        Deleting => "WindowsMachine, WindowsNodePool, ExternalControlPlane",
+        /// The object is being deleted, and something that needs it is not known to be gone yet: a VM, a machine, or what CAPW brought to the
+        /// workload cluster.
+        Deleting => "WindowsMachine, WindowsNodePool, WindowsCluster, ExternalControlPlane",
         /// The VM exists, has its configuration drive and runs.
         VirtualMachineReady => "WindowsMachine",
         /// The Node of this machine has appeared in the workload cluster.

@@ -13,14 +13,18 @@ use self::secrets::{Source, are_current, check_given, source, write};
 use super::runtime::caches::Caches;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
+use super::runtime::owners::cluster_now;
 use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
-use crate::api::capi;
+use crate::api::capi::{self, Cluster};
+use crate::api::cluster::WindowsCluster;
 use crate::api::condition::{self, ConditionType};
 use crate::api::control_plane::{ExternalControlPlane, FINALIZER};
+use crate::cluster::ApiError;
 use crate::cluster::workload::{self, Right, WorkloadError};
 use crate::lifecycle::Decision;
-use crate::lifecycle::control_plane::{Answer, ControlPlaneStep, ObservedControlPlane, Probe, decide, status};
+use crate::lifecycle::control_plane::{Answer, ControlPlaneStep, ObservedControlPlane, Probe, WindowsSide, decide, status};
+use crate::lifecycle::windows_cluster::needs_kubeconfig;
 
 const MANAGER: &str = "capw-externalcontrolplane";
 
@@ -68,9 +72,24 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     let cluster = owner.as_deref().and_then(|name| ctx.caches.clusters.get(&namespace, name));
     let machines = ctx.caches.machines.all(&namespace);
     let machines = machines.iter().filter(|machine| owner.as_deref() == Some(&machine.spec.cluster_name)).count();
-    let mut observed = ObservedControlPlane { object: &object, cluster: cluster.as_deref(), owned: owner.is_some(), machines, probe: Probe::None };
+    let mut observed = ObservedControlPlane {
+        object: &object,
+        cluster: cluster.as_deref(),
+        owned: owner.is_some(),
+        machines,
+        windows_side: WindowsSide::Unseen,
+        probe: Probe::None,
+    };
     let mut decision = decide(&observed);
     let name = owner.unwrap_or_default();
+    let now;
+    if decision.step == ControlPlaneStep::LookAtWindowsSide {
+        // With the object the kubeconfig goes, for ever: whether the Cluster is paused, and what needs it, is not a matter of a cache.
+        now = cluster_now(&ctx.management, &namespace, &name).await?;
+        observed.windows_side = windows_side(ctx, &namespace, &name, now.as_ref()).await?;
+        observed.cluster = now.as_ref();
+        decision = decide(&observed);
+    }
     let mut kubeconfig = Vec::new();
     if decision.step == ControlPlaneStep::Probe {
         observed.probe = match probe(ctx, &object, &namespace, &name, &mut kubeconfig).await {
@@ -89,7 +108,7 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
             ctx.management.remove_finalizer(&*object, FINALIZER).await?;
             Ok(Outcome::done())
         }
-        ControlPlaneStep::Wait | ControlPlaneStep::Probe => say(ctx, &object, &decision, None).await,
+        ControlPlaneStep::Wait | ControlPlaneStep::Probe | ControlPlaneStep::LookAtWindowsSide => say(ctx, &object, &decision, None).await,
         ControlPlaneStep::Report(answer) => say(ctx, &object, &decision, Some(answer)).await,
         ControlPlaneStep::WriteSecrets => {
             write(ctx, &object, &name, &kubeconfig).await?;
@@ -101,6 +120,17 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
             Ok(Outcome::done())
         }
     }
+}
+
+/// Whether a WindowsCluster of the Cluster needs the kubeconfig. Its kind may not be installed.
+async fn windows_side(ctx: &Context, namespace: &str, name: &str, cluster: Option<&Cluster>) -> Result<WindowsSide, ApiError> {
+    let all = match ctx.management.cluster.list::<WindowsCluster>(namespace, None).await {
+        Ok(all) => all,
+        Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => return Ok(WindowsSide::Gone),
+        Err(error) => return Err(error),
+    };
+    let is_its = |object: &WindowsCluster| capi::cluster_of(&object.metadata) == Some(name) && needs_kubeconfig(object, cluster);
+    Ok(all.into_iter().find(is_its).map_or(WindowsSide::Gone, |object| WindowsSide::Leaving(object.name_any())))
 }
 
 async fn probe(

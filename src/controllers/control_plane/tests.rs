@@ -33,3 +33,49 @@ async fn a_kubeconfig_that_is_missing_is_reported() {
     let conditions = &script.seen()[1].body["status"]["conditions"];
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Available" && c["reason"] == "KubeconfigMissing"), "{conditions}");
 }
+
+/// It is the last that has the kubeconfig: whatever request fails, it stays until nothing needs that.
+#[tokio::test]
+async fn it_goes_after_what_was_brought_to_windows_nodes() {
+    const CLUSTERS: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/lab/clusters";
+    const WINDOWS_CLUSTERS: &str = "GET /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters";
+    const OBJECT: &str = "PATCH /apis/controlplane.cluster.x-k8s.io/v1alpha1/namespaces/lab/externalcontrolplanes/c1";
+    let mut leaving = object(json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c1", "uid": "u"}]));
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let cluster = |paused: bool| {
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "c1", "namespace": "lab", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"paused": paused}})
+    };
+    let windows_cluster = |cluster: &str, ours: bool| {
+        let finalizers = if ours { json!([crate::api::cluster::FINALIZER]) } else { json!([]) };
+        json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": {"name": "w1", "namespace": "lab",
+            "finalizers": finalizers, "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": cluster, "uid": "u"}]}, "spec": {}})
+    };
+    let list = |request: &str, kind: &str, items: Vec<Value>| {
+        let version = if kind == "ClusterList" { "cluster.x-k8s.io/v1beta2" } else { "infrastructure.cluster.x-k8s.io/v1alpha1" };
+        step(request, json!({"apiVersion": version, "kind": kind, "metadata": {}, "items": items}))
+    };
+    let clusters = |paused: bool| list(CLUSTERS, "ClusterList", vec![cluster(paused)]);
+    let windows_clusters = |items: Vec<Value>| list(WINDOWS_CLUSTERS, "WindowsClusterList", items);
+    let released = || step(OBJECT, leaving.clone());
+    let waits = || step(STATUS, leaving.clone());
+    let looks_again = Ok(Outcome::look_again(std::time::Duration::from_secs(5)));
+    for (exchanges, expected) in [
+        (vec![clusters(false), windows_clusters(vec![]), released()], Ok(Outcome::done())),
+        (vec![clusters(false), windows_clusters(vec![windows_cluster("c1", false), windows_cluster("c2", true)]), released()], Ok(Outcome::done())),
+        (vec![clusters(false), windows_clusters(vec![windows_cluster("c1", true)]), waits()], looks_again),
+        // The Cluster is gone, and takes the WindowsCluster with it.
+        (vec![list(CLUSTERS, "ClusterList", vec![]), windows_clusters(vec![windows_cluster("c1", true)]), waits()], looks_again),
+        (vec![clusters(true), windows_clusters(vec![]), waits()], Ok(Outcome::done())),
+        // The infrastructure is that of another provider.
+        (vec![clusters(false), refuse(WINDOWS_CLUSTERS, 404, "Failed to parse error data"), released()], Ok(Outcome::done())),
+        (vec![refuse(CLUSTERS, 503, "ServiceUnavailable")], Err("unreachable")),
+        (vec![clusters(false), refuse(WINDOWS_CLUSTERS, 403, "Forbidden")], Err("forbidden")),
+        (vec![clusters(false), windows_clusters(vec![]), refuse(OBJECT, 409, "Conflict")], Err("conflict")),
+    ] {
+        let caches = Caches { clusters: holding(vec![cluster(false)]), ..Caches::empty() };
+        let (shared, _script) = shared(caches, 1, exchanges);
+        let outcome = reconcile(Arc::new(read(leaving.clone())), shared.control_plane()).await;
+        assert_eq!(outcome.map_err(|error| error.label()), expected);
+    }
+}

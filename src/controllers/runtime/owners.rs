@@ -84,12 +84,7 @@ impl Owners {
         if meta.deletion_timestamp.is_none() || self.caches.clusters.get(&namespace, &name).is_some() {
             return Ok(None);
         }
-        match management.cluster.list::<Cluster>(&namespace, None).await {
-            Ok(all) => Ok(all.into_iter().find(|cluster| cluster.name_any() == name)),
-            // Cluster API is not installed.
-            Err(ApiError::NotFound(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        cluster_now(management, &namespace, &name).await
     }
 
     /// The cluster of an object: its Cluster, or what its standalone pool joins; the latter without an endpoint, unless the pool names one.
@@ -104,6 +99,16 @@ impl Owners {
             }
             _ => Some(TargetCluster::standalone(cluster, pool.and_then(|p| p.spec.cluster.as_ref()), None)),
         }
+    }
+}
+
+/// The Cluster as the API server has it now: for what cannot be undone, a cache may be behind. Roles have no right to get one.
+pub async fn cluster_now(management: &Management, namespace: &str, name: &str) -> Result<Option<Cluster>, ApiError> {
+    match management.cluster.list::<Cluster>(namespace, None).await {
+        Ok(all) => Ok(all.into_iter().find(|cluster| cluster.name_any() == name)),
+        // Cluster API is not installed.
+        Err(ApiError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

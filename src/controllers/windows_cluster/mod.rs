@@ -1,27 +1,35 @@
 //! WindowsCluster: ready at once; reports which hypervisors its machines may use, and whether Windows nodes can be on the cluster's network.
 //! The decisions are in [`crate::lifecycle::windows_cluster`], [`crate::lifecycle::network`] and [`crate::components`].
+//!
+//! Writes its finalizer and its status; in the workload cluster, what [`windows_side`] and [`linux_side`] say.
 
+mod ending;
 mod linux_side;
+#[cfg(test)]
+mod server;
+mod triggers;
 mod windows_pods;
 mod windows_side;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::StreamExt;
 use kube::ResourceExt;
 
+pub use self::triggers::triggers;
 use super::hypervisor::Hypervisors;
 use super::runtime::caches::Caches;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
-use super::runtime::triggers::{Receiver, Triggers, all_of, cluster_facts, concerned, hypervisor_facts, named, namespace};
+use super::runtime::owners::cluster_now;
 use super::runtime::workload_clusters::WorkloadClusters;
-use crate::api::capi;
-use crate::api::cluster::{ClusterInitialization, WindowsCluster, WindowsClusterStatus};
+use crate::api::capi::{self, Cluster};
+use crate::api::cluster::{ClusterInitialization, FINALIZER, FailureDomain, WindowsCluster, WindowsClusterStatus};
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::components::{ComponentsMode, LinuxSideMode};
-use crate::api::condition::ConditionType;
+use crate::api::condition::{ConditionType, Desired};
 use crate::lifecycle::conditions::{conditions, observed};
-use crate::lifecycle::windows_cluster::{ObservedWindowsCluster, decide};
+use crate::lifecycle::windows_cluster::{ObservedWindowsCluster, WindowsClusterStep, decide};
 
 const MANAGER: &str = "capw-windowscluster";
 
@@ -35,66 +43,92 @@ pub struct Context {
     pub image: Option<String>,
 }
 
-pub fn triggers(caches: &Arc<Caches>, requested: Receiver<WindowsCluster>) -> Triggers<WindowsCluster> {
-    vec![
-        concerned(caches, &caches.clusters, cluster_facts, |_, cluster| named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", cluster)),
-        concerned(caches, &caches.hypervisors, hypervisor_facts, |caches, hypervisor| all_of(&caches.windows_clusters, &namespace(hypervisor))),
-        concerned(
-            caches,
-            &caches.configs,
-            |config| windows_pods::host_facts(&config.metadata, &config.spec),
-            |caches, config| windows_pods::without(caches, &config.metadata, &config.spec),
-        ),
-        concerned(
-            caches,
-            &caches.config_templates,
-            |template| windows_pods::host_facts(&template.metadata, &template.spec.template.spec),
-            |caches, template| windows_pods::without(caches, &template.metadata, &template.spec.template.spec),
-        ),
-        requested.boxed(),
-    ]
-}
-
 pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outcome, ReconcileError> {
-    let object = &*object;
+    let (ctx, object) = (&ctx, &*object);
     let namespace = object.namespace().unwrap_or_default();
-    let owner = object.owner_references().iter().find(|o| o.kind == "Cluster" && o.api_version.starts_with(capi::GROUP)).map(|o| o.name.clone());
-    let managed_elsewhere = object.annotations().contains_key(capi::MANAGED_BY_ANNOTATION);
-    let Some(owner) = owner.filter(|_| !managed_elsewhere && object.metadata.deletion_timestamp.is_none()) else {
+    let deleting = object.metadata.deletion_timestamp.is_some();
+    let is_owned = capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "Cluster").is_some();
+    if !deleting && (!is_owned || object.annotations().contains_key(capi::MANAGED_BY_ANNOTATION)) {
         return Ok(Outcome::done());
+    }
+    let name = capi::cluster_of(&object.metadata).unwrap_or_default().to_owned();
+    let cluster = match deleting {
+        // What is removed in the workload cluster does not come back: whether the Cluster is paused is not a matter of a cache.
+        true => cluster_now(&ctx.management, &namespace, &name).await?.map(Arc::new),
+        false => ctx.caches.clusters.get(&namespace, &name),
     };
-    // One that is not there may be paused.
-    let Some(cluster) = ctx.caches.clusters.get(&namespace, &owner) else { return Ok(Outcome::done()) };
     let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
+    let machines = machines(&ctx.caches, &namespace, &name);
     let hypervisors = ctx.caches.hypervisors.names(&namespace);
-    let mut decision = decide(&ObservedWindowsCluster { object, cluster: Some(&cluster), hypervisors, reach: &reach });
-    let mut next: WindowsClusterStatus = object.status.clone().unwrap_or_default();
-    let mut look_again = None;
-    if let Some(domains) = decision.step {
-        next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
-        next.failure_domains = domains;
-        let asked = object.spec.components.as_ref().filter(|components| components.mode != ComponentsMode::Off);
-        let seen = match asked {
-            Some(components) => Some(linux_side::look(&ctx, object, &cluster, components).await),
-            None => linux_side::leave(&ctx, object, &cluster).await,
-        };
-        look_again = seen.as_ref().map(|seen| seen.look_again);
-        // What was known stays while the cluster cannot be read.
-        next.components = seen.as_ref().and_then(|seen| seen.status.clone().or(next.components));
-        decision.conditions.extend(seen.into_iter().flat_map(|seen| seen.conditions));
-        let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);
-        let is_brought = asked.is_some_and(|components| components.mode == ComponentsMode::Auto);
-        for (is_said, type_) in [
-            (asked.is_some(), ConditionType::NetworkCompatible),
-            (asked.is_some(), ConditionType::SchedulingClean),
-            (is_changed, ConditionType::LinuxSideReady),
-            (is_brought, ConditionType::ComponentsReady),
-        ] {
-            let is_said = is_said || decision.conditions.iter().any(|desired| desired.type_ == type_);
-            next.conditions.retain(|condition| is_said || condition.type_ != type_.as_str());
+    let decision = decide(&ObservedWindowsCluster { object, cluster: cluster.as_deref(), machines, hypervisors, reach: &reach });
+    match decision.step {
+        WindowsClusterStep::Ignore => Ok(Outcome::done()),
+        WindowsClusterStep::Wait => say(ctx, object, object.status.clone().unwrap_or_default(), &decision.conditions, None).await,
+        WindowsClusterStep::Adopt => {
+            ctx.management.add_finalizer(object, FINALIZER).await?;
+            Ok(Outcome::done())
+        }
+        WindowsClusterStep::Serve(domains) => serve(ctx, object, cluster.as_deref(), domains, decision.conditions).await,
+        WindowsClusterStep::TakeAway => ending::take_away(ctx, object, &name, cluster.as_deref()).await,
+        WindowsClusterStep::LeaveBehind(why) => ending::leave_behind(ctx, object, &name, cluster.as_deref(), &why).await,
+        WindowsClusterStep::Release => {
+            ctx.management.remove_finalizer(object, FINALIZER).await?;
+            Ok(Outcome::done())
         }
     }
-    next.conditions = conditions(&next.conditions, &decision.conditions, object.metadata.generation, ctx.management.now());
+}
+
+/// How many WindowsMachines a Cluster has.
+fn machines(caches: &Caches, namespace: &str, cluster: &str) -> usize {
+    let cluster = ClusterRef::cluster_api(namespace, cluster);
+    caches.windows_machines.all(namespace).iter().filter(|machine| ClusterRef::of(&machine.metadata).as_ref() == Some(&cluster)).count()
+}
+
+/// Does what is asked for, and reports it.
+async fn serve(
+    ctx: &Context,
+    object: &WindowsCluster,
+    cluster: Option<&Cluster>,
+    domains: Vec<FailureDomain>,
+    mut conditions: Vec<Desired>,
+) -> Result<Outcome, ReconcileError> {
+    let mut next: WindowsClusterStatus = object.status.clone().unwrap_or_default();
+    next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
+    next.failure_domains = domains;
+    // One that is gone leads nowhere; its machines go too.
+    let Some(cluster) = cluster else { return say(ctx, object, next, &conditions, None).await };
+    let asked = object.spec.components.as_ref().filter(|components| components.mode != ComponentsMode::Off);
+    let seen = match asked {
+        Some(components) => Some(linux_side::look(ctx, object, cluster, components).await),
+        None => linux_side::leave(ctx, object, cluster).await,
+    };
+    let look_again = seen.as_ref().map(|seen| seen.look_again);
+    // What was known stays while the cluster cannot be read.
+    next.components = seen.as_ref().and_then(|seen| seen.status.clone().or(next.components));
+    conditions.extend(seen.into_iter().flat_map(|seen| seen.conditions));
+    let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);
+    let is_brought = asked.is_some_and(|components| components.mode == ComponentsMode::Auto);
+    for (is_said, type_) in [
+        (asked.is_some(), ConditionType::NetworkCompatible),
+        (asked.is_some(), ConditionType::SchedulingClean),
+        (is_changed, ConditionType::LinuxSideReady),
+        (is_brought, ConditionType::ComponentsReady),
+    ] {
+        let is_said = is_said || conditions.iter().any(|desired| desired.type_ == type_);
+        next.conditions.retain(|condition| is_said || condition.type_ != type_.as_str());
+    }
+    say(ctx, object, next, &conditions, look_again).await
+}
+
+/// Reports the status `next` with these conditions.
+async fn say(
+    ctx: &Context,
+    object: &WindowsCluster,
+    mut next: WindowsClusterStatus,
+    said: &[Desired],
+    look_again: Option<Duration>,
+) -> Result<Outcome, ReconcileError> {
+    next.conditions = conditions(&next.conditions, said, object.metadata.generation, ctx.management.now());
     next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::of(look_again))

@@ -90,15 +90,9 @@ async fn used<'a>(workload: &Workload, objects: &[&'a Value]) -> Result<Vec<&'a 
     Ok(classes)
 }
 
-/// The name of the Cluster of a configuration or a template. Cluster API labels what it makes, and becomes the owner of what it makes it from.
-fn cluster_of(meta: &ObjectMeta) -> Option<&str> {
-    let owner = || capi::owner(meta.owner_references.as_ref(), capi::GROUP, "Cluster").map(|owner| owner.name.as_str());
-    capi::cluster_name(meta.labels.as_ref()).or_else(owner)
-}
-
 /// The hosts that the machines of a Cluster are or may become.
 fn configured(caches: &Caches, namespace: &str, cluster: &str) -> BTreeSet<Host> {
-    let is_its = |meta: &ObjectMeta| meta.deletion_timestamp.is_none() && cluster_of(meta) == Some(cluster);
+    let is_its = |meta: &ObjectMeta| meta.deletion_timestamp.is_none() && capi::cluster_of(meta) == Some(cluster);
     let (configs, templates) = (caches.configs.all(namespace), caches.config_templates.all(namespace));
     let of_configs = configs.iter().filter(|config| is_its(&config.metadata)).map(|config| Host::configured(&config.spec));
     let of_templates = templates.iter().filter(|template| is_its(&template.metadata)).map(|template| Host::configured(&template.spec.template.spec));
@@ -107,13 +101,13 @@ fn configured(caches: &Caches, namespace: &str, cluster: &str) -> BTreeSet<Host>
 
 /// What of a configuration or a template matters here.
 pub fn host_facts(meta: &ObjectMeta, spec: &WindowsBootstrapConfigSpec) -> String {
-    format!("{:?} {:?}", Host::configured(spec), cluster_of(meta))
+    format!("{:?} {:?}", Host::configured(spec), capi::cluster_of(meta))
 }
 
 /// The WindowsCluster that has not brought yet what pods on such a host need. A thousand machines of a kind that is there concern none.
 pub fn without(caches: &Caches, meta: &ObjectMeta, spec: &WindowsBootstrapConfigSpec) -> Vec<ObjectRef<WindowsCluster>> {
     let namespace = meta.namespace.clone().unwrap_or_default();
-    let Some(cluster) = cluster_of(meta).and_then(|name| caches.clusters.get(&namespace, name)) else { return Vec::new() };
+    let Some(cluster) = capi::cluster_of(meta).and_then(|name| caches.clusters.get(&namespace, name)) else { return Vec::new() };
     let lacks = |found: &ObjectRef<WindowsCluster>| {
         let object = caches.windows_clusters.get(&namespace, &found.name);
         object.is_some_and(|object| {

@@ -9,12 +9,13 @@ use super::linux_side::cluster_ref;
 use super::{Context, windows_pods};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
-use crate::api::components::ComponentPart;
+use crate::api::components::{ComponentPart, ComponentsMode, Policies, RuntimeClassesMode, ValidationMode};
 use crate::api::condition::{Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{
-    FIRST, LinuxSide, ObjectRef, Parameters, Refusal, brought_by_another, kind_of, outdated, owned, read, removed, taken, windows_side,
+    FIRST, LinuxSide, ObjectRef, Parameters, Refusal, brought_by_another, kind_of, outdated, owned, read, removed, taken, wanted_for_pods,
+    windows_side,
 };
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::windows_side::{
@@ -172,25 +173,50 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) ->
         return None;
     }
     let name = cluster_ref(cluster);
-    let removed = async { take_away(&*ctx.clusters.get(&name).await?, object).await };
-    let error = removed.await.err()?;
+    let left = async {
+        let workload = ctx.clusters.get(&name).await?;
+        take_away(&workload, object).await?;
+        free_nodes(&workload).await
+    };
+    let error = left.await.err()?;
     ctx.clusters.doubt(&name, &error).await;
     let reason = fault(&error).map_or(Reason::NotRemoved, |fault| fault.reason());
     let (condition, look_again) = not_removed(reason, &error.to_string());
     Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, look_again })
 }
 
-/// Removes all that was brought for this WindowsCluster, and then the taint of nodes whose network was not ready. What is not its own stays.
-async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(), WorkloadError> {
+/// Removes all that was brought for this WindowsCluster. What is not its own stays, and what is forbidden keeps nothing else from going.
+pub async fn take_away(workload: &Workload, object: &WindowsCluster) -> Result<(), WorkloadError> {
     let owner = owner(object);
-    for (kind, of) in removed(object.objects()) {
-        let found = workload.object(&kind, None, &of.name).await?;
-        if let Some(found) = found.filter(|found| taken(found, &owner).is_ok()) {
-            remove(workload, &found).await?;
+    let mut forbidden = None;
+    for (kind, of) in removed(&kinds_for_pods(object)) {
+        match remove_if_ours(workload, &kind, &of.name, &owner).await {
+            Err(error @ WorkloadError::Forbidden { .. }) => forbidden = forbidden.or(Some(error)),
+            removed => removed?,
         }
     }
+    forbidden.map_or(Ok(()), Err)
+}
+
+/// Takes the taint from nodes whose network was not ready: nothing else would.
+async fn free_nodes(workload: &Workload) -> Result<(), WorkloadError> {
     let nodes = workload.objects(&NODES).await?.unwrap_or_default();
     lift_taint(workload, &tainted(&read(&nodes).nodes), "CAPW does not bring its network any more").await
+}
+
+/// The kinds of what may have been brought for pods: those that the status knows, and those that are asked for, because a move takes the status away.
+fn kinds_for_pods(object: &WindowsCluster) -> Vec<Listing> {
+    let asked = object.spec.components.as_ref().filter(|components| components.mode == ComponentsMode::Auto);
+    let none = Policies { runtime_classes: RuntimeClassesMode::Off, validation: ValidationMode::Off };
+    wanted_for_pods(asked.map_or(&none, |components| &components.policies), object.objects())
+}
+
+/// Reads the object, and removes it if it is that of this owner.
+async fn remove_if_ours(workload: &Workload, kind: &Listing, name: &str, owner: &str) -> Result<(), WorkloadError> {
+    match workload.object(kind, None, name).await? {
+        Some(found) if taken(&found, owner).is_ok() => remove(workload, &found).await,
+        _ => Ok(()),
+    }
 }
 
 /// Removes an object of the cluster as it was read: another one of its name stays.

@@ -1,19 +1,17 @@
 //! What is brought to a workload cluster that keeps what is applied, and refuses what it is told to.
 
-mod server;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use self::server::{Server, workload};
+use super::super::server::{Server, connect, kubeconfig, workload};
 use super::*;
 use crate::api::condition::ConditionType;
 use crate::cluster::mock::refuse;
 use crate::controllers::runtime::caches::Caches;
-use crate::controllers::testing::{holding, read as object, shared};
+use crate::controllers::testing::{holding, read as object, shared, shared_to};
 
 fn recorded(recording: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/components/fixtures").join(recording);
@@ -135,7 +133,10 @@ async fn the_taint_goes_where_nothing_is_brought() {
         assert_eq!(server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()), is_lifted, "{recording}");
     }
     let server = with_node();
-    take_away(&workload(&server), &windows_cluster("c1", true)).await.unwrap();
+    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+    server.lock().unwrap().objects.insert("/api/v1/namespaces/kube-system".to_owned(), kube_system);
+    let (shared, _script) = shared_to(Caches::empty(), 1, vec![kubeconfig()], connect(&server));
+    assert!(leave(&shared.windows_cluster(), &windows_cluster("c1", true), &cluster()).await.is_none(), "nothing is left");
     assert_eq!(server.lock().unwrap().asked.last().map(String::as_str), Some(TAINT_GOES));
 }
 

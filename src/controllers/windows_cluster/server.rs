@@ -5,11 +5,12 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use http::{Method, Request, Response};
-use kube::Client;
 use kube::client::Body;
+use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::cluster::workload::Workload;
+use crate::cluster::mock::{Exchange, step};
+use crate::cluster::workload::{Connect, Workload};
 
 #[derive(Default)]
 pub struct Server {
@@ -77,7 +78,8 @@ impl Server {
     }
 }
 
-pub fn workload(server: &Arc<Mutex<Server>>) -> Workload {
+/// A client of that server.
+pub fn client(server: &Arc<Mutex<Server>>) -> Client {
     let server = server.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let server = server.clone();
@@ -88,12 +90,31 @@ pub fn workload(server: &Arc<Mutex<Server>>) -> Workload {
             Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
         }
     });
+    Client::new(service, "default")
+}
+
+pub fn workload(server: &Arc<Mutex<Server>>) -> Workload {
     Workload {
-        client: Client::new(service, "default"),
+        client: client(server),
         ca_pem: None,
         server: "https://10.0.0.1:6443".into(),
         fingerprint: String::new(),
         minor: Arc::default(),
         gate: Default::default(),
     }
+}
+
+/// Whatever a kubeconfig says, it leads to that server.
+pub fn connect(server: &Arc<Mutex<Server>>) -> Connect {
+    let server = server.clone();
+    Arc::new(move |_: Config| Ok(client(&server)))
+}
+
+/// The request for the kubeconfig of the Cluster `lab/c1`, and one as an answer.
+pub fn kubeconfig() -> Exchange {
+    use base64::Engine as _;
+    let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443"}}], "users": [{"name": "u", "user": {"token": "t"}}]});
+    let value = base64::engine::general_purpose::STANDARD.encode(kubeconfig.to_string());
+    step("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"value": value}}))
 }

@@ -1,0 +1,48 @@
+//! The end of a WindowsCluster, or of its Cluster: what was brought to the workload cluster goes, or it is said that it stays.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{Context, say, windows_side};
+use crate::api::capi::Cluster;
+use crate::api::cluster::{FINALIZER, WindowsCluster};
+use crate::api::cluster_ref::ClusterRef;
+use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
+use crate::controllers::runtime::workload_clusters::fault;
+use crate::lifecycle::windows_cluster::{Unremoved, left_behind, unremoved};
+
+/// Removes what was brought, and then the finalizer. `name` is that of the Cluster.
+pub async fn take_away(ctx: &Context, object: &WindowsCluster, name: &str, cluster: Option<&Cluster>) -> Result<Outcome, ReconcileError> {
+    let reference = ClusterRef::cluster_api(&object.metadata.namespace.clone().unwrap_or_default(), name);
+    ctx.clusters.linux_sides().forget(&reference);
+    let removed = async { windows_side::take_away(&*ctx.clusters.get(&reference).await?, object).await };
+    let Err(error) = removed.await else {
+        tracing::info!(cluster = name, "nothing that was brought is left in the workload cluster");
+        ctx.management.remove_finalizer(object, FINALIZER).await?;
+        return Ok(Outcome::done());
+    };
+    ctx.clusters.doubt(&reference, &error).await;
+    match unremoved(object, cluster, fault(&error), &error.to_string(), ctx.management.now()) {
+        Unremoved::TryAgain { since, condition, after } => {
+            let mut next = object.status.clone().unwrap_or_default();
+            next.components.get_or_insert_default().removing_since = Some(Time(since));
+            say(ctx, object, next, &[condition], Some(after)).await
+        }
+        Unremoved::LeaveBehind(why) => leave_behind(ctx, object, name, cluster, &why).await,
+    }
+}
+
+/// Says what stays. The finalizer goes in the next pass, when that is stored.
+pub async fn leave_behind(
+    ctx: &Context,
+    object: &WindowsCluster,
+    name: &str,
+    cluster: Option<&Cluster>,
+    why: &str,
+) -> Result<Outcome, ReconcileError> {
+    let condition = left_behind(object, name, cluster, why);
+    tracing::warn!(cluster = name, "{}", condition.message);
+    say(ctx, object, object.status.clone().unwrap_or_default(), &[condition], None).await
+}
+
+#[cfg(test)]
+mod tests;

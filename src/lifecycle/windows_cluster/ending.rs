@@ -1,0 +1,118 @@
+//! The end of a WindowsCluster: when what was brought to its workload cluster is taken away, and when it stays there
+//! (`docs/pod-network.md#when-the-cluster-goes`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::api::capi::Cluster;
+use crate::api::cluster::{FINALIZER, WindowsCluster};
+use crate::api::components::ComponentsMode;
+use crate::api::condition::{self, ConditionType, Desired, Reason};
+use crate::components::removed;
+use crate::lifecycle::conditions::whole_second;
+use crate::lifecycle::seconds;
+use crate::lifecycle::windows_side::{may_be_there, not_removed};
+use crate::lifecycle::workload::Fault;
+
+/// So long it is tried to take away what was brought: an API server that restarts is back by then. `status.components.removingSince` says it too.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Between two attempts.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What becomes of what was brought, when no machine needs it any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing has to be removed.
+    Release,
+    TakeAway,
+    /// It stays, for this reason.
+    LeaveBehind(String),
+}
+
+/// Whether our finalizer is stored.
+pub fn is_ours(object: &WindowsCluster) -> bool {
+    object.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// Whether a WindowsCluster goes, or its Cluster. A Cluster that is not there any more takes its WindowsCluster with it.
+pub fn is_ending(object: &WindowsCluster, cluster: Option<&Cluster>) -> bool {
+    object.metadata.deletion_timestamp.is_some() || cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some())
+}
+
+/// Whether a WindowsCluster still has something to remove from the workload cluster, for which it needs the kubeconfig. It lets go after two minutes.
+pub fn needs_kubeconfig(object: &WindowsCluster, cluster: Option<&Cluster>) -> bool {
+    is_ours(object) && is_ending(object, cluster)
+}
+
+/// How `object` ends, which [`is_ending`].
+pub(super) fn end(object: &WindowsCluster, cluster: Option<&Cluster>) -> End {
+    if !outlives(cluster) || is_left_behind(object) {
+        return End::Release;
+    }
+    match object.spec.components.as_ref().map_or(ComponentsMode::Off, |components| components.mode) {
+        // After a move the status does not say what is there.
+        ComponentsMode::Auto => End::TakeAway,
+        _ if !may_be_there(object) => End::Release,
+        ComponentsMode::Off => End::TakeAway,
+        ComponentsMode::Report => End::LeaveBehind("spec.components.mode is Report".to_owned()),
+    }
+}
+
+/// Whether the workload cluster is there after this end. With its Cluster goes a control plane that Cluster API made. One of ours stays, and so does
+/// one that no object stands for.
+fn outlives(cluster: Option<&Cluster>) -> bool {
+    let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_some()) else { return true };
+    let control_plane = cluster.spec.control_plane_ref.as_ref().filter(|reference| !reference.name.is_empty());
+    control_plane.is_none_or(|reference| reference.kind == "ExternalControlPlane")
+}
+
+/// Whether it was said already that something stays.
+fn is_left_behind(object: &WindowsCluster) -> bool {
+    let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    condition::find(conditions, ConditionType::ComponentsReady).is_some_and(|found| found.reason == Reason::LeftBehind)
+}
+
+/// What follows from an attempt to take it away that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unremoved {
+    /// It is tried again after that time, and was tried since then.
+    TryAgain { since: Timestamp, condition: Desired, after: Duration },
+    /// It stays, for this reason.
+    LeaveBehind(String),
+}
+
+/// `fault`: why the workload cluster cannot be used, if a person has to mend that.
+pub fn unremoved(object: &WindowsCluster, cluster: Option<&Cluster>, fault: Option<Fault>, error: &str, now: Timestamp) -> Unremoved {
+    let known = object.status.as_ref().and_then(|status| status.components.as_ref()?.removing_since.as_ref());
+    let since = known.map_or_else(|| whole_second(now), |since| since.0);
+    // Nobody writes it again for a Cluster that goes.
+    let is_lost = fault == Some(Fault::KubeconfigMissing) && cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+    if is_lost || seconds(since, now).unsigned_abs() >= LIMIT.as_secs() {
+        return Unremoved::LeaveBehind(error.to_owned());
+    }
+    let (condition, _) = not_removed(fault.map_or(Reason::NotRemoved, Fault::reason), error);
+    Unremoved::TryAgain { since, condition, after: RETRY }
+}
+
+/// What stays, where, why, and how to remove it. `name` is that of its Cluster, which may be gone.
+pub fn left_behind(object: &WindowsCluster, name: &str, cluster: Option<&Cluster>, why: &str) -> Desired {
+    let endpoint = cluster.and_then(Cluster::endpoint).map(|endpoint| format!(" (https://{}:{})", endpoint.host, endpoint.port));
+    let for_pods = object.objects();
+    let network = removed(&[]).into_iter().filter(|_| !object.parts().is_empty() || for_pods.is_empty()).map(|(_, of)| of.to_string());
+    let names: Vec<String> = network.chain(for_pods.iter().cloned()).map(|of| argument(&of)).collect();
+    let message = format!(
+        "what CAPW brought stays in the workload cluster of Cluster {name}{}; `kubectl delete --ignore-not-found {}` removes it there. It was not removed: {why}",
+        endpoint.unwrap_or_default(),
+        names.join(" ")
+    );
+    Desired::no(ConditionType::ComponentsReady, Reason::LeftBehind, message)
+}
+
+/// `RuntimeClass windows-2022` as kubectl takes it.
+fn argument(object: &str) -> String {
+    object.split_once(' ').map_or_else(String::new, |(kind, name)| format!("{}/{name}", kind.to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests;
