@@ -94,7 +94,21 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
         cp.wait_gone(Kind::WINDOWS_NODE_POOL, POOL, LIMIT).await;
         workers::wait_nothing_left(&other, &capw, LIMIT).await;
         step("nothing is left in either");
+
+        what_cluster_api_left_can_be_deleted(&cp).await;
     });
+}
+
+/// An object of a Cluster from before Cluster API was uninstalled: a real API server gives a page in the place of Clusters.
+async fn what_cluster_api_left_can_be_deleted(cp: &ControlPlane) {
+    let metadata = json!({"name": "left", "namespace": "default", "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
+        "finalizers": [capw::api::bootstrap_config::FINALIZER]});
+    let config =
+        json!({"apiVersion": Kind::WINDOWS_BOOTSTRAP_CONFIG.api_version, "kind": "WindowsBootstrapConfig", "metadata": metadata, "spec": {}});
+    cp.apply_objects(&[config]).await;
+    cp.delete(Kind::WINDOWS_BOOTSTRAP_CONFIG, "default/left").await;
+    cp.wait_gone(Kind::WINDOWS_BOOTSTRAP_CONFIG, "default/left", LIMIT).await;
+    step("what is left of a Cluster goes without Cluster API");
 }
 
 /// One that never joins is replaced by CAPW, as there is no other controller that does; when all of them fail, the pool stops, says why, and goes on when that is mended.

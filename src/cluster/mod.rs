@@ -117,6 +117,12 @@ impl Cluster {
         self.list(namespace, None).await
     }
 
+    /// The groups of kinds that the API server serves, in any version.
+    pub async fn groups(&self) -> Result<Vec<String>, ApiError> {
+        let found = request("get /apis", self.client.list_api_groups()).await?;
+        Ok(found.groups.into_iter().map(|group| group.name).collect())
+    }
+
     /// Creates the object, or returns the one that has its name.
     pub async fn create_if_absent<K: Kind>(&self, object: &K) -> Result<Creation<K>, ApiError> {
         let ObjectKey { namespace, name } = key(object)?;

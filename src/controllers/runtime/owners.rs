@@ -106,10 +106,21 @@ impl Owners {
 pub async fn cluster_now(management: &Management, namespace: &str, name: &str) -> Result<Option<Cluster>, ApiError> {
     match management.cluster.list::<Cluster>(namespace, None).await {
         Ok(all) => Ok(all.into_iter().find(|cluster| cluster.name_any() == name)),
-        // Cluster API is not installed.
-        Err(ApiError::NotFound(_)) => Ok(None),
+        Err(ApiError::NotServed(why)) if is_cluster_api_gone(&management.cluster.groups().await?) => {
+            tracing::info!(namespace, cluster = name, "Cluster API is not installed any more, so the Cluster is gone: {why}");
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
+}
+
+/// Whether no version of Cluster API is installed, if these are the groups of kinds that are served. With its definitions go all Clusters, and
+/// with a Cluster goes its pause: what is being deleted is released as if the Cluster had been deleted. That the one version that CAPW reads is not
+/// served proves nothing, because the Cluster may be there in another one, paused. Nor does a page in the place of an answer: only a list counts that
+/// has kinds of providers, as CAPW's own.
+fn is_cluster_api_gone(groups: &[String]) -> bool {
+    let of_providers = format!(".{}", capi::GROUP);
+    groups.iter().any(|group| group.ends_with(&of_providers)) && !groups.iter().any(|group| group == capi::GROUP)
 }
 
 #[cfg(test)]
@@ -139,5 +150,35 @@ mod tests {
         assert!(all.owners.missing_cluster(&all.management, &going).await.is_err(), "in doubt, nothing is removed");
         assert!(all.owners.missing_cluster(&all.management, &object(Value::Null)).await.unwrap().is_none());
         assert_eq!(script.seen().len(), 3, "one that stays asks for nothing");
+    }
+
+    /// Before anything is removed for it, the list of groups must say so too.
+    #[tokio::test]
+    async fn a_page_alone_does_not_prove_that_cluster_api_was_uninstalled() {
+        const CLUSTERS: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/lab/clusters";
+        let page = || refuse(CLUSTERS, 404, "Failed to parse error data");
+        let groups = |names: &[&str]| {
+            let version = |name: &str| json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+            let groups: Vec<Value> = names.iter().map(|name| json!({"name": name, "versions": [version(name)]})).collect();
+            step("GET /apis", json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
+        };
+        let ours = "infrastructure.cluster.x-k8s.io";
+        for (exchanges, expected) in [
+            (vec![page(), groups(&["apps", ours])], Ok(())),
+            (vec![page(), groups(&["apps", "controlplane.cluster.x-k8s.io"])], Ok(())),
+            // In another version, where it may be paused.
+            (vec![page(), groups(&["apps", ours, "cluster.x-k8s.io"])], Err("not_served")),
+            // Definitions are not served yet.
+            (vec![page(), groups(&["apps"])], Err("not_served")),
+            (vec![page(), groups(&[])], Err("not_served")),
+            (vec![page(), refuse("GET /apis", 404, "Failed to parse error data")], Err("not_served")),
+            (vec![page(), refuse("GET /apis", 503, "ServiceUnavailable")], Err("unreachable")),
+            // An answer about an object.
+            (vec![refuse(CLUSTERS, 404, "NotFound")], Err("not_found")),
+        ] {
+            let (all, _script) = shared(Caches::empty(), 1, exchanges);
+            let found = cluster_now(&all.management, "lab", "c1").await;
+            assert_eq!(found.map(|cluster| assert!(cluster.is_none())).map_err(|error| error.label()), expected);
+        }
     }
 }
