@@ -39,6 +39,8 @@ ACTIONLINT := $(RUST_TOOLS)/actionlint
 # Which tests run: gate, or all; see .config/nextest.toml. The same programs are built for each of them.
 TESTS ?= gate
 NEXTEST := $(CARGO_NEXTEST) nextest run
+# What may take hours.
+LONG := $(NEXTEST) --profile long --no-capture
 # The same random numbers in each run, unless it is asked for others.
 ifneq ($(CAPW_SEED),random)
 export PROPTEST_RNG_SEED ?= 7
@@ -96,7 +98,7 @@ e2e-matrix: parts $(CARGO_NEXTEST) ## Judge what is rendered by the Windows prog
 	CAPW_MATRIX=all $(NEXTEST) -E 'test(/^windows_matrix::/)'
 
 sequences: $(CARGO_NEXTEST) ## Change every field of every kind under a running CAPW, about an hour (story "sequences" takes a few)
-	CAPW_SEQUENCES=all $(NEXTEST) --no-capture -E 'test(/^sequences::/)'
+	CAPW_SEQUENCES=all $(LONG) -E 'test(/^sequences::/)'
 
 specs: $(CARGO_NEXTEST) ## Run Cluster API's own end-to-end specs, about eight minutes (FOCUS=topology: those whose name matches)
 	bash e2e/tools/build.sh specs
@@ -121,10 +123,10 @@ test-autoscaler: parts $(CARGO_NEXTEST) ## Run the stories with a real cluster-a
 
 faults: $(CARGO_NEXTEST) ## Run SEEDS lives of pools and deployments behind faulty ways to their API servers (about 50 s each)
 	bash e2e/tools/build.sh
-	CAPW_SEEDS=$(SEEDS) $(if $(SHARE),CAPW_SHARE=$(SHARE)) CAPW_SEED=random $(NEXTEST) --no-capture -E 'test(/^faults::/)'
+	CAPW_SEEDS=$(SEEDS) $(if $(SHARE),CAPW_SHARE=$(SHARE)) CAPW_SEED=random $(LONG) -E 'test(/^faults::/)'
 
 faults-model: $(CARGO_NEXTEST) ## Live a pool's life in memory with every fault at every request, and at every pair of requests (about two hours)
-	CAPW_PLANS=$(if $(filter random,$(SEED)),$$(shuf -i 1-1000000 -n 1),$(SEED)) $(NEXTEST) --no-capture -E 'test(/^controllers::model::/)'
+	CAPW_PLANS=$(if $(filter random,$(SEED)),$$(shuf -i 1-1000000 -n 1),$(SEED)) $(LONG) --cargo-profile model --lib -E 'test(/^controllers::model::/)'
 
 story: parts $(CARGO_NEXTEST) ## Run the stories whose path contains NAME, for example NAME=drain
 	@test -n "$(NAME)" || { echo "which story? make story NAME=drain; e2e/main.rs lists them"; exit 1; }
