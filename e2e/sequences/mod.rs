@@ -6,7 +6,7 @@
 mod refusals;
 mod values;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use kube::api::{DynamicObject, PostParams};
@@ -28,12 +28,17 @@ const FEW: usize = 12;
 const IDLE: f64 = 1.0;
 const REST: Duration = Duration::from_secs(10);
 
+/// Objects of a kind that share its fields in a long run: those with most fields, each change of which a controller follows.
+const ABREAST: usize = 4;
+
 /// An object whose fields are changed.
 struct Subject {
     kind: Kind,
     name: String,
     /// A controller says in its status which generation it has seen.
     followed: bool,
+    /// Of so many objects of its kind it is the one of this number, and has that share of the fields.
+    share: (usize, usize),
 }
 
 /// What came of the changes of one object.
@@ -51,14 +56,16 @@ fn sequences_of_updates() {
         let cp = ControlPlane::start(Options::default().named("sequences")).await;
         let capw = Capw::start(&cp, &[]).await;
         let process = capw.process().id();
-        let subjects = subjects(&cp).await;
+        let subjects = subjects(&cp, if all { ABREAST } else { 1 }).await;
         step(format!("{} objects are there", subjects.len()));
 
         let mut random = StdRng::seed_from_u64(world::seed());
         let mut runs = Vec::new();
         for subject in &subjects {
             let root = schema(&cp, subject.kind).await;
-            let mut chosen = fields(&json!({"properties": {"spec": root["properties"]["spec"]}}), &[]);
+            let chosen = fields(&json!({"properties": {"spec": root["properties"]["spec"]}}), &[]);
+            let (number, of) = subject.share;
+            let mut chosen: Vec<Field> = chosen.into_iter().skip(number).step_by(of).collect();
             if !all {
                 let some: Vec<usize> = (0..chosen.len()).collect::<Vec<_>>().choose_multiple(&mut random, FEW).copied().collect();
                 let mut index = 0;
@@ -84,7 +91,7 @@ fn sequences_of_updates() {
         assert!(!capw.log().contains("panicked"), "{}", capw.process().log_end());
         step(format!("it has come to rest: {used:.2} s of processor time in {} s", REST.as_secs()));
 
-        delete_all(&cp, &capw).await;
+        delete_all(&cp, &capw, &subjects).await;
         assert!(wrong.is_empty(), "{} answers are wrong:\n{}", wrong.len(), wrong.iter().map(|w| w.as_str()).collect::<Vec<_>>().join("\n"));
     });
 }
@@ -94,9 +101,9 @@ fn are_all_wanted() -> bool {
     std::env::var("CAPW_SEQUENCES").is_ok_and(|which| which == "all")
 }
 
-/// One object of each kind, at work where it has a controller.
-async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
-    let workers = Workers { replicas: 1, ..Workers::new(NAMESPACE, cp).await };
+/// Objects of each kind, at work where it has a controller: `abreast` of the kinds with most fields, else one.
+async fn subjects(cp: &ControlPlane, abreast: usize) -> Vec<Subject> {
+    let workers = Workers { replicas: abreast, ..Workers::new(NAMESPACE, cp).await };
     workers.apply(cp).await;
     let object = |api: &str, kind: &str, name: &str, spec: Value| json!({"apiVersion": format!("{api}.cluster.x-k8s.io/v1alpha1"), "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
     let machine = json!({"image": "windows-server-2022"});
@@ -105,7 +112,6 @@ async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
     let pool = json!({"replicas": 1, "version": workers.version, "cluster": cluster, "template": template.clone()});
     cp.apply_objects(&[
         object("infrastructure", "WindowsHypervisor", "spare", json!({"simulated": {}})),
-        object("infrastructure", "WindowsNodePool", "pool", pool),
         object("infrastructure", "WindowsMachine", "unowned", machine.clone()),
         object("bootstrap", "WindowsBootstrapConfig", "unowned", json!({})),
         object("infrastructure", "WindowsMachineTemplate", "t", json!({"template": {"spec": machine}})),
@@ -115,17 +121,22 @@ async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
         object("controlplane", "ExternalControlPlaneTemplate", "t", json!({"template": {}})),
     ])
     .await;
+    let pools: Vec<String> = (0..abreast).map(pool_name).collect();
+    cp.apply_objects(&pools.iter().map(|name| object("infrastructure", "WindowsNodePool", name, pool.clone())).collect::<Vec<_>>()).await;
     workers.wait_settled(cp, cp, LIMIT).await.clear();
-    cp.wait_condition(Kind::WINDOWS_NODE_POOL, &workers.name("pool"), "Ready", "True", LIMIT).await;
+    for pool in &pools {
+        cp.wait_condition(Kind::WINDOWS_NODE_POOL, &workers.name(pool), "Ready", "True", LIMIT).await;
+    }
     let of_core = cp.list(Kind::MACHINE, Some(NAMESPACE)).await;
-    let live = text(of_core.first().expect("a Machine"), "/metadata/name").to_owned();
+    let live: Vec<String> = of_core.iter().map(|machine| text(machine, "/metadata/name").to_owned()).collect();
+    let one = |name: &str| vec![name.to_owned()];
     let at_work = [
-        (Kind::WINDOWS_HYPERVISOR, "spare"),
-        (Kind::WINDOWS_CLUSTER, "c1"),
-        (Kind::EXTERNAL_CONTROL_PLANE, "c1"),
-        (Kind::WINDOWS_NODE_POOL, "pool"),
-        (Kind::WINDOWS_MACHINE, &live),
-        (Kind::WINDOWS_BOOTSTRAP_CONFIG, &live),
+        (Kind::WINDOWS_HYPERVISOR, one("spare")),
+        (Kind::WINDOWS_CLUSTER, one("c1")),
+        (Kind::EXTERNAL_CONTROL_PLANE, one("c1")),
+        (Kind::WINDOWS_NODE_POOL, pools),
+        (Kind::WINDOWS_MACHINE, live.clone()),
+        (Kind::WINDOWS_BOOTSTRAP_CONFIG, live),
     ];
     let stored = [
         (Kind::WINDOWS_MACHINE, "unowned"),
@@ -136,8 +147,17 @@ async fn subjects(cp: &ControlPlane) -> Vec<Subject> {
         (Kind::WINDOWS_NODE_POOL_TEMPLATE, "t"),
         (Kind::EXTERNAL_CONTROL_PLANE_TEMPLATE, "t"),
     ];
-    let subject = |followed| move |(kind, name): &(Kind, &str)| Subject { kind: *kind, name: workers_name(name), followed };
-    at_work.iter().map(subject(true)).chain(stored.iter().map(subject(false))).collect()
+    let stored = stored.map(|(kind, name)| (kind, one(name)));
+    let mut subjects = Vec::new();
+    for (followed, (kind, names)) in at_work.into_iter().map(|of| (true, of)).chain(stored.into_iter().map(|of| (false, of))) {
+        let of = names.len();
+        subjects.extend(names.iter().enumerate().map(|(number, name)| Subject { kind, name: workers_name(name), followed, share: (number, of) }));
+    }
+    subjects
+}
+
+fn pool_name(number: usize) -> String {
+    format!("pool-{number}")
 }
 
 fn workers_name(name: &str) -> String {
@@ -154,7 +174,9 @@ async fn schema(cp: &ControlPlane, kind: Kind) -> Value {
 
 /// Every value of every field, one after the other, and back.
 async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Field>) -> Count {
+    let began = Instant::now();
     let mut count = Count::default();
+    let number = chosen.len();
     let original = cp.get(subject.kind, &subject.name).await.expect("the object")["spec"].clone();
     for field in chosen {
         for value in values(&field.schema) {
@@ -177,6 +199,7 @@ async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Fiel
         }
         put_back(cp, subject, &original, &mut count).await;
     }
+    step(format!("{} {}: {number} fields in {} s", subject.kind.plural, subject.name, began.elapsed().as_secs()));
     count
 }
 
@@ -232,13 +255,15 @@ async fn put_back(cp: &ControlPlane, subject: &Subject, original: &Value, count:
     }
 }
 
-async fn delete_all(cp: &ControlPlane, capw: &Capw) {
+async fn delete_all(cp: &ControlPlane, capw: &Capw, subjects: &[Subject]) {
     let name = workers_name;
-    for (kind, own) in [(Kind::WINDOWS_NODE_POOL, "pool"), (Kind::CLUSTER, "c1")] {
-        cp.delete(kind, &name(own)).await;
+    let pools = subjects.iter().filter(|subject| subject.kind == Kind::WINDOWS_NODE_POOL).map(|subject| (subject.kind, subject.name.clone()));
+    let first: Vec<(Kind, String)> = pools.chain([(Kind::CLUSTER, name("c1"))]).collect();
+    for (kind, name) in &first {
+        cp.delete(*kind, name).await;
     }
-    for (kind, own) in [(Kind::WINDOWS_NODE_POOL, "pool"), (Kind::CLUSTER, "c1")] {
-        cp.wait_gone(kind, &name(own), LIMIT).await;
+    for (kind, name) in &first {
+        cp.wait_gone(*kind, name, LIMIT).await;
     }
     let left = [
         (Kind::WINDOWS_MACHINE, "unowned"),
