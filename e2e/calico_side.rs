@@ -79,6 +79,16 @@ fn calicos_operator_is_told_of_windows_nodes() {
         assert_eq!(endpoint["data"], json!({"KUBERNETES_SERVICE_HOST": "10.0.0.10", "KUBERNETES_SERVICE_PORT": "6443"}));
         step("the operator is told, one thing after the other, and switched on last");
 
+        let of_aks = json!({"spec": {"windowsNodes": {"cniBinDir": "/k/azurecni/bin"}}});
+        cp.patch(INSTALLATIONS, "default", &of_aks).await.expect("the Installation");
+        cp.wait_object(INSTALLATIONS, "default", "the folder of CAPW's nodes is back", LIMIT, |object| {
+            let changed = text(object, "/metadata/annotations/infrastructure.cluster.x-k8s.io~1linux-side-changed");
+            (object["spec"]["windowsNodes"]["cniBinDir"] == "/opt/cni/bin" && changed.contains("CniFoldersDiffer")).then_some(())
+        })
+        .await;
+        cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, COMPATIBLE, "True", LIMIT).await;
+        step("Calico's plugin is where CAPW's nodes look for it");
+
         it_brings_kube_proxy(&cp, &mut workers, &name).await;
 
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be left out");

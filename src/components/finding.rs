@@ -26,6 +26,15 @@ impl Patch {
             Self::Merge(value) | Self::New { object: value, .. } => value,
         }
     }
+
+    /// The command that applies it to this object, for a shell.
+    pub fn command(&self, object: &ObjectRef) -> String {
+        let quoted = |value: &Value| format!("'{}'", value.to_string().replace('\'', r"'\''"));
+        match self {
+            Self::Merge(patch) => format!("kubectl patch {} --type merge -p {}", object.for_kubectl(), quoted(patch)),
+            Self::New { object, .. } => format!("printf %s {} | kubectl create -f -", quoted(object)),
+        }
+    }
 }
 
 /// Something that is wrong, where, and what to do.
@@ -45,10 +54,6 @@ pub struct Finding {
 impl Finding {
     /// The command that applies the patch, for a shell.
     pub fn command(&self) -> Option<String> {
-        let quoted = |value: &Value| format!("'{}'", value.to_string().replace('\'', r"'\''"));
-        Some(match self.patch.as_ref()? {
-            Patch::Merge(patch) => format!("kubectl patch {} --type merge -p {}", self.object.for_kubectl(), quoted(patch)),
-            Patch::New { object, .. } => format!("printf %s {} | kubectl create -f -", quoted(object)),
-        })
+        Some(self.patch.as_ref()?.command(&self.object))
     }
 }

@@ -270,6 +270,8 @@ documented_enum! {
         ServiceNetworkNotTold => on_linux(),
         /// Calico's operator is not told where nodes reach the API server without a Service.
         ApiServerNotTold => on_linux(),
+        /// Calico has its CNI plugin on Windows nodes in other folders than those where containerd of CAPW's nodes looks.
+        CniFoldersDiffer => on_linux(),
         /// Calico's operator is not told to bring Calico to Windows nodes.
         WindowsDataplaneOff => on_linux(),
         /// Nothing tells the port of VXLAN.

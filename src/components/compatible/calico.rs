@@ -4,9 +4,8 @@ use serde_json::json;
 
 use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT, operator};
 use crate::api::condition::Reason;
-use crate::components::cidr::Cidr;
 use crate::components::finding::{Finding, Patch};
-use crate::components::linux_side::{Calico, Encapsulation, Pool, Setting};
+use crate::components::linux_side::{Calico, Encapsulation, LinuxSide, Pool, Setting};
 
 pub(super) fn finding<T>(reason: Reason, at: &Setting<T>, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding { reason, object: at.object.clone(), field: at.field.clone(), message: message.into(), patch: None, remedy: remedy.into() }
@@ -187,8 +186,7 @@ fn families(calico: &Calico) -> Option<Finding> {
     Some(Finding { field, ..finding(reason, at, format!("{message} ({})", six.network), remedy) })
 }
 
-/// `services` are the networks of Services.
-pub fn judge(calico: &Calico, services: &[Cidr]) -> Vec<Finding> {
+pub fn judge(calico: &Calico, side: &LinuxSide) -> Vec<Finding> {
     let four: Vec<&Pool> = calico.pools.iter().filter(|pool| pool.network.is_ipv4()).collect();
     let mut found: Vec<Finding> = four.iter().filter_map(|pool| encapsulation(calico, pool)).collect();
     // Where Calico does not manage the addresses, there are no blocks.
@@ -197,6 +195,6 @@ pub fn judge(calico: &Calico, services: &[Cidr]) -> Vec<Finding> {
     let others =
         [bgp_with_vxlan(calico), neither_bgp_nor_vxlan(calico), strict_affinity(calico), dataplane(calico), not_rolled_out(calico), families(calico)];
     found.extend(others.into_iter().flatten());
-    found.extend(calico.operator.iter().flat_map(|operator| operator::judge(operator, services)));
+    found.extend(calico.operator.iter().flat_map(|operator| operator::judge(operator, side)));
     found
 }

@@ -32,7 +32,7 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
         None => {
             found.extend(match &side.network.settings {
                 Settings::Flannel(flannel) => flannel::judge(flannel, &side.network, &side.nodes),
-                Settings::Calico(calico) => calico::judge(calico, &side.service_networks),
+                Settings::Calico(calico) => calico::judge(calico, side),
                 Settings::Antrea(antrea) => others::antrea(antrea),
                 Settings::Ovn(ovn) => others::ovn(ovn),
                 Settings::Aws(aws) => others::aws(aws),

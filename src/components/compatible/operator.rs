@@ -4,26 +4,27 @@
 //! <https://github.com/tigera/operator/blob/v1.42.3/pkg/controller/installation/validation.go>. How it renders Windows:
 //! <https://github.com/tigera/operator/blob/v1.42.3/pkg/controller/installation/windows_controller.go>.
 
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::calico::finding;
 use crate::api::condition::Reason;
 use crate::components::cidr::{Cidr, listed};
 use crate::components::finding::{Finding, Patch};
-use crate::components::linux_side::{ENDPOINT, HOST, Operator, PORT, Settings};
+use crate::components::linux_side::{ENDPOINT, HOST, LinuxSide, Node, Operator, PORT, Settings};
 use crate::components::place::ObjectRef;
 
 /// Where containerd of CAPW's nodes has CNI plugins and their configuration. The operator's own folders for a cloud are others, and it takes them
-/// together with the switch only.
+/// together with the switch only. Calico makes the folder of its log where it is told to.
 const FOLDERS: [(&str, &str); 2] = [("cniBinDir", "/opt/cni/bin"), ("cniConfigDir", "/etc/cni/net.d")];
 
-/// What it is not told, but the switch, and what it says itself. `services` are the networks of Services.
-pub fn judge(operator: &Operator, services: &[Cidr]) -> Vec<Finding> {
+/// What it is not told, but the switch, and what it says itself.
+pub fn judge(operator: &Operator, side: &LinuxSide) -> Vec<Finding> {
     let degraded = operator.degraded.iter().map(|at| {
         let remedy = "do what it says; until then the operator may bring no change to nodes";
         finding(Reason::OperatorDegraded, at, format!("Calico's operator does not get on: {}", at.value), remedy)
     });
-    service_networks(operator, services).into_iter().chain(endpoint(operator)).chain(degraded).collect()
+    let told = [service_networks(operator, &side.service_networks), endpoint(operator), folders(operator, &side.nodes)];
+    told.into_iter().flatten().chain(degraded).collect()
 }
 
 /// Pods of Windows nodes reach Services in these networks only.
@@ -68,11 +69,52 @@ fn endpoint(operator: &Operator) -> Option<Finding> {
     })
 }
 
+/// The folders on Windows nodes, which are the same for all of them. Without Windows the operator refuses the fields.
+fn folders(operator: &Operator, nodes: &[Node]) -> Option<Finding> {
+    let folders = operator.folders.as_ref().filter(|_| operator.windows.value)?;
+    let given = [&folders.plugins, &folders.configuration];
+    let wrong: Vec<_> = given.into_iter().zip(FOLDERS).filter(|(given, (_, right))| !is_same(&given.value, right)).collect();
+    let (first, _) = wrong.first()?;
+    let used: Vec<&str> = wrong.iter().map(|(given, _)| given.value.as_str()).collect();
+    let right: Vec<&str> = wrong.iter().map(|(_, (_, right))| *right).collect();
+    let message = format!(
+        "Calico has its CNI plugin on Windows nodes in {}, and containerd of CAPW's nodes looks in {}: their pods get no network",
+        used.join(" and "),
+        right.join(" and ")
+    );
+    let fields: Map<_, _> = wrong.iter().map(|(_, (field, right))| ((*field).to_owned(), json!(right))).collect();
+    let patch = Patch::Merge(json!({"spec": {"windowsNodes": fields}}));
+    let then = "the operator then restarts Calico's pods on Windows nodes, and changes nothing on Linux nodes";
+    let (patch, remedy) = unless_foreign(&operator.installation, patch, then, nodes);
+    Some(Finding { patch, ..finding(Reason::CniFoldersDiffer, first, message, remedy) })
+}
+
+/// What all Windows nodes have is CAPW's to change only if it made all of them. `then` is what comes of the change.
+fn unless_foreign(object: &ObjectRef, patch: Patch, then: &str, nodes: &[Node]) -> (Option<Patch>, String) {
+    match nodes.iter().find(|node| node.windows && !node.is_ours) {
+        None => (Some(patch), format!("apply the patch: {then}")),
+        Some(foreign) => {
+            let why = format!("CAPW did not make {}, which may need what is there, so it leaves this to people", foreign.object);
+            let command = patch.command(object);
+            (None, format!("{why}: if no such node needs it, `{command}`; {then}"))
+        }
+    }
+}
+
+/// Whether Windows takes both for the same folder.
+fn is_same(one: &str, other: &str) -> bool {
+    let plain = |folder: &str| {
+        let folder = folder.replace('\\', "/").to_ascii_lowercase();
+        folder.trim_start_matches("c:").trim_end_matches('/').to_owned()
+    };
+    plain(one) == plain(other)
+}
+
 /// The switch for Windows nodes. Linux nodes do not notice it if all else is right.
 pub fn switch(settings: &Settings) -> Option<Finding> {
     let Settings::Calico(calico) = settings else { return None };
     let operator = calico.operator.as_ref().filter(|operator| !operator.windows.value)?;
-    let folders: serde_json::Map<_, _> = FOLDERS.iter().map(|(field, folder)| ((*field).to_owned(), json!(folder))).collect();
+    let folders: Map<_, _> = FOLDERS.iter().map(|(field, folder)| ((*field).to_owned(), json!(folder))).collect();
     let patch = json!({"spec": {"calicoNetwork": {"windowsDataplane": "HNS"}, "windowsNodes": folders}});
     let message = "Calico's operator is not told to bring Calico to Windows nodes";
     let (patch, remedy) = match operator.degraded.first() {

@@ -31,6 +31,7 @@ use super::cidr::Cidr;
 use super::objects::Objects;
 use super::place::{ObjectRef, Place, Unreadable};
 use super::workloads::{Program, Workload, workloads};
+use crate::api::name::ProviderId;
 
 /// What makes the pod network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,6 +157,8 @@ pub struct Node {
     pub blocks: Vec<Cidr>,
     /// Keys of its taints.
     pub taints: Vec<String>,
+    /// Whether CAPW made it, as its provider ID says.
+    pub is_ours: bool,
 }
 
 /// A DaemonSet for Windows nodes that is not CAPW's.
@@ -255,7 +258,14 @@ fn node(place: &Place<'_>) -> Node {
         text.parse().map_err(|_| address.problem(format!("is {text:?}, expected an address"))).ok()
     });
     let taints = place.along("spec.taints").items().into_iter().filter_map(|taint| taint.at("key").text());
-    Node { object: place.object.clone(), windows: is_windows(place), addresses: addresses.collect(), blocks: blocks(place), taints: taints.collect() }
+    Node {
+        object: place.object.clone(),
+        windows: is_windows(place),
+        addresses: addresses.collect(),
+        blocks: blocks(place),
+        taints: taints.collect(),
+        is_ours: place.along("spec.providerID").text().is_some_and(|id| ProviderId::parse(&id).is_ok()),
+    }
 }
 
 /// The parts of the pod network that a node has: OVN-Kubernetes does not use those that its spec has.

@@ -15,6 +15,13 @@ pub const PORT: &str = "KUBERNETES_SERVICE_PORT";
 /// So many characters of its words are quoted.
 const QUOTED: usize = 500;
 
+/// Where Calico has its CNI plugin on Windows nodes, and the configuration of that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CniFolders {
+    pub plugins: Setting<String>,
+    pub configuration: Setting<String>,
+}
+
 /// Calico's operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operator {
@@ -23,6 +30,8 @@ pub struct Operator {
     pub service_networks: Setting<Vec<Cidr>>,
     /// Whether it brings Calico to Windows nodes.
     pub windows: Setting<bool>,
+    /// `None`: pods get another CNI plugin than Calico's.
+    pub folders: Option<CniFolders>,
     /// Whether the ConfigMap [`ENDPOINT`] has host and port of the API server; `None`: it is not there.
     pub endpoint: Option<bool>,
     /// Host and port of the API server, as nodes reach it without a Service.
@@ -44,9 +53,30 @@ pub(super) fn read(cluster: &Cluster<'_>, installation: &Place<'_>) -> Operator 
         installation: installation.object.clone(),
         service_networks: setting(&service_networks, service_networks.networks()),
         windows,
+        folders: folders(installation),
         endpoint,
         api_server: cluster::api_server(cluster),
     }
+}
+
+/// What is not written, the operator takes by the cloud: its `DefaultWindowsCNIDirectories`,
+/// <https://github.com/tigera/operator/blob/v1.42.3/pkg/render/windows.go>. So it does with the plugin.
+fn folders(installation: &Place<'_>) -> Option<CniFolders> {
+    let cloud = installation.along("spec.kubernetesProvider").text().unwrap_or_default();
+    let plugin = installation.along("spec.cni.type").text();
+    if plugin.map_or_else(|| ["AKS", "EKS", "GKE"].contains(&cloud.as_str()), |plugin| plugin != "Calico") {
+        return None;
+    }
+    let (plugins, configuration) = match cloud.as_str() {
+        "AKS" => ("/k/azurecni/bin", "/k/azurecni/netconf"),
+        "EKS" => ("/Program Files/Amazon/EKS/cni", "/Program Files/Amazon/EKS/cni/config"),
+        _ => ("/opt/cni/bin", "/etc/cni/net.d"),
+    };
+    let folder = |field: &str, default: &str| {
+        let place = installation.along("spec.windowsNodes").at(field);
+        setting(&place, place.text().unwrap_or_else(|| default.to_owned()))
+    };
+    Some(CniFolders { plugins: folder("cniBinDir", plugins), configuration: folder("cniConfigDir", configuration) })
 }
 
 fn degraded(cluster: &Cluster<'_>, name: &str) -> Option<Setting<String>> {

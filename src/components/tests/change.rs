@@ -201,6 +201,37 @@ fn calico_is_told_of_windows_nodes_step_by_step_and_switched_on_last() {
     assert!(why.contains("WindowsDataplaneOff again"), "{why}");
 }
 
+/// All Windows nodes have the same folders: those of a cloud stay as they are.
+#[test]
+fn folders_of_windows_nodes_that_capw_did_not_make_are_left_to_people() {
+    let of_aks = json!({"spec": {"windowsNodes": {"cniBinDir": "/k/azurecni/bin", "cniConfigDir": "/k/azurecni/netconf"}}});
+    let node = |name: &str, provider_id: Option<&str>| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": provider_id},
+            "status": {"nodeInfo": {"operatingSystem": "windows"}}})
+    };
+    let ours = node("win-1", Some("windows://lab/715b420a-bce5-5085-b8d5-5b239dc139ce"));
+    for (foreign, changed_by_capw) in [
+        (None, true),
+        (Some(node("akswin000000", Some("azure:///subscriptions/1/virtualMachines/0"))), false),
+        (Some(node("by-hand", None)), false),
+    ] {
+        let mut objects = changed("calico-operator-windows", INSTALLATION, &of_aks);
+        objects.extend([ours.clone()].into_iter().chain(foreign));
+        let (written, last) = writes(&mut objects);
+        let spec = object(&mut objects, INSTALLATION).unwrap()["spec"]["windowsNodes"].clone();
+        if changed_by_capw {
+            assert_eq!((written, last), (vec![INSTALLATION.to_owned()], Step::Nothing));
+            assert_eq!(spec, json!({"cniBinDir": "/opt/cni/bin", "cniConfigDir": "/etc/cni/net.d", "cniLogDir": "/var/log/calico/cni"}));
+            continue;
+        }
+        let Step::Leave(ChangeNeeded, why) = last else { panic!("{last:?}") };
+        assert!(written.is_empty() && spec["cniBinDir"] == "/k/azurecni/bin", "{written:?} {spec}");
+        for part in ["spec.windowsNodes.cniBinDir", "CAPW did not make Node ", "`kubectl patch installation/default --type merge -p '{\"spec\":"] {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+    }
+}
+
 /// The chart of the operator has a value for the ConfigMap.
 #[test]
 fn what_belongs_to_an_object_of_a_tool_is_not_made() {

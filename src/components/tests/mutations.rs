@@ -67,6 +67,8 @@ fn each_field_that_matters_changes_the_result() {
         ("calico-operator-vxlan", "Installation default", json!({"spec": {"serviceCIDRs": ["10.128.0.0/12"]}})),
         ("calico-operator-vxlan", "Installation default", json!({"spec": {"calicoNetwork": {"windowsDataplane": "HNS"}}})),
         ("calico-operator-installed", "ConfigMap kube-proxy", json!({"data": {"kubeconfig.conf": "clusters: [{cluster: {server: \"https://10.0.0.99:6443\"}}]"}})),
+        ("calico-operator-windows", "Installation default", json!({"spec": {"windowsNodes": {"cniConfigDir": "/k/azurecni/netconf"}}})),
+        ("calico-operator-windows", "Installation default", json!({"spec": {"kubernetesProvider": "AKS", "windowsNodes": null}})),
         ("calico-operator-windows", "ConfigMap kubernetes-services-endpoint", json!({"data": {"KUBERNETES_SERVICE_HOST": ""}})),
         ("calico-operator-windows", "TigeraStatus calico", json!({"status": {"conditions": [{"type": "Degraded", "status": "True"}]}})),
         ("calico-operator-vxlan", "IPPool default-ipv4-ippool", json!({"spec": {"cidr": "10.128.0.0/16"}})),
@@ -118,6 +120,12 @@ fn other_fields_change_nothing() {
         ("calico-operator-vxlan", "IPPool antrea", json!({"apiVersion": "crd.antrea.io/v1beta1", "kind": "IPPool", "metadata": {"name": "antrea"}, "spec": {"cidr": "10.0.0.0/8", "ipipMode": "Always"}})),
         ("calico-operator-vxlan", "TigeraStatus calico-windows", json!({"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": {"name": "calico-windows"}, "status": {"conditions": [{"type": "Degraded", "status": "True"}]}})),
         ("calico-operator-windows", "TigeraStatus apiserver", json!({"apiVersion": "operator.tigera.io/v1", "kind": "TigeraStatus", "metadata": {"name": "apiserver"}, "status": {"conditions": [{"type": "Degraded", "status": "True"}]}})),
+        // Another spelling of the same folder; the folder of the log; folders that are not used.
+        ("calico-operator-windows", "Installation default", json!({"spec": {"windowsNodes": {"cniBinDir": r"C:\Opt\CNI\bin\", "cniConfigDir": "c:/etc/cni/net.d"}}})),
+        ("calico-operator-windows", "Installation default", json!({"spec": {"windowsNodes": null}})),
+        ("calico-operator-windows", "Installation default", json!({"spec": {"windowsNodes": {"cniLogDir": "/k/log"}}})),
+        ("calico-operator-windows", "Installation default", json!({"spec": {"cni": {"type": "AzureVNET"}, "windowsNodes": {"cniBinDir": "/k/azurecni/bin"}}})),
+        ("calico-operator-vxlan", "Installation default", json!({"spec": {"kubernetesProvider": "EKS"}})),
         ("calico-operator-vxlan", "FelixConfiguration node.linux-1", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": "node.linux-1"}, "spec": {"vxlanVNI": 1}})),
     ];
     for (name, object, change) in cases {

@@ -78,6 +78,10 @@ fn wrong() -> Vec<Wrong> {
         calico("ServiceCIDR more", json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "more"}, "spec": {"cidrs": ["10.120.0.0/16"]}}), ServiceNetworkNotTold, "Installation default spec.serviceCIDRs", true),
         calico("ConfigMap kubernetes-services-endpoint", Value::Null, ApiServerNotTold, "ConfigMap tigera-operator/kubernetes-services-endpoint data.KUBERNETES_SERVICE_HOST", true),
         calico("ConfigMap kubernetes-services-endpoint", json!({"data": {"KUBERNETES_SERVICE_PORT": null}}), ApiServerNotTold, "ConfigMap tigera-operator/kubernetes-services-endpoint data.KUBERNETES_SERVICE_HOST", true),
+        calico("Installation default", json!({"spec": {"windowsNodes": {"cniBinDir": "/k/azurecni/bin"}}}), CniFoldersDiffer, "Installation default spec.windowsNodes.cniBinDir", true),
+        calico("Installation default", json!({"spec": {"windowsNodes": {"cniConfigDir": "D:\\etc\\cni\\net.d"}}}), CniFoldersDiffer, "Installation default spec.windowsNodes.cniConfigDir", true),
+        // The operator takes those of the cloud.
+        calico("Installation default", json!({"spec": {"kubernetesProvider": "EKS", "windowsNodes": null}}), CniFoldersDiffer, "Installation default spec.windowsNodes.cniBinDir", true),
         calico("Installation default", json!({"spec": {"calicoNetwork": {"windowsDataplane": "Disabled"}}}), WindowsDataplaneOff, "Installation default spec.calicoNetwork.windowsDataplane", true),
         calico("Installation default", json!({"spec": {"calicoNetwork": {"windowsDataplane": null}}}), WindowsDataplaneOff, "Installation default spec.calicoNetwork.windowsDataplane", true),
         calico("TigeraStatus calico-windows", json!({"status": {"conditions": [{"type": "Degraded", "status": "True", "message": "no DNS"}]}}), OperatorDegraded, "TigeraStatus calico-windows status.conditions", false),
