@@ -45,7 +45,7 @@ pub fn judge(side: &LinuxSide) -> Vec<Finding> {
     }
     // Last of all: once it is on, Calico's operator refuses what Windows nodes cannot be on, and manages Linux nodes no more either.
     if found.iter().all(|finding| is_warning(finding.reason)) {
-        found.extend(operator::switch(&side.network.settings));
+        found.extend(operator::switch(side));
     }
     found.sort_by_key(|finding| finding.reason);
     found

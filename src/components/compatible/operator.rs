@@ -111,17 +111,17 @@ fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// The switch for Windows nodes. Linux nodes do not notice it if all else is right.
-pub fn switch(settings: &Settings) -> Option<Finding> {
-    let Settings::Calico(calico) = settings else { return None };
+pub fn switch(side: &LinuxSide) -> Option<Finding> {
+    let Settings::Calico(calico) = &side.network.settings else { return None };
     let operator = calico.operator.as_ref().filter(|operator| !operator.windows.value)?;
     let folders: Map<_, _> = FOLDERS.iter().map(|(field, folder)| ((*field).to_owned(), json!(folder))).collect();
     let patch = json!({"spec": {"calicoNetwork": {"windowsDataplane": "HNS"}, "windowsNodes": folders}});
     let message = "Calico's operator is not told to bring Calico to Windows nodes";
     let (patch, remedy) = match operator.degraded.first() {
-        None => (
-            Some(Patch::Merge(patch)),
-            "apply the patch: the operator then makes the DaemonSet calico-node-windows, and changes nothing on Linux nodes".into(),
-        ),
+        None => {
+            let then = "the operator then makes the DaemonSet calico-node-windows, and changes nothing on Linux nodes";
+            unless_foreign(&operator.installation, Patch::Merge(patch), then, &side.nodes)
+        }
         Some(at) => (None, format!("mend first what {} says, because the operator does not get on; then set the field to HNS", at.object)),
     };
     Some(Finding { patch, ..finding(Reason::WindowsDataplaneOff, &operator.windows, message, remedy) })

@@ -201,32 +201,38 @@ fn calico_is_told_of_windows_nodes_step_by_step_and_switched_on_last() {
     assert!(why.contains("WindowsDataplaneOff again"), "{why}");
 }
 
-/// All Windows nodes have the same folders: those of a cloud stay as they are.
+/// All Windows nodes get the same: what others have may be of a cloud.
 #[test]
-fn folders_of_windows_nodes_that_capw_did_not_make_are_left_to_people() {
+fn windows_nodes_that_capw_did_not_make_are_left_to_people() {
     let of_aks = json!({"spec": {"windowsNodes": {"cniBinDir": "/k/azurecni/bin", "cniConfigDir": "/k/azurecni/netconf"}}});
+    let off = json!({"spec": {"windowsNodes": null, "calicoNetwork": {"windowsDataplane": "Disabled"}}});
     let node = |name: &str, provider_id: Option<&str>| {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"providerID": provider_id},
             "status": {"nodeInfo": {"operatingSystem": "windows"}}})
     };
     let ours = node("win-1", Some("windows://lab/715b420a-bce5-5085-b8d5-5b239dc139ce"));
-    for (foreign, changed_by_capw) in [
-        (None, true),
-        (Some(node("akswin000000", Some("azure:///subscriptions/1/virtualMachines/0"))), false),
-        (Some(node("by-hand", None)), false),
+    let of_azure = || Some(node("akswin000000", Some("azure:///subscriptions/1/virtualMachines/0")));
+    for (installation, foreign, changed_by_capw, field) in [
+        (&of_aks, None, true, ""),
+        (&of_aks, of_azure(), false, "spec.windowsNodes.cniBinDir"),
+        (&of_aks, Some(node("by-hand", None)), false, "spec.windowsNodes.cniBinDir"),
+        (&off, None, true, ""),
+        (&off, of_azure(), false, "spec.calicoNetwork.windowsDataplane"),
     ] {
-        let mut objects = changed("calico-operator-windows", INSTALLATION, &of_aks);
+        let mut objects = changed("calico-operator-windows", INSTALLATION, installation);
+        let before = object(&mut objects, INSTALLATION).unwrap()["spec"].clone();
         objects.extend([ours.clone()].into_iter().chain(foreign));
         let (written, last) = writes(&mut objects);
-        let spec = object(&mut objects, INSTALLATION).unwrap()["spec"]["windowsNodes"].clone();
+        let spec = object(&mut objects, INSTALLATION).unwrap()["spec"].clone();
         if changed_by_capw {
             assert_eq!((written, last), (vec![INSTALLATION.to_owned()], Step::Nothing));
-            assert_eq!(spec, json!({"cniBinDir": "/opt/cni/bin", "cniConfigDir": "/etc/cni/net.d", "cniLogDir": "/var/log/calico/cni"}));
+            let folders = &spec["windowsNodes"];
+            assert_eq!((&folders["cniBinDir"], &folders["cniConfigDir"]), (&json!("/opt/cni/bin"), &json!("/etc/cni/net.d")));
             continue;
         }
         let Step::Leave(ChangeNeeded, why) = last else { panic!("{last:?}") };
-        assert!(written.is_empty() && spec["cniBinDir"] == "/k/azurecni/bin", "{written:?} {spec}");
-        for part in ["spec.windowsNodes.cniBinDir", "CAPW did not make Node ", "`kubectl patch installation/default --type merge -p '{\"spec\":"] {
+        assert_eq!((written, spec), (Vec::<String>::new(), before));
+        for part in [field, "CAPW did not make Node ", "`kubectl patch installation/default --type merge -p '{\"spec\":"] {
             assert!(why.contains(part), "{part}: {why}");
         }
     }
