@@ -145,6 +145,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     // The kubelet's part.
     pod_is_ready(cp, BROUGHT, "flannel", &node).await;
     says(cp, name, COMPONENTS, "PartNotReady", &["kube-proxy: 0 of 1"]).await;
+    the_taint_stays_in_a_report(cp, name, &node).await;
     assert!(cp.get(Kind::NODE, &node).await.is_some_and(|node| is_unverified(&node)), "the taint stays until both are ready");
     pod_is_ready(cp, BROUGHT, "kube-proxy", &node).await;
     cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;
@@ -183,6 +184,17 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Report"}}})).await.expect("components can be reported");
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, LINUX_SIDE, "True", LIMIT).await;
     step("what was brought is gone");
+}
+
+/// Who leaves all writes to people is told of the taint, with the command.
+async fn the_taint_stays_in_a_report(cp: &ControlPlane, name: &str, node: &str) {
+    let command = ["taint", "nodes", node, "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified-"];
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Report"}}})).await.expect("components can be reported");
+    says(cp, name, COMPONENTS, "TaintStays", &[&format!("`kubectl {}`", command.join(" "))]).await;
+    cp.kubectl(&[&command[..], &["--dry-run=server"]].concat()).await;
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
+    says(cp, name, COMPONENTS, "PartNotReady", &["kube-proxy: 0 of 1"]).await;
+    step("a taint that nothing takes away is told with the command");
 }
 
 /// Whether a Node has the taint that keeps pods away until its network works.

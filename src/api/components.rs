@@ -12,8 +12,8 @@ pub struct Components {
     /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible. `Auto`: that, and
     /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan, and kube-proxy for that and for Calico by
     /// its operator; and for their pods what `policies` says. The condition ComponentsReady has the progress. It goes with the Cluster, after the
-    /// last Windows machine. What it brought stays if `Report` is set later. `Off`: the cluster is not looked at, and what CAPW brought there is
-    /// removed.
+    /// last Windows machine. What it brought stays if `Report` is set later, and so does the taint of nodes that are not verified, which
+    /// ComponentsReady then names with the command that takes it away. `Off`: the cluster is not looked at, and what CAPW brought there is removed.
     #[serde(default)]
     pub mode: ComponentsMode,
     /// `Report`: only people change what Linux nodes run. `Change`: CAPW makes the changes that status.components.findings has commands for, and

@@ -12,6 +12,9 @@ use crate::api::components::{ComponentPart, ComponentsMode, UNVERIFIED_TAINT};
 use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::components::{Node, ObjectRef, Role, Taken};
 
+/// So many nodes are named.
+const NAMED: usize = 10;
+
 /// How long the controllers of the workload cluster get to take up what was applied.
 const APPLIED: Duration = Duration::from_secs(2);
 
@@ -110,6 +113,22 @@ fn is_ready(pod: &Value) -> bool {
     let is_leaving = pod.pointer("/metadata/deletionTimestamp").is_some();
     !is_leaving
         && conditions.is_some_and(|all| all.iter().any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True"))
+}
+
+/// Nodes keep the taint with `mode: Report`: nothing but people takes it away. `None`: none has it.
+pub fn taint_stays(nodes: &[Node]) -> Option<Desired> {
+    let tainted = tainted(nodes);
+    let named = tainted.get(..NAMED).unwrap_or(&tainted);
+    let more = match tainted.len() - named.len() {
+        0 if named.is_empty() => return None,
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let why =
+        format!("no pods come to {}{more}: the taint {UNVERIFIED_TAINT} is on them, and with mode: Report CAPW leaves it there", named.join(", "));
+    let command = format!("kubectl taint nodes {} {UNVERIFIED_TAINT}-", named.join(" "));
+    let message = format!("{why}. Once their network works: `{command}`; or set mode to Auto, or to Off");
+    Some(Desired::no(ConditionType::ComponentsReady, Reason::TaintStays, message))
 }
 
 /// What takes the taint from a Node, as a merge patch; `None`: it has none.
@@ -262,6 +281,29 @@ mod tests {
         let read = |node: &Value| -> v1::Node { serde_json::from_value(node.clone()).unwrap() };
         assert_eq!(without_taint(&read(&tainted)).unwrap()["spec"]["taints"], json!([{"key": "os", "effect": "NoSchedule"}]));
         assert_eq!(without_taint(&read(&free)), None);
+    }
+
+    #[test]
+    fn a_taint_that_nothing_takes_away_is_said_with_the_command_that_does() {
+        let node = |at: usize, key: &str| {
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("win-{at}"), "labels": {"kubernetes.io/os": "windows"}},
+                "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}})
+        };
+        let nodes = |count: usize| -> Vec<Node> {
+            let tainted = (1..=count).map(|at| node(at, UNVERIFIED_TAINT));
+            crate::components::read(&tainted.chain([node(99, "os")]).collect::<Vec<_>>()).nodes
+        };
+        assert_eq!(taint_stays(&nodes(0)), None);
+        for (count, command, more) in [
+            (1, format!("`kubectl taint nodes win-1 {UNVERIFIED_TAINT}-`"), ""),
+            (2, format!("`kubectl taint nodes win-1 win-2 {UNVERIFIED_TAINT}-`"), ""),
+            (1000, format!(" win-9 win-10 {UNVERIFIED_TAINT}-`"), "win-10 and 990 more: "),
+        ] {
+            let said = taint_stays(&nodes(count)).unwrap();
+            assert_eq!((said.type_, said.status, said.reason), (ConditionType::ComponentsReady, Some(false), Reason::TaintStays));
+            assert!(said.message.contains(&command) && said.message.contains(more), "{}", said.message);
+            assert!(!said.message.contains("win-99 "), "{}", said.message);
+        }
     }
 
     #[test]

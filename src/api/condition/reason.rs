@@ -319,6 +319,8 @@ documented_enum! {
         NotRemoved => stage(ComponentsReady, "Wait. If it takes long, do what the message says, or set spec.components.mode to Report: what is there stays then."),
         /// The Cluster or the WindowsCluster is being deleted, and what CAPW brought stays in the workload cluster; the message says what, where and why.
         LeftBehind => problem(WorkloadCluster, ComponentsReady, "Remove it by the command of the message, if you do not want it."),
+        /// Nodes have the taint that new ones begin with, and with `mode: Report` nothing takes it away; the message names them.
+        TaintStays => problem(WorkloadCluster, ComponentsReady, "Run the command of the message once the network of these nodes works, or set spec.components.mode to Auto or Off."),
         /// CAPW does not know its own image, whose part for Windows the pods run.
         ImageUnknown => problem(ManagementCluster, ComponentsReady, "Name the image in the variable CAPW_IMAGE of CAPW's Deployment."),
 

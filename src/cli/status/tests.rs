@@ -121,6 +121,26 @@ fn the_verdict_and_the_exit_code() {
 }
 
 #[test]
+fn a_taint_that_nothing_takes_away_hangs_with_its_command() {
+    let nodes = crate::components::read(&[
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "labels": {"kubernetes.io/os": "windows"}},
+        "spec": {"taints": [{"key": crate::api::components::UNVERIFIED_TAINT, "effect": "NoSchedule"}]}}),
+    ])
+    .nodes;
+    let said = crate::lifecycle::windows_side::taint_stays(&nodes).unwrap();
+    let mut all = objects(TROUBLE);
+    let status = all.windows_clusters[0].status.as_mut().unwrap();
+    status.conditions = typed(json!([{"type": said.type_.as_str(), "status": "False", "reason": said.reason.as_str(), "message": said.message,
+        "lastTransitionTime": "2026-01-01T11:59:30Z"}]));
+    let report = told(&all, None);
+    let shown = show::text(&report);
+    assert_eq!(report.hangs, 2);
+    for part in ["hangs", "TaintStays", "`kubectl taint nodes win-1 startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified-`"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
+
+#[test]
 fn a_machine_is_told_by_the_worst_that_is_said_of_it() {
     let condition = |type_: &str, status: &str, reason: &str, at: &str| json!({"type": type_, "status": status, "reason": reason, "message": format!("of {type_}"), "lastTransitionTime": at});
     let (long, soon) = ("2026-01-01T10:59:00Z", "2026-01-01T11:59:30Z");

@@ -21,6 +21,7 @@ use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_st
 use crate::controllers::runtime::linux_sides;
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
+use crate::lifecycle::windows_side::taint_stays;
 
 /// What is to be said of the Linux side, and when to look at it again.
 pub struct Seen {
@@ -96,6 +97,8 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
                 seen.look_again = LOOK_SOON;
             }
         }
+    } else {
+        seen.conditions.extend(taint_stays(&side.nodes));
     }
     seen
 }

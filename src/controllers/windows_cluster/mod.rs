@@ -104,6 +104,7 @@ async fn serve(
     };
     let look_again = seen.as_ref().map(|seen| seen.look_again);
     // What was known stays while the cluster cannot be read.
+    let is_unread = seen.as_ref().is_some_and(|seen| seen.status.is_none());
     next.components = seen.as_ref().and_then(|seen| seen.status.clone().or(next.components));
     conditions.extend(seen.into_iter().flat_map(|seen| seen.conditions));
     let is_changed = asked.is_some_and(|components| components.linux_side == LinuxSideMode::Change);
@@ -112,7 +113,7 @@ async fn serve(
         (asked.is_some(), ConditionType::NetworkCompatible),
         (asked.is_some(), ConditionType::SchedulingClean),
         (is_changed, ConditionType::LinuxSideReady),
-        (is_brought, ConditionType::ComponentsReady),
+        (is_brought || is_unread, ConditionType::ComponentsReady),
     ] {
         let is_said = is_said || conditions.iter().any(|desired| desired.type_ == type_);
         next.conditions.retain(|condition| is_said || condition.type_ != type_.as_str());
