@@ -1,6 +1,7 @@
 //! `capw components`: what the Linux side of a cluster means for Windows nodes, what brings its network to them, and what all of it is made of.
 
 mod list;
+mod own_image;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

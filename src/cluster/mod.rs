@@ -108,13 +108,14 @@ impl Cluster {
         Ok(request(&what::<K>("list", namespace, ""), self.api::<K>(namespace).list(&parameters)).await?.items)
     }
 
-    /// All objects in a namespace, or in all of them.
-    pub async fn list_in<K: Kind>(&self, namespace: Option<&str>) -> Result<Vec<K>, ApiError> {
+    /// The same, in a namespace or in all of them.
+    pub async fn list_in<K: Kind>(&self, namespace: Option<&str>, labels: Option<&str>) -> Result<Vec<K>, ApiError> {
         let Some(namespace) = namespace else {
             let what = format!("list {} in all namespaces", K::plural(&()));
-            return Ok(request(&what, Api::<K>::all(self.client.clone()).list(&ListParams::default())).await?.items);
+            let parameters = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() };
+            return Ok(request(&what, Api::<K>::all(self.client.clone()).list(&parameters)).await?.items);
         };
-        self.list(namespace, None).await
+        self.list(namespace, labels).await
     }
 
     /// The groups of kinds that the API server serves, in any version.

@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use super::image;
+use super::own_image::OwnImages;
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
 use crate::api::capi::{MachineDeployment, MachinePool, machine_owner};
 use crate::api::cluster::WindowsCluster;
@@ -29,14 +30,18 @@ const OF_NETWORK: [(&str, &str); 4] =
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Images of pods are not listed, nor those of Cluster API (`clusterctl init list-images`).
+With -f no cluster is asked.
 Exit code 0: all is listed. 1: a configuration was left out, and the last lines say why.")]
 pub(super) struct List {
     /// YAML files as for `capw render`; `-` is standard input. Default: what is in the namespace of the management cluster.
-    #[arg(short, long = "filename", value_name = "FILE", num_args = 1.., conflicts_with_all = ["namespace", "context", "kubeconfig"])]
+    #[arg(short, long = "filename", value_name = "FILE", num_args = 1.., conflicts_with_all = ["namespace", "all_namespaces", "context", "kubeconfig"])]
     file: Vec<PathBuf>,
-    /// The image of CAPW, e.g. registry.example.com/capw:v0.2.0.
+    /// The image of CAPW, e.g. registry.example.com/capw:v0.2.0. Default: what CAPW's Deployment in the management cluster says; with -f there is none.
     #[arg(long, value_name = "NAME", value_parser = image)]
-    image: String,
+    image: Option<String>,
+    /// Look at all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
     /// Version of Kubernetes, e.g. v1.36.3. Default: that of what asks for the machines.
     #[arg(long, value_name = "VERSION")]
     kubernetes_version: Option<String>,
@@ -99,14 +104,28 @@ impl Place {
     }
 }
 
+/// Objects by their namespace, which files do not say.
+type Namespaces = BTreeMap<String, Manifests>;
+
 impl List {
     /// What is printed, and the exit code.
     pub(super) fn run(&self) -> Result<(String, ExitCode), String> {
-        let manifests = match self.file.as_slice() {
-            [] => self.connection.ask(async |cluster, namespace| read(&cluster, &namespace).await)?,
-            files => manifests::read(files)?,
+        let named = self.image.as_deref().map(OwnImages::named);
+        let (own, namespaces) = match (self.file.as_slice(), named) {
+            ([], named) => self.connection.ask(async |cluster, namespace| {
+                let own = match named {
+                    Some(named) => named,
+                    None => OwnImages::installed(&cluster).await?,
+                };
+                let namespace = Some(namespace).filter(|_| !self.all_namespaces);
+                Ok((own, read(&cluster, namespace.as_deref()).await?))
+            })?,
+            (files, Some(named)) => (named, Namespaces::from([(String::new(), manifests::read(files)?)])),
+            (_, None) => {
+                return Err("components: --image: with -f no cluster is asked, so name it, e.g. --image registry.example.com/capw:v0.2.0".into());
+            }
         };
-        let answer = self.answer(&manifests)?;
+        let answer = self.answer(&own, &namespaces)?;
         let text = match self.output {
             Format::Text => text(&answer),
             Format::Json => json(&answer)?,
@@ -114,11 +133,23 @@ impl List {
         Ok((text, if answer.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
     }
 
-    fn answer(&self, manifests: &Manifests) -> Result<Answer, String> {
+    fn answer(&self, own: &OwnImages, namespaces: &Namespaces) -> Result<Answer, String> {
+        let of_capw = own.run.iter().chain(&own.on_nodes).map(|image| (of_registry("capw", image), BTreeSet::from(["CAPW".to_owned()])));
+        let mut found = Found { things: of_capw.collect(), left_out: Vec::new() };
+        let asked = namespaces.iter().filter(|(_, manifests)| !self.all_namespaces || manifests.has_configs());
+        for (namespace, manifests) in asked {
+            self.add(&mut found, own, namespace, manifests)?;
+        }
+        if self.all_namespaces && !namespaces.values().any(Manifests::has_configs) {
+            return Err("components: no namespace has a WindowsBootstrapConfig, WindowsBootstrapConfigTemplate or WindowsNodePool".into());
+        }
+        let items = found.things.into_iter().map(|(thing, used_by)| Item { thing, used_by }).collect();
+        Ok(Answer { items, left_out: found.left_out })
+    }
+
+    /// Adds what the machines of a namespace need.
+    fn add(&self, found: &mut Found, own: &OwnImages, namespace: &str, manifests: &Manifests) -> Result<(), String> {
         let given = Given { kubernetes_version: self.kubernetes_version.clone(), ..Given::default() };
-        let own = of_registry("capw", &self.image);
-        let mut found: BTreeMap<Thing, BTreeSet<String>> = [(own.clone(), ["CAPW".to_owned()].into())].into();
-        let mut left_out = Vec::new();
         for machine in manifests.machines_of_all()? {
             let of_machine = machine.and_then(|machine| {
                 let rendered = bootstrap::render(&given.facts(manifests, &machine)?).map_err(|e| format!("{}: {e}", machine.origin))?;
@@ -127,7 +158,7 @@ impl List {
             let (mut things, user) = match of_machine {
                 Ok(found) => found,
                 Err(error) => {
-                    left_out.push(error);
+                    found.left_out.push(error);
                     continue;
                 }
             };
@@ -135,15 +166,29 @@ impl List {
                 let lacking = OF_NETWORK.into_iter().filter(|(name, _)| !things.iter().any(|thing| thing.name == *name));
                 let lacking: Vec<Thing> = lacking.map(|(name, path)| in_machine_image(name, path)).collect();
                 things.extend(lacking);
-                things.push(own.clone());
+                things.extend(own.on_nodes.iter().map(|image| of_registry("capw", image)));
             }
+            let user = if self.all_namespaces { in_namespace(&user, namespace) } else { user };
             for thing in things {
-                found.entry(thing).or_default().insert(user.clone());
+                found.things.entry(thing).or_default().insert(user.clone());
             }
         }
-        let items = found.into_iter().map(|(thing, used_by)| Item { thing, used_by }).collect();
-        Ok(Answer { items, left_out })
+        Ok(())
     }
+}
+
+/// `MachineDeployment lab/windows`
+fn in_namespace(user: &str, namespace: &str) -> String {
+    match user.split_once(' ') {
+        Some((kind, name)) => format!("{kind} {namespace}/{name}"),
+        None => format!("{namespace}/{user}"),
+    }
+}
+
+/// What was found so far.
+struct Found {
+    things: BTreeMap<Thing, BTreeSet<String>>,
+    left_out: Vec<String>,
 }
 
 /// What the plan of a machine takes from elsewhere.
@@ -195,34 +240,46 @@ fn text(answer: &Answer) -> String {
     text
 }
 
-/// The configurations in a namespace, what asks for machines with them, and what the machines are.
-async fn read(cluster: &Cluster, namespace: &str) -> Result<Manifests, String> {
-    let mut found = Manifests::default();
+/// The configurations in a namespace or in all of them, what asks for machines with them, and what the machines are.
+async fn read(cluster: &Cluster, namespace: Option<&str>) -> Result<Namespaces, String> {
+    let found = namespace.map(|namespace| (namespace.to_owned(), Manifests::default()));
+    let mut reader = Reader { cluster, namespace, found: found.into_iter().collect() };
     // Those of single machines are copies.
     let is_original = |config: &WindowsBootstrapConfig| {
         machine_owner(config.metadata.owner_references.as_ref()).is_none() && !config.labels().contains_key(POOL_LABEL)
     };
-    add(&mut found, cluster, namespace, is_original).await?;
-    add(&mut found, cluster, namespace, |_: &WindowsBootstrapConfigTemplate| true).await?;
-    add(&mut found, cluster, namespace, |_: &WindowsMachineTemplate| true).await?;
-    add(&mut found, cluster, namespace, |_: &WindowsNodePool| true).await?;
-    add(&mut found, cluster, namespace, |_: &WindowsCluster| true).await?;
-    add(&mut found, cluster, namespace, |_: &MachineDeployment| true).await?;
-    add(&mut found, cluster, namespace, |_: &MachinePool| true).await?;
-    Ok(found)
+    reader.add(is_original).await?;
+    reader.add(|_: &WindowsBootstrapConfigTemplate| true).await?;
+    reader.add(|_: &WindowsMachineTemplate| true).await?;
+    reader.add(|_: &WindowsNodePool| true).await?;
+    reader.add(|_: &WindowsCluster| true).await?;
+    reader.add(|_: &MachineDeployment| true).await?;
+    reader.add(|_: &MachinePool| true).await?;
+    Ok(reader.found)
 }
 
-/// Adds the objects of a kind. One that is not installed has none.
-async fn add<K: Kind>(found: &mut Manifests, cluster: &Cluster, namespace: &str, is_wanted: impl Fn(&K) -> bool) -> Result<(), String> {
-    let objects = match cluster.list::<K>(namespace, None).await {
-        Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Vec::new(),
-        listed => listed.map_err(|e| e.to_string())?,
-    };
-    for object in objects.iter().filter(|object| is_wanted(object)) {
-        let document = serde_json::to_string(object).map_err(|e| e.to_string())?;
-        found.add(&format!("namespace {namespace}"), &document)?;
+struct Reader<'a> {
+    cluster: &'a Cluster,
+    /// `None`: all.
+    namespace: Option<&'a str>,
+    found: Namespaces,
+}
+
+impl Reader<'_> {
+    /// Adds the objects of a kind. One that is not installed has none.
+    async fn add<K: Kind>(&mut self, is_wanted: impl Fn(&K) -> bool) -> Result<(), String> {
+        let objects = match self.cluster.list_in::<K>(self.namespace, None).await {
+            Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Vec::new(),
+            listed => listed.map_err(|e| e.to_string())?,
+        };
+        for object in objects.iter().filter(|object| is_wanted(object)) {
+            let namespace = object.meta().namespace.clone().unwrap_or_default();
+            let document = serde_json::to_string(object).map_err(|e| e.to_string())?;
+            let origin = format!("namespace {namespace}");
+            self.found.entry(namespace).or_default().add(&origin, &document)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]

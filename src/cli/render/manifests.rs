@@ -159,6 +159,11 @@ impl Manifests {
         self.configs.extend(bootstrap.map(|value| Named { name, origin, value }));
     }
 
+    /// Whether anything says how a machine becomes a node.
+    pub fn has_configs(&self) -> bool {
+        !self.configs.is_empty()
+    }
+
     /// Whether CAPW brings the pod network, and kube-proxy, to Windows nodes.
     pub fn brings_network(&self) -> bool {
         self.brings_network

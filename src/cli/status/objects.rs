@@ -56,7 +56,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// All objects of a kind; `None` if they cannot be listed.
     async fn list<K: Kind>(&mut self) -> Result<Option<Vec<K>>, String> {
-        match self.cluster.list_in(self.namespace).await {
+        match self.cluster.list_in(self.namespace, None).await {
             Ok(found) => Ok(Some(found)),
             // A standalone pool needs no Cluster API, and a machine of another bootstrap provider none of our configurations.
             Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Ok(Some(Vec::new())),

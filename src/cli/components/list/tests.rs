@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use serde_json::{Value, json};
 
-use super::{List, read};
+use super::{List, OwnImages, read};
 use crate::cluster::Cluster;
 use crate::cluster::mock::{Script, refuse, step};
 
@@ -155,22 +155,48 @@ async fn objects_come_from_the_management_cluster_or_from_files() {
     let copy = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "spec": {},
         "metadata": {"name": "copy", "namespace": "lab", "labels": {"infrastructure.cluster.x-k8s.io/windows-node-pool": "windows"}}});
     let items = |items: Value| json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items});
-    let of = |group: &str, plural: &str| format!("GET /apis/{group}/namespaces/lab/{plural}");
+    let in_namespace = |namespace: &str, object: &Value| {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(namespace);
+        object
+    };
     let (bootstrap, infrastructure, core) =
         ("bootstrap.cluster.x-k8s.io/v1alpha1", "infrastructure.cluster.x-k8s.io/v1alpha1", "cluster.x-k8s.io/v1beta2");
-    let (client, _script) = Script::new(vec![
-        step(&of(bootstrap, "windowsbootstrapconfigs"), items(json!([copy]))),
-        step(&of(bootstrap, "windowsbootstrapconfigtemplates"), items(json!([]))),
-        step(&of(infrastructure, "windowsmachinetemplates"), items(json!([]))),
-        step(&of(infrastructure, "windowsnodepools"), items(json!([pool]))),
-        step(&of(infrastructure, "windowsclusters"), items(json!([]))),
-        refuse(&of(core, "machinedeployments"), 404, "Failed to parse error data"),
-        refuse(&of(core, "machinepools"), 404, "Failed to parse error data"),
-    ]);
-    let manifests = read(&Cluster::new(client), "lab").await.unwrap();
-    let line = Line::try_parse_from(["list", "--image", IMAGE]).unwrap().list;
-    let read = line.answer(&manifests).unwrap();
+    let answered = async |scope: &str, namespace: Option<&str>, flags: &[&str], pools: &[Value]| {
+        let of = |group: &str, plural: &str| format!("GET /apis/{group}/{scope}{plural}");
+        let (client, _script) = Script::new(vec![
+            step(&of(bootstrap, "windowsbootstrapconfigs"), items(json!([copy]))),
+            step(&of(bootstrap, "windowsbootstrapconfigtemplates"), items(json!([]))),
+            step(&of(infrastructure, "windowsmachinetemplates"), items(json!([]))),
+            step(&of(infrastructure, "windowsnodepools"), items(json!(pools))),
+            step(&of(infrastructure, "windowsclusters"), items(json!([]))),
+            refuse(&of(core, "machinedeployments"), 404, "Failed to parse error data"),
+            refuse(&of(core, "machinepools"), 404, "Failed to parse error data"),
+        ]);
+        let found = read(&Cluster::new(client), namespace).await.unwrap();
+        let line = Line::try_parse_from(["list"].iter().chain(flags)).unwrap().list;
+        line.answer(&OwnImages::named(IMAGE), &found).map(|answer| super::text(&answer))
+    };
     let (printed, _) = list(&["-f", &sample("standalone.yaml")]).unwrap();
-    assert_eq!(super::text(&read), printed);
-    assert!(list(&["-f", &sample("standalone.yaml"), "-n", "lab"]).unwrap_err().contains("cannot be used with"));
+    let lab = in_namespace("lab", &pool);
+    assert_eq!(answered("namespaces/lab/", Some("lab"), &[], std::slice::from_ref(&lab)).await.unwrap(), printed);
+    // The same names in two namespaces are two pools, and a namespace without configurations is none of ours.
+    let all = answered("", None, &["-A"], &[lab, in_namespace("shop", &pool)]).await.unwrap();
+    let pause = all.lines().find(|line| line.starts_with("registry  pause ")).unwrap();
+    assert!(pause.ends_with("  WindowsNodePool lab/windows, WindowsNodePool shop/windows"), "{all}");
+    assert_eq!(all.lines().count(), printed.lines().count(), "{all}");
+    let error = answered("", None, &["-A"], &[]).await.unwrap_err();
+    assert!(error.contains("no namespace has a WindowsBootstrapConfig"), "{error}");
+}
+
+#[test]
+fn files_are_read_without_a_cluster() {
+    let file = sample("standalone.yaml");
+    for flags in [&["-n", "lab"][..], &["-A"], &["--kubeconfig", "none"]] {
+        let error = list(&[&["-f", &file], flags].concat()).unwrap_err();
+        assert!(error.contains("cannot be used with"), "{flags:?}: {error}");
+    }
+    let error = Line::try_parse_from(["list", "-f", file.as_str()]).unwrap().list.run().unwrap_err();
+    assert!(error.contains("--image: with -f no cluster is asked"), "{error}");
+    assert!(list(&["-A", "-n", "lab"]).unwrap_err().contains("--namespace"));
 }
