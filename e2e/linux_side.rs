@@ -5,6 +5,7 @@
 
 pub mod gone;
 mod policies;
+mod pull_secrets;
 mod runtime_classes;
 
 use std::collections::BTreeSet;
@@ -136,6 +137,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     step("the network is brought to Windows nodes");
 
     policies::they_are_switched_by_themselves(cp, name).await;
+    pull_secrets::they_come_and_go(cp, name).await;
 
     workers.replicas = 1;
     cp.apply_objects(&[workers.machine_deployment()]).await;

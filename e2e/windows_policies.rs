@@ -203,7 +203,8 @@ async fn the_page_shows_what_is_said(cp: &ControlPlane, pods: &[Value]) {
 
 /// The DaemonSets that bring the network break no rule.
 async fn what_capw_brings_is_right(cp: &ControlPlane) {
-    let parameters = Parameters { image: "registry.example.com/capw:v0".into(), api_server: "https://10.0.0.10:6443".into() };
+    let parameters =
+        Parameters { image: "registry.example.com/capw:v0".into(), api_server: "https://10.0.0.10:6443".into(), pull_secrets: Vec::new() };
     let side = windows_side(&read(&documents("src/components/fixtures/flannel-vxlan-4096.yaml")), &parameters).expect("objects");
     let sets: Vec<&Value> = side.iter().filter(|object| object["kind"] == "DaemonSet").collect();
     assert!(!sets.is_empty());

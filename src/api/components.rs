@@ -25,6 +25,31 @@ pub struct Components {
     /// What CAPW brings for pods on Windows nodes, whatever the network is; with `mode: Auto` only.
     #[serde(default)]
     pub policies: Policies,
+    /// The image of CAPW, whose part for Windows the pods run that it brings with `mode: Auto`.
+    #[serde(default)]
+    pub images: ComponentImages,
+}
+
+/// How Windows nodes get the image of what CAPW brings to them.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentImages {
+    /// Secrets of the type `kubernetes.io/dockerconfigjson` in the namespace `capw-windows` of the workload cluster, with which nodes pull the image.
+    /// CAPW neither makes, reads nor copies them. Another list makes the pods anew, one node after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub pull_secrets: Vec<PullSecret>,
+}
+
+/// A Secret of the workload cluster.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct PullSecret {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message("must be the name of a Secret: lower case letters, digits, - and ."))]
+    pub name: String,
 }
 
 /// What the cluster has for pods on Windows nodes.

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::documents::{documents, text};
 use super::output::print;
+use crate::api::name::is_object_name;
 use crate::components::{self, Parameters};
 
 /// Flags of `capw components`.
@@ -59,6 +60,9 @@ struct Objects {
     /// Where nodes reach the API server, without kube-proxy: e.g. https://10.0.0.10:6443.
     #[arg(long, value_name = "URL", value_parser = api_server)]
     api_server: String,
+    /// A Secret in the namespace capw-windows with which nodes pull the image; may be given more than once.
+    #[arg(long = "pull-secret", value_name = "NAME", value_parser = pull_secret)]
+    pull_secrets: Vec<String>,
 }
 
 /// The objects of a cluster, as they were recorded.
@@ -97,7 +101,7 @@ impl Objects {
     /// What is printed: a document for each object, in the order in which they have to be applied.
     fn run(self) -> Result<String, String> {
         let side = components::read(&self.recording.objects()?);
-        let parameters = Parameters { image: self.image, api_server: self.api_server };
+        let parameters = Parameters { image: self.image, api_server: self.api_server, pull_secrets: self.pull_secrets };
         let objects = components::windows_side(&side, &parameters).map_err(|refusal| format!("components: {refusal}"))?;
         let document = |object: &Value| Ok(format!("---\n{}", serde_saphyr::to_string(object).map_err(|e| e.to_string())?));
         objects.iter().map(document).collect()
@@ -123,6 +127,10 @@ impl Recording {
 fn image(text: &str) -> Result<String, String> {
     let is_name = text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "-._/:@".contains(c));
     if is_name { Ok(text.to_owned()) } else { Err("give the name of an image, e.g. registry.example.com/capw:v0.2.0".into()) }
+}
+
+fn pull_secret(text: &str) -> Result<String, String> {
+    if is_object_name(text) { Ok(text.to_owned()) } else { Err("give the name of a Secret: lower case letters, digits, - and .".into()) }
 }
 
 fn api_server(text: &str) -> Result<String, String> {

@@ -62,10 +62,19 @@ pub fn taken(live: &Value, owner: &str) -> Result<(), Taken> {
     }
 }
 
-/// Whether all that is desired is there. The API server and others add fields; lists are whole.
+/// A list to which others add: the API server merges it by name, so what they have put there stays, and must not count as a difference.
+const SHARED: &str = "imagePullSecrets";
+
+/// Whether all that is desired is there. The API server and others add fields; lists are whole, but for [`SHARED`].
 fn holds(live: &Value, desired: &Value) -> bool {
+    let is_among = |live: &Value, desired: &Value| {
+        let (live, desired) = (live.as_array().into_iter().flatten(), desired.as_array().into_iter().flatten());
+        desired.clone().all(|value| live.clone().any(|live| live == value))
+    };
     match (live, desired) {
-        (Value::Object(live), Value::Object(desired)) => desired.iter().all(|(key, value)| live.get(key).is_some_and(|live| holds(live, value))),
+        (Value::Object(live), Value::Object(desired)) => desired
+            .iter()
+            .all(|(key, value)| live.get(key).is_some_and(|live| if key == SHARED { is_among(live, value) } else { holds(live, value) })),
         (Value::Array(live), Value::Array(desired)) => {
             live.len() == desired.len() && live.iter().zip(desired).all(|(live, value)| holds(live, value))
         }
@@ -84,14 +93,22 @@ mod tests {
     #[test]
     fn what_is_right_is_left_and_what_is_not_ours_is_not_touched() {
         let (ours, mine) = (json!({"app.kubernetes.io/managed-by": "capw"}), json!({OWNER: "lab/c1"}));
-        let desired = owned(vec![object(&ours, &json!(null), &json!({"list": [{"a": 1}, "b"]}))], "lab/c1");
-        let more = json!({"list": [{"a": 1, "default": true}, "b"], "other": 1});
+        let desired = owned(vec![object(&ours, &json!(null), &json!({"list": [{"a": 1}, "b"], "imagePullSecrets": [{"name": "a"}]}))], "lab/c1");
+        let more = json!({"list": [{"a": 1, "default": true}, "b"], "other": 1, "imagePullSecrets": [{"name": "a"}]});
+        let with = |change: Value| {
+            let mut data = more.clone();
+            json_patch::merge(&mut data, &change);
+            Some(object(&ours, &mine, &data))
+        };
         for (live, expected) in [
             (None, Ok(1)),
             (Some(object(&ours, &mine, &more)), Ok(0)),
             (Some(object(&ours, &json!({}), &more)), Ok(1)),
-            (Some(object(&ours, &mine, &json!({"list": [{"a": 2}, "b"]}))), Ok(1)),
-            (Some(object(&ours, &mine, &json!({"list": [{"a": 1}, "b", "c"]}))), Ok(1)),
+            (with(json!({"list": [{"a": 2}, "b"]})), Ok(1)),
+            (with(json!({"list": [{"a": 1}, "b", "c"]})), Ok(1)),
+            (with(json!({"imagePullSecrets": [{"name": "of-others"}, {"name": "a"}]})), Ok(0)),
+            (with(json!({"imagePullSecrets": [{"name": "of-others"}]})), Ok(1)),
+            (with(json!({"imagePullSecrets": null})), Ok(1)),
             (Some(object(&ours, &mine, &json!({}))), Ok(1)),
             (Some(object(&json!({}), &json!({}), &more)), Err("ConfigMap n/a is there already")),
             (Some(object(&ours, &json!({OWNER: "lab/c2"}), &more)), Err("WindowsCluster lab/c2")),

@@ -90,10 +90,11 @@ fn files_that_are_no_recordings_are_named() {
 #[test]
 fn the_objects_are_printed_as_documents_in_their_order() {
     let file = recording("flannel-vxlan-4096.yaml");
-    let text = objects(&["--from", file.to_str().unwrap(), "--image", IMAGE, "--api-server", API_SERVER]).unwrap();
+    let flags = ["--pull-secret", "mirror", "--pull-secret", "other"];
+    let text = objects(&[&["--from", file.to_str().unwrap(), "--image", IMAGE, "--api-server", API_SERVER][..], &flags].concat()).unwrap();
     let printed: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
     let recorded: Vec<serde_json::Value> = serde_saphyr::from_multiple(&fs::read_to_string(&file).unwrap()).unwrap();
-    let parameters = Parameters { image: IMAGE.into(), api_server: API_SERVER.into() };
+    let parameters = Parameters { image: IMAGE.into(), api_server: API_SERVER.into(), pull_secrets: vec!["mirror".into(), "other".into()] };
     assert_eq!(printed, windows_side(&read(&recorded), &parameters).unwrap());
     assert_eq!((&printed[0]["kind"], &printed[0]["metadata"]["name"]), (&"Namespace".into(), &NAMESPACE.into()));
     for set in printed.iter().filter(|object| object["kind"] == "DaemonSet") {

@@ -15,7 +15,7 @@ use crate::api::condition::Reason;
 use crate::components::{NAMESPACE, ObjectRef, Parameters, Refusal, brought_by_another, is_warning, read, role, windows_side};
 
 fn parameters() -> Parameters {
-    Parameters { image: "registry.example.com/capw:v0.2.0".into(), api_server: "https://10.0.0.10:6443".into() }
+    Parameters { image: "registry.example.com/capw:v0.2.0".into(), api_server: "https://10.0.0.10:6443".into(), pull_secrets: Vec::new() }
 }
 
 fn rendered(objects: &[Value]) -> Result<Vec<Value>, Refusal> {
@@ -290,7 +290,12 @@ fn pods_start_again_when_their_settings_change_and_only_then() {
     let mut other_name = rendered(&flannel_named("vxlan0")).unwrap();
     let elsewhere = Parameters { image: "mirror.example.com/capw:v0.3.0".into(), ..parameters() };
     let mut other_image = windows_side(&read(&linux), &elsewhere).unwrap();
+    let mut with_secrets = windows_side(&read(&linux), &Parameters { pull_secrets: vec!["mirror".into()], ..parameters() }).unwrap();
     for set in ["flannel", "kube-proxy"] {
+        assert_ne!(digest(&mut with_secrets, set), digest(&mut before, set), "{set}: one that is named no more has to be seen");
+        let of_pod =
+            |objects: &mut [Value]| object(objects, &format!("DaemonSet {set}")).unwrap()["spec"]["template"]["spec"]["imagePullSecrets"].clone();
+        assert_eq!((of_pod(&mut before), of_pod(&mut with_secrets)), (Value::Null, json!([{"name": "mirror"}])), "{set}");
         assert_ne!(digest(&mut other_name, set), digest(&mut before, set), "{set}");
         assert_eq!(digest(&mut other_image, set), digest(&mut before, set), "{set}");
     }

@@ -33,6 +33,8 @@ pub struct Parameters {
     pub image: String,
     /// Where nodes reach the API server, e.g. `https://10.0.0.10:6443`: before kube-proxy runs, no Service has an address there.
     pub api_server: String,
+    /// Names of Secrets in [`NAMESPACE`] with which nodes pull the image.
+    pub pull_secrets: Vec<String>,
 }
 
 /// The objects in the order in which they have to be applied, or why there are none.
@@ -75,6 +77,15 @@ fn namespace() -> Value {
     let mut labels = labels(NAMESPACE);
     labels.extend(["enforce", "audit", "warn"].map(|mode| (format!("pod-security.kubernetes.io/{mode}"), json!("privileged"))));
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
+}
+
+/// Gives a pod what its node pulls the image with.
+fn with_pull_secrets(mut pod: Value, parameters: &Parameters) -> Value {
+    if let (Value::Object(fields), false) = (&mut pod, parameters.pull_secrets.is_empty()) {
+        let secrets: Vec<Value> = parameters.pull_secrets.iter().map(|name| json!({"name": name})).collect();
+        fields.insert("imagePullSecrets".to_owned(), Value::Array(secrets));
+    }
+    pod
 }
 
 /// Gives the account of a program the rights of a ClusterRole.

@@ -6,7 +6,7 @@ use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{NAMESPACE, Parameters};
+use super::{NAMESPACE, Parameters, with_pull_secrets};
 use crate::components::plan::labels;
 
 /// Annotation on pods: the digest of the settings that they started with, so that a change of these restarts them, one node at a time.
@@ -45,9 +45,10 @@ impl Program {
         self.settings.iter().map(|(name, value)| ((*name).to_owned(), json!(format!("{value:#}\n")))).collect()
     }
 
-    fn digest(&self) -> String {
+    /// Of the files, and of the Secrets: others may name some too, so these alone would not show that one is named no more.
+    fn digest(&self, parameters: &Parameters) -> String {
         let files = Value::Object(self.files()).to_string();
-        HEXLOWER.encode(&Sha256::digest(files)).chars().take(16).collect()
+        HEXLOWER.encode(&Sha256::digest(files + &parameters.pull_secrets.join(","))).chars().take(16).collect()
     }
 
     /// One pod on each Windows node, whatever its taints: without it, no pod there has a network.
@@ -60,8 +61,8 @@ impl Program {
                 "selector": {"matchLabels": {"app.kubernetes.io/name": self.name}},
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
                 "template": {
-                    "metadata": {"labels": labels(self.name), "annotations": {SETTINGS: self.digest()}},
-                    "spec": self.pod(parameters),
+                    "metadata": {"labels": labels(self.name), "annotations": {SETTINGS: self.digest(parameters)}},
+                    "spec": with_pull_secrets(self.pod(parameters), parameters),
                 },
             },
         })

@@ -98,7 +98,9 @@ async fn bring_network(
     };
     let endpoint = cluster.endpoint().map_or_else(|| workload.server.clone(), |endpoint| format!("https://{}:{}", endpoint.host, endpoint.port));
     let owner = owner(object);
-    let desired = match windows_side(side, &Parameters { image, api_server: endpoint }) {
+    let secrets = object.spec.components.iter().flat_map(|components| &components.images.pull_secrets);
+    let pull_secrets = secrets.map(|secret| secret.name.clone()).collect();
+    let desired = match windows_side(side, &Parameters { image, api_server: endpoint, pull_secrets }) {
         Ok(objects) => owned(objects, &owner),
         Err(refusal) => {
             if matches!(refusal, Refusal::NotOurs { .. } | Refusal::KubeProxyRuns(_)) {
