@@ -71,8 +71,9 @@ fn nodes_tell_which_hosts_have_joined() {
         (windows("10.0.20348"), Some((Server2022, false))),
         (isolating, Some((Server2025, true))),
         (not_isolating, Some((Server2019, false))),
-        // No release that CAPW knows.
+        // Releases whose support has ended.
         (windows("10.0.25398"), None),
+        (windows("10.0.19042"), None),
         (json!({"kubernetes.io/os": "windows"}), None),
         (json!({"kubernetes.io/os": "linux", "node.kubernetes.io/windows-build": "10.0.20348"}), None),
         (json!({"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": 20348}), None),
