@@ -10,7 +10,7 @@ use super::calico::finding;
 use crate::api::condition::Reason;
 use crate::components::cidr::{Cidr, listed};
 use crate::components::finding::{Finding, Patch};
-use crate::components::linux_side::{ENDPOINT, HOST, LinuxSide, Node, Operator, PORT, Settings};
+use crate::components::linux_side::{ENDPOINT, HOST, LinuxSide, Node, OF_LINUX, Operator, PORT, Setting, Settings};
 use crate::components::place::ObjectRef;
 
 /// Where containerd of CAPW's nodes has CNI plugins and their configuration. The operator's own folders for a cloud are others, and it takes them
@@ -19,12 +19,25 @@ const FOLDERS: [(&str, &str); 2] = [("cniBinDir", "/opt/cni/bin"), ("cniConfigDi
 
 /// What it is not told, but the switch, and what it says itself.
 pub fn judge(operator: &Operator, side: &LinuxSide) -> Vec<Finding> {
-    let degraded = operator.degraded.iter().map(|at| {
-        let remedy = "do what it says; until then the operator may bring no change to nodes";
-        finding(Reason::OperatorDegraded, at, format!("Calico's operator does not get on: {}", at.value), remedy)
-    });
+    let degraded = operator.degraded.iter().map(|at| degraded(operator, at));
     let told = [service_networks(operator, &side.service_networks), endpoint(operator), folders(operator, &side.nodes)];
     told.into_iter().flatten().chain(degraded).collect()
+}
+
+/// What it says itself. The switch is not taken back by CAPW: what the operator says may have another cause, and the pods of Windows nodes would
+/// lose their network.
+fn degraded(operator: &Operator, at: &Setting<String>) -> Finding {
+    let remedy = match operator.windows.value && at.object.name == OF_LINUX {
+        false => "do what it says; until then the operator may bring no change to nodes".to_owned(),
+        true => {
+            let off = Patch::Merge(json!({"spec": {"calicoNetwork": {"windowsDataplane": "Disabled"}, "windowsNodes": null}}));
+            let off = off.command(&operator.installation);
+            format!(
+                "do what it says; until then the operator may bring no change to Linux nodes either. If that cannot wait: `{off}`, after which pods on Windows nodes have no network"
+            )
+        }
+    };
+    finding(Reason::OperatorDegraded, at, format!("Calico's operator does not get on: {}", at.value), remedy)
 }
 
 /// Pods of Windows nodes reach Services in these networks only.

@@ -23,7 +23,7 @@ pub use calico::{Calico, Encapsulation, Pool, Setting};
 pub use cluster::{Dns, KubeProxy};
 pub use detect::ANNOTATIONS;
 pub use flannel::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Shown, TYPE};
-pub use operator::{ENDPOINT, HOST, Operator, PORT};
+pub use operator::{ENDPOINT, HOST, OF_LINUX, Operator, PORT};
 pub use others::Aws;
 pub use ovn::Ovn;
 

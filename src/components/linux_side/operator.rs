@@ -12,6 +12,8 @@ pub const ENDPOINT: (&str, &str) = ("tigera-operator", "kubernetes-services-endp
 /// Keys of that ConfigMap.
 pub const HOST: &str = "KUBERNETES_SERVICE_HOST";
 pub const PORT: &str = "KUBERNETES_SERVICE_PORT";
+/// The TigeraStatus of Calico on Linux nodes, and of the operator's work on the Installation as a whole.
+pub const OF_LINUX: &str = "calico";
 /// So many characters of its words are quoted.
 const QUOTED: usize = 500;
 
@@ -47,7 +49,7 @@ pub(super) fn read(cluster: &Cluster<'_>, installation: &Place<'_>) -> Operator 
     let endpoint = cluster.objects.config_map(namespace, name).map(|map| [HOST, PORT].iter().all(|key| map.at("data").at(key).text().is_some()));
     let windows = setting(&windows, windows.one_of(&["HNS", "Disabled"]) == Some("HNS"));
     // What it says of Calico on Windows nodes stays when that is switched off.
-    let statuses = ["calico"].into_iter().chain(windows.value.then_some("calico-windows"));
+    let statuses = [OF_LINUX].into_iter().chain(windows.value.then_some("calico-windows"));
     Operator {
         degraded: statuses.filter_map(|name| degraded(cluster, name)).collect(),
         installation: installation.object.clone(),

@@ -238,6 +238,33 @@ fn windows_nodes_that_capw_did_not_make_are_left_to_people() {
     }
 }
 
+/// A switch that is on stays on, and who needs Linux nodes more has the command.
+#[test]
+fn the_switch_is_not_taken_back_when_the_operator_degrades() {
+    let degraded =
+        json!({"status": {"conditions": [{"type": "Degraded", "status": "True", "reason": "InvalidConfigurationError", "message": "no"}]}});
+    let off = "`kubectl patch installation/default --type merge -p '{\"spec\":{\"calicoNetwork\":{\"windowsDataplane\":\"Disabled\"},\"windowsNodes\":null}}'`";
+    for (status, switch, has_command) in
+        [("TigeraStatus calico", "HNS", true), ("TigeraStatus calico-windows", "HNS", false), ("TigeraStatus calico", "Disabled", false)]
+    {
+        let mut objects = changed("calico-operator-windows", status, &degraded);
+        let switched = json!({"spec": {"calicoNetwork": {"windowsDataplane": switch}}});
+        json_patch::merge(object(&mut objects, INSTALLATION).unwrap(), &switched);
+        let found = judge(&read(&objects));
+        let said = found.iter().find(|finding| finding.reason == OperatorDegraded).unwrap();
+        assert_eq!((said.patch.as_ref(), said.remedy.contains(off)), (None, has_command), "{status} {switch}: {}", said.remedy);
+        let (written, _) = writes(&mut objects);
+        assert!(written.is_empty(), "{status} {switch}: {written:?}");
+    }
+    // What the command leaves is as before the switch.
+    let mut objects = changed("calico-operator-windows", "TigeraStatus calico", &json!({}));
+    json_patch::merge(
+        object(&mut objects, INSTALLATION).unwrap(),
+        &json!({"spec": {"calicoNetwork": {"windowsDataplane": "Disabled"}, "windowsNodes": null}}),
+    );
+    assert_eq!(judge(&read(&objects)).iter().map(|finding| finding.reason).collect::<Vec<_>>(), [WindowsDataplaneOff]);
+}
+
 /// The chart of the operator has a value for the ConfigMap.
 #[test]
 fn what_belongs_to_an_object_of_a_tool_is_not_made() {
