@@ -10,6 +10,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+mod to_mirror;
+
 use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
 
@@ -289,26 +291,7 @@ async fn finished(cp: &ControlPlane, capw: &Capw) {
     assert!(exit == 0 && answer.contains("Nothing known to be wrong was found."), "{answer}{errors}");
     let (exit, _, errors) = capw.diagnose(cp, &["machine", "nobody", "-n", "healthy"]).await;
     assert!(exit == 1 && errors.contains("there is no WindowsMachine nobody in namespace healthy"), "{errors}");
-    to_mirror(cp, capw).await;
-}
-
-/// `capw components list` takes CAPW's image from its Deployment, and looks at one namespace or at all.
-async fn to_mirror(cp: &ControlPlane, capw: &Capw) {
-    let list = async |flags: &[&str]| capw.ask(cp, &[&["components", "list"], flags].concat()).await;
-    let has_pause = |listed: &str, user: &str| listed.lines().any(|line| line.starts_with("registry  pause ") && line.contains(user));
-    let (exit, listed, errors) = list(&["-n", "healthy", "--image", "registry.example.com/capw:v0.2.0"]).await;
-    assert!(exit == 0 && has_pause(&listed, "MachineDeployment c1"), "{exit}: {listed}{errors}");
-    let (exit, _, errors) = list(&["-n", "healthy"]).await;
-    assert!(exit == 1 && errors.contains("CAPW is not installed in this cluster") && errors.contains("--image"), "{exit}: {errors}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/manager/deployment.yaml");
-    let mut deployment: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).expect("CAPW's Deployment")).expect("YAML");
-    deployment["metadata"]["namespace"] = json!("healthy");
-    deployment["spec"]["replicas"] = json!(0);
-    cp.apply_objects(&[deployment]).await;
-    let (exit, listed, errors) = list(&["-A"]).await;
-    let has_image = listed.lines().any(|line| line.starts_with("registry  capw ") && line.contains("example.invalid/capw/capw:unreleased"));
-    let has_all = ["healthy", "silent"].iter().all(|namespace| has_pause(&listed, &format!("MachineDeployment {namespace}/c1")));
-    assert!(exit == 0 && has_image && has_all, "{exit}: {listed}{errors}");
+    to_mirror::lists(cp, capw).await;
 }
 
 /// What is told is told once: no version of these objects is followed by another.

@@ -1,0 +1,26 @@
+//! `capw components list`: what a mirror needs.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::world::{Capw, ControlPlane};
+
+/// `capw components list` takes CAPW's image from its Deployment, and looks at one namespace or at all.
+pub async fn lists(cp: &ControlPlane, capw: &Capw) {
+    let list = async |flags: &[&str]| capw.ask(cp, &[&["components", "list"], flags].concat()).await;
+    let has_pause = |listed: &str, user: &str| listed.lines().any(|line| line.starts_with("registry  pause ") && line.contains(user));
+    let (exit, listed, errors) = list(&["-n", "healthy", "--image", "registry.example.com/capw:v0.2.0"]).await;
+    assert!(exit == 0 && has_pause(&listed, "MachineDeployment c1"), "{exit}: {listed}{errors}");
+    let (exit, _, errors) = list(&["-n", "healthy"]).await;
+    assert!(exit == 1 && errors.contains("CAPW is not installed in this cluster") && errors.contains("--image"), "{exit}: {errors}");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/manager/deployment.yaml");
+    let mut deployment: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).expect("CAPW's Deployment")).expect("YAML");
+    deployment["metadata"]["namespace"] = json!("healthy");
+    deployment["spec"]["replicas"] = json!(0);
+    cp.apply_objects(&[deployment]).await;
+    let (exit, listed, errors) = list(&["-A"]).await;
+    let has_image = listed.lines().any(|line| line.starts_with("registry  capw ") && line.contains("example.invalid/capw/capw:unreleased"));
+    let has_all = ["healthy", "silent"].iter().all(|namespace| has_pause(&listed, &format!("MachineDeployment {namespace}/c1")));
+    assert!(exit == 0 && has_image && has_all, "{exit}: {listed}{errors}");
+}
