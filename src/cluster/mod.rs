@@ -118,6 +118,14 @@ impl Cluster {
         self.list(namespace, labels).await
     }
 
+    /// The same for a kind that may not be served: then it has no objects.
+    pub async fn list_served<K: Kind>(&self, namespace: Option<&str>) -> Result<Vec<K>, ApiError> {
+        match self.list_in(namespace, None).await {
+            Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Ok(Vec::new()),
+            listed => listed,
+        }
+    }
+
     /// The groups of kinds that the API server serves, in any version.
     pub async fn groups(&self) -> Result<Vec<String>, ApiError> {
         let found = request("get /apis", self.client.list_api_groups()).await?;

@@ -21,7 +21,7 @@ use crate::cli::connection::Connection;
 use crate::cli::output::{Format, json};
 use crate::cli::render::Given;
 use crate::cli::render::manifests::{self, Manifests};
-use crate::cluster::{ApiError, Cluster, Kind};
+use crate::cluster::{Cluster, Kind};
 
 /// What the pods that CAPW brings to Windows nodes start there, by the names of spec.programs.downloads (docs/pod-network.md).
 const OF_NETWORK: [(&str, &str); 4] =
@@ -268,10 +268,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Adds the objects of a kind. One that is not installed has none.
     async fn add<K: Kind>(&mut self, is_wanted: impl Fn(&K) -> bool) -> Result<(), String> {
-        let objects = match self.cluster.list_in::<K>(self.namespace, None).await {
-            Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Vec::new(),
-            listed => listed.map_err(|e| e.to_string())?,
-        };
+        let objects = self.cluster.list_served::<K>(self.namespace).await.map_err(|e| e.to_string())?;
         for object in objects.iter().filter(|object| is_wanted(object)) {
             let namespace = object.meta().namespace.clone().unwrap_or_default();
             let document = serde_json::to_string(object).map_err(|e| e.to_string())?;

@@ -56,10 +56,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// All objects of a kind; `None` if they cannot be listed.
     async fn list<K: Kind>(&mut self) -> Result<Option<Vec<K>>, String> {
-        match self.cluster.list_in(self.namespace, None).await {
+        // A standalone pool needs no Cluster API, and a machine of another bootstrap provider none of our configurations.
+        match self.cluster.list_served(self.namespace).await {
             Ok(found) => Ok(Some(found)),
-            // A standalone pool needs no Cluster API, and a machine of another bootstrap provider none of our configurations.
-            Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => Ok(Some(Vec::new())),
             Err(error @ (ApiError::Unauthorized(_) | ApiError::Unreachable(_) | ApiError::Throttled { .. })) => Err(error.to_string()),
             Err(error) => {
                 self.not_looked_at.push(error.to_string());

@@ -124,11 +124,7 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
 
 /// Whether a WindowsCluster of the Cluster needs the kubeconfig. Its kind may not be installed.
 async fn windows_side(ctx: &Context, namespace: &str, name: &str, cluster: Option<&Cluster>) -> Result<WindowsSide, ApiError> {
-    let all = match ctx.management.cluster.list::<WindowsCluster>(namespace, None).await {
-        Ok(all) => all,
-        Err(ApiError::NotFound(_) | ApiError::NotServed(_)) => return Ok(WindowsSide::Gone),
-        Err(error) => return Err(error),
-    };
+    let all = ctx.management.cluster.list_served::<WindowsCluster>(Some(namespace)).await?;
     let is_its = |object: &WindowsCluster| capi::cluster_of(&object.metadata) == Some(name) && needs_kubeconfig(object, cluster);
     Ok(all.into_iter().find(is_its).map_or(WindowsSide::Gone, |object| WindowsSide::Leaving(object.name_any())))
 }
