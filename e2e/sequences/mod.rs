@@ -121,7 +121,7 @@ async fn subjects(cp: &ControlPlane, abreast: usize) -> Vec<Subject> {
         object("controlplane", "ExternalControlPlaneTemplate", "t", json!({"template": {}})),
     ])
     .await;
-    let pools: Vec<String> = (0..abreast).map(pool_name).collect();
+    let pools: Vec<String> = (0..abreast).map(|number| format!("pool-{number}")).collect();
     cp.apply_objects(&pools.iter().map(|name| object("infrastructure", "WindowsNodePool", name, pool.clone())).collect::<Vec<_>>()).await;
     workers.wait_settled(cp, cp, LIMIT).await.clear();
     for pool in &pools {
@@ -154,10 +154,6 @@ async fn subjects(cp: &ControlPlane, abreast: usize) -> Vec<Subject> {
         subjects.extend(names.iter().enumerate().map(|(number, name)| Subject { kind, name: workers_name(name), followed, share: (number, of) }));
     }
     subjects
-}
-
-fn pool_name(number: usize) -> String {
-    format!("pool-{number}")
 }
 
 fn workers_name(name: &str) -> String {

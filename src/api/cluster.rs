@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::components::{ComponentPart, Components, ComponentsStatus};
+use super::components::{ComponentPart, Components, ComponentsMode, ComponentsStatus};
 use super::machine::{LocalReference, TemplateMetadata};
 
 /// Kept on a WindowsCluster while the workload cluster may have what CAPW brought there for its Windows nodes.
@@ -81,6 +81,11 @@ pub struct WindowsClusterSpec {
 impl WindowsCluster {
     fn known_components(&self) -> Option<&ComponentsStatus> {
         self.status.as_ref()?.components.as_ref()
+    }
+
+    /// What CAPW does for Windows nodes and pods; nothing where `spec.components` is not set.
+    pub fn components_mode(&self) -> ComponentsMode {
+        self.spec.components.as_ref().map_or(ComponentsMode::Off, |components| components.mode)
     }
 
     /// What CAPW has brought to Windows nodes, or is about to bring.

@@ -68,6 +68,11 @@ pub struct Policies {
     pub validation: ValidationMode,
 }
 
+impl Policies {
+    /// Nothing.
+    pub const OFF: Self = Self { runtime_classes: RuntimeClassesMode::Off, validation: ValidationMode::Off };
+}
+
 /// Who makes RuntimeClasses.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum RuntimeClassesMode {

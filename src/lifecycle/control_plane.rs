@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::conditions::{conditions, observed};
-use super::{Decision, paused, paused_condition};
+use super::{Decision, has_finalizer, paused, paused_condition};
 use crate::api::capi::Cluster;
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::condition::{ConditionType, Desired, Reason};
@@ -90,7 +90,7 @@ pub enum ControlPlaneStep {
 pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
     let meta = &s.object.metadata;
     let deleting = meta.deletion_timestamp.is_some();
-    let ours = meta.finalizers.iter().flatten().any(|f| f == FINALIZER);
+    let ours = has_finalizer(meta, FINALIZER);
     if (deleting && !ours) || (!deleting && !s.owned) {
         return Decision::new(ControlPlaneStep::Ignore);
     }

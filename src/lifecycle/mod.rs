@@ -59,9 +59,14 @@ pub enum Gate {
     Open { ours: bool },
 }
 
+/// Whether an object has this finalizer.
+pub fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
+    meta.finalizers.iter().flatten().any(|stored| stored == finalizer)
+}
+
 impl Gate {
     pub fn of(meta: &ObjectMeta, finalizer: &str, owner: &Owner, cluster: Option<&TargetCluster>) -> Self {
-        let ours = meta.finalizers.as_ref().is_some_and(|f| f.iter().any(|f| f == finalizer));
+        let ours = has_finalizer(meta, finalizer);
         let deleting = meta.deletion_timestamp.is_some();
         if (owner.is_none() && !deleting) || (deleting && !ours) {
             return Self::Closed;

@@ -4,14 +4,14 @@ mod ending;
 
 use std::collections::BTreeMap;
 
-use ending::{End, end, is_ours};
+use ending::{End, end};
 pub use ending::{Unremoved, is_ending, left_behind, needs_kubeconfig, unremoved};
 
 use super::machine::Reach;
 use super::windows_side::may_be_there;
-use super::{Decision, paused, paused_condition};
+use super::{Decision, has_finalizer, paused, paused_condition};
 use crate::api::capi::Cluster;
-use crate::api::cluster::{FailureDomain, WindowsCluster};
+use crate::api::cluster::{FINALIZER, FailureDomain, WindowsCluster};
 use crate::api::components::ComponentsMode;
 use crate::api::condition::{ConditionType, Desired, Reason};
 
@@ -45,7 +45,7 @@ pub enum WindowsClusterStep {
 }
 
 pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
-    let (meta, ours) = (&s.object.metadata, is_ours(s.object));
+    let (meta, ours) = (&s.object.metadata, has_finalizer(&s.object.metadata, FINALIZER));
     let deleting = meta.deletion_timestamp.is_some();
     if deleting && !ours {
         return Decision::new(WindowsClusterStep::Ignore);
@@ -65,7 +65,7 @@ pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
             End::LeaveBehind(why) => WindowsClusterStep::LeaveBehind(why),
         });
     }
-    let is_asked = s.object.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Auto);
+    let is_asked = s.object.components_mode() == ComponentsMode::Auto;
     match (is_asked || may_be_there(s.object), ours) {
         (true, false) => Decision::new(WindowsClusterStep::Adopt),
         (false, true) => Decision::new(WindowsClusterStep::Release),

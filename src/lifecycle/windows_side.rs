@@ -22,7 +22,7 @@ const APPLIED: Duration = Duration::from_secs(2);
 /// read yet which network it is. What keeps it from doing so for now (wrong settings of the Linux side, an image that is not known) counts as
 /// brought: pods have no network there either.
 pub fn brings_network(object: &WindowsCluster) -> Option<bool> {
-    if object.spec.components.as_ref().is_none_or(|components| components.mode != ComponentsMode::Auto) {
+    if object.components_mode() != ComponentsMode::Auto {
         return Some(false);
     }
     let network = object.status.as_ref()?.components.as_ref()?.network.as_ref()?;

@@ -10,7 +10,6 @@ use crate::api::components::{Policies, RuntimeClassesMode, ValidationMode};
 use crate::components::{Host, ObjectRef, changes, owned, removed, wanted_for_pods, windows_pods};
 
 const OWNER: &str = "lab/c1";
-const NONE: Policies = Policies { runtime_classes: RuntimeClassesMode::Off, validation: ValidationMode::Off };
 
 fn host((release, hyper_v): (WindowsRelease, bool)) -> Host {
     Host { release, hyper_v }
@@ -23,7 +22,7 @@ fn rendered(hosts: &[(WindowsRelease, bool)]) -> Vec<Value> {
 /// Whether an object goes with the others.
 fn is_removed(object: &Value, all: &[Value]) -> bool {
     let there: Vec<String> = all.iter().map(|object| ObjectRef::of(object).to_string()).collect();
-    removed(&wanted_for_pods(&NONE, &there)).iter().any(|(_, of)| *of == ObjectRef::of(object))
+    removed(&wanted_for_pods(&Policies::OFF, &there)).iter().any(|(_, of)| *of == ObjectRef::of(object))
 }
 
 fn names(objects: &[Value]) -> Vec<&str> {
@@ -45,7 +44,7 @@ fn each_release_has_a_class_and_another_where_pods_may_have_virtual_machines() {
         // Whatever is brought, `Off` finds it.
         assert!(objects.iter().all(|object| is_removed(object, &objects)));
     }
-    assert!(windows_pods(&BTreeSet::from([host((Server2022, true))]), &NONE).is_empty());
+    assert!(windows_pods(&BTreeSet::from([host((Server2022, true))]), &Policies::OFF).is_empty());
 }
 
 /// Who does not want them from CAPW applies the sample.

@@ -37,7 +37,7 @@ use crate::api::pool::{FINALIZER, MOST_MACHINES, WindowsNodePool};
 use crate::bootstrap::render::reserves::capacity;
 use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::{Goal, Member, ObservedPool, PoolStep, decide, nodes_refused, refused, report};
-use crate::lifecycle::{paused, paused_condition, waiting};
+use crate::lifecycle::{has_finalizer, paused, paused_condition, waiting};
 
 const MANAGER: &str = "capw-windowsnodepool";
 /// What a person can mend outside the pool is looked at again after this time.
@@ -63,7 +63,7 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
         return Ok(Outcome::look_again(Duration::try_from(left).unwrap_or_default()));
     }
     let owner = observe::owner(ctx, object);
-    let has_finalizer = object.finalizers().iter().any(|f| f == FINALIZER);
+    let has_finalizer = has_finalizer(&object.metadata, FINALIZER);
     let deleting = object.metadata.deletion_timestamp.is_some();
     if deleting && !has_finalizer {
         return Ok(Outcome::done());

@@ -111,7 +111,7 @@ pub fn without(caches: &Caches, meta: &ObjectMeta, spec: &WindowsBootstrapConfig
     let lacks = |found: &ObjectRef<WindowsCluster>| {
         let object = caches.windows_clusters.get(&namespace, &found.name);
         object.is_some_and(|object| {
-            let is_asked = object.spec.components.as_ref().is_some_and(|components| components.mode == ComponentsMode::Auto);
+            let is_asked = object.components_mode() == ComponentsMode::Auto;
             let wanted = desired(&object, &BTreeSet::from([Host::configured(spec)]));
             // What else is wanted is so for any host.
             is_asked && wanted.iter().any(|wanted| is(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))

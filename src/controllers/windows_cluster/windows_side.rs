@@ -9,7 +9,7 @@ use super::linux_side::cluster_ref;
 use super::{Context, windows_pods};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
-use crate::api::components::{ComponentPart, ComponentsMode, Policies, RuntimeClassesMode, ValidationMode};
+use crate::api::components::{ComponentPart, ComponentsMode, Policies};
 use crate::api::condition::{Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
@@ -209,8 +209,7 @@ async fn free_nodes(workload: &Workload) -> Result<(), WorkloadError> {
 /// The kinds of what may have been brought for pods: those that the status knows, and those that are asked for, because a move takes the status away.
 fn kinds_for_pods(object: &WindowsCluster) -> Vec<Listing> {
     let asked = object.spec.components.as_ref().filter(|components| components.mode == ComponentsMode::Auto);
-    let none = Policies { runtime_classes: RuntimeClassesMode::Off, validation: ValidationMode::Off };
-    wanted_for_pods(asked.map_or(&none, |components| &components.policies), object.objects())
+    wanted_for_pods(asked.map_or(&Policies::OFF, |components| &components.policies), object.objects())
 }
 
 /// Reads the object, and removes it if it is that of this owner.

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::Member;
 use crate::api::capi::{MACHINE_FINALIZER, Machine};
+use crate::lifecycle::has_finalizer;
 use crate::lifecycle::identity::NodeIdentity;
 use crate::lifecycle::owner::is_ready;
 
@@ -23,7 +24,7 @@ pub fn of_machine(standalone: bool, machine: Option<&Machine>) -> Removal {
     match machine {
         _ if standalone => Removal::WindowsMachine,
         // Before core looks after it, a Machine would vanish at once and leave its WindowsMachine, for which core makes another.
-        Some(machine) if machine.metadata.finalizers.iter().flatten().any(|f| f == MACHINE_FINALIZER) => Removal::Machine,
+        Some(machine) if has_finalizer(&machine.metadata, MACHINE_FINALIZER) => Removal::Machine,
         _ => Removal::Nothing,
     }
 }

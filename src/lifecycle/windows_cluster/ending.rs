@@ -11,9 +11,9 @@ use crate::api::components::ComponentsMode;
 use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::components::removed;
 use crate::lifecycle::conditions::whole_second;
-use crate::lifecycle::seconds;
 use crate::lifecycle::windows_side::{may_be_there, not_removed};
 use crate::lifecycle::workload::Fault;
+use crate::lifecycle::{has_finalizer, seconds};
 
 /// So long it is tried to take away what was brought: an API server that restarts is back by then. `status.components.removingSince` says it too.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -30,11 +30,6 @@ pub enum End {
     LeaveBehind(String),
 }
 
-/// Whether our finalizer is stored.
-pub fn is_ours(object: &WindowsCluster) -> bool {
-    object.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
-}
-
 /// Whether a WindowsCluster goes, or its Cluster. A Cluster that is not there any more takes its WindowsCluster with it.
 pub fn is_ending(object: &WindowsCluster, cluster: Option<&Cluster>) -> bool {
     object.metadata.deletion_timestamp.is_some() || cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some())
@@ -42,7 +37,7 @@ pub fn is_ending(object: &WindowsCluster, cluster: Option<&Cluster>) -> bool {
 
 /// Whether a WindowsCluster still has something to remove from the workload cluster, for which it needs the kubeconfig. It lets go after two minutes.
 pub fn needs_kubeconfig(object: &WindowsCluster, cluster: Option<&Cluster>) -> bool {
-    is_ours(object) && is_ending(object, cluster)
+    has_finalizer(&object.metadata, FINALIZER) && is_ending(object, cluster)
 }
 
 /// How `object` ends, which [`is_ending`].
@@ -50,7 +45,7 @@ pub(super) fn end(object: &WindowsCluster, cluster: Option<&Cluster>) -> End {
     if !outlives(cluster) || is_left_behind(object) {
         return End::Release;
     }
-    match object.spec.components.as_ref().map_or(ComponentsMode::Off, |components| components.mode) {
+    match object.components_mode() {
         // After a move the status does not say what is there.
         ComponentsMode::Auto => End::TakeAway,
         _ if !may_be_there(object) => End::Release,
@@ -86,7 +81,7 @@ pub enum Unremoved {
 pub fn unremoved(object: &WindowsCluster, cluster: Option<&Cluster>, fault: Option<Fault>, error: &str, now: Timestamp) -> Unremoved {
     let known = object.status.as_ref().and_then(|status| status.components.as_ref()?.removing_since.as_ref());
     let since = known.map_or_else(|| whole_second(now), |since| since.0);
-    // Nobody writes it again for a Cluster that goes.
+    // No control plane provider writes it again for a Cluster that goes.
     let is_lost = fault == Some(Fault::KubeconfigMissing) && cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
     if is_lost || seconds(since, now).unsigned_abs() >= LIMIT.as_secs() {
         return Unremoved::LeaveBehind(error.to_owned());

@@ -47,7 +47,7 @@ fn what_was_brought_goes_after_the_last_machine_of_a_cluster_that_goes() {
         (OURS, false, false, 0, "Serve"),
         (OURS, false, true, 1, "Serve"),
         (OURS, false, true, 0, "TakeAway"),
-        // Nobody has made the control plane here, so nobody removes it.
+        // No provider made the control plane, so none removes it.
         (None, false, true, 0, "TakeAway"),
         // It goes with the Cluster: nothing may delay that.
         (OTHER, false, true, 0, "Release"),
