@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
 use kube::Client;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Shared;
 use super::runtime::caches::{Cache, Caches};
@@ -14,7 +14,7 @@ use super::runtime::triggers::Requests;
 use super::runtime::watch::Watch;
 use crate::api::namespaces::Namespaces;
 use crate::cluster::events::Events;
-use crate::cluster::mock::{Exchange, Script};
+use crate::cluster::mock::{Exchange, Script, step};
 use crate::cluster::workload::{Connect, Workloads};
 use crate::cluster::{Cluster, Kind};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
@@ -27,6 +27,13 @@ pub fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
 /// A cache that holds these objects.
 pub fn holding<K: Kind>(objects: Vec<Value>) -> Cache<K> {
     Cache(Watch::holding(objects.into_iter().map(read).collect()))
+}
+
+/// The question for the groups of kinds that are served, and this answer.
+pub fn groups(names: &[&str]) -> Exchange {
+    let version = |name: &str| json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+    let groups: Vec<Value> = names.iter().map(|name| json!({"name": name, "versions": [version(name)]})).collect();
+    step("GET /apis", json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
 }
 
 /// With these caches, and a clock that goes on so many seconds with each look.

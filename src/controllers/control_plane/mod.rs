@@ -13,7 +13,7 @@ use self::secrets::{Source, are_current, check_given, source, write};
 use super::runtime::caches::Caches;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
-use super::runtime::owners::cluster_now;
+use super::runtime::owners::{cluster_now, lists_providers};
 use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::capi::{self, Cluster};
@@ -124,7 +124,10 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
 
 /// Whether a WindowsCluster of the Cluster needs the kubeconfig. Its kind may not be installed.
 async fn windows_side(ctx: &Context, namespace: &str, name: &str, cluster: Option<&Cluster>) -> Result<WindowsSide, ApiError> {
-    let all = ctx.management.cluster.list_served::<WindowsCluster>(Some(namespace)).await?;
+    let all = match ctx.management.cluster.list::<WindowsCluster>(namespace, None).await {
+        Err(ApiError::NotServed(_)) if lists_providers(&ctx.management.cluster.groups().await?) => Vec::new(),
+        listed => listed?,
+    };
     let is_its = |object: &WindowsCluster| capi::cluster_of(&object.metadata) == Some(name) && needs_kubeconfig(object, cluster);
     Ok(all.into_iter().find(is_its).map_or(WindowsSide::Gone, |object| WindowsSide::Leaving(object.name_any())))
 }

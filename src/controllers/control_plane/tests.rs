@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::mock::{refuse, step};
-use crate::controllers::testing::{holding, read, shared};
+use crate::controllers::testing::{groups, holding, read, shared};
 
 const STATUS: &str = "PATCH /apis/controlplane.cluster.x-k8s.io/v1alpha1/namespaces/lab/externalcontrolplanes/c1/status";
 
@@ -57,6 +57,7 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
     };
     let clusters = |paused: bool| list(CLUSTERS, "ClusterList", vec![cluster(paused)]);
     let windows_clusters = |items: Vec<Value>| list(WINDOWS_CLUSTERS, "WindowsClusterList", items);
+    let page = || refuse(WINDOWS_CLUSTERS, 404, "Failed to parse error data");
     let released = || step(OBJECT, leaving.clone());
     let waits = || step(STATUS, leaving.clone());
     let looks_again = Ok(Outcome::look_again(std::time::Duration::from_secs(5)));
@@ -68,7 +69,10 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
         (vec![list(CLUSTERS, "ClusterList", vec![]), windows_clusters(vec![windows_cluster("c1", true)]), waits()], looks_again),
         (vec![clusters(true), windows_clusters(vec![]), waits()], Ok(Outcome::done())),
         // The infrastructure is that of another provider.
-        (vec![clusters(false), refuse(WINDOWS_CLUSTERS, 404, "Failed to parse error data"), released()], Ok(Outcome::done())),
+        (vec![clusters(false), page(), groups(&["apps", "controlplane.cluster.x-k8s.io"]), released()], Ok(Outcome::done())),
+        // Not the API server may have answered.
+        (vec![clusters(false), page(), groups(&["apps"])], Err("not_served")),
+        (vec![clusters(false), page(), refuse("GET /apis", 404, "Failed to parse error data")], Err("not_served")),
         (vec![refuse(CLUSTERS, 503, "ServiceUnavailable")], Err("unreachable")),
         (vec![clusters(false), refuse(WINDOWS_CLUSTERS, 403, "Forbidden")], Err("forbidden")),
         (vec![clusters(false), windows_clusters(vec![]), refuse(OBJECT, 409, "Conflict")], Err("conflict")),

@@ -116,11 +116,16 @@ pub async fn cluster_now(management: &Management, namespace: &str, name: &str) -
 
 /// Whether no version of Cluster API is installed, if these are the groups of kinds that are served. With its definitions go all Clusters, and
 /// with a Cluster goes its pause: what is being deleted is released as if the Cluster had been deleted. That the one version that CAPW reads is not
-/// served proves nothing, because the Cluster may be there in another one, paused. Nor does a page in the place of an answer: only a list counts that
-/// has kinds of providers, as CAPW's own.
+/// served proves nothing, because the Cluster may be there in another one, paused.
 fn is_cluster_api_gone(groups: &[String]) -> bool {
+    lists_providers(groups) && !groups.iter().any(|group| group == capi::GROUP)
+}
+
+/// Whether this list of groups has kinds of providers, as CAPW's own: only then it proves that another kind is not served. A page in the place of an
+/// answer does not.
+pub fn lists_providers(groups: &[String]) -> bool {
     let of_providers = format!(".{}", capi::GROUP);
-    groups.iter().any(|group| group.ends_with(&of_providers)) && !groups.iter().any(|group| group == capi::GROUP)
+    groups.iter().any(|group| group.ends_with(&of_providers))
 }
 
 #[cfg(test)]
@@ -129,7 +134,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::mock::{refuse, step};
-    use crate::controllers::testing::{read, shared};
+    use crate::controllers::testing::{groups, read, shared};
 
     /// A Cluster that no cache holds must not count as one that is not paused.
     #[tokio::test]
@@ -157,11 +162,6 @@ mod tests {
     async fn a_page_alone_does_not_prove_that_cluster_api_was_uninstalled() {
         const CLUSTERS: &str = "GET /apis/cluster.x-k8s.io/v1beta2/namespaces/lab/clusters";
         let page = || refuse(CLUSTERS, 404, "Failed to parse error data");
-        let groups = |names: &[&str]| {
-            let version = |name: &str| json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
-            let groups: Vec<Value> = names.iter().map(|name| json!({"name": name, "versions": [version(name)]})).collect();
-            step("GET /apis", json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
-        };
         let ours = "infrastructure.cluster.x-k8s.io";
         for (exchanges, expected) in [
             (vec![page(), groups(&["apps", ours])], Ok(())),
