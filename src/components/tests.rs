@@ -71,7 +71,7 @@ const KNOWN: [Known; 41] = {
         known(("flannel-changed-not-rolled", ["flannel", "0.28.9", "vxlan"], (Some(1), Some(4789)), IPTABLES, "Run", &[NotRolledOut])),
         known(("flannel-chart", ["flannel", "0.28.9", "vxlan"], DEFAULTS, IPTABLES, "Run", &[VniBelow4096, PortNot4789])),
         known(("flannel-direct-routing", ["flannel", "0.28.9", "vxlan"], VXLAN, IPTABLES, "Run", &[DirectRouting])),
-        known(("flannel-dual-stack", ["flannel", "0.28.9", "vxlan"], VXLAN, IPTABLES, "Run", &[DualStackOverlay])),
+        known(("flannel-dual-stack", ["flannel", "0.28.9", "vxlan"], VXLAN, IPTABLES, "Run", &[DualStack])),
         known(("flannel-gbp", ["flannel", "0.28.9", "vxlan"], VXLAN, IPTABLES, "Run", &[GbpOn])),
         known(("flannel-host-gw", ["flannel", "0.28.9", "host-gw"], NONE, IPTABLES, "Run", &[])),
         known(("flannel-manifest", ["flannel", "0.28.9", "vxlan"], DEFAULTS, IPTABLES, "Run", &[VniBelow4096, PortNot4789])),

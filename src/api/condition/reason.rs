@@ -260,8 +260,8 @@ documented_enum! {
         WindowsIpamOff => on_linux(),
         /// Pods or Services have IPv6 only.
         Ipv6Only => on_linux(),
-        /// Overlay networks of Windows have IPv4 only.
-        DualStackOverlay => on_linux(),
+        /// Pods have IPv4 and IPv6, and this network has IPv4 only on Windows.
+        DualStack => on_linux(),
         /// The same addresses are used twice.
         NetworksOverlap => on_linux(),
         /// No object tells the network of Services.

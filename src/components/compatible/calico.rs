@@ -175,7 +175,7 @@ fn families(calico: &Calico) -> Option<Finding> {
     let (reason, message) = match calico.pool() {
         None => (Reason::Ipv6Only, "pods have IPv6 only, and Calico on Windows has IPv4 only"),
         Some(pool) if pool.encapsulation.value.is_vxlan() => (
-            Reason::DualStackOverlay,
+            Reason::DualStack,
             "pods have IPv4 and IPv6, and overlay networks of Windows have IPv4 only: Windows pods would have no address of the second family",
         ),
         Some(_) => return None,

@@ -172,9 +172,9 @@ fn unsupported(flannel: &Flannel, mode: &str) -> Finding {
     }
 }
 
-/// Overlay networks of Windows have IPv4 only.
-fn dual_stack(flannel: &Flannel, config: Option<&Config>) -> Option<Finding> {
-    let written = config.filter(|config| config.ipv6);
+/// flanneld knows IPv4 only on Windows, with vxlan and with host-gw.
+fn families(flannel: &Flannel) -> Option<Finding> {
+    let written = flannel.config.as_ref().filter(|config| config.ipv6);
     let shown = flannel.shown.iter().find(|shown| shown.ipv6);
     let (object, field) = match (written, shown) {
         (Some(config), _) => (config.object.clone(), format!("{}.EnableIPv6", config.field)),
@@ -182,14 +182,13 @@ fn dual_stack(flannel: &Flannel, config: Option<&Config>) -> Option<Finding> {
         (None, None) => return None,
     };
     let (reason, message) = match written.is_some_and(|config| !config.ipv4) {
-        true => (Reason::Ipv6Only, "pods have IPv6 only, and overlay networks of Windows have IPv4 only"),
+        true => (Reason::Ipv6Only, "pods have IPv6 only, and Flannel on Windows has IPv4 only"),
         false => (
-            Reason::DualStackOverlay,
-            "pods have IPv4 and IPv6, and overlay networks of Windows have IPv4 only: Services with IPv6 would not reach Windows pods",
+            Reason::DualStack,
+            "pods have IPv4 and IPv6, and Flannel on Windows has IPv4 only: the Linux nodes leave out a node that lacks a family, so its pods would not be reached",
         ),
     };
-    let remedy =
-        "use host-gw, or give the cluster a pod network of IPv4 alone: a family cannot be taken away while pods use it, so make a new cluster";
+    let remedy = "give the cluster a pod network of IPv4 alone: a family cannot be taken away while pods use it, so make a new cluster";
     Some(Finding { reason, object, field, message: message.into(), patch: None, remedy: remedy.into() })
 }
 
@@ -215,9 +214,8 @@ pub fn judge(flannel: &Flannel, network: &Network, nodes: &[Node]) -> Vec<Findin
     let kinds = [written, network.mode.as_deref()];
     if let Some(mode) = kinds.into_iter().flatten().find(|kind| !["vxlan", "host-gw"].contains(kind)) {
         found.push(unsupported(flannel, mode));
-    }
-    if kinds.contains(&Some("vxlan")) {
-        found.extend(dual_stack(flannel, flannel.config.as_ref()));
+    } else {
+        found.extend(families(flannel));
     }
     match &flannel.config {
         Some(config) if written == Some("vxlan") => found.extend(vxlan(flannel, config)),

@@ -157,7 +157,7 @@ fn where_nothing_is_rendered_the_reason_is_told() {
         ("flannel-changed-not-rolled", wrong(Reason::NotRolledOut)),
         ("flannel-direct-routing", wrong(Reason::DirectRouting)),
         ("flannel-gbp", wrong(Reason::GbpOn)),
-        ("flannel-dual-stack", wrong(Reason::DualStackOverlay)),
+        ("flannel-dual-stack", wrong(Reason::DualStack)),
         ("ipv6-only", wrong(Reason::Ipv6Only)),
         ("no-linux-nodes", wrong(Reason::NoLinuxNodes)),
         ("flannel-wireguard", "the network is flannel, and CAPW does not bring it to Windows nodes (Refuse).".into()),

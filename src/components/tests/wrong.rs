@@ -49,7 +49,8 @@ fn wrong() -> Vec<Wrong> {
         // Without a backend flanneld takes udp.
         of("flannel-vxlan-4096", FLANNEL, json!({"data": {"net-conf.json": r#"{"Network": "10.244.0.0/16"}"#}}), NetworkUnsupported, "ConfigMap kube-flannel/kube-flannel-cfg data[net-conf.json].Backend.Type", false),
         of("flannel-vxlan-4096", "Node linux-1", json!({"spec": {"podCIDR": "10.244.0.0/28", "podCIDRs": ["10.244.0.0/28"]}}), BlockTooSmall, "Node linux-1 spec.podCIDR", false),
-        of("flannel-vxlan-4096", "Node linux-1", json!({"metadata": {"annotations": {"flannel.alpha.coreos.com/backend-v6-data": "{}"}}}), DualStackOverlay, "Node linux-1 metadata.annotations[flannel.alpha.coreos.com/backend-v6-data]", false),
+        of("flannel-vxlan-4096", "Node linux-1", json!({"metadata": {"annotations": {"flannel.alpha.coreos.com/backend-v6-data": "{}"}}}), DualStack, "Node linux-1 metadata.annotations[flannel.alpha.coreos.com/backend-v6-data]", false),
+        of("flannel-host-gw", FLANNEL, json!({"data": {"net-conf.json": r#"{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00:10:244::/56", "Backend": {"Type": "host-gw"}}"#}}), DualStack, "ConfigMap kube-flannel/kube-flannel-cfg data[net-conf.json].EnableIPv6", false),
         of("flannel-vxlan-4096", "Node linux-2", json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.244.9.9"}]}}), NetworksOverlap, "Node linux-2 status.addresses", false),
         of("flannel-vxlan-4096", "ServiceCIDR kubernetes", json!({"spec": {"cidrs": ["10.244.128.0/17"]}}), NetworksOverlap, "ServiceCIDR kubernetes spec.cidrs", false),
         of("flannel-vxlan-4096", "ServiceCIDR kubernetes", json!({"spec": {"cidrs": ["fd00:10:96::/112"]}}), Ipv6Only, "ServiceCIDR kubernetes spec.cidrs", false),
@@ -71,7 +72,7 @@ fn wrong() -> Vec<Wrong> {
         calico("IPAMConfiguration default", Value::Null, StrictAffinityOff, "IPAMConfiguration default spec.strictAffinity", true),
         calico("IPAMConfiguration default", json!({"spec": {"strictAffinity": null}}), StrictAffinityOff, "IPAMConfiguration default spec.strictAffinity", true),
         calico("IPPool default-ipv4-ippool", json!({"spec": {"blockSize": 28}}), BlockTooSmall, "IPPool default-ipv4-ippool spec.blockSize", false),
-        calico("IPPool six", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "six"}, "spec": {"cidr": "fd00:10:244::/56"}}), DualStackOverlay, "IPPool six spec.cidr", false),
+        calico("IPPool six", json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "IPPool", "metadata": {"name": "six"}, "spec": {"cidr": "fd00:10:244::/56"}}), DualStack, "IPPool six spec.cidr", false),
         calico("IPPool default-ipv4-ippool", json!({"spec": {"cidr": "fd00:10:244::/56"}}), Ipv6Only, "IPPool default-ipv4-ippool spec.cidr", false),
         of("calico-operator-bgp-windows", "Installation default", json!({"spec": {"calicoNetwork": {"bgp": "Disabled"}}}), NetworkUnsupported, "Installation default spec.calicoNetwork.bgp", false),
         calico("Installation default", json!({"spec": {"serviceCIDRs": null}}), ServiceNetworkNotTold, "Installation default spec.serviceCIDRs", true),
