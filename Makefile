@@ -97,7 +97,7 @@ e2e-matrix: WINDOWS = all
 e2e-matrix: parts $(CARGO_NEXTEST) ## Judge what is rendered by the Windows programs of every Kubernetes minor
 	CAPW_MATRIX=all $(NEXTEST) -E 'test(/^windows_matrix::/)'
 
-sequences: $(CARGO_NEXTEST) ## Change every field of every kind under a running CAPW, about an hour (story "sequences" takes a few)
+sequences: $(CARGO_NEXTEST) ## Change every field of every kind under a running CAPW, about five minutes (the story "sequences" takes a few)
 	CAPW_SEQUENCES=all $(LONG) -E 'test(/^sequences::/)'
 
 specs: $(CARGO_NEXTEST) ## Run Cluster API's own end-to-end specs, about eight minutes (FOCUS=topology: those whose name matches)
