@@ -43,6 +43,11 @@ pub async fn told(cp: &ControlPlane, namespace: &str, fact: Instant, told: Told<
     let table = cp.kubectl(&["-n", namespace, "get", &resource]).await;
     let row = table.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     assert!(row.split_whitespace().any(|cell| cell == told.reason), "no column of kubectl get shows {}:\n{table}", told.reason);
+    if told.kind == Kind::WINDOWS_HYPERVISOR {
+        let table = cp.kubectl(&["-n", namespace, "get", &resource, "-o", "wide"]).await;
+        let row = table.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        assert!(told.says.iter().all(|part| row.contains(part)), "no column of kubectl get -o wide says {:?}:\n{table}", told.says);
+    }
     let took = fact.elapsed();
     step(format!("{namespace}: {} {} after {:.1} s", told.kind.plural, told.reason, took.as_secs_f32()));
     // By the clock, on a machine that does nothing else.
@@ -79,6 +84,13 @@ pub async fn machine_says(cp: &ControlPlane, workers: &Workers, reason: &str, sa
 pub async fn hypervisor_says(cp: &ControlPlane, namespace: &str, reason: &str, says: &[&str]) {
     let wrong = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Reachable", "False"), reason, says };
     told(cp, namespace, Instant::now(), wrong).await;
+}
+
+/// The hypervisor answers, and says why it runs no VMs as it should.
+pub async fn hypervisor_is_unfit(cp: &ControlPlane, namespace: &str, says: &[&str]) {
+    let unfit = Told { kind: Kind::WINDOWS_HYPERVISOR, condition: ("Ready", "False"), reason: "HypervisorUnfit", says };
+    let object = told(cp, namespace, Instant::now(), unfit).await;
+    assert_eq!(condition(&object, "Reachable").map(|found| &found["status"]), Some(&json!("True")), "{:#}", object["status"]);
 }
 
 /// The hypervisor says what is wrong with it, and its machine, which is to be made, has it from there.

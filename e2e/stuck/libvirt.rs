@@ -1,6 +1,8 @@
 //! The same behind real libvirt daemons in system mode, whose VMs are real ones of QEMU: what only a daemon and its host can tell. The guests are
 //! boot sectors, which never join, so a machine is well when its VM runs. Each case is mended as its message says.
 
+mod fitness;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ fn why_is_it_stuck_on_libvirt() {
         let (host, other) = (Host { cp: &cp, daemon: &steady }, Host { cp: &cp, daemon: &shaky });
         tokio::join!(
             host.wrong_address(),
+            host.no_kvm(),
             host.image_missing(),
             host.image_gone(),
             host.pool_inactive(),

@@ -182,6 +182,9 @@ impl Asked<'_> {
             Some(error) => self.failed(if matches!(error, DriverError::Denied(_)) { "permissions" } else { "identity" }, &error),
             None => self.found("identity", endpoint.id.clone()),
         }
+        if let Some(why) = &endpoint.unfit {
+            self.say("fitness", false, Some(Reason::HypervisorUnfit), why.clone());
+        }
         let used = match driver.list(&Wanted::default()).await {
             Ok(listing) => {
                 let strays: Vec<String> = listing.strays.iter().map(|stray| stray.what.clone()).collect();

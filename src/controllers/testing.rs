@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
@@ -18,6 +20,8 @@ use crate::cluster::mock::{Exchange, Script, step};
 use crate::cluster::workload::{Connect, Workloads};
 use crate::cluster::{Cluster, Kind};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
+use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
+use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
 /// An object from JSON.
 pub fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
@@ -69,4 +73,46 @@ pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect
         ),
         script,
     )
+}
+
+/// A hypervisor without VMs.
+#[derive(Default)]
+pub struct Empty {
+    pub unfit: Option<String>,
+}
+
+#[async_trait]
+impl Driver for Empty {
+    fn caps(&self) -> &Caps {
+        const SECOND: Duration = Duration::from_secs(1);
+        &Caps { driver: "empty", seeds: &[SeedKind::Drive], tick: SECOND, deadline: SECOND, reads: 1, changes: 1 }
+    }
+
+    async fn describe(&self) -> Result<Endpoint, DriverError> {
+        Ok(Endpoint { id: "empty".into(), version: "1".into(), unfit: self.unfit.clone(), ..Endpoint::default() })
+    }
+
+    async fn check(&self, _: &VmSpec, _: SeedKind) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    async fn list(&self, _: &Wanted) -> Result<Listing, DriverError> {
+        Ok(Listing::default())
+    }
+
+    async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
+        Ok(Observed::Absent)
+    }
+
+    async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &Seed, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+        Ok(DriverStep::Done)
+    }
+
+    async fn detach(&self, _: &MachineKey, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+        Ok(DriverStep::Done)
+    }
+
+    async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+        Ok(DriverStep::Done)
+    }
 }

@@ -110,6 +110,21 @@ impl Drivers {
         Ok(driver)
     }
 
+    /// The connection to an endpoint that was admitted, through a driver of a test.
+    #[cfg(test)]
+    pub fn put(&self, hypervisor: &WindowsHypervisor, driver: Arc<dyn Driver>) {
+        let admitted = Some(Timestamp::UNIX_EPOCH);
+        let connection = Connection {
+            uid: hypervisor.metadata.uid.clone(),
+            spec: hypervisor.spec.clone(),
+            login: Login::default(),
+            driver,
+            admitted,
+            listener: None,
+        };
+        self.lock().insert(ObjectKey::of(&hypervisor.metadata), connection);
+    }
+
     /// The connection that machines use: of an endpoint that was admitted.
     pub fn connected(&self, hypervisor: &ObjectKey) -> Option<Arc<dyn Driver>> {
         self.lock().get(hypervisor).filter(|connection| connection.admitted.is_some()).map(|connection| connection.driver.clone())

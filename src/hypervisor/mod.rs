@@ -123,6 +123,8 @@ pub struct Endpoint {
     pub memory_mib: Option<u64>,
     /// Permissions that the credentials lack, with what each is for.
     pub lacks: Vec<String>,
+    /// Why it cannot run VMs as its settings ask for them, with what was seen and the remedy.
+    pub unfit: Option<String>,
 }
 
 /// What a listing must contain beside the rows.

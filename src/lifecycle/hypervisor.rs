@@ -16,17 +16,20 @@ use crate::vm::{DriverError, MachineKey};
 
 /// An endpoint that answers is described this often: permissions and capacity may change.
 const DESCRIBE_SECONDS: i64 = 600;
+/// One that runs no VMs as it should is described this often: a person may be mending it.
+const UNFIT_SECONDS: i64 = 30;
 /// Strays that a condition names.
 const STRAYS: usize = 10;
 /// After a listing that failed: doubled each time, up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// The endpoint has answered, and listed these strays.
-pub fn answered(object: &WindowsHypervisor, strays: &[String], tick: Duration) -> Decision<()> {
-    let decision = Decision::new(())
-        .say(Desired::yes(ConditionType::Reachable, Reason::Reachable))
-        .say(Desired::yes(ConditionType::Ready, Reason::Reachable))
-        .look_again(tick);
+/// The endpoint has answered, and listed these strays. `unfit` says why it cannot run VMs as the object asks for them.
+pub fn answered(object: &WindowsHypervisor, unfit: Option<&str>, strays: &[String], tick: Duration) -> Decision<()> {
+    let ready = match unfit {
+        Some(why) => Desired::no(ConditionType::Ready, Reason::HypervisorUnfit, why),
+        None => Desired::yes(ConditionType::Ready, Reason::Reachable),
+    };
+    let decision = Decision::new(()).say(Desired::yes(ConditionType::Reachable, Reason::Reachable)).say(ready).look_again(tick);
     if !strays.is_empty() {
         let named: Vec<&str> = strays.iter().take(STRAYS).map(String::as_str).collect();
         let more = if strays.len() > STRAYS { format!(" and {} more", strays.len() - STRAYS) } else { String::new() };
@@ -78,10 +81,17 @@ pub fn reason(error: &DriverError) -> Reason {
     }
 }
 
+/// Why the endpoint could not run VMs as the object asks for them when it was described last.
+pub fn unfit(object: &WindowsHypervisor) -> Option<&str> {
+    let ready = condition::find(&object.status.as_ref()?.conditions, ConditionType::Ready)?;
+    (ready.reason == Reason::HypervisorUnfit.as_str()).then_some(&ready.message)
+}
+
 /// Whether the endpoint must be described again: it was not known to answer, or was admitted some time ago.
 pub fn must_describe(object: &WindowsHypervisor, admitted: Option<Timestamp>, now: Timestamp) -> bool {
     let is_known = object.status.as_ref().is_some_and(|s| condition::is_true(&s.conditions, ConditionType::Reachable) && s.version.is_some());
-    !is_known || admitted.is_none_or(|at| seconds(at, now) >= DESCRIBE_SECONDS)
+    let period = if unfit(object).is_some() { UNFIT_SECONDS } else { DESCRIBE_SECONDS };
+    !is_known || admitted.is_none_or(|at| seconds(at, now) >= period)
 }
 
 /// Whether the limits of a hypervisor leave room for a machine that has chosen it, as `machines` have. Machines that are there count
@@ -235,11 +245,30 @@ mod tests {
     }
 
     #[test]
+    fn an_endpoint_that_runs_no_vms_as_it_should_is_reachable_and_not_ready_until_it_is_mended() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let said = answered(&hypervisor(json!({})), Some("no KVM"), &[], Duration::from_secs(1)).conditions;
+        let said: Vec<_> = said.into_iter().map(|c| (c.type_, c.status, c.reason, c.message)).collect();
+        assert_eq!(
+            said,
+            [
+                (ConditionType::Reachable, Some(true), Reason::Reachable, String::new()),
+                (ConditionType::Ready, Some(false), Reason::HypervisorUnfit, "no KVM".into())
+            ]
+        );
+        let condition = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "message": "no KVM", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let conditions = [condition("Reachable", "True", "Reachable"), condition("Ready", "False", "HypervisorUnfit")];
+        let known = hypervisor(json!({"version": "1", "conditions": conditions}));
+        assert_eq!((unfit(&known), unfit(&hypervisor(json!({})))), (Some("no KVM"), None));
+        assert!(!must_describe(&known, Some(at(0)), at(29)) && must_describe(&known, Some(at(0)), at(30)));
+    }
+
+    #[test]
     fn strays_are_named_until_they_are_gone() {
         let second = Duration::from_secs(1);
         let strays: Vec<String> = (0..12).map(|n| format!("volume {n}")).collect();
         let said = |object: &WindowsHypervisor, strays: &[String]| {
-            let decision = answered(object, strays, second);
+            let decision = answered(object, None, strays, second);
             decision.conditions.into_iter().find(|c| c.type_ == ConditionType::NoStrays).map(|c| (c.status, c.reason, c.message))
         };
         let new = hypervisor(json!({}));

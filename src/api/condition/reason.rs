@@ -62,6 +62,11 @@ documented_enum! {
         /// The credentials lack permissions that are needed at the hypervisor; the message lists them. What cannot be seen is not taken for
         /// gone, so machines wait.
         HypervisorPermissionsMissing => problem(Hypervisor, Reachable, "Grant them to the user of the credentials."),
+        /// The endpoint answers, and cannot run VMs as the WindowsHypervisor asks for them, e.g. by KVM; the message has what was seen. No VM
+        /// can be made there; VMs that are there are looked after, and removed when they are no longer wanted.
+        HypervisorUnfit => problem(
+            Hypervisor, Ready, "Do what the message says, on the host or to the WindowsHypervisor. CAPW looks again every 30 s.",
+        ),
         /// The endpoint's certificate or host key is not the one that is trusted. Nothing was sent to it.
         CertificateRejected => problem(
             Hypervisor, Reachable, "Find out why it changed. If it was renewed, correct the certificate authority or fingerprint.",

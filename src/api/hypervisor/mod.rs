@@ -36,11 +36,17 @@ pub use self::vsphere::{CloneMode, Vsphere};
         json_path = ".status.conditions[?(@.type==\"Reachable\")].status",
         description = "Whether it answers"
     ),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Reachable\")].reason", description = "Why"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "Whether machines can be made there"
+    ),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", description = "Why"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version", description = "What it reports as its version"),
     printcolumn(name = "CPUs", type_ = "integer", json_path = ".status.capacity.cpus", description = "Processors in all"),
     printcolumn(name = "Memory", type_ = "string", json_path = ".status.capacity.memory", description = "Memory in all"),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Reachable\")].message", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

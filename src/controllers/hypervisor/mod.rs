@@ -25,7 +25,7 @@ use crate::api::name::ObjectKey;
 use crate::hypervisor::drivers::Drivers;
 use crate::hypervisor::{Driver, DriverError, Endpoint, Row, Wanted};
 use crate::lifecycle::conditions::{conditions, observed};
-use crate::lifecycle::hypervisor::{Orphan, answered, distrust, failed, is_orphan, is_to_forget, is_used_by, must_describe};
+use crate::lifecycle::hypervisor::{Orphan, answered, distrust, failed, is_orphan, is_to_forget, is_used_by, must_describe, unfit};
 use crate::lifecycle::identity::{chosen, vm_uuid};
 use crate::lifecycle::machine::{Reach, vm};
 use crate::lifecycle::{Decision, paused, paused_condition};
@@ -101,7 +101,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
     match look(ctx, object, &machines).await {
         Ok(seen) => {
             let said = orphans::look_after(ctx, object, &seen.orphans).await?;
-            let decision = said.into_iter().fold(answered(object, &seen.strays, seen.tick), Decision::say);
+            let decision = said.into_iter().fold(seen.said_of(object), Decision::say);
             report(ctx, object, &decision, Some(seen)).await
         }
         Err(error) => {
@@ -122,7 +122,7 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
 /// Another process reports about it; machines of this one may be on it.
 async fn only_look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Outcome {
     let decision = match look(ctx, object, machines).await {
-        Ok(seen) => answered(object, &seen.strays, seen.tick),
+        Ok(seen) => seen.said_of(object),
         Err(error) => failed(object, &error, ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string())),
     };
     Outcome::of(decision.look_again)
@@ -131,11 +131,19 @@ async fn only_look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<Wi
 /// What a look at an endpoint gave.
 struct Seen {
     endpoint: Option<Endpoint>,
+    /// Why the endpoint cannot run VMs as the object asks for them, by this description or the last one.
+    unfit: Option<String>,
     used: HypervisorUse,
     strays: Vec<String>,
     /// VMs that no machine asks for.
     orphans: Vec<Orphan>,
     tick: Duration,
+}
+
+impl Seen {
+    fn said_of(&self, object: &WindowsHypervisor) -> Decision<()> {
+        answered(object, self.unfit.as_deref(), &self.strays, self.tick)
+    }
 }
 
 /// One listing; before it a description, if the endpoint was not known to answer or was not described for long.
@@ -167,7 +175,11 @@ async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<Windows
         }
     }
     let strays = listing.strays.into_iter().map(|stray| stray.what).collect();
-    Ok(Seen { endpoint, used, strays, orphans, tick: driver.caps().tick })
+    let unfit = match &endpoint {
+        Some(endpoint) => endpoint.unfit.clone(),
+        None => unfit(object).map(str::to_owned),
+    };
+    Ok(Seen { endpoint, unfit, used, strays, orphans, tick: driver.caps().tick })
 }
 
 fn used(rows: &[Row]) -> HypervisorUse {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::mock::{Script, step};
-use crate::controllers::testing::{holding, read, shared};
+use crate::controllers::testing::{Empty, holding, read, shared};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowshypervisors/h1";
@@ -45,6 +45,29 @@ async fn an_endpoint_that_fails_is_reported_and_known_to_machines() {
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Reachable" && c["reason"] == "InvalidSpec"), "{conditions}");
     let key = ObjectKey::new("lab", "h1");
     assert!(matches!(ctx.hypervisors.inventories.reach(&key), Reach::Unreachable(_)));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_cannot_run_vms_as_asked_is_reported_and_used_for_those_that_are_there() {
+    let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let (shared, script) = shared(Caches::empty(), 1, vec![step(STATUS, hypervisor(&[], false)), event()]);
+    let (ctx, mut object) = (shared.hypervisor(&Selection::default()), hypervisor(&[FINALIZER], false));
+    ctx.hypervisors.drivers.put(&read(object.clone()), Arc::new(Empty { unfit: Some("no KVM".into()) }));
+    pass(&ctx, object.clone()).await;
+    object["status"] = script.seen()[0].body["status"].clone();
+    let said = |type_: &str| {
+        let conditions = object["status"]["conditions"].as_array().unwrap();
+        let found = conditions.iter().find(|condition| condition["type"] == type_).unwrap();
+        [&found["status"], &found["reason"], &found["message"]].map(|value| value.as_str().unwrap().to_owned())
+    };
+    assert_eq!(
+        (said("Reachable"), said("Ready")),
+        (["True", "Reachable", ""].map(Into::into), ["False", "HypervisorUnfit", "no KVM"].map(Into::into))
+    );
+    assert_eq!(ctx.hypervisors.inventories.reach(&ObjectKey::new("lab", "h1")), Reach::Reachable);
+    // It is not described at each look, and stays unfit until it is.
+    pass(&ctx, object.clone()).await;
+    assert_eq!(script.seen().len(), 2, "nothing has changed");
 }
 
 #[tokio::test]

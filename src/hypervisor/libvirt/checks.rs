@@ -22,28 +22,38 @@ impl LibvirtDriver {
         left.map_err(|left| self.no_memory(spec, left))
     }
 
+    /// Why the host runs no VM as the settings ask for it, in the daemon's words, with the remedy.
+    pub(super) async fn unfit(&self, session: &Session) -> Result<Option<String>, DriverError> {
+        match self.capabilities(session).await {
+            Err(DriverError::Invalid(text)) => Ok(Some(format!("{} cannot run the VMs of machines: {text}", self.settings.address))),
+            known => known.map(|_| None),
+        }
+    }
+
     async fn check_capabilities(&self, session: &Session, spec: &VmSpec) -> Result<(), DriverError> {
-        let acceleration = self.settings.acceleration;
-        let kind = hardware::domain_type(acceleration);
-        let mut known = self.capabilities.lock().await;
-        let capabilities = match known.get(kind) {
-            Some(capabilities) => capabilities,
-            None => {
-                let xml = session.client.domain_capabilities(kind).await?;
-                let read = Capabilities::read(&xml);
-                let read = read.ok_or_else(|| DriverError::Transient(format!("the capabilities of {} cannot be read", self.settings.address)))?;
-                known.put(kind, read.clone());
-                read
-            }
-        };
-        match capabilities.lacks(spec, acceleration) {
+        let capabilities = self.capabilities(session).await?;
+        match capabilities.lacks(spec, self.settings.acceleration) {
             Some(text) => {
                 // What is installed meanwhile is seen at the next try.
-                known.clear();
+                self.capabilities.lock().await.clear();
                 Err(DriverError::Invalid(format!("{} {text}", self.settings.address)))
             }
             None => Ok(()),
         }
+    }
+
+    /// What the host can give to VMs. [`DriverError::Invalid`]: it runs none as the settings ask for them.
+    async fn capabilities(&self, session: &Session) -> Result<Capabilities, DriverError> {
+        let kind = hardware::domain_type(self.settings.acceleration);
+        let mut known = self.capabilities.lock().await;
+        if let Some(capabilities) = known.get(kind) {
+            return Ok(capabilities);
+        }
+        let xml = session.client.domain_capabilities(kind).await?;
+        let read = Capabilities::read(&xml);
+        let read = read.ok_or_else(|| DriverError::Transient(format!("the capabilities of {} cannot be read", self.settings.address)))?;
+        known.put(kind, read.clone());
+        Ok(read)
     }
 
     /// Refuses a machine whose disk is not even as large as its first content. How much guests will write is not known.

@@ -216,6 +216,7 @@ impl Driver for LibvirtDriver {
             cpus: Some(i64::from(node.cpus)),
             memory_mib: Some(node.memory_kib >> 10),
             lacks: Vec::new(),
+            unfit: self.unfit(&session).await?,
         })
     }
 

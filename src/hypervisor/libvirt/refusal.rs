@@ -71,7 +71,7 @@ enum Class {
 
 /// Refusals that are known by their words, since one code stands for many: what must be in the text, what it means, what to do. The first
 /// row that matches counts.
-const KNOWN: [(&[&str], Class, &str); 24] = [
+const KNOWN: [(&[&str], Class, &str); 25] = [
     (
         &["Cannot allocate memory"],
         Class::Capacity,
@@ -99,6 +99,7 @@ const KNOWN: [(&[&str], Class, &str); 24] = [
     (&["accel 'kvm' is not supported"], Class::Invalid, NO_KVM),
     (&["KVM kernel module"], Class::Invalid, NO_KVM),
     (&["initialize kvm"], Class::Invalid, NO_KVM),
+    (&["unable to find any emulator"], Class::Invalid, "Install QEMU on the host (package qemu-system-x86 or qemu-kvm)"),
     (
         &["Unable to find", "firmware"],
         Class::Invalid,
@@ -216,6 +217,7 @@ mod tests {
                 "/dev/kvm",
             ),
             (8, "invalid argument: the accel 'kvm' is not supported by '/usr/bin/qemu-system-x86_64' on this host", "invalid", "acceleration"),
+            (8, "invalid argument: unable to find any emulator to serve 'x86_64' architecture", "invalid", "qemu-system-x86"),
             (9, "operation failed: Unable to find any firmware to satisfy 'efi'", "invalid", "ovmf"),
             (9, "operation failed: Unable to find 'efi' firmware that is compatible with the current configuration", "invalid", "ovmf"),
             (1, "internal error: Could not run '/usr/bin/swtpm_setup'. exitstatus: 1", "invalid", "spec.firmware.tpm"),

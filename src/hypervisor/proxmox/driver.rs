@@ -25,7 +25,7 @@ impl Driver for ProxmoxDriver {
         let capacity = place.as_ref().map(Place::capacity).unwrap_or_default();
         *self.place.lock().await = place.map(|place| (place, Instant::now()));
         let id = format!("Proxmox VE {}", self.identity().await?);
-        Ok(Endpoint { id, version, cpus: capacity.cpus, memory_mib: capacity.memory_mib, lacks })
+        Ok(Endpoint { id, version, cpus: capacity.cpus, memory_mib: capacity.memory_mib, lacks, unfit: None })
     }
 
     async fn check(&self, spec: &VmSpec, _seed: SeedKind) -> Result<(), DriverError> {

@@ -60,7 +60,7 @@ impl Datacenter {
 
     pub fn describe(&self) -> Endpoint {
         let (cpus, memory_mib) = self.capacity.unzip();
-        Endpoint { id: format!("simulated:{}", self.name), version: "simulated 1.0".into(), cpus, memory_mib, lacks: Vec::new() }
+        Endpoint { id: format!("simulated:{}", self.name), version: "simulated 1.0".into(), cpus, memory_mib, lacks: Vec::new(), unfit: None }
     }
 
     pub fn check(&self, spec: &VmSpec) -> Result<(), DriverError> {

@@ -38,6 +38,7 @@ impl Driver for VsphereDriver {
             cpus: capacity.cpus,
             memory_mib: capacity.memory_mib,
             lacks,
+            unfit: None,
         })
     }
 

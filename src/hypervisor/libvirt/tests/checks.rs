@@ -1,5 +1,7 @@
 //! What is looked at before a machine is made.
 
+use std::sync::atomic::AtomicBool;
+
 use super::between::{Answer, Between};
 use super::*;
 use crate::hypervisor::contract::machine::MANY;
@@ -22,12 +24,35 @@ async fn a_host_is_asked_once_for_many_machines() {
     let endpoint = LibvirtEndpoint::with_copies(&daemon);
     let (driver, requests) = Requests::of(&endpoint);
     driver.describe().await.unwrap();
-    requests.take();
+    assert!(requests.take().ends_with(&["ConnectGetDomainCapabilities"]));
     for _ in 0..5 {
         driver.check(&windows(&endpoint), SeedKind::Drive).await.expect("the daemon has all that Windows needs");
     }
-    let once = ["StoragePoolListAllVolumes", "StorageVolGetXmlDesc", "ConnectGetDomainCapabilities", "StoragePoolGetInfo", "NodeGetMemoryStats"];
+    let once = ["StoragePoolListAllVolumes", "StorageVolGetXmlDesc", "StoragePoolGetInfo", "NodeGetMemoryStats"];
     assert_eq!(requests.take(), once);
+}
+
+/// Whether a daemon has KVM depends on the machine, so what it says of that is played.
+#[tokio::test]
+async fn a_host_that_runs_no_vm_as_it_should_answers_and_is_unfit_until_it_does() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    assert_eq!(endpoint.driver().describe().await.unwrap().unfit, None);
+    const NO_KVM: &str = "invalid argument: the accel 'kvm' is not supported by '/usr/bin/qemu-system-x86_64' on this host";
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let mended = is_mended.clone();
+    let between = Between::new(&daemon.socket(), move |_, called, _| match called {
+        CAPABILITIES if !mended.load(Ordering::Relaxed) => Answer::Refused(8, NO_KVM),
+        _ => Answer::Real,
+    });
+    let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
+    let unfit = driver.describe().await.unwrap().unfit.unwrap();
+    for part in [between.socket().as_str(), NO_KVM, "/dev/kvm", "spec.libvirt.acceleration of the WindowsHypervisor to TCG"] {
+        assert!(unfit.contains(part), "{part} is not in {unfit}");
+    }
+    assert_eq!(driver.list(&Wanted::default()).await.unwrap().rows, [], "its VMs can be looked after");
+    is_mended.store(true, Ordering::Relaxed);
+    assert_eq!(driver.describe().await.unwrap().unfit, None);
 }
 
 /// The daemon has what Windows needs, so what it lacks is played.
