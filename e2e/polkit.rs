@@ -76,6 +76,26 @@ fn what_polkit_refuses_is_named_and_nothing_is_lost() {
     }
 }
 
+/// A VM that was given up while it was made has volumes and no domain: nothing but a look at them says that it is there.
+#[test]
+fn a_half_made_vm_that_polkit_hides_is_not_taken_for_gone() {
+    let Some(daemon) = daemon() else { return };
+    let host = Host::new(&daemon);
+    daemon.refuse_all(&["domain.write", "storage-vol.delete"]);
+    let said = host.capw(&PROVE);
+    said.names("storage-vol.delete");
+    let volumes = hardware::volumes(&daemon);
+    assert!(daemon.domains().is_empty() && !volumes.is_empty(), "{volumes:?}\n{}", said.text);
+    daemon.refuse("storage-vol.getattr");
+    let remove = ["prove", "--remove", said.run()];
+    // It would try again for as long as it may.
+    host.capw(&[&remove[..], &["--timeout", "5s"]].concat()).names("storage-vol.getattr");
+    assert_eq!(hardware::volumes(&daemon), volumes);
+    daemon.refuse(NOT_NEEDED);
+    let removed = host.capw(&remove);
+    assert!(removed.is_good && host.is_empty(), "{}", removed.text);
+}
+
 /// A daemon with the rule of the page about libvirt.
 fn daemon() -> Option<Daemon> {
     const PAGE: &str = include_str!("../docs/hypervisors/libvirt.md");

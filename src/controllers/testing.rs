@@ -79,6 +79,8 @@ pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect
 #[derive(Default)]
 pub struct Empty {
     pub unfit: Option<String>,
+    /// It may have VMs, and hides them.
+    pub hides: bool,
 }
 
 #[async_trait]
@@ -102,6 +104,10 @@ impl Driver for Empty {
 
     async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
         Ok(Observed::Absent)
+    }
+
+    async fn confirm_absence(&self, _: &MachineKey) -> Result<(), DriverError> {
+        if self.hides { Err(DriverError::Denied("grant a right".into())) } else { Ok(()) }
     }
 
     async fn advance(&self, _: &MachineKey, _: &VmSpec, _: &Seed, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {

@@ -61,6 +61,12 @@ pub trait Driver: Send + Sync {
     /// One consistent read of everything that belongs to this machine, also with an empty journal.
     async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError>;
 
+    /// Whether [`Observed::Absent`] proves that nothing of the machine is there: an error says why the endpoint may be hiding something. Asked
+    /// before absence ends a machine. By default a look proves it.
+    async fn confirm_absence(&self, _key: &MachineKey) -> Result<(), DriverError> {
+        Ok(())
+    }
+
     /// Chooses ids (VMID, host, folder). No side effects. The caller stores the result before it calls [`Driver::advance`].
     /// By default there is nothing to choose: name and UUID are computed.
     async fn plan(&self, _key: &MachineKey, _spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {

@@ -145,6 +145,10 @@ impl Driver for ObservedDriver {
         self.read("observe", self.inner.observe(key, journal)).await
     }
 
+    async fn confirm_absence(&self, key: &MachineKey) -> Result<(), DriverError> {
+        self.read("confirm_absence", self.inner.confirm_absence(key)).await
+    }
+
     async fn plan(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal) -> Result<Journal, DriverError> {
         self.read("plan", self.inner.plan(key, &self.translated(spec), journal)).await
     }

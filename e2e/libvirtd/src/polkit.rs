@@ -43,9 +43,15 @@ impl Daemon {
 
     /// Refuses the user one action, e.g. `storage-vol.create`, and only that, whatever other rules say.
     pub fn refuse(&self, action: &str) {
-        let rule = format!("polkit.addRule(function(action) {{ if (action.id == '{ACTIONS}{action}') return polkit.Result.NO; }});");
+        self.refuse_all(&[action]);
+    }
+
+    /// Refuses the user these actions and no other ones.
+    pub fn refuse_all(&self, actions: &[&str]) {
+        let refused: Vec<String> = actions.iter().map(|action| format!("'{ACTIONS}{action}'")).collect();
+        let rule = format!("polkit.addRule(function(action) {{ if ([{}].indexOf(action.id) >= 0) return polkit.Result.NO; }});", refused.join(", "));
         self.write_rule("10-refused.rules", &rule);
-        until("polkit has read its rules", || !self.may(action) && self.may(NEVER_REFUSED));
+        until("polkit has read its rules", || !actions.iter().any(|action| self.may(action)) && self.may(NEVER_REFUSED));
     }
 
     fn write_rule(&self, name: &str, rule: &str) {

@@ -52,7 +52,7 @@ async fn an_endpoint_that_cannot_run_vms_as_asked_is_reported_and_used_for_those
     let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
     let (shared, script) = shared(Caches::empty(), 1, vec![step(STATUS, hypervisor(&[], false)), event()]);
     let (ctx, mut object) = (shared.hypervisor(&Selection::default()), hypervisor(&[FINALIZER], false));
-    ctx.hypervisors.drivers.put(&read(object.clone()), Arc::new(Empty { unfit: Some("no KVM".into()) }));
+    ctx.hypervisors.drivers.put(&read(object.clone()), Arc::new(Empty { unfit: Some("no KVM".into()), ..Empty::default() }));
     pass(&ctx, object.clone()).await;
     object["status"] = script.seen()[0].body["status"].clone();
     let said = |type_: &str| {

@@ -56,7 +56,7 @@ pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Res
     let kept = if settled { None } else { vm.driver.keep_place(&vm.target.key)? };
     let observed = match listed {
         Some(row) => Observed::Present(row),
-        None => vm.driver.observe(&vm.target.key, &vm.journal).await.inspect_err(|error| {
+        None => look(object, vm).await.inspect_err(|error| {
             // The other machines need not find out by themselves: the next listing that succeeds says that it answers again.
             if let DriverError::Unreachable(cause) = error {
                 inventories.failed(vm.place, cause.clone());
@@ -66,6 +66,15 @@ pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Res
     let present = if let Observed::Present(present) = &observed { Some(present.clone()) } else { None };
     inventories.note(vm.place, vm.target.key.vm, present);
     Ok((observed, kept))
+}
+
+/// A direct look. That nothing is there ends every machine but one whose VM is still to be made, so of all others it is proven.
+async fn look(object: &WindowsMachine, vm: &Vm<'_>) -> Result<Observed, DriverError> {
+    let observed = vm.driver.observe(&vm.target.key, &vm.journal).await?;
+    if observed == Observed::Absent && (vm.target.goal == Goal::Gone || object.spec.provider_id.is_some()) {
+        vm.driver.confirm_absence(&vm.target.key).await?;
+    }
+    Ok(observed)
 }
 
 /// Carries out a decision about the VM.

@@ -7,7 +7,7 @@ use crate::api::cluster_ref::{JOINS_ANNOTATION, MADE_FOR_ANNOTATION};
 use crate::api::machine::FINALIZER;
 use crate::api::name::ObjectKey;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{holding, read, shared};
+use crate::controllers::testing::{Empty, holding, read, shared};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-1";
@@ -85,6 +85,26 @@ async fn a_hypervisor_that_is_not_admitted_is_not_asked() {
     ctx.hypervisors.drivers.admit(&h1, Some(jiff::Timestamp::UNIX_EPOCH));
     pass(&ctx, leaving).await;
     assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]));
+}
+
+#[tokio::test]
+async fn what_may_be_hidden_releases_no_machine_and_is_not_called_removed() {
+    let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let adopted = || owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}}));
+    let mut leaving = adopted();
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut made = adopted();
+    made["spec"]["providerID"] = json!(format!("windows://h1/{}", crate::api::name::VmUuid::of("w")));
+    // Each condition that is told as a problem has an event.
+    for (object, events) in [(leaving, 2), (made, 1)] {
+        let exchanges = std::iter::once(step(STATUS, owned(json!({})))).chain(std::iter::repeat_with(event).take(events));
+        let (ctx, script) = stage(exchanges.collect());
+        ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
+        ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty { hides: true, ..Empty::default() }));
+        pass(&ctx, object).await;
+        let said = script.seen()[0].body["status"]["conditions"].to_string();
+        assert!(said.contains("HypervisorPermissionsMissing") && said.contains("grant a right"), "{said}");
+    }
 }
 
 #[tokio::test]

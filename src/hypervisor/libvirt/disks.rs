@@ -64,8 +64,15 @@ impl Storage {
     pub fn holds(&self, disk: &Source) -> bool {
         match disk {
             Source::Pool(pool) => *pool == self.pool,
-            Source::File(path) => path.rsplit_once('/').is_some_and(|(directory, _)| self.directory.as_deref() == Some(directory)),
+            Source::File(_) => self.volume(disk).is_some(),
         }
+    }
+
+    /// The name of the volume that a file of this pool is.
+    pub fn volume<'a>(&self, disk: &'a Source) -> Option<&'a str> {
+        let Source::File(path) = disk else { return None };
+        let (directory, name) = path.rsplit_once('/')?;
+        (self.directory.as_deref() == Some(directory)).then_some(name)
     }
 
     /// A disk of a definition, without its target. `chain` is what is under it, if it is more than one file.

@@ -162,6 +162,11 @@ impl Found {
         })
     }
 
+    /// The names of its volumes in that pool, as far as it names files.
+    pub fn volumes<'a>(&'a self, storage: &'a Storage) -> impl Iterator<Item = &'a str> {
+        self.disks.iter().filter_map(|disk| storage.volume(disk))
+    }
+
     pub fn is_in(&self, storage: &Storage) -> bool {
         self.disks.iter().any(|disk| storage.holds(disk))
     }

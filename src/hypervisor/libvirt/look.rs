@@ -1,7 +1,7 @@
 //! Looks at one machine. One request reads its domain; where there is none, another one lists the volumes, for all machines that are looked
 //! at meanwhile. What a look has shown counts for the change that follows at once, and for no other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::refusal::{code, unless};
 use super::shared::Shared;
 use super::volumes::Volumes;
 use super::{LibvirtDriver, domain};
+use crate::api::hypervisor::GuestWords;
 use crate::api::name::VmUuid;
 use crate::hypervisor::DriverError;
 use crate::vm::{MachineKey, Power, Present, Seeded};
@@ -34,6 +35,8 @@ enum Known {
     Missing,
     /// The daemon says that it has removed it.
     Removed,
+    /// The same, and its volumes, which it had named, are not listed any more.
+    Gone,
 }
 
 /// What there is of a machine.
@@ -69,15 +72,45 @@ impl Looks {
 impl LibvirtDriver {
     /// What there is of a machine, read now; of a domain that the daemon has just removed, its answer counts.
     pub(super) async fn look(&self, session: &Session, key: &MachineKey) -> Result<Seen, DriverError> {
-        if !matches!(self.looks.take(key.vm), Some(Known::Removed))
-            && let Some(found) = find(session, key).await?
-        {
+        let is_removed = matches!(self.looks.take(key.vm), Some(Known::Removed));
+        if !is_removed && let Some(found) = find(session, key).await? {
             self.looks.note(key.vm, Known::Seen(found.clone()));
             return Ok(Seen::Domain(found));
         }
         let volumes = self.volumes_of(session, key).await?;
-        self.looks.note(key.vm, Known::Missing);
+        self.looks.note(key.vm, if is_removed && volumes.is_empty() { Known::Gone } else { Known::Missing });
         Ok(Seen::Volumes(volumes))
+    }
+
+    /// Refuses to take a machine for gone of which a volume is there that was not listed. Names of disks beside the system disk are not known
+    /// without a domain; they are made after it, and removed before.
+    pub(super) async fn confirm_no_volumes(&self, session: &Session, key: &MachineKey) -> Result<(), DriverError> {
+        if matches!(self.looks.take(key.vm), Some(Known::Gone)) {
+            return Ok(());
+        }
+        let names = Volumes::of(key);
+        for name in [names.system(), names.drive(), names.log()] {
+            refuse_hidden(session, &name).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to remove a domain that has volumes which were not listed: nothing would say any more whose they are.
+    pub(super) async fn refuse_hidden_volumes(
+        &self,
+        session: &Session,
+        key: &MachineKey,
+        found: &Found,
+        listed: &[Volume],
+    ) -> Result<(), DriverError> {
+        let names = Volumes::of(key);
+        let of_disks = found.volumes(&session.storage).filter(|name| names.contain(name)).map(str::to_owned);
+        let log = (self.settings.words == GuestWords::Serial).then(|| names.log());
+        let all: BTreeSet<String> = of_disks.chain([names.system()]).chain(log).collect();
+        for name in all.iter().filter(|name| listed.iter().all(|volume| volume.name != **name)) {
+            refuse_hidden(session, name).await?;
+        }
+        Ok(())
     }
 
     /// The domain of a machine before a change, which is refused if it is not ours. What was told of it ends with the change.
@@ -85,7 +118,7 @@ impl LibvirtDriver {
         self.told.forget(key.vm);
         let found = match self.looks.take(key.vm) {
             Some(Known::Seen(found)) => Some(found),
-            Some(Known::Missing | Known::Removed) => None,
+            Some(Known::Missing | Known::Removed | Known::Gone) => None,
             None => find(session, key).await?,
         };
         match found {

@@ -255,6 +255,11 @@ impl Driver for LibvirtDriver {
         })
     }
 
+    async fn confirm_absence(&self, key: &MachineKey) -> Result<(), DriverError> {
+        let session = self.link.session().await?;
+        self.confirm_no_volumes(&session, key).await
+    }
+
     fn hints(&self) -> Option<BoxStream<'static, ()>> {
         Some(self.told.hints())
     }
@@ -325,16 +330,13 @@ impl Driver for LibvirtDriver {
             return Ok(DriverStep::Wait { after: LOOK });
         }
         let volumes = self.volumes_of(&session, key).await?;
-        let system = Volumes::of(key).system();
-        if found.is_some() && volumes.iter().all(|volume| volume.name != system) {
-            look::refuse_hidden(&session, &system).await?;
-        }
-        if found.is_none() {
-            if volumes.is_empty() {
-                return Ok(DriverStep::Done);
-            }
+        match &found {
+            Some(found) => self.refuse_hidden_volumes(&session, key, found, &volumes).await?,
+            None if volumes.is_empty() => return Ok(DriverStep::Done),
             // Without a domain of ours they are left of one, unless another one of this name uses them.
-            self.refuse_other(&session, key).await?;
+            None => {
+                self.refuse_other(&session, key).await?;
+            }
         }
         if !self.delete_volumes(&session, &volumes).await? {
             return Ok(DriverStep::Wait { after: LOOK });

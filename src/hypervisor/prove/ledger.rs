@@ -109,7 +109,7 @@ async fn retire(driver: &dyn Driver, machine: &Machine, until: Instant) -> Resul
     while Instant::now() < until {
         let step = machine.retire(driver, StopMode::Hard).await;
         if step == Ok(DriverStep::Done) && machine.look(driver).await? == Observed::Absent {
-            return Ok(());
+            return driver.confirm_absence(&machine.key).await;
         }
         // A failure, and "done" of what is there still, may be the answer for a while.
         let is_progress = !matches!(step, Err(_) | Ok(DriverStep::Done));

@@ -140,7 +140,7 @@ impl<'a> Trial<'a> {
 
     pub async fn is_absent(&self, machine: &Machine, driver: &dyn Driver) -> Result<(), Ended> {
         match self.ask(|| machine.look(driver)).await? {
-            Observed::Absent => Ok(()),
+            Observed::Absent => self.ask(|| driver.confirm_absence(&machine.key)).await,
             other => failed(format!("{} should not be there: {}", machine.key.name, found(&other))),
         }
     }

@@ -9,6 +9,7 @@ use super::between::{Answer, Between};
 use super::told::DEADLINE;
 use super::*;
 use crate::hypervisor::contract::machine::MANY;
+use crate::hypervisor::libvirt::xdr::Encoder;
 use crate::vm::{Nic, Observed};
 
 /// The error that a machine ends in.
@@ -110,6 +111,73 @@ async fn rights_that_are_taken_away_are_told_and_nothing_is_released() {
         assert!(is_told(&error, "denied", &[words, "polkit"]), "{error}");
         assert_eq!(machine.present(&*endpoint.driver()).await.power, Power::On);
     }
+}
+
+/// What polkit says of a volume that is asked for by name; from a list it is left out without a word.
+const VOLUME_BY_NAME: u32 = 95;
+const LIST_OF_VOLUMES: u32 = 282;
+const HIDDEN: Answer = Answer::Refused(88, "access denied: 'storage' denied 'storage-vol:getattr' access");
+
+/// The list that a daemon gives of these volumes of a pool.
+fn listed(pool: &str, volumes: &[String]) -> Answer {
+    let count = u32::try_from(volumes.len()).unwrap();
+    let volumes = volumes.iter().fold(Encoder::default().u32(count), |list, name| list.text(pool).text(name).text(&format!("/pool/{name}")));
+    Answer::Played(volumes.u32(count))
+}
+
+#[tokio::test]
+async fn volumes_that_polkit_hides_are_not_taken_for_gone() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let machine = Machine::new("half", endpoint.spec());
+    let between = Between::new(&daemon.socket(), |_, called, _| match called {
+        LIST_OF_VOLUMES => listed("pool", &[]),
+        VOLUME_BY_NAME => HIDDEN,
+        _ => Answer::Real,
+    });
+    let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
+    assert_eq!(machine.see(&*driver).await, Observed::Absent, "nothing is listed");
+    let error = driver.confirm_absence(&machine.key).await.unwrap_err();
+    assert!(is_told(&error, "denied", &["org.libvirt.api.storage-vol.getattr", "/etc/polkit-1/rules.d"]), "{error}");
+    // With all rights, what is not there is not, and what a list has missed is.
+    let driver = endpoint.driver();
+    assert_eq!(driver.confirm_absence(&machine.key).await, Ok(()));
+    for volume in [Volumes::of(&machine.key).system(), Volumes::of(&machine.key).drive(), Volumes::of(&machine.key).log()] {
+        endpoint.make_volume(&volume);
+        let error = driver.confirm_absence(&machine.key).await.unwrap_err();
+        assert!(is_told(&error, "transient", &[&volume, "was not among its volumes"]), "{error}");
+        daemon.virsh(["vol-delete", "--pool", &endpoint.pool, &volume]);
+    }
+}
+
+/// A rule of polkit's may name single volumes.
+#[tokio::test]
+async fn a_domain_stays_as_long_as_one_of_its_volumes_is_hidden() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let disks = vec![VmDisk { name: "data".into(), gib: 1 }];
+    let machine = Machine::new("whole", VmSpec { disks, ..endpoint.spec() });
+    assert!(machine.create(&*endpoint.driver(), MANY).await);
+    let names = Volumes::of(&machine.key);
+    let all = [names.system(), names.disk("data"), names.drive(), names.log()];
+    for hidden in &all {
+        let (shown, pool): (Vec<String>, _) = (all.iter().filter(|name| *name != hidden).cloned().collect(), endpoint.pool.clone());
+        let between = Between::new(&daemon.socket(), move |_, called, _| match called {
+            LIST_OF_VOLUMES => listed(&pool, &shown),
+            VOLUME_BY_NAME => HIDDEN,
+            _ => Answer::Real,
+        });
+        let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
+        // The first pass may cut its power.
+        let error = loop {
+            if let Err(error) = machine.retire(&*driver, StopMode::Hard).await {
+                break error;
+            }
+        };
+        assert!(is_told(&error, "denied", &["org.libvirt.api.storage-vol.getattr"]), "{hidden}: {error}");
+        assert!(all.iter().all(|name| endpoint.file(name).exists()) && daemon.domains().len() == 1, "{hidden}");
+    }
+    assert!(machine.delete(&*endpoint.driver(), StopMode::Hard, MANY).await && endpoint.count().await == 0);
 }
 
 /// A file system of its own, until it is dropped.
