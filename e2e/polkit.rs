@@ -40,6 +40,11 @@ fn a_look_names_what_polkit_refuses() {
         daemon.refuse(action);
         host.capw(&["check"]).names(action);
     }
+    // What is not needed to make a VM is left out, and told.
+    daemon.refuse("storage-vol.data-read");
+    let said = host.capw(&["check"]);
+    assert!(said.is_good && said.text.contains("not looked at"), "{}", said.text);
+    assert!(said.text.contains("org.libvirt.api.storage-vol.data-read"), "{}", said.text);
     // An image is found with its ending too.
     let images = daemon.pools().join(hardware::POOL);
     fs::rename(images.join(hardware::IMAGE), images.join(format!("{}.qcow2", hardware::IMAGE))).unwrap();

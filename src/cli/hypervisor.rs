@@ -18,7 +18,7 @@ use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemp
 use crate::compat::{self, Verdict};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::login::Login;
-use crate::hypervisor::{Driver, DriverError, Wanted};
+use crate::hypervisor::{Driver, DriverError, ImageFirmware, Wanted};
 use crate::lifecycle::hypervisor::{distrust, reason};
 use crate::lifecycle::machine::{driver_failure, vm_spec};
 use crate::operator;
@@ -205,9 +205,19 @@ impl Asked<'_> {
             Err(error) => return self.say(of, false, Some(Reason::InvalidSpec), error.to_string()),
         };
         let seed = driver.caps().seeds.first().copied().unwrap_or(SeedKind::Drive);
-        match driver.check(&resolved, seed).await {
+        let checked = driver.check(&resolved, seed).await;
+        match &checked {
             Ok(()) => self.found(&format!("{of}: image and networks"), format!("{} and {} interfaces", spec.image, resolved.nics.len())),
-            Err(error) => self.say(of, false, driver_failure::reason(&error), error.to_string()),
+            Err(error) => self.say(of, false, driver_failure::reason(error), error.to_string()),
+        }
+        let firmware = format!("{of}: firmware");
+        match driver.image_firmware(&resolved).await {
+            Ok(ImageFirmware::Fits(text)) => self.found(&firmware, text),
+            Ok(ImageFirmware::NotLookedAt(why)) => self.found(&firmware, format!("not looked at: {why}")),
+            Ok(ImageFirmware::Differs(text)) => self.say(&firmware, false, Some(Reason::InvalidSpec), text),
+            Err(error) if checked.is_ok() => self.say(&firmware, false, driver_failure::reason(&error), error.to_string()),
+            // What is wrong was told above.
+            Err(_) => {}
         }
         if let Some(all) = memory_mib {
             let left = all.saturating_sub(used_mib);
@@ -279,6 +289,7 @@ mod tests {
             "ok: simulated:.lab",
             "0 VMs of CAPW",
             "WindowsMachineTemplate windows: image and networks  ok: windows-server-2022",
+            "WindowsMachineTemplate windows: firmware            ok: not looked at: the driver simulated",
         ] {
             assert!(text.contains(line), "{line} is not in:\n{text}");
         }

@@ -49,6 +49,11 @@ pub trait Driver: Send + Sync {
     /// Whether what the spec names (image, networks) exists, and whether a seed of that kind can be given. No side effects.
     async fn check(&self, spec: &VmSpec, seed: SeedKind) -> Result<(), DriverError>;
 
+    /// Whether the image starts by the firmware that the spec asks for. No side effects. By default nothing is known of it.
+    async fn image_firmware(&self, _spec: &VmSpec) -> Result<ImageFirmware, DriverError> {
+        Ok(ImageFirmware::NotLookedAt(format!("the driver {} does not read images", self.caps().driver)))
+    }
+
     /// Keeps a place for the change that follows a look, until that change or until the value is dropped; fails with
     /// [`DriverError::Busy`] when there is none. By default there is no limit.
     fn keep_place(&self, _key: &MachineKey) -> Result<Option<Kept>, DriverError> {
@@ -131,6 +136,16 @@ pub struct Endpoint {
     pub lacks: Vec<String>,
     /// Why it cannot run VMs as its settings ask for them, with what was seen and the remedy.
     pub unfit: Option<String>,
+}
+
+/// Whether an image starts by the firmware that a machine asks for; each says why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageFirmware {
+    Fits(String),
+    /// It does not; the text has the field and the remedy.
+    Differs(String),
+    /// Nothing was found out.
+    NotLookedAt(String),
 }
 
 /// What a listing must contain beside the rows.

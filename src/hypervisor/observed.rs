@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug_span};
 
 use super::gate::{Gate, Kept};
-use super::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
+use super::{Caps, Driver, DriverError, DriverStep, Endpoint, ImageFirmware, Listing, Wanted};
 use crate::api::hypervisor::Alias;
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
@@ -139,6 +139,10 @@ impl Driver for ObservedDriver {
             )));
         }
         self.read("check", self.inner.check(&self.translated(spec), seed)).await
+    }
+
+    async fn image_firmware(&self, spec: &VmSpec) -> Result<ImageFirmware, DriverError> {
+        self.read("image_firmware", self.inner.image_firmware(&self.translated(spec))).await
     }
 
     async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError> {

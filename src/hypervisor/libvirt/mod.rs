@@ -15,6 +15,7 @@ mod disks;
 mod domain;
 mod events;
 mod facts;
+mod firmware;
 mod hardware;
 mod link;
 mod listing;
@@ -23,6 +24,8 @@ mod look;
 mod making;
 mod memory;
 mod networks;
+mod partitions;
+mod qcow2;
 mod refusal;
 mod rights;
 mod rpc;
@@ -59,7 +62,7 @@ use super::fresh::Fresh;
 use super::login::Login;
 use super::shutdowns::{ASK_AGAIN, Shutdowns};
 use super::wire::Wire;
-use super::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
+use super::{Caps, Driver, DriverError, DriverStep, Endpoint, ImageFirmware, Listing, Wanted};
 use crate::api::hypervisor::{GuestWords, Libvirt};
 use crate::api::name::VmUuid;
 use crate::vm::{GuestReport, Journal, MachineKey, Observed, Power, Present, Seed, SeedKind, StopMode, Thing, VmSpec};
@@ -223,6 +226,11 @@ impl Driver for LibvirtDriver {
     async fn check(&self, spec: &VmSpec, _seed: SeedKind) -> Result<(), DriverError> {
         let session = self.link.session().await?;
         self.check_machine(&session, spec).await
+    }
+
+    async fn image_firmware(&self, spec: &VmSpec) -> Result<ImageFirmware, DriverError> {
+        let session = self.link.session().await?;
+        self.firmware_of_image(&session, spec).await
     }
 
     async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError> {

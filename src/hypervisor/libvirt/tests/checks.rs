@@ -1,17 +1,21 @@
 //! What is looked at before a machine is made.
 
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::between::{Answer, Between};
 use super::*;
+use crate::hypervisor::ImageFirmware;
 use crate::hypervisor::contract::machine::MANY;
 use crate::hypervisor::libvirt::capabilities::tests::FULL;
+use crate::hypervisor::libvirt::partitions::tests::{windows_by_bios, windows_by_uefi};
 use crate::hypervisor::libvirt::xdr::Encoder;
 use crate::vm::{Nic, SeedKind};
 
 /// Procedures of libvirt's protocol.
 const SPACE: u32 = 87;
 const CAPABILITIES: u32 = 342;
+const DOWNLOAD: u32 = 209;
 const INTERFACES: u32 = 284;
 
 fn windows(endpoint: &LibvirtEndpoint) -> VmSpec {
@@ -134,4 +138,32 @@ async fn a_system_disk_that_is_too_small_for_its_image_is_refused() {
         matches!(&error, DriverError::Invalid(text) if text.contains("spec.systemDisk of the machine is 39Gi") && text.contains("40Gi")),
         "{error}"
     );
+}
+
+/// Disks as Windows is installed by each firmware, as files that QEMU's own program has made.
+#[tokio::test]
+async fn the_firmware_that_an_image_starts_by_is_read_where_that_is_allowed() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    for (name, disk) in [("uefi", windows_by_uefi()), ("bios", windows_by_bios())] {
+        let [raw, qcow2] = ["raw", "qcow2"].map(|format| endpoint.file(&format!("{name}.{format}")));
+        fs::write(&raw, disk).unwrap();
+        let converted = Command::new("qemu-img").args(["convert", "-c", "-O", "qcow2"]).args([&raw, &qcow2]).status().unwrap();
+        assert!(converted.success());
+    }
+    daemon.virsh(["pool-refresh", &endpoint.pool]);
+    let spec = |image: &str, uefi| VmSpec { image: image.into(), uefi, ..endpoint.spec() };
+    let driver = endpoint.driver();
+    for (image, starts_by_uefi) in [("uefi.raw", true), ("uefi.qcow2", true), ("bios.raw", false), ("bios", false)] {
+        let fits = driver.image_firmware(&spec(image, starts_by_uefi)).await.unwrap();
+        assert!(matches!(&fits, ImageFirmware::Fits(text) if text.contains(image)), "{fits:?}");
+        let differs = driver.image_firmware(&spec(image, !starts_by_uefi)).await.unwrap();
+        assert!(matches!(&differs, ImageFirmware::Differs(text) if text.contains("set spec.firmware.type to")), "{differs:?}");
+    }
+    let refuse = |_: u32, called: u32, _: &[u8]| {
+        if called == DOWNLOAD { Answer::Refused(88, "access denied: 'storage' denied 'storage-vol:data-read' access") } else { Answer::Real }
+    };
+    let between = Between::new(&daemon.socket(), refuse);
+    let blind = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass)).image_firmware(&spec("uefi", true)).await.unwrap();
+    assert!(matches!(&blind, ImageFirmware::NotLookedAt(text) if text.contains("org.libvirt.api.storage-vol.data-read")), "{blind:?}");
 }
