@@ -9,7 +9,9 @@
 
 mod guest;
 pub mod polkit;
+mod ssh;
 mod system;
+mod tls;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -24,6 +26,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub use self::guest::writer;
+pub use self::ssh::Sshd;
+pub use self::tls::Tls;
 
 /// The user that the daemon runs as when the test runs as root, whose daemon would be that of the whole host.
 const NOBODY: u32 = 65_534;
@@ -364,7 +368,7 @@ fn are_installed(programs: &[&str]) -> bool {
     }
     assert!(std::env::var_os("CI").is_none(), "missing: {missing:?}");
     eprintln!(
-        "NOT RUN: {} must be installed (libvirt-daemon-system, libvirt-clients, qemu-system-x86, qemu-utils, dnsmasq-base, iptables, iproute2, polkitd, dbus)",
+        "NOT RUN: {} must be installed (libvirt-daemon-system, libvirt-clients, qemu-system-x86, qemu-utils, dnsmasq-base, iptables, iproute2, polkitd, dbus, openssh-server)",
         missing.join(", ")
     );
     false

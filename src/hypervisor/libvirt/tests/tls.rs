@@ -1,11 +1,10 @@
 //! TLS to a real daemon, and what happens with a certificate that one side does not trust.
 
-use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use capw_libvirtd::Daemon;
+use capw_libvirtd::{Daemon, Tls};
 use rcgen::ExtendedKeyUsagePurpose;
 
 use super::{LibvirtEndpoint, driver_at, only_the_next_login_holds};
@@ -21,19 +20,10 @@ fn login(authority: &Authority, client: &Identity) -> Login {
     Login::new("lab/kvm1".into(), values.map(|(key, value)| (key.to_owned(), value.clone().into_bytes())).into())
 }
 
-/// What a daemon needs to listen for TLS; everything lies below that directory.
-fn configuration(directory: &Path, authority: &Authority, port: u16, allowed: &str) -> String {
+/// A daemon's configuration by which it listens for TLS and admits one client.
+fn configuration(directory: &Path, authority: &Authority, port: u16, client: &str) -> String {
     let server = authority.issue("daemon", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
-    for (name, text) in [("ca.pem", &authority.pem), ("server.pem", &server.certificate), ("server.key", &server.key)] {
-        fs::write(directory.join(name), text).unwrap();
-    }
-    let file = |name: &str| directory.join(name).display().to_string();
-    format!(
-        "listen_tls = 1\nlisten_addr = \"127.0.0.1\"\ntls_port = \"{port}\"\nca_file = \"{}\"\ncert_file = \"{}\"\nkey_file = \"{}\"\ntls_allowed_dn_list = [\"CN={allowed}\"]\n",
-        file("ca.pem"),
-        file("server.pem"),
-        file("server.key"),
-    )
+    Tls { port, authority: &authority.pem, certificate: &server.certificate, key: &server.key, client }.configure(directory)
 }
 
 #[tokio::test]
