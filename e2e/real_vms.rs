@@ -4,6 +4,7 @@
 //! As root the daemon is one in system mode: the first VMs start by UEFI with Secure Boot and have a TPM, their network is one of libvirt with
 //! DHCP, their disks belong to QEMU's user, and virtlogd writes what they say.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,7 @@ fn machines_become_real_vms() {
         at_rest(&daemon, &machines).await;
         restarted_once(&cp, &daemon, &workers).await;
         as_asked(&daemon);
+        leases_are_shown(&cp, &daemon, &workers).await;
 
         // In `make judge` both are replaced, one after the other.
         if !world::is_judge() {
@@ -82,22 +84,53 @@ fn machines_become_real_vms() {
     });
 }
 
-/// In system mode: started by UEFI with Secure Boot, with a TPM that the VM owns, and an address by DHCP of libvirt's network.
+/// In system mode: started by UEFI with Secure Boot, on libvirt's network, with a TPM that the VM owns.
 fn as_asked(daemon: &Daemon) {
     if daemon.mode() == Mode::Session {
         return;
     }
-    let leases = daemon.virsh(["net-dhcp-leases", capw_libvirtd::NETWORK]);
     for domain in daemon.domains() {
-        let (xml, interfaces) = (daemon.virsh(["dumpxml", &domain]), daemon.virsh(["domiflist", &domain]));
+        let xml = daemon.virsh(["dumpxml", &domain]);
         for part in ["secure='yes'", "<tpm model='tpm-crb'>", "<interface type='network'>"] {
             assert!(xml.contains(part), "{part} is not in\n{xml}");
         }
-        let mac = interfaces.split_whitespace().last().unwrap_or_else(|| panic!("{interfaces}"));
-        assert!(leases.contains(mac), "{mac} has no lease:\n{leases}");
         let uuid = daemon.virsh(["domuuid", &domain]);
         assert!(daemon.files_of(uuid.trim()).iter().any(|path| path.ends_with("tpm2-00.permall")), "{:?}", daemon.files_of(uuid.trim()));
     }
+}
+
+/// In system mode: each WindowsMachine, and its Machine, has the address that libvirt's network has leased to its VM, and no other.
+async fn leases_are_shown(cp: &ControlPlane, daemon: &Daemon, workers: &Workers) {
+    if daemon.mode() == Mode::Session {
+        return;
+    }
+    wait_for("each machine has the address that was leased to its VM", LIMIT, || async {
+        let leases: Vec<_> = daemon.domains().into_iter().map(|domain| (daemon.lease(&domain), domain)).collect();
+        for (kind, name) in [(Kind::WINDOWS_MACHINE, "/metadata/name"), (Kind::MACHINE, "/spec/infrastructureRef/name")] {
+            let machines = cp.list(kind, Some(&workers.namespace)).await;
+            if machines.len() != leases.len() {
+                return Err(format!("{} {} for {leases:?}", machines.len(), kind.plural));
+            }
+            for machine in machines {
+                let vm = format!("{}-", text(&machine, name));
+                let leased = leases.iter().find(|(_, domain)| domain.starts_with(&vm)).and_then(|(lease, _)| *lease);
+                let told = internal_addresses(&machine);
+                if leased.is_none() || told != Vec::from_iter(leased) {
+                    return Err(format!("{} of {vm}: {told:?}; leased: {leases:?}", kind.plural));
+                }
+            }
+        }
+        Ok(())
+    })
+    .await;
+    step("machines have the addresses that libvirt's network has leased");
+}
+
+/// `status.addresses` of a machine, without names.
+fn internal_addresses(machine: &Value) -> Vec<IpAddr> {
+    let addresses = machine.pointer("/status/addresses").and_then(Value::as_array).into_iter().flatten();
+    let internal = addresses.filter(|address| address["type"] == "InternalIP");
+    internal.map(|address| text(address, "/address").parse().expect("an IP address")).collect()
 }
 
 /// Each machine has its VM, which runs and has lost its drive; there is nothing else.

@@ -15,7 +15,7 @@ mod tls;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -38,8 +38,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub const NETWORK: &str = "default";
 /// The address of the daemon's host in it.
 pub const HOST: [u8; 4] = [192, 168, 122, 1];
+/// Its leases are short, so that guests which live longer have to renew them.
 const NETWORK_XML: &str = "<network><name>default</name><forward mode='nat'/><bridge name='virbr0' stp='off'/>\
-    <ip address='192.168.122.1' netmask='255.255.255.0'><dhcp><range start='192.168.122.2' end='192.168.122.254'/></dhcp></ip></network>";
+    <ip address='192.168.122.1' netmask='255.255.255.0'><dhcp><range start='192.168.122.2' end='192.168.122.254'>\
+    <lease expiry='5' unit='minutes'/></range></dhcp></ip></network>";
 
 /// What a daemon may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +248,13 @@ impl Daemon {
     /// Names of all domains.
     pub fn domains(&self) -> Vec<String> {
         self.virsh(["list", "--all", "--name"]).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The address that [`NETWORK`] has leased to the last interface of a domain, by libvirt's own client.
+    pub fn lease(&self, domain: &str) -> Option<IpAddr> {
+        let interfaces = self.virsh(["domiflist", domain]);
+        let leases = self.virsh(["net-dhcp-leases", NETWORK, interfaces.split_whitespace().last()?]);
+        leases.split_whitespace().find_map(|word| word.split_once('/')?.0.parse().ok())
     }
 
     /// Removes all domains.
