@@ -116,6 +116,8 @@ pub struct Stage {
 /// What a run has shown.
 #[derive(Debug, Default)]
 pub struct Life {
+    /// Where the VMs were.
+    pub on: Hypervisor,
     /// How many were wanted.
     pub machines: usize,
     /// How many were Ready within the limit.
@@ -186,7 +188,7 @@ pub async fn measure(machines: usize, group: Group, on: Hypervisor, limit: Durat
     // Versions of what is there already.
     run.versions.count(&run.cp.audit_since(start));
 
-    let mut life = Life { machines, ..Life::default() };
+    let mut life = Life { on, machines, ..Life::default() };
     let (mut came, mut joined) = (0, Vec::new());
     life.create = run
         .stage(async |run| {
