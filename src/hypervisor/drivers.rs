@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::api::hypervisor::Simulated;
 
-    /// `config/production` has it: whoever installs that reaches the hypervisors.
+    /// `config/production` has it: whoever installs that reaches the hypervisors, and the page about security says by which ports.
     #[test]
     fn the_network_policy_lets_out_to_the_usual_port_of_every_driver() {
         use super::super::{libvirt::address, proxmox::connection};
@@ -231,8 +231,10 @@ mod tests {
         let policy: serde_json::Value = serde_saphyr::from_str(policy).unwrap();
         let rules = policy["spec"]["egress"].as_array().unwrap().iter().filter(|rule| rule.get("to").is_none());
         let allowed: Vec<u64> = rules.flat_map(|rule| rule["ports"].as_array().unwrap()).map(|port| port["port"].as_u64().unwrap()).collect();
+        let page = include_str!("../../docs/security.md");
         for port in [443, address::TLS_PORT, address::SSH_PORT, connection::PORT] {
             assert!(allowed.contains(&port.into()), "{port} is not among {allowed:?}");
+            assert!(page.contains(&format!("\n| {port} | ")), "docs/security.md does not name port {port}");
         }
     }
 
