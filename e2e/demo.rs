@@ -1,5 +1,9 @@
 //! `make demo`: three Windows nodes in a real cluster, from the README's own YAML. What it shows is in `demo/`.
 
+#[path = "demo/host.rs"]
+mod host;
+#[path = "demo/late.rs"]
+mod late;
 #[path = "demo/progress.rs"]
 mod progress;
 #[path = "demo/stage.rs"]

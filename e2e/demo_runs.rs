@@ -1,26 +1,75 @@
 //! `make demo`, run as CI would: to its end, in a cluster of its own and in an existing one, leaving nothing behind. Its program is built
 //! with the tests: a compiler beside a story would take its time away.
 
+#[path = "../src/hypervisor/contract/authority.rs"]
+mod authority;
+#[path = "demo/late.rs"]
+mod late;
+
 use std::path::Path;
-use std::process::Output;
+use std::process::Stdio;
 
-use capw_libvirtd::Daemon;
+use capw_libvirtd::{Daemon, Sshd, Tls};
+use rcgen::ExtendedKeyUsagePurpose;
 use tempfile::TempDir;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
-use crate::world::{self, ControlPlane, Kind, Options, hardware, wine::skip};
+use self::authority::Authority;
+use crate::world::{self, ControlPlane, Kind, Options, free_port, hardware, wine::skip};
 
-async fn demo(args: &[&str], temporary: &Path) -> Output {
-    let own = std::env::current_exe().expect("the path of this program");
-    let program = own.ancestors().nth(2).expect("tests lie in target/PROFILE/deps").join("examples/demo");
-    assert!(program.exists(), "{} is missing: run `cargo build --example demo` first", program.display());
-    let mut demo = Command::new(program);
-    demo.arg("--once").args(args).current_dir(world::checkout()).env("TMPDIR", temporary).stdin(std::process::Stdio::null());
-    demo.output().await.expect("the demo runs")
+/// The demo as `make demo` starts it.
+struct Demo {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    said: String,
 }
 
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+impl Demo {
+    /// `variables` are those of `make demo`.
+    async fn start(variables: &[&str], temporary: &Path) -> Self {
+        let mut make = Command::new("make");
+        // What a make above this test was told is not for this one.
+        make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+        let output = make.args(["--dry-run", "demo"]).args(variables).current_dir(world::checkout()).output().await.expect("make runs");
+        let commands = String::from_utf8_lossy(&output.stdout);
+        let (_, flags) = commands.rsplit_once("--example demo -- ").unwrap_or_else(|| panic!("make demo: {output:?}"));
+        let own = std::env::current_exe().expect("the path of this program");
+        let program = own.ancestors().nth(2).expect("tests lie in target/PROFILE/deps").join("examples/demo");
+        assert!(program.exists(), "{} is missing: run `cargo build --example demo` first", program.display());
+        let mut demo = Command::new("sh");
+        demo.arg("-c").arg(format!("exec \"$0\" --once {} 2>&1", flags.trim())).arg(program).current_dir(world::checkout());
+        demo.env("TMPDIR", temporary).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = demo.spawn().expect("the demo starts");
+        let lines = BufReader::new(process.stdout.take().expect("its words")).lines();
+        Self { process, lines, said: String::new() }
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        let line = self.lines.next_line().await.expect("lines in UTF-8")?;
+        self.said.push_str(&format!("{line}\n"));
+        Some(line)
+    }
+
+    /// The next line with this text.
+    async fn until(&mut self, text: &str) -> String {
+        while let Some(line) = self.line().await {
+            if line.contains(text) {
+                return line;
+            }
+        }
+        panic!("the demo has ended without {text:?}: {}", self.said);
+    }
+
+    /// Whether it ended well, and what it said.
+    async fn end(mut self) -> (bool, String) {
+        while self.line().await.is_some() {}
+        (self.process.wait().await.expect("the demo ends").success(), self.said)
+    }
+}
+
+async fn demo(variables: &[&str], temporary: &Path) -> (bool, String) {
+    Demo::start(variables, temporary).await.end().await
 }
 
 /// libvirt's sockets for a VM are deep below it, and the path of a socket has 107 characters at most.
@@ -33,17 +82,35 @@ fn assert_empty(temporary: &Path) {
     assert!(left.is_empty(), "the demo left {left:?}");
 }
 
+/// Three Nodes after they came, three of the other version, one after scaling down; then none.
+fn assert_played((ended_well, said): (bool, String)) {
+    let ready = said.lines().filter(|line| line.starts_with("node/win-") && line.contains(" Ready ")).count();
+    assert!(ended_well && ready == 7 && said.contains("nothing is left"), "{ready} Ready Nodes: {said}");
+}
+
+fn assert_joined((ended_well, said): &(bool, String)) {
+    assert!(*ended_well && said.contains("your image joined as a node") && said.contains("nothing is left"), "{said}");
+}
+
 #[test]
 fn the_demo_plays_to_its_end() {
     world::run(async {
         let temporary = tempfile::tempdir().expect("a temporary directory");
-        let output = demo(&[], temporary.path()).await;
-        let said = said(&output);
-        assert!(output.status.success(), "{said}");
-        let ready = said.lines().filter(|line| line.starts_with("node/win-") && line.contains(" Ready ")).count();
-        // Three after they came, three of the other version, one after scaling down.
-        assert_eq!(ready, 7, "{said}");
-        assert!(said.contains("nothing is left"), "{said}");
+        assert_played(demo(&[], temporary.path()).await);
+        assert_empty(temporary.path());
+    });
+}
+
+/// With nothing but the programs of libvirt and QEMU: the small guests, on a daemon of the demo's own.
+#[test]
+fn the_demo_makes_three_real_vms() {
+    world::run(async {
+        let temporary = short_directory();
+        let played = demo(&["HYPERVISOR=libvirt"], temporary.path()).await;
+        if played.1.contains("NOT RUN") && std::env::var_os("CI").is_none() {
+            return skip("demo", &played.1);
+        }
+        assert_played(played);
         assert_empty(temporary.path());
     });
 }
@@ -62,37 +129,134 @@ fn the_demo_starts_an_image_of_ones_own() {
             return skip("demo", &said);
         }
         let before = std::fs::read(&image).expect("the image");
-        let flag = format!("--image={}", image.display());
-        let output = demo(&["--hypervisor=libvirt", &flag, "--firmware=bios"], temporary.path()).await;
-        let said = said(&output);
-        if said.contains("NOT RUN") && std::env::var_os("CI").is_none() {
-            return skip("demo", &said);
+        let joined = demo(&["HYPERVISOR=libvirt", &format!("IMAGE={}", image.display()), "FIRMWARE=bios"], temporary.path()).await;
+        if joined.1.contains("NOT RUN") && std::env::var_os("CI").is_none() {
+            return skip("demo", &joined.1);
         }
-        assert!(output.status.success() && said.contains("your image joined as a node") && said.contains("nothing is left"), "{said}");
+        assert_joined(&joined);
         assert_eq!(std::fs::read(&image).expect("the image"), before, "the image was changed");
         assert_empty(temporary.path());
     });
 }
 
-/// The same on a host of a person, whose daemon and pool are there before and after: all that the demo makes there goes.
+/// The pool of a person's host, and the image in it.
+const POOL: &str = "lab";
+const IMAGE: &str = "linux.raw";
+
+/// Makes the pool of the host. `false`: the image cannot be made here.
+fn has_image(host: &Daemon) -> bool {
+    let mut made = Ok(());
+    host.pool_with(POOL, |directory| made = hardware::guest(0, &directory.join(IMAGE)));
+    made.inspect_err(|said| skip("demo", said)).is_ok()
+}
+
+/// The variables for a machine on a person's host at this address.
+fn on_host(address: &str, more: &[&str]) -> Vec<String> {
+    let given =
+        ["HYPERVISOR=libvirt", &format!("IMAGE={IMAGE}"), "FIRMWARE=bios", &format!("CONNECT={address}"), &format!("POOL={POOL}")].map(str::to_owned);
+    given.into_iter().chain(more.iter().map(|text| (*text).to_owned())).collect()
+}
+
+async fn start_on_host(address: &str, more: &[&str], temporary: &Path) -> Demo {
+    let variables = on_host(address, more);
+    Demo::start(&variables.iter().map(String::as_str).collect::<Vec<_>>(), temporary).await
+}
+
+/// Of what the demo makes on a person's host, nothing stays.
+fn assert_as_before(host: &Daemon) {
+    assert_eq!(host.domains(), Vec::<String>::new());
+    let volumes = host.virsh(["vol-list", "--pool", POOL]);
+    assert_eq!(volumes.lines().skip(2).filter(|line| !line.trim().is_empty()).count(), 1, "{volumes}");
+}
+
+/// On a host of a person, whose daemon and pool are there before and after. A step that takes too long is told with commands that show why.
 #[test]
 fn the_demo_makes_its_vm_on_a_host_of_ones_own() {
     world::run(async {
         let temporary = tempfile::tempdir().expect("a temporary directory");
-        let Some(daemon) = Daemon::start() else { return };
-        let mut made = Ok(());
-        daemon.pool_with("lab", |directory| made = hardware::guest(0, &directory.join("linux.raw")));
-        if let Err(said) = made {
-            return skip("demo", &said);
+        let Some(host) = Daemon::start() else { return };
+        if !has_image(&host) {
+            return;
         }
-        let connect = format!("--connect={}", daemon.address());
-        let flags = ["--hypervisor=libvirt", "--image=linux.raw", "--firmware=bios", &connect, "--pool=lab", "--acceleration=tcg"];
-        let output = demo(&flags, temporary.path()).await;
-        let said = said(&output);
-        assert!(output.status.success() && said.contains("your image joined as a node") && said.contains("nothing is left"), "{said}");
-        assert_eq!(daemon.domains(), Vec::<String>::new());
-        let volumes = daemon.virsh(["vol-list", "--pool", "lab"]);
-        assert_eq!(volumes.lines().skip(2).filter(|line| !line.trim().is_empty()).count(), 1, "{volumes}");
+        let held = host.hold_disks();
+        let mut demo = start_on_host(&host.address(), &["ACCELERATION=tcg"], temporary.path()).await;
+        let late = demo.until("longer than it should take").await;
+        assert!(late.contains(" has no VM that runs after 1 min"), "{late}");
+        let machine = late.split_whitespace().nth(1).expect("its name").to_owned();
+        for sign in [&machine, &machine, "State"] {
+            let command = demo.line().await.expect("a command");
+            let output = Command::new("sh").arg("-c").arg(&command).output().await.expect("a shell");
+            let shown = String::from_utf8_lossy(&output.stdout);
+            assert!(shown.contains(sign), "{sign:?} is not in what {command} shows: {output:?}");
+        }
+        std::fs::remove_file(held).expect("the disk may be made");
+        let joined = demo.end().await;
+        assert_joined(&joined);
+        assert_eq!(joined.1.matches(" has no VM that runs after").count(), 1, "{}", joined.1);
+        assert_as_before(&host);
+        assert_empty(temporary.path());
+    });
+}
+
+/// What runs the guests is what libvirt says, if the person does not.
+#[test]
+fn the_demo_makes_its_vm_through_ssh() {
+    world::run(async {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let Some(host) = Daemon::start() else { return };
+        let Some(sshd) = Sshd::start(&host) else { return };
+        if !has_image(&host) {
+            return;
+        }
+        let known_hosts = sshd.path("known_hosts");
+        std::fs::write(&known_hosts, sshd.known_hosts()).expect("a file");
+        let login = format!("LOGIN=ssh-privatekey={} known_hosts={}", sshd.path("ours").display(), known_hosts.display());
+        let joined = start_on_host(&sshd.address(&host.socket()), &[&login], temporary.path()).await.end().await;
+        assert_joined(&joined);
+        let has_kvm = host.try_virsh(["domcapabilities", "--virttype", "kvm"]).status.success();
+        let told = if has_kvm { "it runs the guests by KVM" } else { "QEMU translates the guests" };
+        assert!(joined.1.contains(told), "{told:?} is not in {}", joined.1);
+        assert_as_before(&host);
+        assert_empty(temporary.path());
+    });
+}
+
+#[test]
+fn the_demo_makes_its_vm_through_tls() {
+    world::run(async {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let (authority, port) = (Authority::new("lab"), free_port());
+        let daemon = authority.issue("daemon", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
+        let tls = Tls { port, authority: &authority.pem, certificate: &daemon.certificate, key: &daemon.key, client: "capw" };
+        let Some(host) = Daemon::start_with(|directory| tls.configure(directory)) else { return };
+        if !has_image(&host) {
+            return;
+        }
+        let ours = authority.issue("capw", &[], ExtendedKeyUsagePurpose::ClientAuth);
+        let login = [("ca.crt", &authority.pem), ("tls.crt", &ours.certificate), ("tls.key", &ours.key)].map(|(key, value)| {
+            let file = host.path(key);
+            std::fs::write(&file, value).expect("a file");
+            format!("{key}={}", file.display())
+        });
+        let address = format!("qemu+tls://127.0.0.1:{port}/session");
+        let variables = [format!("LOGIN={}", login.join(" ")), "ACCELERATION=tcg".to_owned()];
+        let joined = start_on_host(&address, &[&variables[0], &variables[1]], temporary.path()).await.end().await;
+        assert_joined(&joined);
+        assert_as_before(&host);
+        assert_empty(temporary.path());
+    });
+}
+
+/// What a host lacks is told with the remedy, before anything is made.
+#[test]
+fn the_demo_says_what_a_host_lacks() {
+    world::run(async {
+        let temporary = tempfile::tempdir().expect("a temporary directory");
+        let Some(host) = Daemon::start() else { return };
+        host.pool_with(POOL, |_| {});
+        let (ended_well, said) = start_on_host(&host.address(), &[], temporary.path()).await.end().await;
+        assert!(!ended_well && said.contains("the hypervisor lacks what the machines need") && said.contains(IMAGE), "{said}");
+        assert!(!said.contains("applying"), "{said}");
         assert_empty(temporary.path());
     });
 }
@@ -102,17 +266,15 @@ fn the_demo_leaves_an_existing_cluster_as_it_was() {
     world::run(async {
         let cp = ControlPlane::start(Options::plain().named("existing")).await;
         let temporary = tempfile::tempdir().expect("a temporary directory");
-        let kubeconfig = format!("--kubeconfig={}", cp.kubeconfig().display());
+        let kubeconfig = format!("KUBECONFIG={}", cp.kubeconfig().display());
 
-        let output = demo(&[&kubeconfig], temporary.path()).await;
-        let refused = said(&output);
-        assert!(!output.status.success() && refused.contains("no Cluster API") && refused.contains("clusterctl init"), "{refused}");
+        let (ended_well, refused) = demo(&[&kubeconfig], temporary.path()).await;
+        assert!(!ended_well && refused.contains("no Cluster API") && refused.contains("clusterctl init"), "{refused}");
 
         cp.start_core().await;
         let before = things(&cp).await;
-        let output = demo(&[&kubeconfig], temporary.path()).await;
-        let played = said(&output);
-        assert!(output.status.success() && played.contains("nothing is left"), "{played}");
+        let (ended_well, played) = demo(&[&kubeconfig], temporary.path()).await;
+        assert!(ended_well && played.contains("nothing is left"), "{played}");
         assert_eq!(things(&cp).await, before);
         assert_empty(temporary.path());
     });

@@ -3,12 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::time::Instant;
 
+use capw::api::name::VmUuid;
+use capw::vm::MachineKey;
 use serde_json::Value;
 
+use crate::late::{Step, Waits, Watch};
 use crate::stage::Stage;
 use crate::world::{Kind, condition, text};
 
+/// Longest name of a VM, in characters, as CAPW names them on libvirt.
+const VM_NAME: usize = 100;
 /// Longest message on a line, in characters.
 const MESSAGE: usize = 90;
 
@@ -27,28 +33,33 @@ pub struct State {
     pub joined: bool,
     /// Whether it is Running with a Ready Node.
     pub ready: bool,
+    /// What it waits for.
+    pub step: Option<Step>,
 }
 
 /// Remembers what has been shown.
 #[derive(Default)]
 pub struct Progress {
     shown: BTreeMap<String, State>,
+    watch: Watch,
 }
 
 impl Progress {
-    /// Shows what has changed since the last look and gives the machines that are there, by name.
-    pub async fn look(&mut self, stage: &Stage) -> BTreeMap<String, State> {
+    /// Shows what has changed since the last look, and once what takes longer than it should. Gives the machines that are there, by name.
+    /// `is_awaited`: a Cluster without machines waits for something, too.
+    pub async fn look(&mut self, stage: &Stage, is_awaited: bool) -> BTreeMap<String, State> {
         let machines = stage.cp.list(Kind::MACHINE, Some(stage.namespace)).await;
         let own = stage.cp.list(Kind::WINDOWS_MACHINE, Some(stage.namespace)).await;
         let nodes = stage.cp.list(Kind::NODE, None).await;
-        let mut seen = BTreeMap::new();
+        let (mut seen, mut waiting) = (BTreeMap::new(), BTreeMap::new());
         for machine in &machines {
             let name = text(machine, "/metadata/name");
             let by_name = |objects: &[Value], name: &str| objects.iter().find(|object| text(object, "/metadata/name") == name).cloned();
             let own = by_name(&own, text(machine, "/spec/infrastructureRef/name"));
             let node = by_name(&nodes, text(machine, "/status/nodeRef/name"));
             let (reason, message) = own.as_ref().map_or_else(Default::default, word);
-            let state = state(machine, node.as_ref(), reason);
+            let state = state(machine, own.as_ref(), node.as_ref(), reason);
+            waiting.extend(state.step.map(|step| (name.to_owned(), Waits { step, vm: own.as_ref().map(vm_name).unwrap_or_default() })));
             let message = if state.ready { String::new() } else { message };
             if self.shown.get(name) != Some(&state) {
                 line(name, &state, &message);
@@ -60,17 +71,38 @@ impl Progress {
                 line(name, &State { phase: "Deleted".to_owned(), reason: String::new(), node: "-".to_owned(), ..state.clone() }, "");
             }
         }
+        if is_awaited && machines.is_empty() {
+            waiting.insert("the Cluster".to_owned(), Waits { step: Step::Cluster, vm: String::new() });
+        }
+        self.watch.late(&waiting, stage.guests(), &stage.programs(), Instant::now()).iter().for_each(say);
         self.shown.clone_from(&seen);
         seen
     }
 }
 
-fn state(machine: &Value, node: Option<&Value>, reason: String) -> State {
-    let phase = text(machine, "/status/phase").to_owned();
-    let node_ready = node.is_some_and(|node| condition(node, "Ready").is_some_and(|ready| text(ready, "/status") == "True"));
+fn state(machine: &Value, own: Option<&Value>, node: Option<&Value>, reason: String) -> State {
+    let is_true =
+        |object: Option<&Value>, kind: &str| object.and_then(|object| condition(object, kind)).is_some_and(|found| text(found, "/status") == "True");
+    let (phase, node_ready) = (text(machine, "/status/phase").to_owned(), is_true(node, "Ready"));
+    let (joined, ready) = (node.is_some(), phase == "Running" && node_ready);
+    let step = if !text(machine, "/metadata/deletionTimestamp").is_empty() {
+        Some(Step::Removal)
+    } else if joined {
+        (!ready).then_some(Step::Ready)
+    } else if is_true(own, "VirtualMachineReady") {
+        Some(Step::Join)
+    } else {
+        Some(Step::Vm)
+    };
     let node =
         node.map_or_else(|| "-".to_owned(), |node| format!("{} {}", text(node, "/metadata/name"), if node_ready { "Ready" } else { "NotReady" }));
-    State { joined: node != "-", ready: phase == "Running" && node_ready, phase, reason, node, version: text(machine, "/spec/version").to_owned() }
+    State { joined, ready, phase, reason, node, version: text(machine, "/spec/version").to_owned(), step }
+}
+
+/// What CAPW calls the VM of a WindowsMachine on its hypervisor.
+fn vm_name(own: &Value) -> String {
+    let vm = VmUuid::of(text(own, "/metadata/uid"));
+    MachineKey { vm, cluster: String::new(), name: text(own, "/metadata/name").to_owned() }.vm_name(VM_NAME)
 }
 
 /// Reason and message of what a WindowsMachine is at: going, its VM, its Node.

@@ -1,6 +1,7 @@
 //! The cluster that the demo plays in: made for it, or one of the user. It must leave that one as it was.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a demo ends with the place of what went wrong")]
 
+use std::fmt;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,9 +11,10 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use crate::late::{Guests, Programs};
 use crate::progress::say;
 use crate::tour;
-use crate::world::{Capw, ControlPlane, Kind, Options, Tools, hardware, text};
+use crate::world::{Capw, ControlPlane, Kind, Options, Tools, hardware, program, text};
 
 const DEPLOYMENT: Kind = Kind::new("apps/v1", "deployments");
 /// Where everything goes in a cluster that is not ours.
@@ -42,14 +44,24 @@ pub enum Firmware {
     Bios,
 }
 
-/// What runs guests on a host of the user.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+/// What runs guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Acceleration {
     /// The processor itself.
-    #[default]
     Kvm,
     /// QEMU, which translates: many times slower.
     Tcg,
+}
+
+impl Acceleration {
+    const ALL: [Self; 2] = [Self::Kvm, Self::Tcg];
+}
+
+/// As a WindowsHypervisor has it.
+impl fmt::Display for Acceleration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Kvm { "KVM" } else { "TCG" })
+    }
 }
 
 /// A libvirt host of the user.
@@ -68,9 +80,9 @@ pub struct Host {
     /// A key of the Secret that CAPW logs in with, and the file that holds it: ssh-privatekey and known_hosts, or ca.crt, tls.crt and tls.key.
     #[arg(long, value_name = "KEY=FILE", requires = "address", value_parser = login)]
     pub login: Vec<(String, PathBuf)>,
-    /// What runs guests there.
-    #[arg(long, value_enum, default_value_t, requires = "address")]
-    pub acceleration: Acceleration,
+    /// What runs guests there; KVM if libvirt says that it can, and otherwise TCG, if it is left out.
+    #[arg(long, value_enum, requires = "address")]
+    pub acceleration: Option<Acceleration>,
 }
 
 fn login(argument: &str) -> Result<(String, PathBuf), String> {
@@ -93,9 +105,8 @@ pub struct OwnImage {
 impl Host {
     /// `spec` of a WindowsHypervisor for it, and for the image.
     fn hypervisor(&self, image: &str) -> Value {
-        let acceleration = if self.acceleration == Acceleration::Kvm { "KVM" } else { "TCG" };
         let mut spec = json!({
-            "libvirt": {"address": self.address, "pool": self.pool, "acceleration": acceleration},
+            "libvirt": {"address": self.address, "pool": self.pool},
             "images": [{"name": hardware::IMAGE, "is": image}],
         });
         if let Some(network) = &self.network {
@@ -118,6 +129,8 @@ pub struct Stage {
     pub daemon: Option<Daemon>,
     /// What they start, if it is not the Linux that stands for Windows.
     pub own: Option<OwnImage>,
+    /// What runs them, once the hypervisor has said so.
+    pub acceleration: OnceCell<Acceleration>,
     /// Where the objects of the README go.
     pub namespace: &'static str,
     /// Whether it was there before.
@@ -170,7 +183,8 @@ impl Stage {
                     Some(daemon.ok_or("libvirt and QEMU are missing: the line above says which packages to install")?)
                 }
             };
-            return Ok(Self { cp, capw: OnceCell::new(), daemon, own, namespace: "default", existing: false, installed: false });
+            let (capw, acceleration) = (OnceCell::new(), OnceCell::new());
+            return Ok(Self { cp, capw, daemon, own, acceleration, namespace: "default", existing: false, installed: false });
         };
         if hypervisor == Hypervisor::Libvirt {
             return Err("HYPERVISOR=libvirt makes VMs that reach the demo's own cluster only: leave KUBECONFIG out".to_owned());
@@ -181,16 +195,48 @@ impl Stage {
         let cp = ControlPlane::existing(kubeconfig).await;
         say(format!("using the cluster at {}", cp.server()));
         let installed = look_at(&cp).await?;
-        Ok(Self { cp, capw: OnceCell::new(), daemon: None, own: None, namespace: GUEST_NAMESPACE, existing: true, installed })
+        let (capw, acceleration) = (OnceCell::new(), OnceCell::new());
+        Ok(Self { cp, capw, daemon: None, own: None, acceleration, namespace: GUEST_NAMESPACE, existing: true, installed })
     }
 
     /// `spec` of the WindowsHypervisor, unless it is the sample's.
-    pub fn hypervisor(&self) -> Option<Value> {
-        match (&self.own, &self.daemon) {
-            (Some(OwnImage { image, host: Some(host), .. }), _) => Some(host.hypervisor(image)),
-            (Some(_), Some(daemon)) => Some(hardware::fast_hypervisor(daemon)),
-            (None, Some(daemon)) => Some(hardware::hypervisor(daemon)),
-            (_, None) => None,
+    pub fn hypervisor(&self, acceleration: Acceleration) -> Option<Value> {
+        let mut spec = match (&self.own, &self.daemon) {
+            (Some(OwnImage { image, host: Some(host), .. }), _) => host.hypervisor(image),
+            (_, Some(daemon)) => hardware::hypervisor(daemon),
+            (_, None) => return None,
+        };
+        spec["libvirt"]["acceleration"] = json!(acceleration.to_string());
+        Some(spec)
+    }
+
+    /// What may run the guests of real VMs, best first.
+    pub fn accelerations(&self) -> &[Acceleration] {
+        match self.host().map(|host| &host.acceleration) {
+            Some(Some(chosen)) => std::slice::from_ref(chosen),
+            None if self.daemon.is_none() => &[],
+            _ => &Acceleration::ALL,
+        }
+    }
+
+    /// What the guests are.
+    pub fn guests(&self) -> Guests {
+        match self.acceleration.get() {
+            _ if self.own.is_none() => Guests::Small,
+            Some(Acceleration::Kvm) => Guests::Windows,
+            _ => Guests::Translated,
+        }
+    }
+
+    /// How a person calls the programs that tell more of this stage.
+    pub fn programs(&self) -> Programs {
+        let address = |host: &Host| (host.address.clone(), host.pool.clone());
+        let libvirt = self.host().map(address).or_else(|| Some((self.daemon.as_ref()?.address(), hardware::POOL.to_owned())));
+        Programs {
+            kubectl: Tools::ensure().kubectl.display().to_string(),
+            capw: program().display().to_string(),
+            flags: format!("--kubeconfig {} --namespace {}", self.cp.kubeconfig().display(), self.namespace),
+            virsh: libvirt.map(|(address, pool)| (format!("virsh --connect '{address}'"), pool)),
         }
     }
 
@@ -204,6 +250,11 @@ impl Stage {
         let files: Vec<String> = host.login.iter().map(|(key, file)| format!("--from-file={key}={}", file.display())).collect();
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         self.kubectl(&[&["create", "secret", "generic", LOGIN], &files[..]].concat()).await;
+    }
+
+    /// The same Secret, in YAML; empty if there is none.
+    pub async fn login(&self) -> String {
+        self.kubectl(&["get", "secret", LOGIN, "--ignore-not-found", "--output", "yaml"]).await
     }
 
     /// The version that machines may have: that of the control plane, e.g. `v1.36.3`.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::host;
 use crate::progress::{Progress, say};
-use crate::stage::{Firmware, Stage};
+use crate::stage::{Acceleration, Firmware, Stage};
 use crate::world::{Capw, Kind, Tools, hardware, text};
 
 const SAMPLE: &str = include_str!("../../config/samples/three-nodes.yaml");
@@ -24,6 +25,12 @@ const LONG: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Three nodes; then, `once`, another version, fewer machines, none; or else looking on for ever.
 pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
+    let version = stage.version().await;
+    stage.give_login().await;
+    let acceleration = host::acceleration(stage, |acceleration| sample(stage, &version, Some(acceleration))).await?;
+    if let Some(acceleration) = acceleration {
+        let _ = stage.acceleration.set(acceleration);
+    }
     say("installing CAPW's definitions and rights (config/default) and starting capw run");
     let capw = Capw::start(&stage.cp, &[]).await;
     let _ = stage.capw.set(capw);
@@ -31,14 +38,12 @@ pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
         stage.cp.kubectl(&["create", "namespace", stage.namespace]).await;
     }
     let kubeconfig = stage.cp.kubeconfig();
-    let version = stage.version().await;
     say("applying config/samples/three-nodes.yaml and the kubeconfig of this cluster");
     let value = format!("--from-file=value={}", kubeconfig.display());
     stage.kubectl(&["create", "secret", "generic", "first-external-kubeconfig", &value]).await;
     let labels = ["cluster.x-k8s.io/cluster-name=first", "clusterctl.cluster.x-k8s.io/move="];
     stage.kubectl(&["label", "secret", "first-external-kubeconfig", labels[0], labels[1]]).await;
-    stage.give_login().await;
-    stage.apply(&sample(stage, &version)).await;
+    stage.apply(&sample(stage, &version, acceleration)).await;
 
     let since = Instant::now();
     let mut progress = Progress::default();
@@ -52,7 +57,7 @@ pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     if !once {
         print!("{}", directions(stage, &older));
         loop {
-            progress.look(stage).await;
+            progress.look(stage, false).await;
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -85,7 +90,7 @@ async fn one_machine(stage: &Stage, progress: &mut Progress, version: &str, once
     }
     print!("{}", directions(stage, &older(version)));
     loop {
-        progress.look(stage).await;
+        progress.look(stage, false).await;
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -104,9 +109,9 @@ async fn delete(stage: &Stage, progress: &mut Progress) -> Result<(), String> {
 }
 
 /// The README's YAML, for this cluster, this hypervisor and the user's image.
-fn sample(stage: &Stage, version: &str) -> String {
+fn sample(stage: &Stage, version: &str, acceleration: Option<Acceleration>) -> String {
     let sample = SAMPLE.replace("v1.36.3", version);
-    let Some(hypervisor) = stage.hypervisor() else { return sample };
+    let Some(hypervisor) = acceleration.and_then(|acceleration| stage.hypervisor(acceleration)) else { return sample };
     let (mut machine, mut bootstrap) = (json!({}), json!({"kubelet": {}}));
     hardware::shrink(&mut machine, &mut bootstrap);
     if let Some(own) = &stage.own {
@@ -150,7 +155,7 @@ async fn until(
 ) -> Result<(), String> {
     let since = Instant::now();
     loop {
-        let machines = progress.look(stage).await;
+        let machines = progress.look(stage, true).await;
         if reached(stage, &machines).await {
             return Ok(());
         }

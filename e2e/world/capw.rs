@@ -251,7 +251,7 @@ pub fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 /// The program built with this one: tests and benchmarks are told its path, an example has it one directory above its own.
-pub(super) fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let path = match option_env!("CARGO_BIN_EXE_capw") {
         Some(path) => PathBuf::from(path),
         None => {

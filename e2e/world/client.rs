@@ -339,7 +339,7 @@ impl ControlPlane {
 }
 
 /// Runs a program to its end: its standard output, or its standard error if it fails.
-pub(super) async fn output(mut command: Command, input: Option<&str>) -> Result<String, String> {
+pub async fn output(mut command: Command, input: Option<&str>) -> Result<String, String> {
     let mut child = command
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())

@@ -105,16 +105,6 @@ pub fn hypervisor(daemon: &Daemon) -> Value {
     json!({"libvirt": {"address": daemon.address(), "pool": POOL, "acceleration": "TCG"}})
 }
 
-/// The same with KVM, if the daemon may use it: Windows takes an hour to start without it.
-pub fn fast_hypervisor(daemon: &Daemon) -> Value {
-    let mut spec = hypervisor(daemon);
-    let may = daemon.command("sh").args(["-c", "test -r /dev/kvm && test -w /dev/kvm"]).status();
-    if may.is_ok_and(|status| status.success()) {
-        spec["libvirt"]["acceleration"] = json!("KVM");
-    }
-    spec
-}
-
 /// Makes machines of theirs cost little: what their specifications say of size and reserves.
 pub fn shrink(machine: &mut Value, bootstrap: &mut Value) {
     *machine = json!({"image": IMAGE, "cpus": 1, "memory": "2Gi", "firmware": {"type": "BIOS"}});

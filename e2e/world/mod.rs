@@ -66,8 +66,8 @@ pub mod wine;
 
 pub use self::audit::{AuditEvent, AuditMark};
 pub use self::beside::beside;
-pub use self::capw::{Capw, files, http_get};
-pub use self::client::{Kind, condition, text};
+pub use self::capw::{Capw, files, http_get, program};
+pub use self::client::{Kind, condition, output, text};
 pub use self::cloudbase::CloudbaseInit;
 pub use self::control_plane::{ControlPlane, Options};
 pub use self::extent::is_judge;
