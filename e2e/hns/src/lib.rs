@@ -12,12 +12,14 @@
 //! 5. HNS adds the node's address and the MAC address of its router to the policies of an overlay network: flanneld and win-overlay wait for both
 //!    (flannel `pkg/backend/vxlan/vxlan_windows.go`, plugins 1.9 `pkg/hns`).
 //! 6. HNS makes the MAC address of an endpoint that has none.
-//! 7. The older API, `HNSCall`, shows the same networks with other names of fields (hnslib `internal/hns/hnsnetwork.go`); kube-proxy and host-gw
-//!    use it. Its version is that of Windows Server 2022.
+//! 7. The older API, `HNSCall`, shows the same networks and endpoints with other names of fields (hnslib `internal/hns/hnsnetwork.go`,
+//!    `hnsendpoint.go`); kube-proxy and host-gw use it. Its version is that of Windows Server 2022.
+//! 8. The node itself has an endpoint that is attached to it, once: the second time that is refused in words that flanneld knows (flannel
+//!    `pkg/backend/hostgw/hostgw_windows.go`). The adapter with its address is not made here: Wine shows those of the machine.
 //!
 //! Everything is below one directory, `C:\hns`: `node.json` has the node's address (`{"address": "10.0.0.5"}`), `calls.log` a line for each call,
 //! and `fault`, where it exists, what goes wrong: `down`, all calls fail as if the service were stopped; `exists`, a network is there already
-//! whenever one is created.
+//! whenever one is created. What the stand-in for PowerShell beside it keeps is there too.
 
 mod model;
 mod service;

@@ -8,6 +8,7 @@ pub mod code {
     pub const ENDPOINT_NOT_FOUND: u32 = 0x803B_0002;
     pub const POLICY_NOT_FOUND: u32 = 0x803B_0008;
     pub const NETWORK_ALREADY_EXISTS: u32 = 0x803B_0010;
+    pub const ENDPOINT_ALREADY_ATTACHED: u32 = 0x803B_0014;
     pub const REQUEST_UNSUPPORTED: u32 = 0x803B_0015;
     pub const INVALID_JSON: u32 = 0x803B_001B;
     pub const MANAGER_STOPPED: u32 = 0x803B_0020;
@@ -17,6 +18,20 @@ pub mod code {
 /// Why a call fails: the `HRESULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure(pub u32);
+
+impl Failure {
+    /// In the words of the older API, which callers of it read.
+    pub fn words(self) -> String {
+        match self.0 {
+            code::ENDPOINT_ALREADY_ATTACHED => "This endpoint is already attached to the switch. ".to_owned(),
+            code => format!("HNS failed with error {code:#x}"),
+        }
+    }
+}
+
+/// States of endpoints, as the older API counts them.
+const CREATED: u32 = 1;
+const ATTACHED: u32 = 2;
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +180,40 @@ pub fn newer(network: &Value, address: &str) -> Value {
             {"Type": "ProviderAddress", "Settings": {"ProviderAddress": address}},
         ],
     })
+}
+
+/// An endpoint as the older API shows it.
+pub fn older_endpoint(endpoint: &Value) -> Value {
+    json!({
+        "ID": endpoint.get("ID"),
+        "Name": endpoint.get("Name"),
+        "VirtualNetwork": endpoint.get("HostComputeNetwork"),
+        "IPAddress": endpoint.pointer("/IpConfigurations/0/IpAddress"),
+        "GatewayAddress": endpoint.pointer("/Routes/0/NextHop"),
+        "MacAddress": endpoint.get("MacAddress"),
+        "State": endpoint.get("State"),
+    })
+}
+
+/// An endpoint that the older API is asked to make, in the words of the newer one.
+pub fn newer_endpoint(endpoint: &Value) -> Value {
+    let routes = endpoint.get("GatewayAddress").map(|gateway| json!({"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}));
+    json!({
+        "Name": endpoint.get("Name"),
+        "IpConfigurations": [{"IpAddress": endpoint.get("IPAddress")}],
+        "Routes": routes.into_iter().collect::<Vec<_>>(),
+        "Policies": [],
+        "State": CREATED,
+    })
+}
+
+/// An endpoint that the node itself has from now on.
+pub fn attached(endpoint: &Value) -> Result<Value, Failure> {
+    let mut endpoint = endpoint.as_object().cloned().unwrap_or_default();
+    match endpoint.insert("State".to_owned(), json!(ATTACHED)) {
+        Some(state) if state == json!(ATTACHED) => Err(Failure(code::ENDPOINT_ALREADY_ATTACHED)),
+        _ => Ok(Value::Object(endpoint)),
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::model::{Failure, Kind, code, created, is_asked_for, modified, newer, older, parse};
+use crate::model::{Failure, Kind, attached, code, created, is_asked_for, modified, newer, newer_endpoint, older, older_endpoint, parse};
 
 /// HNS of Windows Server 2022.
 const VERSION: (u32, u32) = (15, 4);
@@ -68,14 +68,15 @@ impl Service {
 
     pub fn delete(&self, kind: Kind, id: &str) -> Result<(), Failure> {
         let _turn = self.begin("delete", &format!("{}/{id}", kind.folder()), "")?;
-        fs::remove_file(self.path(kind, id)).map_err(|_| kind.missing())
+        self.remove(kind, id).map(drop)
     }
 
     /// The older API: the whole answer. `new_id` makes a GUID for what is created.
     pub fn call(&self, method: &str, path: &str, request: &str, new_id: impl FnOnce() -> String) -> Result<String, Failure> {
         let turn = self.begin(method, path, request)?;
-        let failed = |failure: Failure| json!({"Success": false, "Error": format!("HNS failed with error {:#x}", failure.0), "ErrorCode": failure.0});
+        let failed = |failure: Failure| json!({"Success": false, "Error": failure.words(), "ErrorCode": failure.0});
         let (first, id) = path.trim_matches('/').split_once('/').unwrap_or((path.trim_matches('/'), ""));
+        let (id, action) = id.split_once('/').unwrap_or((id, ""));
         let output = match (method, first, id) {
             ("GET", "globals", _) => Ok(json!({"Major": VERSION.0, "Minor": VERSION.1})),
             ("GET", "networks", "") => Ok(self.all(Kind::Network).iter().map(older).collect()),
@@ -86,8 +87,21 @@ impl Service {
                 let settings = newer(&asked, &self.address()).to_string();
                 self.create(Kind::Network, &id, &settings, None).and_then(|()| self.load(Kind::Network, &id)).map(|network| older(&network))
             }
-            ("DELETE", "networks", id) => fs::remove_file(self.path(Kind::Network, id)).map(|()| Value::Null).map_err(|_| Kind::Network.missing()),
-            ("GET", "endpoints", "") => Ok(json!(self.all(Kind::Endpoint))),
+            ("DELETE", "networks", id) => self.remove(Kind::Network, id),
+            ("GET", "endpoints", "") => Ok(self.all(Kind::Endpoint).iter().map(older_endpoint).collect()),
+            ("GET", "endpoints", id) => self.load(Kind::Endpoint, id).map(|endpoint| older_endpoint(&endpoint)),
+            ("POST", "endpoints", "") => {
+                drop(turn);
+                let (id, asked) = (new_id(), parse(request)?);
+                let (network, settings) = (asked.get("VirtualNetwork").and_then(Value::as_str), newer_endpoint(&asked).to_string());
+                let made = self.create(Kind::Endpoint, &id, &settings, network).and_then(|()| self.load(Kind::Endpoint, &id));
+                made.map(|endpoint| older_endpoint(&endpoint))
+            }
+            ("POST", "endpoints", id) if action == "attach" => self.load(Kind::Endpoint, id).and_then(|endpoint| {
+                self.store(Kind::Endpoint, id, &attached(&endpoint)?);
+                Ok(Value::Null)
+            }),
+            ("DELETE", "endpoints", id) => self.remove(Kind::Endpoint, id),
             ("GET", "policylists", _) => Ok(json!([])),
             _ => Err(Failure(code::REQUEST_UNSUPPORTED)),
         };
@@ -127,6 +141,10 @@ impl Service {
         let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
         paths.sort();
         paths.iter().filter_map(|path| read(path)).collect()
+    }
+
+    fn remove(&self, kind: Kind, id: &str) -> Result<Value, Failure> {
+        fs::remove_file(self.path(kind, id)).map(|()| Value::Null).map_err(|_| kind.missing())
     }
 
     fn store(&self, kind: Kind, id: &str, object: &Value) {
@@ -178,6 +196,25 @@ mod tests {
         assert_eq!(call("DELETE", "/networks/AB-1", "")["Success"], true);
         assert_eq!(call("GET", "/networks/AB-1", "")["Success"], false);
         assert_eq!(call("PATCH", "/networks/AB-1", "")["Success"], false);
+    }
+
+    #[test]
+    fn the_older_api_makes_an_endpoint_of_the_node_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let service = Service::new(directory.path());
+        let call = |method: &str, path: &str, request: &str| parse(&service.call(method, path, request, || "AB-1".into()).unwrap()).unwrap();
+        let made = call("POST", "/endpoints/", r#"{"Name": "cbr0_ep", "VirtualNetwork": "N", "IPAddress": "10.244.1.2"}"#);
+        let expected = json!([{"ID": "AB-1", "Name": "cbr0_ep", "VirtualNetwork": "N", "IPAddress": "10.244.1.2", "GatewayAddress": null,
+            "MacAddress": made["Output"]["MacAddress"], "State": 1}]);
+        assert_eq!((&made["Output"], &call("GET", "/endpoints/", "")["Output"]), (&expected[0], &expected));
+        assert_eq!(service.enumerate(Kind::Endpoint, r#"{"Filter": "{\"VirtualNetwork\":\"N\"}"}"#).as_deref(), Ok(r#"["AB-1"]"#));
+        let attach = || call("POST", "/endpoints/AB-1/attach", r#"{"SystemType": "Host", "CompartmentId": 1}"#);
+        assert_eq!(attach()["Success"], true);
+        assert_eq!(call("GET", "/endpoints/AB-1", "")["Output"]["State"], 2);
+        assert_eq!(attach()["Error"], "This endpoint is already attached to the switch. ");
+        assert_eq!(call("POST", "/endpoints/AB-1", "")["Success"], false);
+        assert_eq!(call("DELETE", "/endpoints/AB-1", "")["Success"], true);
+        assert_eq!(call("POST", "/endpoints/AB-1/attach", "")["Success"], false);
     }
 
     #[test]

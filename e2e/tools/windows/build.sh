@@ -13,7 +13,7 @@ CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
 version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }        # version FOLDER MODULE
 FLANNEL=github.com/flannel-io/flannel PLUGINS=github.com/containernetworking/plugins
-OWN=$CACHE/own-windows-$(cd "$HERE/../../.." && cat Cargo.lock e2e/hns/Cargo.toml e2e/hns/src/*.rs node/Cargo.toml node/src/*.rs | cksum | cut -d ' ' -f 1)
+OWN=$CACHE/own-windows-$(cd "$HERE/../../.." && cat Cargo.lock e2e/hns/Cargo.toml e2e/hns/src/*.rs e2e/hns/src/bin/*.rs node/Cargo.toml node/src/*.rs | cksum | cut -d ' ' -f 1)
 if [ "${1:-}" = --path ]; then
     case $2 in
         flannel) echo "$CACHE/flannel-windows-$(version flannel-0.28 "$FLANNEL")" ;;
@@ -111,23 +111,23 @@ flannel() {
         "$PLUGINS"/plugins/ipam/host-local "$PLUGINS"/plugins/main/windows/win-{bridge,overlay}
 }
 
-# Our own: the node program, and the stand-in for HNS, of which programs load one of two libraries that are the same file.
+# Our own: the node program, and the stand-ins for HNS, of which programs load one of two libraries that are the same file, and for PowerShell.
 own() {
     local target=x86_64-pc-windows-gnu work=$CACHE/own-windows.part from=$SECONDS
     [ ! -e "$OWN/vmcompute.dll" ] || return 0
     if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! rustup target add "$target" > /dev/null 2>&1; then
-        echo "capw-node.exe and the stand-in for HNS are not built: rustup target add $target fails. Tests that run them are skipped."
+        echo "capw-node.exe and the stand-ins for HNS and PowerShell are not built: rustup target add $target fails. Tests that run them are skipped."
         return 0
     fi
     (cd "$HERE/../../.." && CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$MINGW cargo build --quiet --locked --release \
         --package capw-node --package capw-hns --target "$target" --target-dir "$work")
     rm -rf "$OWN.part"; mkdir -p "$OWN.part"
-    cp "$work/$target/release/capw-node.exe" "$OWN.part/"
+    cp "$work/$target/release/capw-node.exe" "$work/$target/release/powershell.exe" "$OWN.part/"
     cp "$work/$target/release/capw_hns.dll" "$OWN.part/computenetwork.dll"
     cp "$OWN.part/computenetwork.dll" "$OWN.part/vmcompute.dll"
     mv "$OWN.part" "$OWN"
     rm -rf "$work"
-    echo "capw-node.exe and the stand-in for HNS: $((SECONDS - from)) s"
+    echo "capw-node.exe and the stand-ins for HNS and PowerShell: $((SECONDS - from)) s"
 }
 
 flannel
