@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::hcn::Kind;
+use crate::hcn::{self, Kind};
 use crate::kube_proxy::NodeNetwork;
 use crate::node::Failure;
 
@@ -67,9 +67,8 @@ impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Calico<
     fn made(&self) -> Result<Option<Made>, Failure> {
         let networks = (self.ask)(Kind::Network, self.name)?;
         let Some(network) = networks.first() else { return Ok(None) };
-        let (id, kind) = (text(network, "/ID").to_owned(), text(network, "/Type"));
-        // kube-proxy compares them so.
-        if kind.eq_ignore_ascii_case("L2Bridge") {
+        let (id, kind) = (text(network, "/ID").to_owned(), hcn::network_type(network));
+        if hcn::is_bridge(network) {
             return Ok(Some(Made { id, source_vip: None }));
         }
         if kind.eq_ignore_ascii_case("Overlay") {

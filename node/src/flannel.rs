@@ -1,29 +1,43 @@
 //! `capw-node flannel`.
 
+use serde_json::Value;
+
 use crate::access;
 use crate::child::Child;
-use crate::node::{Failure, Node, PAUSE, read, remove, write};
+use crate::host_local::{self, Purpose};
+use crate::node::{Failure, Node, PAUSE, remove, write};
 use crate::say;
 use crate::subnet;
 
 const PROGRAM: &str = "flanneld";
 /// The file by which containerd learns of the network. It calls the node's network ready from then on.
 const CONFLIST: &str = "10-flannel.conflist";
+/// Where the settings have the node's address in it.
+const NODE_ADDRESS: &str = "$(NODE_ADDRESS)";
 
 /// Runs flanneld until it ends.
 pub fn run(node: &Node) -> Result<(), Failure> {
     let program = node.program(PROGRAM)?;
-    for plugin in ["flannel", "host-local", "win-overlay"] {
+    let conflist = node.setting("cni.conflist")?;
+    let text = |pointer| {
+        let text = conflist.pointer(pointer).and_then(Value::as_str);
+        text.ok_or_else(|| Failure(format!("cni.conflist: {pointer}: it is missing")))
+    };
+    let (network, delegate) = (text("/name")?, text("/plugins/0/delegate/type")?);
+    for plugin in ["flannel", "host-local", delegate] {
         node.plugin(plugin)?;
     }
     node.wait_for_address()?;
-    let conflist = read(&node.settings.join("cni.conflist"))?;
     let kubeconfig = access::kubeconfig(node, "flannel")?;
     // One of an earlier run, or of a network that is gone since Windows started, says nothing.
     remove(&node.subnet_file())?;
     let mut flanneld = Child::start(&program, &arguments(node, &kubeconfig))?;
     let subnet = flanneld.until(PAUSE, || Ok(subnet::read(&node.subnet_file())))?;
-    write(&node.networks().join(CONFLIST), &conflist)?;
+    if delegate == "win-bridge" {
+        let gateway = host_local::reserve(node, network, subnet, Purpose::Gateway)?;
+        say(&format!("{gateway} is the way out to pods of this node"));
+    }
+    write(&node.networks().join(CONFLIST), &format!("{conflist:#}\n").replace(NODE_ADDRESS, &node.address.to_string()))?;
     say(&format!("containerd has the network; pods of this node are in {subnet}"));
     flanneld.until(PAUSE, || Ok(None))
 }
@@ -44,35 +58,56 @@ fn arguments(node: &Node, kubeconfig: &str) -> Vec<String> {
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
-
     use super::*;
-    use crate::node::tests::node;
+    use crate::node::read;
+    use crate::node::tests::{node, program};
 
-    fn program(path: &Path, script: &str) {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    /// A drive with a flanneld that writes its subnet, if it gets so far, and a host-local that gives one address.
+    fn drive(delegate: &str, makes_network: bool) -> (tempfile::TempDir, Node) {
+        let drive = tempfile::tempdir().unwrap();
+        let node = node(drive.path());
+        for (plugin, script) in [("flannel", "exit 0"), (delegate, "exit 0"), ("host-local", r#"echo '{"ips": [{"address": "10.244.1.2/24"}]}'"#)] {
+            program(&node.plugins().join(format!("{plugin}.exe")), script);
+        }
+        write(&node.subnet_file(), "FLANNEL_SUBNET=10.244.9.1/24\n").unwrap();
+        let settings = r#"{"name": "n", "plugins": [{"delegate": {"type": "DELEGATE", "policies": ["$(NODE_ADDRESS)/32"]}}]}"#;
+        write(&node.settings.join("cni.conflist"), &settings.replace("DELEGATE", delegate)).unwrap();
+        let network = format!("echo FLANNEL_SUBNET=10.244.1.1/24 > {}; sleep 1 > /dev/null 2>&1; exit 2", node.subnet_file().display());
+        program(&drive.path().join("k").join("flanneld.exe"), if makes_network { &network } else { "exit 1" });
+        (drive, node)
     }
 
     /// The network is handed to containerd only once flanneld has it, and what an earlier run left does not count.
     #[test]
-    fn the_network_is_told_last() {
-        for (script, told) in [("exit 1", false), ("echo FLANNEL_SUBNET=10.244.1.1/24 > \"$SUBNET\"; sleep 1; exit 2", true)] {
-            let drive = tempfile::tempdir().unwrap();
-            let node = node(drive.path());
-            for plugin in ["flannel", "host-local", "win-overlay"] {
-                program(&node.plugins().join(format!("{plugin}.exe")), "exit 0");
+    fn the_network_is_told_last_with_the_nodes_address() {
+        for delegate in ["win-overlay", "win-bridge"] {
+            for makes_network in [false, true] {
+                let (_drive, node) = drive(delegate, makes_network);
+                let Failure(why) = run(&node).unwrap_err();
+                assert!(why.starts_with("flanneld.exe: ended (exit status: "), "{why}");
+                let told = read(&node.networks().join(CONFLIST)).ok();
+                assert_eq!(told.map(|text| text.contains(r#""127.0.0.1/32""#)), makes_network.then_some(true), "{delegate}");
             }
-            write(&node.subnet_file(), "FLANNEL_SUBNET=10.244.9.1/24\n").unwrap();
-            write(&node.settings.join("cni.conflist"), "{}").unwrap();
-            let script = script.replace("$SUBNET", &node.subnet_file().display().to_string());
-            program(&drive.path().join("k").join("flanneld.exe"), &script);
-            let Failure(why) = run(&node).unwrap_err();
-            assert!(why.starts_with("flanneld.exe: ended (exit status: "), "{why}");
-            assert_eq!(node.networks().join(CONFLIST).exists(), told, "{script}");
         }
+    }
+
+    /// Otherwise the first pod would get it.
+    #[test]
+    fn no_network_is_told_whose_gateway_pods_may_get() {
+        for (delegate, told) in [("win-overlay", true), ("win-bridge", false)] {
+            let (_drive, node) = drive(delegate, true);
+            program(&node.plugins().join("host-local.exe"), "echo 'not available'; exit 1");
+            let Failure(why) = run(&node).unwrap_err();
+            assert_eq!(node.networks().join(CONFLIST).exists(), told, "{why}");
+            assert_eq!(why.contains("not available"), !told, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_missing_plugin_is_named() {
+        let (_drive, node) = drive("win-bridge", true);
+        remove(&node.plugins().join("win-bridge.exe")).unwrap();
+        let Failure(why) = run(&node).unwrap_err();
+        assert!(why.contains("win-bridge.exe is missing"), "{why}");
     }
 }

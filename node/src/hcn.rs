@@ -41,6 +41,16 @@ pub fn named(kind: Kind, name: &str) -> Result<Vec<Value>, Failure> {
     Ok(found)
 }
 
+/// The kind of a network: `Overlay`, `L2Bridge`.
+pub fn network_type(network: &Value) -> &str {
+    network.get("Type").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a network is a bridge. kube-proxy compares so.
+pub fn is_bridge(network: &Value) -> bool {
+    network_type(network).eq_ignore_ascii_case("L2Bridge")
+}
+
 /// What HNS is asked, as kube-proxy and the CNI plugins ask.
 /// <https://github.com/microsoft/hnslib/blob/v0.1.2/hcn/hcnnetwork.go> (`GetNetworkByName`)
 fn query(name: &str) -> String {

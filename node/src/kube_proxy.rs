@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::access;
 use crate::calico::Calico;
 use crate::child::Child;
-use crate::hcn;
+use crate::hcn::{self, Kind};
+use crate::host_local::{self, Purpose};
 use crate::node::{Failure, Node, PAUSE, write};
 use crate::say;
-use crate::source_vip;
 use crate::subnet::{self, Subnet};
 
 const PROGRAM: &str = "kube-proxy";
@@ -54,7 +54,7 @@ pub fn run(node: &Node, network: Network) -> Result<(), Failure> {
     let settings = node.setting("config.json")?;
     let name = network_name(&settings)?.to_owned();
     match network {
-        Network::Flannel => run_in(&Flannel { node, name: &name }, node, settings),
+        Network::Flannel => run_in(&Flannel { node, name: &name, ask: hcn::named }, node, settings),
         Network::Calico => run_in(&Calico { name: &name, ask: hcn::named }, node, settings),
     }
 }
@@ -103,32 +103,49 @@ fn configuration(mut settings: Value, name: &str, kubeconfig: &str, source_vip: 
 }
 
 /// The network that flanneld makes. It writes the node's part of the pod network to a file, once all of it is there.
-struct Flannel<'a> {
+struct Flannel<'a, Ask> {
     node: &'a Node,
+    /// Its name in HNS.
     name: &'a str,
+    /// Asks HNS for all objects of a kind with a name.
+    ask: Ask,
 }
 
-impl NodeNetwork for Flannel<'_> {
-    type Made = Subnet;
+/// What kube-proxy depends on.
+#[derive(Debug, PartialEq, Eq)]
+struct Made {
+    subnet: Subnet,
+    /// With the backend host-gw; with vxlan it is an overlay.
+    is_bridge: bool,
+}
+
+impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Flannel<'_, Ask> {
+    type Made = Made;
 
     const BETWEEN_LOOKS: Duration = PAUSE;
 
     fn awaited(&self) -> String {
-        format!("flanneld, which writes {} once its network is there", self.node.subnet_file().display())
+        format!("flanneld, which makes the HNS network {}, and then writes {}", self.name, self.node.subnet_file().display())
     }
 
-    fn made(&self) -> Result<Option<Subnet>, Failure> {
-        Ok(subnet::read(&self.node.subnet_file()))
+    fn made(&self) -> Result<Option<Made>, Failure> {
+        let Some(subnet) = subnet::read(&self.node.subnet_file()) else { return Ok(None) };
+        let networks = (self.ask)(Kind::Network, self.name)?;
+        Ok(networks.first().map(|network| Made { subnet, is_bridge: hcn::is_bridge(network) }))
     }
 
-    fn source_vip(&self, subnet: &Subnet) -> Result<Option<Ipv4Addr>, Failure> {
-        source_vip::reserve(self.node, self.name, *subnet).map(Some)
+    fn source_vip(&self, made: &Made) -> Result<Option<Ipv4Addr>, Failure> {
+        if made.is_bridge {
+            return Ok(None);
+        }
+        host_local::reserve(self.node, self.name, made.subnet, Purpose::SourceVip).map(Some)
     }
 
-    /// While flanneld starts again its file is gone for a moment.
-    fn changed(&self, before: &Subnet) -> Result<Option<String>, Failure> {
-        let other = self.made()?.filter(|now| now != before);
-        Ok(other.map(|now| format!("pods of this node are in {now} now, no more in {before}: kube-proxy needs another source VIP")))
+    /// While flanneld starts again its file is gone for a moment. HNS is not asked: another backend comes with other settings, and these start both
+    /// programs again.
+    fn changed(&self, before: &Made) -> Result<Option<String>, Failure> {
+        let other = subnet::read(&self.node.subnet_file()).filter(|now| *now != before.subnet);
+        Ok(other.map(|now| format!("pods of this node are in {now} now, no more in {}: kube-proxy has to start again", before.subnet)))
     }
 }
 
@@ -148,12 +165,40 @@ mod tests {
         assert!(network_name(&json!({})).unwrap_err().0.contains("networkName"));
     }
 
+    /// Flannel's network in an HNS that has these.
+    fn flannel<'a>(node: &'a Node, networks: &'a Value) -> Flannel<'a, impl Fn(Kind, &str) -> Result<Vec<Value>, Failure> + 'a> {
+        let of_name = |name: &str| networks.as_array().unwrap().iter().filter(|network| network["Name"] == name).cloned().collect();
+        Flannel { node, name: "cbr0", ask: move |kind, name: &str| Ok(if kind == Kind::Network { of_name(name) } else { Vec::new() }) }
+    }
+
+    #[test]
+    fn flannels_network_is_there_with_its_subnet_and_needs_a_source_vip_unless_it_is_a_bridge() {
+        let drive = tempfile::tempdir().unwrap();
+        let node = crate::node::tests::node(drive.path());
+        let network = |name: &str, kind: &str| json!([{"ID": "A", "Name": name, "Type": kind}]);
+        assert_eq!(flannel(&node, &network("cbr0", "L2Bridge")).made(), Ok(None), "no subnet");
+        write(&node.subnet_file(), "FLANNEL_SUBNET=10.244.1.1/24\n").unwrap();
+        write(&node.addresses("cbr0").join("10.244.1.3"), "kube-proxy\r\nsource-vip").unwrap();
+        let vip = Ipv4Addr::new(10, 244, 1, 3);
+        for (networks, expected) in [
+            (json!([]), None),
+            (network("flannel.4096", "Overlay"), None),
+            (network("cbr0", "L2Bridge"), Some(None)),
+            (network("cbr0", "l2bridge"), Some(None)),
+            (network("cbr0", "Overlay"), Some(Some(vip))),
+        ] {
+            let flannel = flannel(&node, &networks);
+            let made = flannel.made().unwrap();
+            assert_eq!(made.map(|made| flannel.source_vip(&made).unwrap()), expected, "{networks}");
+        }
+    }
+
     #[test]
     fn another_subnet_ends_kube_proxy_and_a_missing_one_does_not() {
         let drive = tempfile::tempdir().unwrap();
         let node = crate::node::tests::node(drive.path());
-        let flannel = Flannel { node: &node, name: "flannel.4096" };
-        assert_eq!(flannel.made(), Ok(None));
+        let networks = json!([{"ID": "A", "Name": "cbr0", "Type": "L2Bridge"}]);
+        let flannel = flannel(&node, &networks);
         write(&node.subnet_file(), "FLANNEL_SUBNET=10.244.1.1/24\n").unwrap();
         let before = flannel.made().unwrap().unwrap();
         assert_eq!(flannel.changed(&before), Ok(None));

@@ -7,9 +7,9 @@ mod calico;
 mod child;
 mod flannel;
 mod hcn;
+mod host_local;
 mod kube_proxy;
 mod node;
-mod source_vip;
 mod subnet;
 
 use std::net::IpAddr;

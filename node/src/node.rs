@@ -135,6 +135,14 @@ pub mod tests {
         }
     }
 
+    /// A program that runs a script.
+    #[cfg(unix)]
+    pub fn program(path: &Path, script: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        write(path, &format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     #[test]
     fn what_is_not_on_the_node_is_named_with_the_remedy() {
         let drive = tempfile::tempdir().unwrap();

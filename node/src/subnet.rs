@@ -23,6 +23,12 @@ impl Subnet {
     pub fn contains(self, address: Ipv4Addr) -> bool {
         mask(self.bits).is_some_and(|mask| address.to_bits() & mask == self.network.to_bits())
     }
+
+    /// The address that flanneld gives the node where its network is a bridge, and that win-bridge names as the way out to pods.
+    /// <https://github.com/flannel-io/flannel/blob/v0.28.10/pkg/backend/hostgw/hostgw_windows.go> (`expectedPodGatewayAddress`)
+    pub fn gateway(self) -> Ipv4Addr {
+        self.network.to_bits().saturating_add(2).into()
+    }
 }
 
 impl std::fmt::Display for Subnet {
@@ -62,6 +68,7 @@ mod tests {
             assert_eq!(read(&path).map(|subnet| subnet.to_string()).as_deref(), subnet, "{text}");
         }
         assert_eq!(read(&folder.path().join("other")), None);
+        assert_eq!(Subnet::parse("10.244.1.129/25").unwrap().gateway(), Ipv4Addr::new(10, 244, 1, 130));
         let subnet = Subnet::parse("10.244.1.1/24").unwrap();
         assert!(subnet.contains(Ipv4Addr::new(10, 244, 1, 2)) && !subnet.contains(Ipv4Addr::new(10, 244, 2, 2)));
     }
