@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct Components {
     /// `Report`: what the Linux side of the cluster lacks is said in status.components and in the condition NetworkCompatible. `Auto`: that, and
-    /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan, and kube-proxy for that and for Calico by
-    /// its operator; and for their pods what `policies` says. The condition ComponentsReady has the progress. It goes with the Cluster, after the
-    /// last Windows machine. What it brought stays if `Report` is set later, and so does the taint of nodes that are not verified, which
+    /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan or host-gw, and kube-proxy for that and for
+    /// Calico by its operator; and for their pods what `policies` says. The condition ComponentsReady has the progress. It goes with the Cluster, after
+    /// the last Windows machine. What it brought stays if `Report` is set later, and so does the taint of nodes that are not verified, which
     /// ComponentsReady then names with the command that takes it away. `Off`: the cluster is not looked at, and what CAPW brought there is removed.
     #[serde(default)]
     pub mode: ComponentsMode,
@@ -203,8 +203,8 @@ pub struct NetworkStatus {
     #[schemars(length(max = 1000))]
     pub from: Option<String>,
     /// Who brings it to Windows nodes: `Run`, nothing yet, its program has to run there; `Ask`, its own operator, once its switch for Windows is
-    /// set; `Check`, its makers, the cloud, or a DaemonSet that is there already; `Refuse`, nothing can. Of `Run`, CAPW does Flannel with
-    /// vxlan; for `Ask` it brings kube-proxy.
+    /// set; `Check`, its makers, the cloud, or a DaemonSet that is there already; `Refuse`, nothing can. CAPW does `Run`; for `Ask` it
+    /// brings kube-proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub role: Option<String>,

@@ -47,7 +47,7 @@ struct Render {
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-CAPW brings Flannel with vxlan, and kube-proxy for that and for Calico by its operator. Record a cluster with
+CAPW brings Flannel with vxlan or host-gw, and kube-proxy for that and for Calico by its operator. Record a cluster with
   kubectl get nodes,daemonsets,configmaps,services,servicecidrs -A -o yaml
 as `capw components render --help` says.
 Exit code 0: the objects are printed. 1: there are none, and standard error says why.")]

@@ -107,7 +107,7 @@ fn the_objects_are_printed_as_documents_in_their_order() {
 fn where_there_are_no_objects_nothing_is_printed_but_the_reason() {
     for (file, words) in [
         ("flannel-manifest.yaml", "components: VniBelow4096: ConfigMap kube-flannel/kube-flannel-cfg"),
-        ("flannel-host-gw.yaml", "components: Flannel's backend is host-gw"),
+        ("flannel-gbp.yaml", "components: GbpOn: ConfigMap kube-flannel/kube-flannel-cfg"),
         ("calico-operator-vxlan.yaml", "components: WindowsDataplaneOff: Installation default, spec.calicoNetwork.windowsDataplane"),
     ] {
         let file = recording(file);

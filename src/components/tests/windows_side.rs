@@ -76,6 +76,20 @@ fn the_objects_of_a_cluster_that_is_as_windows_needs_it() {
     insta::assert_snapshot!(documents.collect::<String>());
 }
 
+#[test]
+fn with_host_gw_only_the_settings_differ() {
+    let [vxlan, mut host_gw] = ["flannel-vxlan-4096", "flannel-host-gw"].map(|name| rendered(&recording(name)).unwrap());
+    let files = [("flannel", "net-conf.json"), ("flannel", "cni.conflist"), ("kube-proxy", "config.json")];
+    insta::assert_snapshot!(files.map(|(config_map, name)| format!("{name}: {:#}\n", file(&mut host_gw, config_map, name))).concat());
+    let without_settings = |mut objects: Vec<Value>| {
+        objects.retain(|object| object["kind"] != "ConfigMap");
+        // Their digest.
+        objects.iter_mut().filter_map(|object| object.pointer_mut("/spec/template/metadata/annotations")).for_each(|digest| *digest = Value::Null);
+        objects
+    };
+    assert_eq!(without_settings(host_gw), without_settings(vxlan));
+}
+
 /// Calico's operator brings the rest.
 #[test]
 fn the_objects_of_a_cluster_with_calico_are_those_of_kube_proxy() {
@@ -132,10 +146,12 @@ fn recordings_are_rendered_with_their_networks() {
         })
         .collect();
     let kubeadm = |name: &str| [name, "flannel.4096", "10.244.0.0/16", "10.96.0.0/12"].map(str::to_owned);
+    let bridge = |name: &str| [name, "cbr0", "10.244.0.0/16", "10.96.0.0/12"].map(str::to_owned);
     let calico = |name: &str| [name, "Calico", "10.244.0.0/16", ""].map(str::to_owned);
     let expected = [
         calico("calico-operator-bgp-windows"),
         calico("calico-operator-windows"),
+        bridge("flannel-host-gw"),
         kubeadm("flannel-nftables"),
         kubeadm("flannel-vxlan-4096"),
         kubeadm("kubeadm-iptables"),
@@ -150,7 +166,6 @@ fn recordings_are_rendered_with_their_networks() {
 fn where_nothing_is_rendered_the_reason_is_told() {
     let wrong = |reason: Reason| format!("{reason}: ");
     for (name, expected) in [
-        ("flannel-host-gw", "Flannel's backend is host-gw, and CAPW brings only vxlan to Windows nodes so far".to_owned()),
         ("flannel-manifest", wrong(Reason::VniBelow4096)),
         ("flannel-chart", wrong(Reason::VniBelow4096)),
         ("k3s", wrong(Reason::VniBelow4096)),
@@ -188,8 +203,7 @@ fn the_worst_that_is_wrong_is_told_with_the_remedy() {
 #[test]
 fn all_other_recordings_have_something_in_the_way() {
     for known in &KNOWN {
-        let is_brought = matches!((known.role, known.mode), ("Run", "vxlan") | ("Ask", _));
-        let usable = is_brought && known.reasons.iter().all(|reason| is_warning(*reason));
+        let usable = matches!(known.role, "Run" | "Ask") && known.reasons.iter().all(|reason| is_warning(*reason));
         assert_eq!(rendered(&recording(known.name)).is_ok(), usable, "{}", known.name);
     }
 }
@@ -230,36 +244,46 @@ fn without_a_config_map_nodes_tell_the_settings() {
     assert_eq!(rendered(&silent), Err(Refusal::VniUnknown));
 }
 
-fn flannel_named(name: &str) -> Vec<Value> {
-    let net_conf =
-        json!({"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "VXLAN", "VNI": 4096, "Port": 4789, "Name": name}});
-    changed("flannel-vxlan-4096", "ConfigMap kube-flannel-cfg", &json!({"data": {"net-conf.json": net_conf.to_string()}}))
+fn flannel_named(recording: &str, mut backend: Value, name: &str) -> Vec<Value> {
+    json_patch::merge(&mut backend, &json!({"Name": name}));
+    let net_conf = json!({"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": backend});
+    changed(recording, "ConfigMap kube-flannel-cfg", &json!({"data": {"net-conf.json": net_conf.to_string()}}))
 }
 
 #[test]
 fn the_network_has_the_name_that_flannel_gives_it() {
-    let mut objects = rendered(&flannel_named("vxlan0")).unwrap();
-    assert_eq!(
-        file(&mut objects, "flannel", "net-conf.json"),
-        json!({"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "Name": "vxlan0", "VNI": 4096, "Port": 4789}})
-    );
-    assert_eq!(file(&mut objects, "flannel", "cni.conflist")["name"], "vxlan0");
-    assert_eq!(file(&mut objects, "kube-proxy", "config.json")["winkernel"]["networkName"], "vxlan0");
-    for name in ["my network", "-a", "ä", "a/b"] {
-        assert_eq!(rendered(&flannel_named(name)), Err(Refusal::BadName(name.into())));
+    for (recording, written, read) in [
+        (
+            "flannel-vxlan-4096",
+            json!({"Type": "VXLAN", "VNI": 4096, "Port": 4789}),
+            json!({"Type": "vxlan", "Name": "net0", "VNI": 4096, "Port": 4789}),
+        ),
+        ("flannel-host-gw", json!({"Type": "host-gw"}), json!({"Type": "host-gw", "Name": "net0"})),
+    ] {
+        let mut objects = rendered(&flannel_named(recording, written.clone(), "net0")).unwrap();
+        assert_eq!(file(&mut objects, "flannel", "net-conf.json"), json!({"Network": "10.244.0.0/16", "Backend": read}));
+        assert_eq!(file(&mut objects, "flannel", "cni.conflist")["name"], "net0");
+        assert_eq!(file(&mut objects, "kube-proxy", "config.json")["winkernel"]["networkName"], "net0");
+        for name in ["my network", "-a", "ä", "a/b"] {
+            assert_eq!(rendered(&flannel_named(recording, written.clone(), name)), Err(Refusal::BadName(name.into())));
+        }
     }
 }
 
 #[test]
 fn every_service_network_is_reached_from_pods_and_ipv6_is_left_out() {
     let change = json!({"spec": {"cidrs": ["10.96.0.0/12", "10.120.0.0/16", "fd00::/108"]}});
-    let mut objects = rendered(&changed("flannel-vxlan-4096", "ServiceCIDR kubernetes", &change)).unwrap();
-    let conflist = file(&mut objects, "flannel", "cni.conflist");
-    let policies: Vec<&Value> =
-        conflist["plugins"][0]["delegate"]["policies"].as_array().unwrap().iter().map(|policy| &policy["value"]["Settings"]).collect();
-    let route = |network: &str| json!({"DestinationPrefix": network, "NeedEncap": true});
-    let inside = json!({"Exceptions": ["10.244.0.0/16", "10.96.0.0/12", "10.120.0.0/16"]});
-    assert_eq!(policies, [&inside, &route("10.96.0.0/12"), &route("10.120.0.0/16")]);
+    let services = ["10.96.0.0/12", "10.120.0.0/16"];
+    // In a bridge the node itself is reached like them.
+    for (recording, routed) in [("flannel-vxlan-4096", services.to_vec()), ("flannel-host-gw", [&services[..], &["$(NODE_ADDRESS)/32"]].concat())] {
+        let mut objects = rendered(&changed(recording, "ServiceCIDR kubernetes", &change)).unwrap();
+        let conflist = file(&mut objects, "flannel", "cni.conflist");
+        let policies = conflist["plugins"][0]["delegate"]["policies"].as_array().unwrap();
+        let policies: Vec<Value> = policies.iter().map(|policy| policy["value"]["Settings"].clone()).collect();
+        let inside: Vec<&str> = ["10.244.0.0/16"].into_iter().chain(routed.iter().copied()).collect();
+        let routes = routed.iter().map(|network| json!({"DestinationPrefix": network, "NeedEncap": true}));
+        assert_eq!(policies, [json!({"Exceptions": inside})].into_iter().chain(routes).collect::<Vec<_>>(), "{recording}");
+    }
 }
 
 #[test]
@@ -287,7 +311,7 @@ fn pods_start_again_when_their_settings_change_and_only_then() {
     let linux = recording("flannel-vxlan-4096");
     let mut before = rendered(&linux).unwrap();
     let mut other_domain = rendered(&changed("flannel-vxlan-4096", "ConfigMap kubeadm-config", &Value::Null)).unwrap();
-    let mut other_name = rendered(&flannel_named("vxlan0")).unwrap();
+    let mut other_name = rendered(&flannel_named("flannel-vxlan-4096", json!({"Type": "vxlan", "VNI": 4096, "Port": 4789}), "vxlan0")).unwrap();
     let elsewhere = Parameters { image: "mirror.example.com/capw:v0.3.0".into(), ..parameters() };
     let mut other_image = windows_side(&read(&linux), &elsewhere).unwrap();
     let mut with_secrets = windows_side(&read(&linux), &Parameters { pull_secrets: vec!["mirror".into()], ..parameters() }).unwrap();

@@ -1,13 +1,13 @@
 //! Flannel on Windows nodes: what flanneld and the CNI plugins are told, and the rights of flanneld.
 //!
 //! Keys are those of the programs that read them: flanneld's of `net-conf.json`, and of the conflist those of Flannel's CNI plugin, of
-//! `win-overlay`, and, in `Settings`, of the Host Compute Network API, which gets them as they are.
+//! `win-overlay` or `win-bridge`, and, in `Settings`, of the Host Compute Network API, which gets them as they are.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::network::Overlay;
+use super::network::{Backend, Flannel};
 use crate::components::compatible::PORT;
 use crate::components::linux_side::{Dns, NET_CONF};
 use crate::components::plan::labels;
@@ -28,32 +28,47 @@ pub fn cluster_role() -> Value {
     })
 }
 
+/// The node's own address in the conflist, as `capw-node.exe` fills it in: it is the same on no two nodes.
+const NODE: &str = "$(NODE_ADDRESS)/32";
+
 /// The files of flanneld and of the CNI plugins.
-pub fn settings(overlay: &Overlay, dns: Option<&Dns>) -> BTreeMap<&'static str, Value> {
-    BTreeMap::from([(NET_CONF, net_conf(overlay)), ("cni.conflist", conflist(overlay, dns))])
+pub fn settings(flannel: &Flannel, dns: Option<&Dns>) -> BTreeMap<&'static str, Value> {
+    BTreeMap::from([(NET_CONF, net_conf(flannel)), ("cni.conflist", conflist(flannel, dns))])
 }
 
 /// The part of flanneld's settings that it reads on Windows. It takes the node's subnet from the Node.
-fn net_conf(overlay: &Overlay) -> Value {
-    let backend = json!({"Type": "vxlan", "Name": overlay.name, "VNI": overlay.vni, "Port": PORT});
-    json!({"Network": overlay.pods.to_string(), "Backend": backend})
+fn net_conf(flannel: &Flannel) -> Value {
+    let backend = match flannel.backend {
+        Backend::Vxlan { vni } => json!({"Type": "vxlan", "Name": flannel.name, "VNI": vni, "Port": PORT}),
+        Backend::HostGw => json!({"Type": "host-gw", "Name": flannel.name}),
+    };
+    json!({"Network": flannel.pods.to_string(), "Backend": backend})
 }
 
 /// Flannel's plugin adds the node's subnet, and `win-overlay` the node's address.
-fn conflist(overlay: &Overlay, dns: Option<&Dns>) -> Value {
+fn conflist(flannel: &Flannel, dns: Option<&Dns>) -> Value {
     let policy = |kind: &str, settings: Value| json!({"name": "EndpointPolicy", "value": {"Type": kind, "Settings": settings}});
-    let inside: Vec<String> = [&overlay.pods].into_iter().chain(&overlay.services).map(ToString::to_string).collect();
+    let pods = flannel.pods.to_string();
+    // In a bridge the node is reached as the Services are: its own address, put on what is sent to it, would lead nowhere.
+    // <https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/windows/win-bridge/sample-v2.conf>
+    let node = (flannel.backend == Backend::HostGw).then(|| NODE.to_owned());
+    let routed: Vec<String> = flannel.services.iter().map(ToString::to_string).chain(node).collect();
+    let inside: Vec<&String> = [&pods].into_iter().chain(&routed).collect();
     // What leaves the cluster gets the node's address.
     let nat = policy("OutBoundNAT", json!({"Exceptions": inside}));
     // Without it pods ask the node's own network for Services.
-    let services = overlay.services.iter().map(|network| policy("SDNRoute", json!({"DestinationPrefix": network.to_string(), "NeedEncap": true})));
-    let policies: Vec<Value> = [nat].into_iter().chain(services).collect();
-    let mut delegate = json!({"type": "win-overlay", "apiVersion": 2, "policies": policies});
+    let routes = routed.iter().map(|network| policy("SDNRoute", json!({"DestinationPrefix": network, "NeedEncap": true})));
+    let policies: Vec<Value> = [nat].into_iter().chain(routes).collect();
+    let mut delegate = match flannel.backend {
+        Backend::Vxlan { .. } => json!({"type": "win-overlay", "apiVersion": 2, "policies": policies}),
+        // With it a pod reaches itself by a Service.
+        Backend::HostGw => json!({"type": "win-bridge", "apiVersion": 2, "policies": policies, "loopbackDSR": true}),
+    };
     if let (Value::Object(fields), Some(dns)) = (&mut delegate, dns) {
         fields.insert("dns".to_owned(), name_resolution(dns));
     }
     let plugin = json!({"type": "flannel", "capabilities": {"portMappings": true, "dns": true}, "delegate": delegate});
-    json!({"cniVersion": "1.0.0", "name": overlay.name, "plugins": [plugin]})
+    json!({"cniVersion": "1.0.0", "name": flannel.name, "plugins": [plugin]})
 }
 
 /// For pods whose kubelet says nothing else.

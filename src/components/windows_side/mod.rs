@@ -41,8 +41,8 @@ pub struct Parameters {
 pub fn windows_side(side: &LinuxSide, parameters: &Parameters) -> Result<Vec<Value>, Refusal> {
     let network = network(side)?;
     let mut objects = vec![namespace()];
-    if let Network::Flannel(overlay) = &network {
-        let flannel = Program { name: "flannel", arguments: &[], settings: flannel::settings(overlay, side.dns.as_ref()), readiness: None };
+    if let Network::Flannel(settings) = &network {
+        let flannel = Program { name: "flannel", arguments: &[], settings: flannel::settings(settings, side.dns.as_ref()), readiness: None };
         objects.extend([
             flannel.account(),
             flannel::cluster_role(),

@@ -12,7 +12,7 @@ use crate::components::workloads::Program;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
     /// CAPW does.
-    Flannel(Overlay),
+    Flannel(Flannel),
     /// Its operator does, with VXLAN or with BGP, and leaves kube-proxy to CAPW.
     Calico { pods: Cidr },
 }
@@ -22,7 +22,7 @@ impl Network {
     /// <https://github.com/projectcalico/calico/blob/v3.32.1/node/pkg/lifecycle/startup/startup_windows.go>.
     pub fn name(&self) -> &str {
         match self {
-            Self::Flannel(overlay) => &overlay.name,
+            Self::Flannel(flannel) => &flannel.name,
             Self::Calico { .. } => "Calico",
         }
     }
@@ -30,19 +30,39 @@ impl Network {
     /// The addresses of all pods.
     pub const fn pods(&self) -> Cidr {
         match self {
-            Self::Flannel(Overlay { pods, .. }) | Self::Calico { pods } => *pods,
+            Self::Flannel(Flannel { pods, .. }) | Self::Calico { pods } => *pods,
         }
     }
 }
 
-/// Flannel's network with VXLAN. Overlay networks of Windows have IPv4 only.
+/// Flannel's network. On Windows it has IPv4 only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overlay {
+pub struct Flannel {
+    pub backend: Backend,
     /// Of the network on Windows, which flanneld makes, and pods and kube-proxy find by it.
     pub name: String,
-    pub vni: u32,
     pub pods: Cidr,
     pub services: Vec<Cidr>,
+}
+
+/// How packets get to the pods of other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// By a tunnel: on Windows, an overlay.
+    Vxlan { vni: u32 },
+    /// By routes over the other nodes: on Windows, a bridge.
+    HostGw,
+}
+
+impl Backend {
+    /// As flanneld names its network on Windows where nothing is written.
+    /// <https://github.com/flannel-io/flannel/blob/v0.28.10/pkg/backend/hostgw/hostgw_windows.go>, and `vxlan/vxlan_windows.go` beside it.
+    fn network_name(self) -> String {
+        match self {
+            Self::Vxlan { vni } => format!("flannel.{vni}"),
+            Self::HostGw => "cbr0".into(),
+        }
+    }
 }
 
 /// The network, or why CAPW brings nothing for it.
@@ -57,7 +77,7 @@ pub fn network(side: &LinuxSide) -> Result<Network, Refusal> {
     }
     match &side.network.settings {
         Settings::Calico(calico) => self::calico(side, calico),
-        _ => overlay(side).map(Network::Flannel),
+        _ => flannel(side).map(Network::Flannel),
     }
 }
 
@@ -69,14 +89,13 @@ fn calico(side: &LinuxSide, calico: &Calico) -> Result<Network, Refusal> {
     Ok(Network::Calico { pods: pool.network })
 }
 
-fn overlay(side: &LinuxSide) -> Result<Overlay, Refusal> {
+fn flannel(side: &LinuxSide) -> Result<Flannel, Refusal> {
     let network = &side.network;
-    match network.mode.as_deref() {
-        Some("vxlan") => {}
-        mode => return Err(Refusal::NotYet(mode.unwrap_or("unknown").to_owned())),
-    }
-    let vni = network.vni.ok_or(Refusal::VniUnknown)?;
-    Ok(Overlay { name: name(side, vni)?, vni, pods: pods(side)?, services: ipv4(&side.service_networks) })
+    let backend = match network.mode.as_deref() {
+        Some("host-gw") => Backend::HostGw,
+        _ => Backend::Vxlan { vni: network.vni.ok_or(Refusal::VniUnknown)? },
+    };
+    Ok(Flannel { backend, name: name(side, backend)?, pods: pods(side)?, services: ipv4(&side.service_networks) })
 }
 
 fn ipv4(networks: &[Cidr]) -> Vec<Cidr> {
@@ -84,12 +103,12 @@ fn ipv4(networks: &[Cidr]) -> Vec<Cidr> {
 }
 
 /// As flanneld names it on Windows.
-fn name(side: &LinuxSide, vni: u32) -> Result<String, Refusal> {
+fn name(side: &LinuxSide, backend: Backend) -> Result<String, Refusal> {
     let written = match &side.network.settings {
         Settings::Flannel(flannel) => flannel.config.as_ref().and_then(|config| config.backend.name.clone()),
         _ => None,
     };
-    let name = written.unwrap_or_else(|| format!("flannel.{vni}"));
+    let name = written.unwrap_or_else(|| backend.network_name());
     let is_good = name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
     if is_good { Ok(name) } else { Err(Refusal::BadName(name)) }
 }

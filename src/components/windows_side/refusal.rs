@@ -13,9 +13,6 @@ pub enum Refusal {
     /// Another brings this network to Windows nodes, or nothing can.
     #[error("the network is {kind}, and CAPW does not bring it to Windows nodes ({role}). {}", .role.meaning())]
     NotOurs { kind: Kind, role: Role },
-    /// CAPW will run this backend of Flannel on Windows nodes, but does not yet.
-    #[error("Flannel's backend is {0}, and CAPW brings only vxlan to Windows nodes so far: run flanneld.exe there yourself")]
-    NotYet(String),
     /// Calico's operator brings the network, and another runs kube-proxy in it.
     #[error(
         "Calico's operator brings the network to Windows nodes, and {0} runs kube-proxy there already: nothing is left to bring; remove {0} if CAPW \

@@ -153,7 +153,7 @@ async fn what_cannot_be_removed_is_said_and_tried_again() {
 
 #[tokio::test]
 async fn what_is_in_the_way_is_said_and_nothing_is_applied() {
-    for recording in ["flannel-manifest.yaml", "flannel-host-gw.yaml", "calico-operator-vxlan.yaml", "cilium.yaml"] {
+    for recording in ["flannel-manifest.yaml", "calico-operator-vxlan.yaml", "cilium.yaml"] {
         let server = Arc::new(Mutex::new(Server::default()));
         let said = brought(&server, recording, &windows_cluster("c1", false)).await.unwrap();
         assert_eq!((said.condition.reason, server.lock().unwrap().asked.len()), (Reason::NotBrought, 0), "{recording}");
