@@ -35,14 +35,17 @@ impl Programs {
             others: vec![
                 (found("flannel", "flannel.exe")?, r"C:\k\flanneld.exe"),
                 (found("host-local", "host-local.exe")?, r"C:\opt\cni\bin\host-local.exe"),
+                (found("win-bridge", "win-bridge.exe")?, r"C:\opt\cni\bin\win-bridge.exe"),
                 (found("win-overlay", "win-overlay.exe")?, r"C:\opt\cni\bin\win-overlay.exe"),
                 (found("own", "computenetwork.dll")?, r"C:\windows\system32\computenetwork.dll"),
                 (found("own", "vmcompute.dll")?, r"C:\windows\system32\vmcompute.dll"),
+                // Wine's own is in a folder that comes later.
+                (found("own", "powershell.exe")?, r"C:\windows\powershell.exe"),
             ],
         })
     }
 
-    /// Puts them on a node, as its image or its bootstrap data would, and a networking service beside them.
+    /// Puts them on a node, as its image or its bootstrap data would, and beside them the networking service and a PowerShell.
     pub fn put_into(&self, guest: &wine::WineGuest, address: &str) {
         let service = r"C:\hns\node.json";
         if guest.path(service).exists() {
@@ -51,7 +54,7 @@ impl Programs {
         for (from, to) in &self.others {
             guest.write(to, &fs::read(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())));
         }
-        // Flannel's CNI plugin is in no package registry. It only hands on what `delegated` makes.
+        // Flannel's CNI plugin is in no package registry. It only hands on what `pod::attach` makes.
         guest.write(r"C:\opt\cni\bin\flannel.exe", b"");
         guest.write(service, json!({"address": address}).to_string().as_bytes());
     }

@@ -1,0 +1,77 @@
+//! A cluster with Flannel, which CAPW brings to real Windows nodes.
+
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::node::{Programs, address, guest_of};
+use super::{LIMIT, NAMESPACE};
+use crate::linux_side;
+use crate::workers::Workers;
+use crate::world::wine::WineGuest;
+use crate::world::{Capw, ControlPlane, HostProcesses, Kind, Options, text, wait_for, wine};
+
+/// What a node has besides its programs; `None` until it can have it.
+type Besides = fn(&WineGuest, &Value) -> Option<()>;
+
+pub struct Cluster {
+    besides: Besides,
+    programs: Programs,
+    pub pods: Mutex<HostProcesses>,
+    workers: Workers,
+    capw: Capw,
+    pub cp: ControlPlane,
+}
+
+impl Cluster {
+    /// The Linux side of the recording, and so many Windows nodes, which are Ready.
+    pub async fn start(name: &str, recording: &str, replicas: usize, programs: Programs, besides: Besides) -> Self {
+        let options = Options { scheduler: true, ..Options::default() };
+        let cp = ControlPlane::start(options.named(&format!("windows-{name}"))).await;
+        linux_side::apply(&cp, recording).await;
+        let capw = Capw::start(&cp, &[&format!("--wine-programs={}", wine::programs().display()), "--image=registry.example.com/capw:v0"]).await;
+        let workers = Workers { replicas: 0, driver: json!({"simulated": {"guest": "Wine"}}), bootstrap: json!({}), ..Workers::new(name, &cp).await };
+        workers.apply(&cp).await;
+        let pods = Mutex::new(HostProcesses::new(NAMESPACE, &programs.node));
+        let mut cluster = Self { besides, programs, pods, workers, capw, cp };
+        let auto = json!({"spec": {"components": {"mode": "Auto"}}});
+        cluster.cp.patch(Kind::WINDOWS_CLUSTER, &cluster.name(), &auto).await.expect("the network can be brought");
+        cluster.cp.wait_condition(Kind::WINDOWS_CLUSTER, &cluster.name(), "ComponentsReady", "True", LIMIT).await;
+        cluster.workers.replicas = replicas;
+        cluster.cp.apply_objects(&[cluster.workers.machine_deployment()]).await;
+        let (cp, workers) = (&cluster.cp, &cluster.workers);
+        cluster.until("the real Windows nodes are Ready", async || workers.settled(cp, cp).await.map(drop)).await;
+        cluster
+    }
+
+    /// Of the WindowsCluster.
+    pub fn name(&self) -> String {
+        self.workers.name(&self.workers.cluster)
+    }
+
+    pub async fn windows_nodes(&self) -> Vec<Value> {
+        let nodes = self.cp.list(Kind::NODE, None).await;
+        nodes.into_iter().filter(|node| text(node, "/metadata/name").starts_with("win-")).collect()
+    }
+
+    pub fn guest_of(&self, node: &Value) -> Option<WineGuest> {
+        guest_of(&self.capw, node)
+    }
+
+    /// Waits, and runs the pods meanwhile: the part of the kubelets and of containerd that Wine has no containers for.
+    pub async fn until(&self, what: &str, look: impl AsyncFn() -> Result<(), String>) {
+        wait_for(what, LIMIT, || async {
+            let nodes = self.cp.list(Kind::NODE, None).await;
+            let guest = |name: &str| {
+                let node = nodes.iter().find(|node| text(node, "/metadata/name") == name)?;
+                let guest = self.guest_of(node)?;
+                self.programs.put_into(&guest, address(node)?);
+                (self.besides)(&guest, node)?;
+                Some(guest)
+            };
+            self.pods.lock().await.run(&self.cp, guest).await;
+            let logs = self.pods.lock().await.logs("");
+            look().await.map_err(|why| format!("{why}; {logs}"))
+        })
+        .await;
+    }
+}
