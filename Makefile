@@ -125,7 +125,7 @@ faults: $(CARGO_NEXTEST) ## Run SEEDS lives of pools and deployments behind faul
 	bash e2e/tools/build.sh
 	CAPW_SEEDS=$(SEEDS) $(if $(SHARE),CAPW_SHARE=$(SHARE)) CAPW_SEED=random $(LONG) -E 'test(/^faults::/)'
 
-faults-model: $(CARGO_NEXTEST) ## Live a pool's life in memory with every fault at every request, and at every pair of requests (about two hours)
+faults-model: $(CARGO_NEXTEST) ## Live a pool's life in memory with every fault at every request, and at every pair of requests (about half an hour)
 	CAPW_PLANS=$(if $(filter random,$(SEED)),$$(shuf -i 1-1000000 -n 1),$(SEED)) $(LONG) --cargo-profile model --lib -E 'test(/^controllers::model::/)'
 
 story: parts $(CARGO_NEXTEST) ## Run the stories whose path contains NAME, for example NAME=drain
