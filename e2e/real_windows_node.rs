@@ -205,7 +205,7 @@ fn look(machine: &Value, vm: &SimulatedVm, node: &Value) {
 
     let [_, x, y, z] = *uuid::Uuid::parse_str(&vm.directory).expect("a UUID").as_bytes().last_chunk::<4>().expect("16 bytes");
     let internal = node["status"]["addresses"].as_array().into_iter().flatten().find(|address| address["type"] == "InternalIP");
-    assert_eq!(internal.map(|address| text(address, "/address").to_owned()), Some(format!("10.{x}.{y}.{}", 1 + z % 254)));
+    assert_eq!(internal.map(|address| text(address, "/address").to_owned()), Some(format!("10.{}.{y}.{}", 160 + x % 80, 1 + z % 254)));
     assert_eq!(condition(node, "Ready").expect("Ready")["status"], "True");
 }
 

@@ -117,10 +117,11 @@ impl Record {
     }
 }
 
-/// `10.x.y.z` from the last bytes of the UUID, which are a hash; never a network or broadcast address of a /24.
+/// From 10.160.0.1 to 10.239.255.254, by the last bytes of the UUID, which are a hash: no network of pods or Services usually lies there, which would
+/// keep Windows nodes from the cluster. Never a network or broadcast address of a /24.
 pub fn address(vm: Uuid) -> Ipv4Addr {
     let [.., x, y, z] = *vm.as_bytes();
-    Ipv4Addr::new(10, x, y, 1 + z % 254)
+    Ipv4Addr::new(10, 160 + x % 80, y, 1 + z % 254)
 }
 
 /// A point in time some milliseconds later.
