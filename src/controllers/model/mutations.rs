@@ -7,7 +7,7 @@ use crate::guards::Guard;
 
 const POST_TOKEN: &str = "POST /api/v1/namespaces/kube-system/secrets";
 const DELETE_TOKEN: &str = "DELETE /api/v1/namespaces/kube-system/secrets/bootstrap-token-";
-const POST_MACHINE: &str = "POST /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
+pub const POST_MACHINE: &str = "POST /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
 
 /// An order in which the watch of the machines is late, and that of the pools is not.
 fn late_machines() -> u64 {

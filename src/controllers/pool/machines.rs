@@ -62,7 +62,9 @@ async fn make(
 ) -> Result<(), ReconcileError> {
     let uid = object.uid().unwrap_or_default();
     let new_name = || build::name(object, &format!("{uid} {} {nth}", ctx.management.now()));
-    let name = ctx.memories.take_unanswered(&uid).unwrap_or_else(new_name);
+    let unanswered = ctx.memories.take_unanswered(&uid);
+    let is_another_try = unanswered.is_some();
+    let name = unanswered.unwrap_or_else(new_name);
     let machine = build::machine(object, request, template, &name, place);
     let answer = ctx.management.cluster.create_if_absent(&machine).await;
     match ctx.memories.remember_refusal(&uid, &name, answer, ctx.management.now()) {
@@ -74,7 +76,8 @@ async fn make(
         // The name is taken: the next pass finds another one.
         Ok(Creation::Existing(_)) => return Err(ApiError::AlreadyExists(format!("WindowsMachine {name} is there already")).into()),
         Err(error) => {
-            if matches!(error, ApiError::Unreachable(_) | ApiError::NotServed(_) | ApiError::Other(_)) {
+            // Whatever this try says, the first one may have made it.
+            if is_another_try || matches!(error, ApiError::Unreachable(_) | ApiError::NotServed(_) | ApiError::Other(_)) {
                 ctx.memories.no_answer(&uid, name);
             }
             return Err(error.into());

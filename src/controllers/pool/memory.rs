@@ -2,7 +2,7 @@
 //! watch would make or remove machines twice. Lost with the process: the caches of the next one begin with what is there.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -27,7 +27,7 @@ struct Memory {
     made: HashMap<String, (WindowsMachine, Timestamp)>,
     /// Machines whose configuration was made, by UID.
     configured: HashMap<String, Timestamp>,
-    /// Names of machines whose create had no answer: with the same name, the next try finds what that one made.
+    /// Names of machines whose create had no answer and that the cache has not shown: with the same name, the next try finds what that one made.
     unanswered: Vec<String>,
     /// UIDs of machines whose removal was asked for.
     removed: HashMap<String, Timestamp>,
@@ -57,13 +57,14 @@ impl Memories {
         self.lock().entry(pool.to_owned()).or_default().removed.insert(machine.to_owned(), now);
     }
 
-    /// Machines that were made and that `cached` does not show yet. What it shows is forgotten.
-    pub fn unseen(&self, pool: &str, cached: &[std::sync::Arc<WindowsMachine>], now: Timestamp) -> Vec<WindowsMachine> {
+    /// Machines that were made and that `cached` does not show yet. What it shows is forgotten, with its name: no other machine gets that one.
+    pub fn unseen(&self, pool: &str, cached: &[Arc<WindowsMachine>], now: Timestamp) -> Vec<WindowsMachine> {
         let mut all = self.lock();
         let Some(memory) = all.get_mut(pool) else { return Vec::new() };
         keep_recent(&mut memory.removed, now);
-        for uid in cached.iter().filter_map(|m| m.uid()) {
-            memory.made.remove(&uid);
+        for machine in cached {
+            memory.made.remove(&machine.uid().unwrap_or_default());
+            memory.unanswered.retain(|name| *name != machine.name_any());
         }
         memory.made.values().map(|(object, _)| object.clone()).collect()
     }
@@ -179,6 +180,15 @@ mod tests {
         assert_eq!(memories.unseen("pool", &[], at(600)).len(), 1);
         memories.seen("uid-m");
         assert_eq!((memories.overdue("pool", at(600)).len(), memories.unseen("pool", &[], at(600)).len()), (0, 0));
+    }
+
+    #[test]
+    fn a_name_without_an_answer_is_tried_until_its_machine_is_seen() {
+        let memories = Memories::default();
+        memories.no_answer("pool", "seen".into());
+        memories.no_answer("pool", "unseen".into());
+        memories.unseen("pool", &[Arc::new(WindowsMachine::new("seen", Default::default()))], Timestamp::UNIX_EPOCH);
+        assert_eq!([memories.take_unanswered("pool"), memories.take_unanswered("pool")], [Some("unseen".to_owned()), None]);
     }
 
     #[test]

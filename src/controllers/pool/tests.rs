@@ -55,17 +55,20 @@ async fn a_create_without_an_answer_is_tried_again_by_the_same_name() {
     let made = machine("win-x", "pool-uid");
     let (ctx, script) = stage(vec![
         refuse(&format!("POST {MACHINES}"), 504, "Timeout"),
+        refuse(&format!("POST {MACHINES}"), 429, "TooManyRequests"),
         refuse(&format!("POST {MACHINES}"), 409, "AlreadyExists"),
         step(&format!("GET {MACHINES}/*"), made),
         step(STATUS, pool()),
         step(STATUS, pool()),
     ]);
     assert_eq!(pass(&ctx).await.unwrap_err().label(), "unreachable");
+    assert_eq!(pass(&ctx).await.unwrap_err().label(), "throttled");
     pass(&ctx).await.expect("what the first try made is found");
     // The watch has not shown it yet.
     pass(&ctx).await.expect("nothing more is made");
     let seen = script.seen();
-    assert_eq!(seen[0].body["metadata"]["name"], seen[1].body["metadata"]["name"]);
+    let names = [0, 1, 2].map(|nth| &seen[nth].body["metadata"]["name"]);
+    assert_eq!(names, [names[0]; 3]);
 }
 
 #[tokio::test]
