@@ -119,7 +119,9 @@ own() {
         echo "capw-node.exe and the stand-ins for HNS and PowerShell are not built: rustup target add $target fails. Tests that run them are skipped."
         return 0
     fi
-    (cd "$HERE/../../.." && CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$MINGW cargo build --quiet --locked --release \
+    # The linker leaves files where temporary ones belong.
+    mkdir -p "$work/tmp"
+    (cd "$HERE/../../.." && TMPDIR=$work/tmp CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$MINGW cargo build --quiet --locked --release \
         --package capw-node --package capw-hns --target "$target" --target-dir "$work")
     rm -rf "$OWN.part"; mkdir -p "$OWN.part"
     cp "$work/$target/release/capw-node.exe" "$work/$target/release/powershell.exe" "$OWN.part/"
