@@ -211,10 +211,12 @@ pub fn judge(flannel: &Flannel, network: &Network, nodes: &[Node]) -> Vec<Findin
     let mut found: Vec<Finding> = not_rolled_out(flannel, network).into_iter().chain(small_blocks(nodes)).collect();
     // What is written counts for tomorrow, what nodes show for today.
     let written = flannel.config.as_ref().and_then(|config| config.backend.kind.as_deref());
-    let kinds = [written, network.mode.as_deref()];
-    if let Some(mode) = kinds.into_iter().flatten().find(|kind| !["vxlan", "host-gw"].contains(kind)) {
+    let kinds = [written, network.mode.as_deref()].into_iter().flatten();
+    let (supported, others): (Vec<&str>, Vec<&str>) = kinds.partition(|kind| ["vxlan", "host-gw"].contains(kind));
+    if let Some(mode) = others.first() {
         found.push(unsupported(flannel, mode));
-    } else {
+    }
+    if !supported.is_empty() {
         found.extend(families(flannel));
     }
     match &flannel.config {
