@@ -16,9 +16,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::cluster::Cluster;
-use self::node::{Programs, address, balancer, objects, policies, service};
+use self::node::{Programs, annotation, balancer, leased, policies, service};
 use self::pod::{attach, reaches};
-use crate::linux_side;
 use crate::world::{self, Kind, step, text, wine};
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -28,10 +27,7 @@ const NETWORK: &str = "flannel.4096";
 
 #[test]
 fn a_network_for_windows_nodes() {
-    let programs = match Programs::find() {
-        Ok(programs) => programs,
-        Err(lacks) => return wine::skip("windows_network", &lacks),
-    };
+    let Some(programs) = Programs::find("windows_network") else { return };
     world::run(async {
         let cluster = Cluster::start("network", RECORDING, 2, programs, |_, _| Some(())).await;
         step("both Windows nodes are Ready");
@@ -72,24 +68,12 @@ fn a_network_for_windows_nodes() {
 
 /// Whether a node has its part of the network and everything that leads to others.
 fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str) -> Result<(), String> {
-    let annotation = |key: &str| node["metadata"]["annotations"][format!("flannel.alpha.coreos.com/{key}")].as_str().unwrap_or_default();
-    let data: Value = serde_json::from_str(annotation("backend-data")).unwrap_or_default();
-    let lease = (annotation("backend-type"), annotation("kube-subnet-manager"), Some(annotation("public-ip")), &data["VNI"]);
-    if lease != ("vxlan", "true", address(node), &json!(4096)) || !data["VtepMAC"].is_string() {
-        return Err(format!("its lease is {lease:?}"));
+    let network = leased(node, guest, "vxlan", NETWORK, "Overlay")?;
+    let data: Value = serde_json::from_str(annotation(node, "backend-data")).unwrap_or_default();
+    if data["VNI"] != json!(4096) || !data["VtepMAC"].is_string() {
+        return Err(format!("its lease has {data}"));
     }
-    // No kubelet says of the pods here that they are ready.
-    if !linux_side::is_unverified(node) {
-        return Err("it has no taint".to_owned());
-    }
-    let networks = objects(guest, "networks");
-    let [network] = networks.as_slice() else { return Err(format!("its networks are {networks:?}")) };
-    let subnet = &network["Ipams"][0]["Subnets"][0]["IpAddressPrefix"];
-    let (name, kind) = (&network["Name"], &network["Type"]);
-    if (name, kind, subnet) != (&json!(NETWORK), &json!("Overlay"), &node["spec"]["podCIDR"]) {
-        return Err(format!("its network is {network:#}"));
-    }
-    let routes: Vec<&str> = policies(network, "RemoteSubnetRoute").map(|route| text(route, "/DistributedRouterMacAddress")).collect();
+    let routes: Vec<&str> = policies(&network, "RemoteSubnetRoute").map(|route| text(route, "/DistributedRouterMacAddress")).collect();
     // To two Linux nodes and the other Windows node.
     if routes.len() != 3 || routes.contains(&"") {
         return Err(format!("its routes are {routes:?} in {network:#}"));

@@ -24,10 +24,7 @@ const FAULT: &str = r"C:\hns\fault";
 
 #[test]
 fn kube_proxy_in_calicos_network() {
-    let programs = match Programs::find() {
-        Ok(programs) => programs,
-        Err(lacks) => return wine::skip("windows_network::calico", &lacks),
-    };
+    let Some(programs) = Programs::find("windows_network::calico") else { return };
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("calico-network")).await;
         let capw = Capw::start(&cp, &[&format!("--wine-programs={}", wine::programs().display())]).await;

@@ -6,11 +6,10 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::node::{Programs, address, balancer, objects, policies, service};
+use super::node::{Programs, address, balancer, leased, objects, policies, service};
 use super::pod::{attach, reaches};
-use crate::linux_side;
 use crate::world::wine::WineGuest;
-use crate::world::{self, step, text, wine};
+use crate::world::{self, step, text};
 
 const RECORDING: &str = "src/components/fixtures/flannel-host-gw.yaml";
 const NETWORK: &str = "cbr0";
@@ -19,10 +18,7 @@ const ROUTES: [(&str, &str); 2] = [("10.244.0.0/24", "10.0.0.11"), ("10.244.1.0/
 
 #[test]
 fn a_network_without_a_tunnel() {
-    let programs = match Programs::find() {
-        Ok(programs) => programs,
-        Err(lacks) => return wine::skip("windows_network::host_gw", &lacks),
-    };
+    let Some(programs) = Programs::find("windows_network::host_gw") else { return };
     world::run(async {
         let cluster = Cluster::start("host-gw", RECORDING, 1, programs, adapter).await;
         let service = service(&cluster.cp).await;
@@ -86,21 +82,7 @@ fn adapter(guest: &WineGuest, node: &Value) -> Option<()> {
 
 /// Whether the node has its part of the network and everything that leads to others.
 fn on_the_network(node: &Value, guest: &WineGuest, service: &str) -> Result<(), String> {
-    let annotation = |key: &str| node["metadata"]["annotations"][format!("flannel.alpha.coreos.com/{key}")].as_str();
-    let lease = (annotation("backend-type"), annotation("kube-subnet-manager"), annotation("public-ip"));
-    if lease != (Some("host-gw"), Some("true"), address(node)) {
-        return Err(format!("its lease is {lease:?}"));
-    }
-    // No kubelet says of the pods here that they are ready.
-    if !linux_side::is_unverified(node) {
-        return Err("it has no taint".to_owned());
-    }
-    let networks = objects(guest, "networks");
-    let [network] = networks.as_slice() else { return Err(format!("its networks are {networks:?}")) };
-    let subnet = &network["Ipams"][0]["Subnets"][0]["IpAddressPrefix"];
-    if (&network["Name"], &network["Type"], subnet) != (&json!(NETWORK), &json!("L2Bridge"), &node["spec"]["podCIDR"]) {
-        return Err(format!("its network is {network:#}"));
-    }
+    leased(node, guest, "host-gw", NETWORK, "L2Bridge")?;
     let gateway = gateway(node).ok_or("it has no subnet")?;
     let holder = guest.read(&format!(r"C:\var\lib\cni\networks\{NETWORK}\{gateway}"))?;
     if !holder.lines().map(str::trim).eq(["flannel", "gateway"]) {

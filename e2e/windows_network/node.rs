@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::linux_side;
 use crate::world::{self, Capw, ControlPlane, Kind, simulated_vms, text, wine};
 
 const SERVICES: Kind = Kind::new("v1", "services");
@@ -19,8 +20,13 @@ pub struct Programs {
 }
 
 impl Programs {
+    /// `None`: something is missing, and `story` does not run.
+    pub fn find(story: &str) -> Option<Self> {
+        Self::found().inspect_err(|lacks| wine::skip(story, lacks)).ok()
+    }
+
     /// What is missing, in words, if something is.
-    pub fn find() -> Result<Self, String> {
+    fn found() -> Result<Self, String> {
         if let Some(lacks) = wine::lacks(&[&wine::kubernetes()]) {
             return Err(lacks);
         }
@@ -78,6 +84,30 @@ pub async fn service(cp: &ControlPlane) -> String {
 pub fn address(node: &Value) -> Option<&str> {
     let internal = node["status"]["addresses"].as_array()?.iter().find(|address| address["type"] == "InternalIP")?;
     internal["address"].as_str()
+}
+
+/// What flanneld says of a node.
+pub fn annotation<'a>(node: &'a Value, key: &str) -> &'a str {
+    node["metadata"]["annotations"][format!("flannel.alpha.coreos.com/{key}")].as_str().unwrap_or_default()
+}
+
+/// The network of a node that has its lease of this backend, by name and type of that network; its node has the taint still.
+pub fn leased(node: &Value, guest: &wine::WineGuest, backend: &str, name: &str, kind: &str) -> Result<Value, String> {
+    let lease = (annotation(node, "backend-type"), annotation(node, "kube-subnet-manager"), Some(annotation(node, "public-ip")));
+    if lease != (backend, "true", address(node)) {
+        return Err(format!("its lease is {lease:?}"));
+    }
+    // No kubelet says of the pods here that they are ready.
+    if !linux_side::is_unverified(node) {
+        return Err("it has no taint".to_owned());
+    }
+    let networks = objects(guest, "networks");
+    let [network] = networks.as_slice() else { return Err(format!("its networks are {networks:?}")) };
+    let subnet = &network["Ipams"][0]["Subnets"][0]["IpAddressPrefix"];
+    if (&network["Name"], &network["Type"], subnet) != (&json!(name), &json!(kind), &node["spec"]["podCIDR"]) {
+        return Err(format!("its network is {network:#}"));
+    }
+    Ok(network.clone())
 }
 
 /// The objects that the networking service of a node has.
