@@ -162,6 +162,16 @@ async fn start_on_host(address: &str, more: &[&str], temporary: &Path) -> Demo {
     Demo::start(&variables.iter().map(String::as_str).collect::<Vec<_>>(), temporary).await
 }
 
+/// The image joins, and nothing of it stays; what the demo said.
+async fn joins_on_host(host: &Daemon, address: &str, more: &[&str]) -> String {
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let joined = start_on_host(address, more, temporary.path()).await.end().await;
+    assert_joined(&joined);
+    assert_as_before(host);
+    assert_empty(temporary.path());
+    joined.1
+}
+
 /// Of what the demo makes on a person's host, nothing stays.
 fn assert_as_before(host: &Daemon) {
     assert_eq!(host.domains(), Vec::<String>::new());
@@ -202,7 +212,6 @@ fn the_demo_makes_its_vm_on_a_host_of_ones_own() {
 #[test]
 fn the_demo_makes_its_vm_through_ssh() {
     world::run(async {
-        let temporary = tempfile::tempdir().expect("a temporary directory");
         let Some(host) = Daemon::start() else { return };
         let Some(sshd) = Sshd::start(&host) else { return };
         if !has_image(&host) {
@@ -211,20 +220,16 @@ fn the_demo_makes_its_vm_through_ssh() {
         let known_hosts = sshd.path("known_hosts");
         std::fs::write(&known_hosts, sshd.known_hosts()).expect("a file");
         let login = format!("LOGIN=ssh-privatekey={} known_hosts={}", sshd.path("ours").display(), known_hosts.display());
-        let joined = start_on_host(&sshd.address(&host.socket()), &[&login], temporary.path()).await.end().await;
-        assert_joined(&joined);
+        let said = joins_on_host(&host, &sshd.address(&host.socket()), &[&login]).await;
         let has_kvm = host.try_virsh(["domcapabilities", "--virttype", "kvm"]).status.success();
         let told = if has_kvm { "it runs the guests by KVM" } else { "QEMU translates the guests" };
-        assert!(joined.1.contains(told), "{told:?} is not in {}", joined.1);
-        assert_as_before(&host);
-        assert_empty(temporary.path());
+        assert!(said.contains(told), "{told:?} is not in {said}");
     });
 }
 
 #[test]
 fn the_demo_makes_its_vm_through_tls() {
     world::run(async {
-        let temporary = tempfile::tempdir().expect("a temporary directory");
         let (authority, port) = (Authority::new("lab"), free_port());
         let daemon = authority.issue("daemon", &["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
         let tls = Tls { port, authority: &authority.pem, certificate: &daemon.certificate, key: &daemon.key, client: "capw" };
@@ -239,11 +244,7 @@ fn the_demo_makes_its_vm_through_tls() {
             format!("{key}={}", file.display())
         });
         let address = format!("qemu+tls://127.0.0.1:{port}/session");
-        let variables = [format!("LOGIN={}", login.join(" ")), "ACCELERATION=tcg".to_owned()];
-        let joined = start_on_host(&address, &[&variables[0], &variables[1]], temporary.path()).await.end().await;
-        assert_joined(&joined);
-        assert_as_before(&host);
-        assert_empty(temporary.path());
+        joins_on_host(&host, &address, &[&format!("LOGIN={}", login.join(" ")), "ACCELERATION=tcg"]).await;
     });
 }
 
