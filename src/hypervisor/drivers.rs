@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::api::hypervisor::Simulated;
 
-    /// `config/production` has it: whoever installs that reaches the hypervisors, and the page about security says by which ports.
+    /// With `config/production`, which has it, CAPW reaches hypervisors of every kind. The page about security says by which ports.
     #[test]
     fn the_network_policy_lets_out_to_the_usual_port_of_every_driver() {
         use super::super::{libvirt::address, proxmox::connection};

@@ -206,7 +206,7 @@ mod tests {
     }
 
     proptest! {
-        /// The places are numbers that somebody else has written.
+        /// The places are numbers that the maker of the image has written.
         #[test]
         fn any_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..4096), header in any::<bool>(), bits in 0_u8..24) {
             if let Some(start) = bytes.get_mut(..112).filter(|_| header) {
