@@ -69,7 +69,10 @@ impl HostProcesses {
     async fn start(&self, cp: &ControlPlane, guest: &WineGuest, pod: &Value, node: &Value, log: &Path) -> Child {
         let name = self.program.file_name().expect("a program").to_str().expect("a name");
         let image = format!(r"{IMAGE}\{name}");
-        guest.write(&image, &fs::read(&self.program).unwrap_or_else(|e| panic!("{}: {e}", self.program.display())));
+        // Once: Wine maps parts of the file, and a container that runs would lose them.
+        if !guest.path(&image).exists() {
+            guest.write(&image, &fs::read(&self.program).unwrap_or_else(|e| panic!("{}: {e}", self.program.display())));
+        }
         let container = &pod["spec"]["containers"][0];
         for mount in container["volumeMounts"].as_array().into_iter().flatten() {
             let volume = pod["spec"]["volumes"].as_array().into_iter().flatten().find(|volume| volume["name"] == mount["name"]);
