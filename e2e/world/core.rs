@@ -19,11 +19,26 @@ use super::{manifests, pki};
 
 const NAMESPACE: &str = "capi-system";
 
-/// Read once for all stories of this program: it is a megabyte of YAML.
+/// Read once for all stories of this program: it is a megabyte of YAML. More than half of it is descriptions, which the API server
+/// would publish again with each definition that follows.
 static MANIFESTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let text = std::fs::read_to_string(&Tools::ensure().capi_core_manifests).expect("build.sh made capi-core.yaml");
-    manifests::documents(&text)
+    let mut objects = manifests::documents(&text);
+    objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(without_descriptions);
+    objects
 });
+
+/// A field of that name is an object, and stays.
+fn without_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, value| name != "description" || !value.is_string());
+            fields.values_mut().for_each(without_descriptions);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_descriptions),
+        _ => {}
+    }
+}
 
 /// Installs core's definitions and rights, starts it and waits until its webhooks answer.
 pub(super) async fn start(cp: &ControlPlane) -> Process {
