@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::{Signal, kill_process};
 
-use crate::left;
+use crate::{directory, left};
 
 /// What the runner writes when a run is over.
 const OVER: &[u8] = b"over";
@@ -42,9 +42,16 @@ impl Drop for Guard {
 
 /// Waits until the runner says that the run is over, or ends.
 pub fn guard(directories: &[PathBuf]) -> Result<()> {
+    let _held: Vec<_> = directories.iter().filter_map(|directory| directory::hold(directory)).collect();
     let mut said = Vec::new();
     std::io::stdin().read_to_end(&mut said).context("standard input")?;
-    let Some(temporary) = directories.first().filter(|_| said != OVER) else { return Ok(()) };
+    if said == OVER { Ok(()) } else { end(directories) }
+}
+
+/// Ends what still runs of a run, and removes its directories, of which the first one is the temporary directory of its tests: all of them,
+/// also if one cannot be removed.
+pub fn end(directories: &[PathBuf]) -> Result<()> {
+    let Some(temporary) = directories.first() else { return Ok(()) };
     let runners = || left::processes(temporary).into_iter().filter(|(.., command)| command.contains(" nextest run "));
     for (pid, ..) in runners() {
         let _ = kill_process(pid, Signal::TERM);
@@ -54,8 +61,6 @@ pub fn guard(directories: &[PathBuf]) -> Result<()> {
         std::thread::sleep(Duration::from_millis(200));
     }
     left::clear(temporary);
-    for directory in directories {
-        std::fs::remove_dir_all(directory).with_context(|| directory.display().to_string())?;
-    }
-    Ok(())
+    let removed: Vec<_> = directories.iter().map(|path| directory::remove(path).with_context(|| path.display().to_string())).collect();
+    removed.into_iter().collect()
 }

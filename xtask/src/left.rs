@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::directory::LOCK;
+
 /// For guardians of tests that were ended: they clear up what their test could not.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -22,7 +24,7 @@ pub fn clear(temporary: &Path) -> Vec<String> {
         let _ = kill_process(pid, Signal::KILL);
     }
     let names = fs::read_dir(temporary).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
-    left.extend(names.map(|name| format!("{name} was left in the temporary directory")));
+    left.extend(names.filter(|name| name != LOCK).map(|name| format!("{name} was left in the temporary directory")));
     left
 }
 

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
-use crate::guard::Guard;
+use crate::directory::{self, Directory};
+use crate::guard::{self, Guard};
 use crate::junit::{self, Case};
 use crate::left;
 
@@ -41,13 +42,20 @@ impl Nextest {
 
     /// Runs the tests of a profile.
     pub fn run(&self, profile: &str, more: &[String]) -> Result<Run> {
-        // Short, because sockets of daemons lie below it, and their paths have at most 107 characters.
-        let temporary = tempfile::Builder::new().prefix("ct").rand_bytes(4).tempdir().context("a directory for temporary files")?;
+        for directory in directory::left() {
+            let ended = guard::end(std::slice::from_ref(&directory));
+            println!(
+                "{}, which an earlier run left: {}",
+                directory.display(),
+                ended.map_or_else(|error| format!("{error:#}"), |()| "removed".to_owned())
+            );
+        }
+        let temporary = Directory::new(directory::TEMPORARY)?;
         let like_tmp = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
         fs::set_permissions(temporary.path(), like_tmp).context("a directory for temporary files of every user")?;
         // Control planes that the tests of this run pass on to each other: not among the files that no test may leave.
-        let planes = tempfile::Builder::new().prefix("cp").tempdir().context("a directory for control planes")?;
-        let _guard = Guard::start(&[temporary.path(), planes.path()])?;
+        let planes = Directory::new(directory::PLANES)?;
+        let guard = Guard::start(&[temporary.path(), planes.path()])?;
         // Where .config/nextest.toml has the report written.
         let report = PathBuf::from("out/nextest").join(profile).join("junit.xml");
         let _ = fs::remove_file(&report);
@@ -62,6 +70,9 @@ impl Nextest {
             Err(_) => Vec::new(),
         };
         let left = left::clear(temporary.path());
+        // While they are removed, the guard would still do it.
+        drop((temporary, planes));
+        drop(guard);
         Ok(Run { passed: status.success(), cases, left })
     }
 

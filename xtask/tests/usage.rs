@@ -26,3 +26,12 @@ fn a_run_whose_runner_was_killed_is_cleared_up() {
         assert_eq!(paths.map(std::path::Path::exists), [is_left; 2], "{said:?}");
     }
 }
+
+#[test]
+fn a_directory_that_is_gone_keeps_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let (gone, there) = (directory.path().join("gone"), directory.path().join("there"));
+    std::fs::create_dir(&there).unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_xtask")).arg("guard").args([&gone, &there]).stdin(Stdio::null()).status().unwrap();
+    assert!(status.success() && !there.exists());
+}
