@@ -46,7 +46,7 @@ const TRIALS: [Trial; 17] = [
     trial("release", &["release-check"]),
 ];
 
-/// Runs all whose name has `name` in it, prints a table and writes `out/judge.json`. `true` if none failed.
+/// Runs all whose name has `name` in it, prints a table and writes `out/judge.json`. `true` if none failed. An interrupt is the end.
 #[allow(clippy::disallowed_methods, reason = "whether a variable is set decides what can run, and what does not is said")]
 pub fn judge(nextest: &Nextest, name: Option<&str>) -> Result<bool> {
     let mut rows = Vec::new();
@@ -57,17 +57,28 @@ pub fn judge(nextest: &Nextest, name: Option<&str>) -> Result<bool> {
             _ => {
                 println!("\n=== {}: make {}", trial.name, trial.make.join(" "));
                 let status = Command::new("make").args(trial.make).env("CAPW_SEED", "random").env_remove("PROPTEST_RNG_SEED").status();
-                if status.context("make")?.success() { "passed".to_owned() } else { "FAILED".to_owned() }
+                let passed = status.context("make")?.success();
+                let said = if nextest.is_interrupted() {
+                    "interrupted"
+                } else if passed {
+                    "passed"
+                } else {
+                    "FAILED"
+                };
+                said.to_owned()
             }
         };
         rows.push((trial.name, said, from.elapsed().as_secs()));
         let all: Vec<_> = rows.iter().map(|(name, said, seconds)| json!({"name": name, "result": said, "seconds": seconds})).collect();
         let path = nextest.output.join("judge.json");
         fs::write(&path, format!("{:#}\n", json!(all))).with_context(|| path.display().to_string())?;
+        if nextest.is_interrupted() {
+            break;
+        }
     }
     println!();
     for (name, said, seconds) in &rows {
         println!("{:4} min  {name:16} {said}", seconds.div_ceil(60));
     }
-    Ok(!rows.is_empty() && rows.iter().all(|(_, said, _)| said != "FAILED"))
+    Ok(!rows.is_empty() && !nextest.is_interrupted() && rows.iter().all(|(_, said, _)| said != "FAILED"))
 }

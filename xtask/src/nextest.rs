@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 
@@ -18,6 +18,7 @@ pub struct Nextest {
     program: PathBuf,
     /// Folder of the reports.
     pub output: PathBuf,
+    interrupted: Arc<AtomicBool>,
 }
 
 /// What came of one run.
@@ -33,11 +34,17 @@ pub struct Run {
 impl Nextest {
     /// From now on an interrupt ends the tests that run, not this program, which then clears up.
     pub fn new(program: PathBuf, output: PathBuf) -> Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).context("a handler of signals")?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("a handler of signals")?;
         }
         fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
-        Ok(Self { program, output: fs::canonicalize(&output)? })
+        Ok(Self { program, output: fs::canonicalize(&output)?, interrupted })
+    }
+
+    /// Whether no further run should begin.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Runs the tests of a profile.

@@ -19,7 +19,8 @@ struct Tally {
     first: Option<(usize, String)>,
 }
 
-/// Runs them `count` times and prints a line for each test. `true` if all passed every time.
+/// Runs them `count` times and prints a line for each test. `true` if all passed every time. An interrupt is
+/// the end, with what came of the runs before.
 pub fn soak(nextest: &Nextest, count: usize, name: Option<&str>) -> Result<bool> {
     let filter = match name {
         Some(name) => format!("test({name})"),
@@ -33,6 +34,13 @@ pub fn soak(nextest: &Nextest, count: usize, name: Option<&str>) -> Result<bool>
         println!("run {turn} of {count}");
         let run = nextest.run(profile, &["-E".to_owned(), filter.clone()])?;
         clean &= run.passed && run.left.is_empty();
+        for left in &run.left {
+            println!("LEFT BEHIND in run {turn}: {left}");
+        }
+        if nextest.is_interrupted() {
+            println!("interrupted in run {turn}, which does not count");
+            break;
+        }
         for case in &run.cases {
             note(&mut tallies, case, turn);
             for (number, failure) in case.failures.iter().enumerate() {
@@ -40,9 +48,6 @@ pub fn soak(nextest: &Nextest, count: usize, name: Option<&str>) -> Result<bool>
                 fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
                 fs::write(folder.join(format!("run-{turn}-{}.log", number + 1)), &failure.output)?;
             }
-        }
-        for left in &run.left {
-            println!("LEFT BEHIND in run {turn}: {left}");
         }
         write(nextest, &tallies)?;
     }

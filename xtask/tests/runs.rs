@@ -3,9 +3,12 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 /// A checkout with a stand-in, a script, for cargo-nextest.
@@ -57,6 +60,46 @@ fn a_run_removes_what_earlier_ones_left_and_nothing_else() {
     // Of its own nothing is there but what it holds locked, and that goes too.
     assert_eq!(fs::read_to_string(checkout.path("seen")).unwrap().trim(), LOCK);
     assert_eq!(names(&checkout.path("tmp")), ["cpheld", "ctheld", "ctother", "other"]);
+}
+
+/// The first turn ends well, the second one is interrupted as by Ctrl-C in a terminal: there must be no third.
+#[test]
+fn an_interrupt_ends_a_soak_with_its_table() {
+    let report = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/junit.xml");
+    let checkout = Checkout::new(&format!(
+        "echo turn >> turns
+if [ $(wc -l < turns) = 2 ]; then exec sleep 600; fi
+cp {report} out/nextest/gate/"
+    ));
+    fs::create_dir_all(checkout.path("out/nextest/gate")).unwrap();
+    let said = interrupted(&checkout, &["soak", "--count", "4"]);
+    assert!(said.contains("interrupted in run 2"), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("  0 of   1 ") && line.contains("drain::a_machine_leaves")), "{said}");
+}
+
+#[test]
+fn an_interrupt_ends_the_judge_with_its_table() {
+    let checkout = Checkout::new("exit 1");
+    let makefile = ".PHONY: unit test\nunit:\n\t@echo turn >> turns\ntest:\n\t@echo turn >> turns; sleep 600\n.DEFAULT:\n\t@echo turn >> turns\n";
+    fs::write(checkout.path("Makefile"), makefile).unwrap();
+    let said = interrupted(&checkout, &["judge"]);
+    let rows: Vec<_> = said.lines().filter_map(|line| line.split_once(" min  ")).map(|(_, row)| row.split_whitespace().collect::<Vec<_>>()).collect();
+    assert_eq!(rows, [["unit", "passed"], ["tests", "interrupted"]], "{said}");
+}
+
+/// What it prints when it is interrupted in its second turn. It fails then, and leaves nothing.
+fn interrupted(checkout: &Checkout, arguments: &[&str]) -> String {
+    let turns = || fs::read_to_string(checkout.path("turns")).unwrap_or_default().lines().count();
+    let mut run = checkout.xtask(arguments).env_remove("MAKEFLAGS").process_group(0).spawn().unwrap();
+    while turns() < 2 {
+        assert!(run.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process_group(Pid::from_child(&run), Signal::INT).unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), turns()), (Some(1), 2));
+    assert_eq!(names(&checkout.path("tmp")), [""; 0]);
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn names(directory: &Path) -> Vec<String> {
