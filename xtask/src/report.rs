@@ -1,5 +1,6 @@
 //! One run and what to know of it: the last lines of the log are enough to know what to mend.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -12,9 +13,11 @@ use crate::lacking::{filter, lacking};
 use crate::nextest::{Nextest, Run};
 use crate::omitted::omitted;
 
-/// Lines for all tests that failed together, and for one of them at least.
-const LINES: usize = 70;
+/// Lines for all tests that failed together, and for the words of one of them at least: what does not fit is in its files.
+const LINES: usize = 60;
 const FEWEST: usize = 12;
+/// Things left behind that are named.
+const LEFT: usize = 5;
 /// Of a flaky one.
 const FLAKY_LINES: usize = 6;
 
@@ -27,11 +30,7 @@ pub fn test(nextest: &Nextest, profile: &str, more: &[String]) -> Result<bool> {
     let run = nextest.run(profile, if more.is_empty() { &without } else { more })?;
     write_files(nextest, &run)?;
     let left_out = if more.is_empty() { omitted(&nextest.list(profile, &without)?, lacking) } else { Default::default() };
-    println!("\n{}", text(&run, &nextest.failed()));
-    for (why, count) in left_out {
-        println!("left out: {count:3}  {why}");
-    }
-    println!("{}", count(&run));
+    print!("\n{}", text(&run, &nextest.failed(), &left_out));
     Ok(run.passed && run.left.is_empty())
 }
 
@@ -59,8 +58,8 @@ pub fn folder(test: &str) -> String {
     test.replace("::", ".")
 }
 
-/// What failed, what was flaky and what was left behind.
-pub fn text(run: &Run, failed: &Path) -> String {
+/// What was flaky, what failed, what was left behind, what was left out and why, and how many there were of each.
+fn text(run: &Run, failed: &Path, left_out: &BTreeMap<String, usize>) -> String {
     let mut text = String::new();
     for case in run.cases.iter().filter(|case| case.is_flaky()) {
         let _ = writeln!(text, "FLAKY {} failed {} of {} times", case.test, case.failures.len(), case.failures.len() + 1);
@@ -69,26 +68,30 @@ pub fn text(run: &Run, failed: &Path) -> String {
         }
     }
     let wrong: Vec<&Case> = run.cases.iter().filter(|case| !case.passed).collect();
-    let share = (LINES / wrong.len().max(1)).max(FEWEST);
-    for case in wrong {
-        let _ = writeln!(
-            text,
-            "FAILED {} ({} times, {:.0} s); files: {}",
-            case.test,
-            case.failures.len(),
-            case.seconds,
-            failed.join(folder(&case.test)).display()
-        );
-        for line in case.failures.last().map(|failure| summary(failure, share)).into_iter().flatten() {
+    // All are named; as many as fit have their say.
+    let room = LINES.saturating_sub(wrong.len());
+    let speak = wrong.len().min(room / FEWEST);
+    for (number, case) in wrong.into_iter().enumerate() {
+        let (times, folder) = (case.failures.len(), failed.join(folder(&case.test)));
+        let _ = writeln!(text, "FAILED {} ({times} times, {:.0} s); files: {}", case.test, case.seconds, folder.display());
+        let said = case.failures.last().filter(|_| number < speak).map(|failure| summary(failure, room / speak.max(1)));
+        for line in said.into_iter().flatten() {
             let _ = writeln!(text, "      {line}");
         }
     }
-    for left in &run.left {
+    for left in run.left.iter().take(LEFT) {
         let _ = writeln!(text, "LEFT BEHIND {left}");
+    }
+    if run.left.len() > LEFT {
+        let _ = writeln!(text, "LEFT BEHIND and {} more", run.left.len() - LEFT);
     }
     if run.cases.is_empty() {
         text.push_str("NO TEST RAN: see above\n");
     }
+    for (why, count) in left_out {
+        let _ = writeln!(text, "left out: {count:3}  {why}");
+    }
+    let _ = writeln!(text, "{}", count(run));
     text
 }
 
@@ -134,6 +137,8 @@ fn cut(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::junit::cases;
 
@@ -145,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_report_says_what_was_asked_and_what_was_seen_last() {
-        let text = text(&run(), Path::new("out/failed"));
+        let text = text(&run(), Path::new("out/failed"), &BTreeMap::new());
         for part in [
             "FLAKY stuck::why_is_it_stuck failed 1 of 2 times\n      test failure\n",
             "waited 30.2 s, which count for 30.0 s of 30 s",
@@ -161,12 +166,51 @@ mod tests {
         assert!(!text.contains("panicking.rs"), "a backtrace is for the file:\n{text}");
     }
 
+    /// What the log of `.ci/run` ends with: the report, and then what the script says when these steps have failed.
+    fn end_of_log(run: &Run, steps: &str) -> String {
+        const SCRIPT: &str = include_str!("../../.ci/run");
+        let (before, end) = SCRIPT.split_once("\nstep tests ").unwrap();
+        let end = end.split_once('\n').unwrap().1;
+        let logs = tempfile::tempdir().unwrap();
+        let words: String = (1..=50).map(|number| format!("word {number}\n")).collect();
+        for step in steps.split(' ') {
+            fs::write(logs.path().join(format!("{step}.log")), &words).unwrap();
+        }
+        let table = vec!["12345 s  step"; before.matches("\nstep ").count() + 2].join("\n");
+        let mut script = Command::new("bash");
+        script.arg("-c").arg(format!("failed=({steps}) logs={} began=0 table='{table}'\n{end}", logs.path().display()));
+        let said = script.output().unwrap();
+        assert_eq!((said.status.code(), String::from_utf8(said.stderr).unwrap().as_str()), (Some(1), ""), "{steps}");
+        let reasons = (0..8).map(|number| (format!("reason {number}"), number)).collect();
+        let report = text(run, Path::new("out/failed"), &reasons);
+        format!("{report}make: *** [Makefile:1: test] Error 1\n{}", String::from_utf8(said.stdout).unwrap())
+    }
+
     #[test]
-    fn it_fits_into_the_last_hundred_lines() {
-        let mut many = run();
-        let failed = many.cases.iter().find(|case| !case.passed).unwrap().clone();
-        many.cases.extend(std::iter::repeat_n(failed, 4));
-        assert!(text(&many, Path::new("out/failed")).lines().count() < 100);
+    fn the_cause_is_in_the_last_hundred_lines() {
+        let failed = run().cases.into_iter().find(|case| !case.passed).unwrap();
+        let crowd = |count: usize| {
+            let mut failed = failed.clone();
+            // As long as it can be.
+            failed.failures[0].output = format!("{}{}", failed.failures.last().unwrap().output, "a line\n".repeat(200));
+            failed.failures.truncate(1);
+            Run { cases: vec![failed; count], left: vec!["left".to_owned(); 40], ..run() }
+        };
+        for steps in ["tests", "lint tests", "lint docs tests", "lint deny workflows docs parts compile tests"] {
+            for count in [1, 2, 4, 5, 20, 60] {
+                let log = end_of_log(&crowd(count), steps);
+                let last: Vec<&str> = log.lines().rev().take(100).collect();
+                let lines = |part: &str| last.iter().filter(|line| line.contains(part)).count();
+                assert_eq!(lines("FAILED drain::a_machine_leaves"), count, "{steps}, {count} failed\n{log}");
+                for part in ["ended by its time-out while it waited for: pods run", "last seen: 2 of 3", "machine: load"] {
+                    assert!(count > 40 || lines(part) >= count.min(3), "{steps}, {count} failed: {part:?} is missing\n{log}");
+                }
+                // The report of the tests is not told twice; all others say how they ended.
+                assert_eq!(lines("word 50"), steps.matches(' ').count(), "{log}");
+            }
+        }
+        let log = end_of_log(&crowd(0), "lint");
+        assert!(log.contains("\nword 30\n"), "{log}");
     }
 
     #[test]
@@ -177,6 +221,6 @@ mod tests {
     #[test]
     fn no_report_is_no_success() {
         let none = Run { passed: false, cases: Vec::new(), left: Vec::new() };
-        assert!(text(&none, Path::new("out")).contains("NO TEST RAN"));
+        assert!(text(&none, Path::new("out"), &BTreeMap::new()).contains("NO TEST RAN"));
     }
 }
