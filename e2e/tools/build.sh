@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds the programs that the stories, the demo and the benchmarks run, from the Go modules pinned in the folders next to
-# this file, into $CAPW_CACHE/tools/NAME-VERSION/ (default: $XDG_CACHE_HOME/capw, or ~/.cache/capw). Existing programs are kept.
+# this file, into $CAPW_CACHE/tools/NAME-VERSION/ (default: $XDG_CACHE_HOME/capw, or ~/.cache/capw). Existing programs are kept
+# until no checkout has used them for 14 days.
 # Needs only go. Takes 8 min on 2 cores the first time, a minute with a warm build cache.
 # Usage: build.sh [specs|previous]           Builds Cluster API's own specs too, or the release before this one, if asked. A second
 #                                            one waits for the first.
@@ -37,6 +38,7 @@ CAPI=$(version cluster-api sigs.k8s.io/cluster-api) CERTS=$(version cert-manager
 
 build() {       # build NAME VERSION FOLDER PACKAGE [PACKAGE-WITH-VERSION-VARIABLES]
     local from=$SECONDS name=$1 version=$2 flags="-s -w" to="$CACHE/$1-$2" major minor
+    touch -c "$to"
     if [ -x "$to/$name" ]; then return; fi
     major=${version%%.*} minor=${version#*.} minor=${minor%%.*}
     if [ $# -gt 4 ]; then flags="$flags -X $5.gitVersion=v$version -X $5.gitMajor=$major -X $5.gitMinor=$minor -X $5.gitTreeState=clean"; fi
@@ -56,6 +58,7 @@ build clusterctl "$CAPI" cluster-api sigs.k8s.io/cluster-api/cmd/clusterctl sigs
 
 # Cluster API's own specs, for `make specs`. A test program is built by another command.
 to=$CACHE/specs-$SPECS
+if [ "${1:-}" = specs ]; then touch -c "$to"; fi
 if [ "${1:-}" = specs ] && [ ! -x "$to/specs" ]; then
     from=$SECONDS; mkdir -p "$to"
     (cd "$HERE/../specs" && go test -c -vet=off -tags e2e -buildvcs=false -trimpath -ldflags "-s -w" -o "$to/specs.part" .)
@@ -65,6 +68,7 @@ fi
 
 # The release before this one, for `make upgrade`: its program, not optimized, and its manifests.
 to=$CACHE/capw-$PREVIOUS_COMMIT
+if [ "${1:-}" = previous ]; then touch -c "$to"; fi
 if [ "${1:-}" = previous ] && [ ! -x "$to/capw" ]; then
     from=$SECONDS; rm -rf "$to"; mkdir -p "$to/source"
     git -C "$HERE/../.." archive "$PREVIOUS_COMMIT" | tar -x -C "$to/source"
@@ -76,6 +80,7 @@ fi
 # fakepve, for the tests of the driver for Proxmox VE. It is a tool of these tests only: it is not part of what is built here, and of another
 # licence.
 to=$CACHE/fakepve-$FAKEPVE
+touch -c "$to"
 if [ ! -x "$to/fakepve" ]; then
     if python3 -m pip --version > /dev/null 2>&1; then
         rm -rf "$to"; mkdir -p "$to"
@@ -114,6 +119,7 @@ fi
 
 # What clusterctl installs as cert-manager: a namespace and the CRDs. It waits for Deployments, and there are none.
 to=$CACHE/cert-manager-$CERTS
+touch -c "$to"
 if [ ! -e "$to/cert-manager.yaml" ]; then
     mkdir -p "$to"; from=$(source_of cert-manager github.com/cert-manager/cert-manager)
     { printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: cert-manager\n'
@@ -121,3 +127,6 @@ if [ ! -e "$to/cert-manager.yaml" ]; then
     mv "$to/cert-manager.yaml.part" "$to/cert-manager.yaml"
     echo "cert-manager.yaml $CERTS"
 fi
+
+. "$HERE/prune.sh"
+prune kubectl kubeadm kube-scheduler kube-controller-manager kube-apiserver etcd capi-core vcsim clusterctl specs capw fakepve cert-manager

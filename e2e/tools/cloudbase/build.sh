@@ -11,6 +11,7 @@ VERSION=$(sed -n 's/^cloudbase-init==//p' "$HERE/requirements.txt")
 TO=$CACHE/cloudbase-init-$VERSION
 command -v python3 > /dev/null || { echo "the program python3 is missing: install Python 3.9 or newer" >&2; exit 1; }
 if command -v flock > /dev/null; then exec 9> "$CACHE/cloudbase-init.lock"; flock 9; fi
+. "$HERE/../prune.sh"; touch -c "$TO"; prune cloudbase-init
 if ! cmp -s "$HERE/requirements.txt" "$TO/requirements.txt"; then
     rm -rf "$TO"
     python3 -m venv "$TO" >&2

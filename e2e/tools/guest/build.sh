@@ -8,6 +8,7 @@ CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
 TO=$CACHE/guest-$(cat "$HERE/build.sh" "$HERE/init" | cksum | cut -d ' ' -f 1)
 if command -v flock > /dev/null; then exec 9> "$CACHE/lock-guest"; flock 9; fi
+. "$HERE/../prune.sh"; touch -c "$TO"; prune guest
 if [ -e "$TO/initrd.gz" ]; then exit 0; fi
 if ! command -v apt-get > /dev/null; then
     echo "Guests of real VMs are not prepared: apt-get is missing, and their kernel comes from Debian's packages. Tests that run them are skipped."

@@ -9,8 +9,10 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
 TO=$CACHE/rust-$(cat "$HERE/requirements.txt" "$HERE/build.sh" | cksum | cut -d ' ' -f 1)
+touch -c "$TO"
 if [ "${1:-}" = --path ]; then echo "$TO/bin"; exit; fi
 if command -v flock > /dev/null; then exec 9> "$CACHE/lock-rust"; flock 9; fi
+. "$HERE/../prune.sh"; prune rust
 mkdir -p "$TO/bin"
 ACTIONLINT=1.7.7
 

@@ -61,6 +61,7 @@ insert() {      # insert FILE AFTER-LINE CODE: copies the file and adds the code
     [ "$(grep -cxF "$2" "$root/src/$1")" = 1 ] || { echo "build.sh: $1 of $(go env GOVERSION) does not have this line once: $2" >&2; exit 1; }
     LINE=$2 CODE=$3 awk '{ print } $0 == ENVIRON["LINE"] { print ENVIRON["CODE"] }' "$root/src/$1" > "$copy"
 }
+touch -c "$overlay"
 if [ ! -e "$overlay/overlay.json" ]; then
     mkdir -p "$overlay"
     insert os/file_windows.go 'func Symlink(oldname, newname string) error {' \
@@ -77,6 +78,7 @@ build() {       # build FOLDER MODULE LDFLAGS PACKAGE...: builds all packages in
     shift 3
     for package; do
         name=$(basename "$package")
+        touch -c "$CACHE/$name-windows-$version"
         [ -x "$CACHE/$name-windows-$version/$name.exe" ] || missing+=("$package")
     done
     [ "${#missing[@]}" -gt 0 ] || return 0
@@ -114,6 +116,7 @@ flannel() {
 # Our own: the node program, and the stand-ins for HNS, of which programs load one of two libraries that are the same file, and for PowerShell.
 own() {
     local target=x86_64-pc-windows-gnu work=$CACHE/own-windows.part from=$SECONDS
+    touch -c "$OWN"
     [ ! -e "$OWN/vmcompute.dll" ] || return 0
     if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ] && ! rustup target add "$target" > /dev/null 2>&1; then
         echo "capw-node.exe and the stand-ins for HNS and PowerShell are not built: rustup target add $target fails. Tests that run them are skipped."
@@ -139,3 +142,6 @@ if [ "${1:-}" = all ]; then containerd containerd-1.7 github.com/containerd/cont
 mapfile -t minors < <(cd "$HERE" && printf '%s\n' kubernetes-* | sort -V)
 if [ "${1:-}" != all ]; then minors=("${minors[-1]}"); fi
 for folder in "${minors[@]}"; do kubernetes "$folder"; done
+
+. "$HERE/../prune.sh"
+prune {kubelet,kubeadm,kube-proxy,kube-log-runner,containerd,flannel,host-local,win-bridge,win-overlay,own}-windows windows-overlay
