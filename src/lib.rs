@@ -39,6 +39,8 @@ pub mod vm;
 #[cfg(test)]
 mod coverage;
 #[cfg(test)]
+mod judges;
+#[cfg(test)]
 mod layers;
 #[cfg(test)]
 mod previous;

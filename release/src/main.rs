@@ -4,6 +4,9 @@ mod archive;
 mod components;
 mod definitions;
 mod image;
+#[cfg(test)]
+#[path = "../../src/judges.rs"]
+mod judges;
 mod layer;
 mod monitoring;
 mod program;

@@ -1,12 +1,11 @@
 //! Prometheus' own tool as a judge, where it is installed.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::checkout;
+use crate::{checkout, judges};
 
 /// Names of the metrics that `docs/metrics.md` lists, which a test holds against the registry.
 pub fn metrics() -> Vec<String> {
@@ -32,11 +31,6 @@ pub fn promtool(command: &[&str], files: &[(&str, &Value)]) {
         fs::write(folder.path().join(name), content.to_string()).unwrap();
     }
     let (last, _) = files.last().unwrap();
-    match Command::new("promtool").args(command).arg(last).current_dir(folder.path()).output() {
-        Ok(done) => {
-            assert!(done.status.success(), "{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => println!("promtool is not installed: rules and queries were not judged by it"),
-        Err(error) => panic!("promtool: {error}"),
-    }
+    let Some(done) = judges::output(Command::new("promtool").args(command).arg(last).current_dir(folder.path())) else { return };
+    assert!(done.status.success(), "{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
 }
