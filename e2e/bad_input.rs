@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bad_manifests::{BOOTSTRAP, CLUSTER, CONTROL_PLANE, Case, HYPERVISOR, MACHINE, POOL, UPDATES};
 use crate::bad_windows::WINDOWS;
-use crate::world::{self, ControlPlane, Kind, Options};
+use crate::world::{self, ControlPlane, Kind, Options, stretch};
 
 /// A kind and, where there is one, the kind of its template.
 #[derive(Clone, Copy)]
@@ -100,7 +100,7 @@ fn invalid_manifests_are_refused_by_the_schema() {
             .map(|(what, kind, object, wanted)| async move { judge(&what, cp.dry_run(kind, &object).await, wanted) })
             .buffer_unordered(8)
             .collect::<Vec<_>>();
-        let verdicts = tokio::time::timeout(Duration::from_secs(90), verdicts).await.expect("the API server answers");
+        let verdicts = tokio::time::timeout(Duration::from_secs(90).mul_f64(stretch()), verdicts).await.expect("the API server answers");
         let mut wrong: Vec<String> = verdicts.into_iter().filter_map(Result::err).collect();
         wrong.extend(bad_updates(cp).await);
         assert!(wrong.is_empty(), "{} of the answers are wrong:\n{}", wrong.len(), wrong.join("\n"));

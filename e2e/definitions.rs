@@ -14,6 +14,8 @@ const OBJECTS: usize = 20;
 /// The version of an invented older release. Its schema is that of today.
 const OLD: &str = "v1alpha0";
 const NEW: &str = "v1alpha1";
+/// What `kubectl get` prints above a column that only the last definitions have.
+const COLUMN: &str = "ONLY-NEW";
 
 /// A kind in both versions.
 struct Stored {
@@ -73,10 +75,19 @@ fn stored_versions_follow_the_definitions() {
         step("each was written once");
 
         for (kind, version) in KINDS.iter().zip(&shipped) {
+            let mut version = version.clone();
+            version["additionalPrinterColumns"] = json!([{"name": COLUMN, "type": "string", "jsonPath": ".kind"}]);
             kind.set_versions(&cp, json!([version])).await;
         }
-        // What is in etcd in a version that the definition does not know cannot be read. The API server takes a moment to forget it.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        // What is in etcd in a version that the definition does not know cannot be read. The API server takes a moment to forget that version;
+        // it has when it prints by the new definition.
+        for kind in &KINDS {
+            wait_for(&format!("the API server has forgotten {OLD} of {}", kind.name), LIMIT, || async {
+                let printed = cp.try_kubectl(&["get", "-n", "default", &kind.definition()]).await?;
+                if printed.contains(COLUMN) { Ok(()) } else { Err(printed) }
+            })
+            .await;
+        }
         judge(&before, &objects(&cp).await, &[]);
         step(format!("{OLD} is gone"));
     });

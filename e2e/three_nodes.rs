@@ -150,7 +150,8 @@ async fn scale(cp: &ControlPlane, workers: &mut Workers, replicas: usize) {
 async fn available(cp: &ControlPlane, workers: &Workers) {
     for object in ["machinedeployments.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"] {
         let object = format!("{object}/{}", workers.cluster);
-        cp.kubectl(&["-n", &workers.namespace, "wait", "--for=condition=Available", &object, "--timeout=60s"]).await;
+        let wait = ["-n", &workers.namespace, "wait", "--for=condition=Available", &object, "--timeout=10s"];
+        wait_for(&format!("{object} is Available"), LIMIT, || cp.try_kubectl(&wait)).await;
     }
 }
 

@@ -16,6 +16,7 @@ use super::client::output;
 use super::control_plane::{ControlPlane, Ready};
 use super::faulty_way::FaultyWay;
 use super::manifests;
+use super::patience::stretch;
 use super::ports::free_port;
 use super::process::Process;
 use super::scratch::Scratch;
@@ -265,7 +266,7 @@ pub fn program() -> PathBuf {
 
 /// A GET over HTTP/1.0: what a probe does, without a client library. Gives code and body.
 pub fn http_get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
-    let limit = Duration::from_secs(5);
+    let limit = Duration::from_secs(5).mul_f64(stretch());
     let mut stream = TcpStream::connect_timeout(&address, limit)?;
     stream.set_read_timeout(Some(limit))?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
