@@ -85,7 +85,7 @@ judge: parts compiled ## Run what takes too long for `make test` or depends on c
 compiled: $(CARGO_NEXTEST) ## Compile all tests and what they run
 	$(NEXTEST) --no-run
 
-unit: $(CARGO_NEXTEST) ## Run the tests that need nothing but this checkout
+unit: $(CARGO_NEXTEST) ## Run the tests that start no daemon, simulator or control plane
 	$(NEXTEST) --profile unit
 
 parts: ## Build the programs that stories run: Kubernetes, Cluster API, Windows programs, the Linux of real VMs
