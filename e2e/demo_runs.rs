@@ -1,8 +1,6 @@
 //! `make demo`, run as CI would: to its end, in a cluster of its own and in an existing one, leaving nothing behind. Its program is built
 //! with the tests: a compiler beside a story would take its time away.
 
-#[path = "../src/hypervisor/contract/authority.rs"]
-mod authority;
 #[path = "demo/late.rs"]
 mod late;
 
@@ -15,7 +13,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use self::authority::Authority;
+use crate::authority::Authority;
 use crate::world::{self, ControlPlane, Kind, Options, free_port, hardware, wine::skip};
 
 /// The demo as `make demo` starts it.

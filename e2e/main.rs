@@ -11,6 +11,8 @@
 )]
 
 mod alerts;
+#[path = "../src/hypervisor/contract/authority.rs"]
+mod authority;
 mod autoscaler;
 mod bad_input;
 mod bad_manifests;

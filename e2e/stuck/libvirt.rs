@@ -1,7 +1,8 @@
-//! The same behind real libvirt daemons in system mode, whose VMs are real ones of QEMU: what only a daemon and its host can tell. The guests are
-//! boot sectors, which never join, so a machine is well when its VM runs. Each case is mended as its message says.
+//! The same behind real libvirt daemons, all but one of them in system mode, whose VMs are real ones of QEMU: what only a daemon and its host can
+//! tell. The guests are boot sectors, which never join, so a machine is well when its VM runs. Each case is mended as its message says.
 
 mod fitness;
+mod login;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,6 +12,7 @@ use std::time::Instant;
 use capw_libvirtd::Daemon;
 use serde_json::{Value, json};
 
+use self::login::{BehindTls, login_changed};
 use super::judge::{LIMIT, Told, both_say, everything_goes, hypervisor_says, machine_says, one_machine, said, told, unseen_and_ready};
 use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, hardware, step, text, wait_for};
@@ -20,7 +22,9 @@ fn why_is_it_stuck_on_libvirt() {
     world::run(async {
         let Some(steady) = Daemon::start_system() else { return };
         let Some(shaky) = Daemon::start_system() else { return };
-        let _words = [hardware::Words(&steady), hardware::Words(&shaky)];
+        let Some(behind_tls) = BehindTls::start() else { return };
+        let daemons = [&steady, &shaky, &behind_tls.daemon];
+        let _words = daemons.map(hardware::Words);
         let cp = ControlPlane::start(Options::default().named("stuck-on-libvirt")).await;
         let capw = Capw::start(&cp, &[]).await;
         let (host, other) = (Host { cp: &cp, daemon: &steady }, Host { cp: &cp, daemon: &shaky });
@@ -36,9 +40,10 @@ fn why_is_it_stuck_on_libvirt() {
             host.disk_full(),
             host.person_at_work(),
             other.daemon_in_trouble(&host, &capw),
+            login_changed(&cp, &behind_tls),
         );
         everything_goes(&cp, &capw).await;
-        for daemon in [&steady, &shaky] {
+        for daemon in daemons {
             assert_eq!((daemon.domains(), daemon.files_of("win-")), (Vec::new(), Vec::new()), "what is left on a host");
         }
     });
