@@ -126,11 +126,15 @@ const KNOWN: [(&[&str], Class, &str); 25] = [
         "An earlier request for this VM has not ended, as a rule because its storage hangs: mend the storage, then restart the daemon",
     ),
     (
+        &["virtlogd-sock"],
+        Class::Host,
+        "libvirt's daemon for the logs of guests does not answer: systemctl enable --now virtlogd.socket on the host, and check that libvirtd may open the socket",
+    ),
+    (
         &["Permission denied"],
         Class::Invalid,
         "QEMU's user must be able to open the files of the pool: check their owner, that each directory above may be entered, and AppArmor or SELinux",
     ),
-    (&["virtlogd-sock"], Class::Host, "libvirt's daemon for the logs of guests does not answer: systemctl enable --now virtlogd.socket on the host"),
     (&["Storage volume not found", "with matching path"], Class::Missing(Thing::Image), FILE_GONE),
     (&["No such file or directory"], Class::Missing(Thing::Image), FILE_GONE),
 ];
@@ -243,6 +247,8 @@ mod tests {
             ),
             (38, "Failed to connect socket to '/run/libvirt/virtlogd-sock': No such file or directory", "transient", "virtlogd.socket"),
             (38, "Failed to connect socket to '/run/libvirt/virtlogd-sock': Connection refused", "transient", "virtlogd.socket"),
+            (38, "Failed to connect socket to '/run/libvirt/virtlogd-sock': Permission denied", "transient", "may open the socket"),
+            (38, "Failed to connect socket to '/run/user/1000/libvirt/virtlogd-sock': Permission denied", "transient", "may open the socket"),
             (code::AUTH_FAILED, "authentication failed: access denied by policy", "auth", "credentials"),
             (code::ACCESS_DENIED, "access denied: 'QEMU' denied access, org.libvirt.api.domain.write", "denied", "/etc/polkit-1/rules.d"),
             (code::OPERATION_DENIED, "operation forbidden: read only access prevents virDomainDefineXMLFlags", "denied", "-ro"),
