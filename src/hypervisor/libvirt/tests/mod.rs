@@ -19,12 +19,13 @@ mod troubles;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use capw_libvirtd::Daemon;
+use capw_libvirtd::{Daemon, Mode};
 
 use super::LibvirtDriver;
 use super::volumes::{Volumes, vm_of};
@@ -341,6 +342,9 @@ async fn starts_and_leaves_nothing(daemon: &Arc<Daemon>) {
         assert!(definition.contains(part), "{part} is not in\n{definition}");
     }
     assert!(disk.contains(&(2_u64 << 30).to_string()), "{disk}");
+    // In system mode libvirt gives a VM's disks to QEMU's own user while it runs.
+    let owner = fs::metadata(endpoint.file(&Volumes::of(&machine.key).system())).unwrap().uid();
+    assert!(daemon.mode() == Mode::Session || owner != 0, "QEMU runs as root");
     // The variables of its firmware carry its name, the state of its TPM its UUID.
     let left = || [daemon.files_of(&name), daemon.files_of(&machine.key.vm.to_string())].concat();
     assert!(left().iter().any(|path| path.ends_with("tpm2-00.permall")), "{:?}", left());
