@@ -1,12 +1,15 @@
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{holding, read, shared};
 use crate::lifecycle::identity::INFRASTRUCTURE;
+use crate::lifecycle::machine::report::status;
+use crate::vm::{Power, Present, Seeded};
 
 const VM: &str = "windows://h1/3f2504e0-4f89-51d3-9a0c-0305e82c3301";
 
@@ -19,13 +22,6 @@ fn stage_with(is_seen: bool, exchanges: Vec<Exchange>) -> (WorkloadClusters, Clu
     let core = "cluster.x-k8s.io/v1beta2";
     let of_core = json!({"apiVersion": core, "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
         "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "WindowsMachine", "name": "win-1"}}});
-    let machine = |name: &str, addresses: &[&str]| {
-        let addresses: Vec<_> = addresses.iter().map(|address| json!({"type": "InternalIP", "address": address})).collect();
-        json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine",
-            "metadata": {"name": name, "namespace": "lab", "uid": name, "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
-                "ownerReferences": [{"apiVersion": core, "kind": "Machine", "name": "win-1", "uid": "m", "controller": true}]},
-            "spec": {"image": "w", "providerID": VM}, "status": {"addresses": addresses}})
-    };
     let machines = vec![machine("win-1", &["10.0.0.5", "10.0.0.7"]), machine("win-2", &["10.0.0.7"])];
     let of_core = if is_seen { vec![of_core] } else { vec![] };
     let caches = Caches { machines: holding(of_core), windows_machines: holding(machines), ..Caches::empty() };
@@ -39,6 +35,18 @@ fn stage_with(is_seen: bool, exchanges: Vec<Exchange>) -> (WorkloadClusters, Clu
         gate: Default::default(),
     };
     (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
+}
+
+/// A WindowsMachine whose VM was seen with these addresses, as a driver lists it.
+fn machine(name: &str, addresses: &[&str]) -> Value {
+    let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "win-1", "uid": "m", "controller": true});
+    let mut machine: WindowsMachine = read(json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine",
+        "metadata": {"name": name, "namespace": "lab", "uid": name, "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "ownerReferences": [owner]},
+        "spec": {"image": "w", "providerID": VM}}));
+    let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+    let seen = Present { power: Power::On, seeded: Seeded::No, vm: true, addresses, report: None, trouble: None, warning: None };
+    machine.status = Some(status(&machine, &[], Some(&seen), None, Timestamp::UNIX_EPOCH));
+    json!(machine)
 }
 
 fn request(node: &str, address: &str) -> CertificateSigningRequest {
