@@ -47,6 +47,7 @@ fn machines_become_real_vms() {
         restarted_once(&cp, &daemon, &workers).await;
         as_asked(&daemon);
         leases_are_shown(&cp, &daemon, &workers).await;
+        let uuids: Vec<String> = daemon.domains().iter().map(|domain| daemon.virsh(["domuuid", domain]).trim().to_owned()).collect();
 
         // In `make judge` both are replaced, one after the other.
         if !world::is_judge() {
@@ -57,7 +58,6 @@ fn machines_become_real_vms() {
             step("2 -> 1");
         }
 
-        let uuids: Vec<String> = daemon.domains().iter().map(|domain| daemon.virsh(["domuuid", domain]).trim().to_owned()).collect();
         workers.template = "second".to_owned();
         workers.machine["firmware"] = json!({"type": "BIOS"});
         workers.machine["memory"] = json!("2100Mi");
