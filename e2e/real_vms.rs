@@ -47,7 +47,8 @@ fn machines_become_real_vms() {
         restarted_once(&cp, &daemon, &workers).await;
         as_asked(&daemon);
         leases_are_shown(&cp, &daemon, &workers).await;
-        let uuids: Vec<String> = daemon.domains().iter().map(|domain| daemon.virsh(["domuuid", domain]).trim().to_owned()).collect();
+        let mut domains = daemon.domains();
+        let uuids: Vec<String> = domains.iter().map(|domain| daemon.virsh(["domuuid", domain]).trim().to_owned()).collect();
 
         // In `make judge` both are replaced, one after the other.
         if !world::is_judge() {
@@ -71,6 +72,7 @@ fn machines_become_real_vms() {
         for domain in daemon.domains() {
             let xml = daemon.virsh(["dumpxml", &domain]);
             assert!(!xml.contains("<loader"), "{xml}");
+            domains.push(domain);
         }
 
         cp.delete(Kind::CLUSTER, &workers.name(&workers.cluster)).await;
@@ -78,6 +80,9 @@ fn machines_become_real_vms() {
         nothing_left(&daemon).await;
         for uuid in uuids {
             assert_eq!(daemon.files_of(&uuid), Vec::<PathBuf>::new(), "what its TPM kept");
+        }
+        for domain in domains {
+            assert_eq!(hardware::ends(&daemon, &domain), ["shutdown"], "why {domain} ended: its guest is asked to shut down, and has the time");
         }
         let left = workers::left_in_workload(&cp).await;
         assert!(left.is_empty(), "{left:?}");

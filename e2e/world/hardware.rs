@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use capw_libvirtd::{Daemon, Mode};
@@ -93,11 +93,22 @@ impl Drop for Words<'_> {
             return;
         }
         let pools = std::fs::read_dir(self.0.pools()).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-        let of_qemu = ["var/log/libvirt/qemu", "cache/libvirt/qemu/log"].map(|directory| self.0.path(directory));
         // A guest's words and QEMU's about it have the same name.
         scratch::keep(&self.0.path("consoles"), &pools.flat_map(|pool| files(&pool, "log")).collect::<Vec<_>>());
-        scratch::keep(&self.0.path("qemu"), &of_qemu.iter().flat_map(|directory| files(directory, "log")).collect::<Vec<_>>());
+        scratch::keep(&self.0.path("qemu"), &files(&logs_of_qemu(self.0), "log"));
     }
+}
+
+/// Where the daemon keeps what QEMU said of each VM, and why the VM ended, also when the VM is gone.
+fn logs_of_qemu(daemon: &Daemon) -> PathBuf {
+    daemon.path(if daemon.mode() == Mode::System { "var/log/libvirt/qemu" } else { "cache/libvirt/qemu/log" })
+}
+
+/// Why a VM has ended each time, by libvirt's words (`virDomainShutoffReason`), e.g. `shutdown` or `destroyed`.
+pub fn ends(daemon: &Daemon, domain: &str) -> Vec<String> {
+    let file = logs_of_qemu(daemon).join(format!("{domain}.log"));
+    let log = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    log.lines().filter_map(|line| line.split_once(": shutting down, reason=")).map(|(_, reason)| reason.to_owned()).collect()
 }
 
 /// `spec` of a WindowsHypervisor for it.
