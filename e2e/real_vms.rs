@@ -18,6 +18,8 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, hardware, step, text
 
 /// For one wait. QEMU translates the guests' code: a start takes ten seconds on an idle machine, and there are two for each.
 const LIMIT: Duration = Duration::from_secs(900);
+/// For the whole story in the extent of the gate, alone on two cores.
+const GOAL: Duration = Duration::from_secs(240);
 /// VMs that are made and removed while CAPW is killed.
 const MANY: usize = 10;
 
@@ -31,6 +33,7 @@ async fn workers(namespace: &str, cp: &ControlPlane, driver: Value) -> Workers {
 #[test]
 fn machines_become_real_vms() {
     world::run(async {
+        let begun = Instant::now();
         let cp = ControlPlane::start(Options::default().named("real-vms")).await;
         let Some(daemon) = hardware::daemon("machines_become_real_vms", &cp) else { return };
         let _words = hardware::Words(&daemon);
@@ -86,6 +89,9 @@ fn machines_become_real_vms() {
         }
         let left = workers::left_in_workload(&cp).await;
         assert!(left.is_empty(), "{left:?}");
+        let took = begun.elapsed();
+        step(format!("the story took {:.0} s", took.as_secs_f32()));
+        assert!(took <= GOAL || !world::has_goals(), "it took {took:?}, with {GOAL:?} allowed");
     });
 }
 

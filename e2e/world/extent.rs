@@ -4,3 +4,8 @@
 pub fn is_judge() -> bool {
     std::env::var("NEXTEST_PROFILE").is_ok_and(|profile| profile == "judge")
 }
+
+/// Whether times are held against goals: the story runs alone then, on a machine that does nothing else.
+pub fn has_goals() -> bool {
+    std::env::var_os("CAPW_GOALS").is_some()
+}

@@ -70,7 +70,7 @@ pub use self::capw::{Capw, files, http_get, program};
 pub use self::client::{Kind, condition, output, text};
 pub use self::cloudbase::CloudbaseInit;
 pub use self::control_plane::{ControlPlane, Options};
-pub use self::extent::is_judge;
+pub use self::extent::{has_goals, is_judge};
 pub use self::faulty_way::FaultyWay;
 pub use self::fewest::Fewest;
 pub use self::forward::Forward;
