@@ -6,6 +6,8 @@ mod host;
 mod late;
 #[path = "demo/progress.rs"]
 mod progress;
+#[path = "demo/sample.rs"]
+mod sample;
 #[path = "demo/stage.rs"]
 mod stage;
 #[path = "demo/tour.rs"]

@@ -3,6 +3,8 @@
 
 #[path = "demo/late.rs"]
 mod late;
+#[path = "demo/sample.rs"]
+mod sample;
 
 use std::path::Path;
 use std::process::Stdio;

@@ -1,10 +1,5 @@
 //! What the demo does, from the README's YAML to an empty cluster. It must use nothing that a reader of the README could not type.
-#![allow(
-    clippy::print_stdout,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "it talks to a person, and ends with the place of what went wrong"
-)]
+#![allow(clippy::print_stdout, clippy::indexing_slicing, reason = "it talks to a person, and ends with the place of what went wrong")]
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +7,14 @@ use serde_json::json;
 
 use crate::host;
 use crate::progress::{Progress, say};
+use crate::sample::{self, LONG, Real};
 use crate::stage::{Acceleration, Firmware, Stage};
-use crate::world::{Capw, Kind, Tools, hardware, text};
+use crate::world::{Capw, Kind, Tools, text};
 
-const SAMPLE: &str = include_str!("../../config/samples/three-nodes.yaml");
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 /// For machines to come, change or go. Nothing takes nearly as long on an idle machine, not even with QEMU that translates its guests.
 const LIMIT: Duration = Duration::from_secs(600);
-/// For a real Windows to start, install what a node needs and join; without KVM it takes most of that.
-const LONG: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Three nodes; then, `once`, another version, fewer machines, none; or else looking on for ever.
 pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
@@ -110,30 +103,9 @@ async fn delete(stage: &Stage, progress: &mut Progress) -> Result<(), String> {
 
 /// The README's YAML, for this cluster, this hypervisor and the user's image.
 fn sample(stage: &Stage, version: &str, acceleration: Option<Acceleration>) -> String {
-    let sample = SAMPLE.replace("v1.36.3", version);
-    let Some(hypervisor) = acceleration.and_then(|acceleration| stage.hypervisor(acceleration)) else { return sample };
-    let (mut machine, mut bootstrap) = (json!({}), json!({"kubelet": {}}));
-    hardware::shrink(&mut machine, &mut bootstrap);
-    if let Some(own) = &stage.own {
-        let firmware = if own.firmware == Firmware::Uefi { "UEFI" } else { "BIOS" };
-        machine = json!({"image": hardware::IMAGE, "cpus": 2, "memory": "4Gi", "firmware": {"type": firmware}});
-    }
-    let documents = sample.split("---\n").map(|document| {
-        let mut object: serde_json::Value = serde_saphyr::from_str(document).expect("the sample is YAML");
-        match text(&object, "/kind") {
-            "WindowsHypervisor" => object["spec"] = hypervisor.clone(),
-            "MachineDeployment" if stage.own.is_some() => object["spec"]["replicas"] = json!(1),
-            "WindowsMachineTemplate" => object["spec"]["template"]["spec"] = machine.clone(),
-            "WindowsBootstrapConfigTemplate" => {
-                let kubelet = &mut object["spec"]["template"]["spec"]["kubelet"];
-                bootstrap["kubelet"].as_object().into_iter().flatten().for_each(|(name, value)| kubelet[name] = value.clone());
-            }
-            _ => {}
-        }
-        // JSON is YAML.
-        format!("{object}\n")
-    });
-    documents.collect::<Vec<_>>().join("---\n")
+    let own = stage.own.as_ref().map(|own| if own.firmware == Firmware::Uefi { "UEFI" } else { "BIOS" });
+    let hypervisor = acceleration.and_then(|acceleration| stage.hypervisor(acceleration));
+    sample::render(version, hypervisor.map(|hypervisor| Real { hypervisor, own }).as_ref())
 }
 
 type Machines = std::collections::BTreeMap<String, crate::progress::State>;
