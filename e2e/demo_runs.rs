@@ -227,6 +227,19 @@ fn the_demo_makes_its_vm_through_ssh() {
     });
 }
 
+/// As root, on a host whose daemon is that of the system and whose network is one of libvirt.
+#[test]
+fn the_demo_makes_its_vm_in_system_mode() {
+    world::run(async {
+        let Some(host) = Daemon::start_system() else { return };
+        host.join_network();
+        if !has_image(&host) {
+            return;
+        }
+        joins_on_host(&host, &host.address(), &["ACCELERATION=tcg", &format!("NETWORK={}", capw_libvirtd::NETWORK)]).await;
+    });
+}
+
 #[test]
 fn the_demo_makes_its_vm_through_tls() {
     world::run(async {

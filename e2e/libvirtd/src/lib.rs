@@ -146,6 +146,11 @@ impl Daemon {
         self.virsh(["net-start", name]);
     }
 
+    /// Lets the VMs of a daemon in system mode reach what listens on an address of this machine, as those of a host in its network do.
+    pub fn join_network(&self) {
+        system::join_network(self.root.path());
+    }
+
     /// Listens where VMs of a daemon in system mode reach it.
     pub fn listen(&self, at: SocketAddr) -> TcpListener {
         system::listen(self.root.path(), at)

@@ -82,6 +82,20 @@ pub fn command(root: &Path, program: &str) -> Command {
     command
 }
 
+/// Connects the network of the namespaces with that of this machine, whose end of the link goes with theirs. The addresses are of a network for
+/// benchmarks (RFC 2544), which leads nowhere else.
+pub fn join_network(root: &Path) {
+    let link = root.file_name().unwrap().to_str().unwrap();
+    let here = format!("link add {link} type veth peer name out netns {}\naddress add 198.18.122.1/30 dev {link}\nlink set {link} up\n", first(root));
+    let there = "address add 198.18.122.2/30 dev out\nlink set out up\nroute add default via 198.18.122.1\n";
+    for (mut ip, lines) in [(Command::new("ip"), here.as_str()), (command(root, "ip"), there)] {
+        let file = root.join("link");
+        fs::write(&file, lines).unwrap();
+        let output = ip.arg("-batch").arg(file).output().unwrap();
+        assert!(output.status.success(), "ip: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// A listener in the network of the namespaces.
 pub fn listen(root: &Path, at: SocketAddr) -> TcpListener {
     let network = fs::File::open(format!("/proc/{}/ns/net", first(root))).unwrap();
