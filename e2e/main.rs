@@ -41,6 +41,7 @@ mod pool_rules;
 mod pools;
 mod powershell;
 mod program_logs;
+mod prove;
 mod real_vms;
 mod real_windows_node;
 mod restart;

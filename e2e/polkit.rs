@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use capw_libvirtd::Daemon;
 use capw_libvirtd::polkit::USER;
-use serde_json::json;
 
 use crate::world::{hardware, step};
 
@@ -143,12 +142,7 @@ impl<'a> Host<'a> {
     fn new(daemon: &'a Daemon) -> Self {
         let (program, file) = (daemon.path("capw"), daemon.path("lab.json"));
         fs::copy(env!("CARGO_BIN_EXE_capw"), &program).unwrap();
-        let api = "infrastructure.cluster.x-k8s.io/v1alpha1";
-        let hypervisor = json!({"apiVersion": api, "kind": "WindowsHypervisor", "metadata": {"name": "lab"}, "spec": hardware::hypervisor(daemon)});
-        let mut spec = json!({});
-        hardware::shrink(&mut spec, &mut json!({"kubelet": {}}));
-        let machine = json!({"apiVersion": api, "kind": "WindowsMachine", "metadata": {"name": "one"}, "spec": spec});
-        fs::write(&file, format!("{hypervisor}\n---\n{machine}\n")).unwrap();
+        fs::write(&file, hardware::manifest(daemon)).unwrap();
         Self { daemon, program, file }
     }
 

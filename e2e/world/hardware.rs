@@ -116,6 +116,17 @@ pub fn hypervisor(daemon: &Daemon) -> Value {
     json!({"libvirt": {"address": daemon.address(), "pool": POOL, "acceleration": "TCG"}})
 }
 
+/// What `capw hypervisor` reads: a WindowsHypervisor for it, and a machine that costs little.
+pub fn manifest(daemon: &Daemon) -> String {
+    let api = "infrastructure.cluster.x-k8s.io/v1alpha1";
+    let mut spec = json!({});
+    shrink(&mut spec, &mut json!({"kubelet": {}}));
+    let hypervisor = json!({"apiVersion": api, "kind": "WindowsHypervisor", "metadata": {"name": "lab"}, "spec": hypervisor(daemon)});
+    let machine = json!({"apiVersion": api, "kind": "WindowsMachine", "metadata": {"name": "one"}, "spec": spec});
+    // JSON is YAML.
+    format!("{hypervisor}\n---\n{machine}\n")
+}
+
 /// Makes machines of theirs cost little: what their specifications say of size and reserves.
 pub fn shrink(machine: &mut Value, bootstrap: &mut Value) {
     *machine = json!({"image": IMAGE, "cpus": 1, "memory": "2Gi", "firmware": {"type": "BIOS"}});
