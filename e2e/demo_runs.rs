@@ -6,17 +6,23 @@ mod late;
 #[path = "demo/sample.rs"]
 mod sample;
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use capw_libvirtd::{Daemon, Sshd, Tls};
 use rcgen::ExtendedKeyUsagePurpose;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::authority::Authority;
-use crate::world::{self, ControlPlane, Kind, Options, free_port, hardware, wine::skip};
+use crate::world::{self, ControlPlane, Kind, Options, free_port, hardware, wait_for, wine::skip};
+
+/// Until the demo has made a VM.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The demo as `make demo` starts it.
 struct Demo {
@@ -27,7 +33,16 @@ struct Demo {
 
 impl Demo {
     /// `variables` are those of `make demo`.
-    async fn start(variables: &[&str], temporary: &Path) -> Self {
+    async fn start(variables: &[impl AsRef<OsStr>], temporary: &Path) -> Self {
+        Self::spawn(&mut Self::command(variables, temporary).await)
+    }
+
+    /// As a shell starts it, where Ctrl-C is for all of a group. It does not count as a part of this test, which ends at once by a signal.
+    async fn start_in_shell(variables: &[impl AsRef<OsStr>], temporary: &Path) -> Self {
+        Self::spawn(Self::command(variables, temporary).await.process_group(0).env_remove("NEXTEST"))
+    }
+
+    async fn command(variables: &[impl AsRef<OsStr>], temporary: &Path) -> Command {
         let mut make = Command::new("make");
         // What a make above this test was told is not for this one.
         make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
@@ -40,6 +55,10 @@ impl Demo {
         let mut demo = Command::new("sh");
         demo.arg("-c").arg(format!("exec \"$0\" --once {} 2>&1", flags.trim())).arg(program).current_dir(world::checkout());
         demo.env("TMPDIR", temporary).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        demo
+    }
+
+    fn spawn(demo: &mut Command) -> Self {
         let mut process = demo.spawn().expect("the demo starts");
         let lines = BufReader::new(process.stdout.take().expect("its words")).lines();
         Self { process, lines, said: String::new() }
@@ -59,6 +78,12 @@ impl Demo {
             }
         }
         panic!("the demo has ended without {text:?}: {}", self.said);
+    }
+
+    /// What Ctrl-C in its terminal does.
+    fn interrupt(&self) {
+        let group = self.process.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("the demo runs");
+        kill_process_group(group, Signal::INT).expect("a signal to the demo");
     }
 
     /// Whether it ended well, and what it said.
@@ -158,8 +183,7 @@ fn on_host(address: &str, more: &[&str]) -> Vec<String> {
 }
 
 async fn start_on_host(address: &str, more: &[&str], temporary: &Path) -> Demo {
-    let variables = on_host(address, more);
-    Demo::start(&variables.iter().map(String::as_str).collect::<Vec<_>>(), temporary).await
+    Demo::start(&on_host(address, more), temporary).await
 }
 
 /// The image joins, and nothing of it stays; what the demo said.
@@ -179,7 +203,8 @@ fn assert_as_before(host: &Daemon) {
     assert_eq!(volumes.lines().skip(2).filter(|line| !line.trim().is_empty()).count(), 1, "{volumes}");
 }
 
-/// On a host of a person, whose daemon and pool are there before and after. A step that takes too long is told with commands that show why.
+/// On a host of a person, whose daemon and pool are there before and after, also after Ctrl-C. A step that takes too long is told with commands that
+/// show why.
 #[test]
 fn the_demo_makes_its_vm_on_a_host_of_ones_own() {
     world::run(async {
@@ -203,6 +228,16 @@ fn the_demo_makes_its_vm_on_a_host_of_ones_own() {
         let joined = demo.end().await;
         assert_joined(&joined);
         assert_eq!(joined.1.matches(" has no VM that runs after").count(), 1, "{}", joined.1);
+        assert_as_before(&host);
+        assert_empty(temporary.path());
+
+        let demo = Demo::start_in_shell(&on_host(&host.address(), &["ACCELERATION=tcg"]), temporary.path()).await;
+        let a_vm = || async { (!host.domains().is_empty()).then_some(()) };
+        wait_for("a VM of the demo", LIMIT, a_vm).await;
+        demo.interrupt();
+        let (ended_well, said) = demo.end().await;
+        assert!(ended_well && said.contains("deleting the Cluster, and with it machines, VMs and Nodes"), "{said}");
+        assert!(!said.contains("your image joined"), "it was not interrupted: {said}");
         assert_as_before(&host);
         assert_empty(temporary.path());
     });

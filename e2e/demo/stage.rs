@@ -146,8 +146,10 @@ pub async fn play(kubeconfig: Option<&Path>, hypervisor: Hypervisor, own: Option
         _ = tokio::signal::ctrl_c() => return Ok(()),
     };
     let result = tokio::select! {
-        result = tour::run(&stage, once) => result,
+        // It ends kubectl too: that is not why the tour ends.
+        biased;
         _ = tokio::signal::ctrl_c() => Ok(()),
+        result = tour::run(&stage, once) => result,
     };
     say("stopping");
     tokio::select! {
