@@ -31,7 +31,7 @@ pub fn render(version: &str, real: Option<&Real>) -> String {
             "WindowsHypervisor" => object["spec"] = real.hypervisor.clone(),
             "MachineDeployment" if real.own.is_some() => object["spec"]["replicas"] = json!(1),
             "WindowsMachineTemplate" => object["spec"]["template"]["spec"] = machine.clone(),
-            "WindowsBootstrapConfigTemplate" => merge(&mut object["spec"]["template"]["spec"], &bootstrap),
+            "WindowsBootstrapConfigTemplate" => json_patch::merge(&mut object["spec"]["template"]["spec"], &bootstrap),
             _ => {}
         }
         // JSON is YAML.
@@ -46,14 +46,6 @@ pub struct Real {
     pub hypervisor: Value,
     /// `firmware.type` of an image of the user, for one machine; `None`: the Linux that stands for Windows, for all of them.
     pub own: Option<&'static str>,
-}
-
-/// Sets fields, those of objects one by one.
-fn merge(into: &mut Value, fields: &Value) {
-    match fields.as_object() {
-        Some(fields) => fields.iter().for_each(|(name, value)| merge(&mut into[name], value)),
-        None => *into = fields.clone(),
-    }
 }
 
 #[cfg(test)]
