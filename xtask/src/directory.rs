@@ -1,5 +1,5 @@
-//! Directories of a run. The runner and its guard hold a file in each of them locked. What nobody holds any more is of a run that was ended
-//! together with its guard, by `kill -9` or with the whole machine; the next run ends and removes that.
+//! Directories of a run. The runner and its guard hold a file in each of them locked. A directory that neither holds is of a run that was ended
+//! together with its guard, by `kill -9` or with the whole machine; the next run ends what is left of it, and removes it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
