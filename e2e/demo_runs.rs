@@ -13,13 +13,12 @@ use std::time::Duration;
 
 use capw_libvirtd::{Daemon, Sshd, Tls};
 use rcgen::ExtendedKeyUsagePurpose;
-use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::authority::Authority;
-use crate::world::{self, ControlPlane, Kind, Options, free_port, hardware, wait_for, wine::skip};
+use crate::world::{self, ControlPlane, Kind, Options, free_port, hardware, interrupt, wait_for, wine::skip};
 
 /// Until the demo has made a VM.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -78,12 +77,6 @@ impl Demo {
             }
         }
         panic!("the demo has ended without {text:?}: {}", self.said);
-    }
-
-    /// What Ctrl-C in its terminal does.
-    fn interrupt(&self) {
-        let group = self.process.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("the demo runs");
-        kill_process_group(group, Signal::INT).expect("a signal to the demo");
     }
 
     /// Whether it ended well, and what it said.
@@ -234,7 +227,7 @@ fn the_demo_makes_its_vm_on_a_host_of_ones_own() {
         let demo = Demo::start_in_shell(&on_host(&host.address(), &["ACCELERATION=tcg"]), temporary.path()).await;
         let a_vm = || async { (!host.domains().is_empty()).then_some(()) };
         wait_for("a VM of the demo", LIMIT, a_vm).await;
-        demo.interrupt();
+        interrupt(demo.process.id().expect("the demo runs"));
         let (ended_well, said) = demo.end().await;
         assert!(ended_well && said.contains("deleting the Cluster, and with it machines, VMs and Nodes"), "{said}");
         assert!(!said.contains("your image joined"), "it was not interrupted: {said}");

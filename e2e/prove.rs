@@ -5,10 +5,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use capw_libvirtd::Daemon;
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 
-use crate::world::{self, hardware, program, wait_for};
+use crate::world::{self, hardware, interrupt, program, wait_for};
 
 /// Until the first VM is there.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -24,8 +23,7 @@ fn ctrl_c_removes_what_was_made() {
         prove.args(["hypervisor", "prove", "-f"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = prove.process_group(0).kill_on_drop(true).spawn().unwrap();
         wait_for("a VM of the run", LIMIT, || async { (!daemon.domains().is_empty()).then_some(()) }).await;
-        let group = process.id().and_then(|id| Pid::from_raw(id.cast_signed())).unwrap();
-        kill_process_group(group, Signal::INT).unwrap();
+        interrupt(process.id().unwrap());
 
         let output = process.wait_with_output().await.unwrap();
         let [table, progress] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));

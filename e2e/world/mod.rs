@@ -78,7 +78,7 @@ pub use self::history::History;
 pub use self::host_process::HostProcesses;
 pub use self::patience::{Patience, stretch};
 pub use self::ports::free_port;
-pub use self::process::Process;
+pub use self::process::{Process, interrupt};
 pub use self::seed::seed;
 pub use self::simulator::{Product, Simulator};
 pub use self::tools::{Tools, checkout};

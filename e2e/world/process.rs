@@ -212,6 +212,11 @@ impl Drop for Process {
     }
 }
 
+/// What Ctrl-C in a terminal does to the group of processes whose first one is this child.
+pub fn interrupt(child: u32) {
+    send(child, Signal::INT);
+}
+
 /// Sends a signal to a group of processes whose first one is a child of this process.
 pub(super) fn send(group: u32, signal: Signal) {
     // The child has not been waited for, so the number is still its own.
