@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::node_teardown::delete_late_node;
+use super::node_teardown::delete_left_node;
 use super::{Context, failures, say, seed, write};
 use crate::api::cluster_ref::{ClusterRef, MADE_FOR_ANNOTATION, made_for};
 use crate::api::hypervisor::WindowsHypervisor;
@@ -104,8 +104,10 @@ pub async fn carry_out(
             ctx.seeds.forget(key.vm);
             ctx.failures.ended(key.vm);
             ctx.hypervisors.inventories.note(vm.place, key.vm, None);
-            delete_late_node(ctx, object).await?;
-            return release(ctx, object).await;
+            return match delete_left_node(ctx, object).await? {
+                Some(waiting) => say(ctx, object, &waiting, None).await,
+                None => release(ctx, object).await,
+            };
         }
         VmStep::Detach(present) => match vm.driver.detach(key, journal, observed).await {
             Ok(Called::Done | Called::Changed) => {

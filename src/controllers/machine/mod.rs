@@ -2,7 +2,7 @@
 //!
 //! A pass may complete the Node, then makes at most one call of the driver that changes the VM, or takes one step of the node teardown, and then
 //! writes the object once: its metadata, its provider ID or its status. What the hypervisor reserved is stored before it is used. The
-//! last pass deletes a Node that came late before it removes the finalizer.
+//! last pass deletes a Node that is left before it removes the finalizer.
 
 mod act;
 mod drain;

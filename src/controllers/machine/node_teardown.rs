@@ -1,5 +1,5 @@
-//! Tears down the Node of a machine that is being deleted, if it belongs to a standalone pool. The decisions are in
-//! [`crate::lifecycle::node::teardown`] and [`crate::lifecycle::node::drain`].
+//! Tears down the Node of a machine that is being deleted: before its VM, if it belongs to a standalone pool, and after it, if the Node is left.
+//! The decisions are in [`crate::lifecycle::node::teardown`] and [`crate::lifecycle::node::drain`].
 
 use kube::ResourceExt;
 
@@ -17,17 +17,37 @@ use crate::lifecycle::node::teardown::{self, TeardownStep};
 /// triggers an earlier pass.
 pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(None) };
-    let error = match step(ctx, object, &cluster).await {
-        Ok(waiting) => return Ok(waiting),
-        Err(error) => error,
-    };
-    if !matches!(error, WorkloadError::KubeconfigMissing { .. }) {
-        ctx.clusters.doubt(&cluster, &error).await;
+    match step(ctx, object, &cluster).await {
+        Ok(waiting) => Ok(waiting),
+        Err(error) => unusable(ctx, &cluster, error, drain::is_over(ctx, object)).await,
     }
-    match teardown::unusable(fault(&error), &error.to_string(), drain::is_over(ctx, object)) {
+}
+
+/// When nothing is left of the VM: deletes a Node that is left. `None`: there is none. Else what to report.
+pub async fn delete_left_node(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
+    let Some(machine) = NodeIdentity::of(object) else { return Ok(None) };
+    let target = ctx.owners.cluster_of(&object.metadata, None);
+    let Some(target) = target.filter(|target| teardown::may_leave_node(&ctx.owners.of_machine(object), target)) else { return Ok(None) };
+    let delete = async || {
+        let workload = ctx.clusters.get(&target.cluster).await?;
+        workload.delete_node(machine.name.as_str(), &machine.provider_id.to_string()).await
+    };
+    let is_over = if target.cluster.is_standalone() { drain::is_over(ctx, object) } else { teardown::is_over(object, ctx.management.now()) };
+    match delete().await {
+        Ok(()) => Ok(None),
+        Err(error) => unusable(ctx, &target.cluster, error, is_over).await,
+    }
+}
+
+/// What an error of the workload cluster means for the machine. `None`: the machine goes, and its Node may be left behind.
+async fn unusable(ctx: &Context, cluster: &ClusterRef, error: WorkloadError, is_over: bool) -> Result<Option<Decision<()>>, ReconcileError> {
+    if !matches!(error, WorkloadError::KubeconfigMissing { .. }) {
+        ctx.clusters.doubt(cluster, &error).await;
+    }
+    match teardown::unusable(fault(&error), &error.to_string(), is_over) {
         TeardownStep::Wait(waiting) => Ok(Some(waiting)),
         TeardownStep::Finished { left_behind } => {
-            tracing::warn!(%cluster, "the Node is left behind, {}: {error}", left_behind.unwrap_or_default());
+            tracing::warn!(%cluster, "its Node may be left behind, {}: {error}", left_behind.unwrap_or_default());
             Ok(None)
         }
         TeardownStep::BackOff | TeardownStep::Drain(_) => Err(error.into()),
@@ -49,22 +69,5 @@ async fn step(ctx: &Context, object: &WindowsMachine, cluster: &ClusterRef) -> R
         }
         TeardownStep::Wait(waiting) => Ok(Some(waiting)),
         TeardownStep::Finished { .. } | TeardownStep::BackOff => Ok(None),
-    }
-}
-
-/// When nothing is left of the VM: deletes a Node that came while the watch was behind.
-pub async fn delete_late_node(ctx: &Context, object: &WindowsMachine) -> Result<(), ReconcileError> {
-    let (Some(cluster), Some(machine)) = (ClusterRef::standalone(&object.metadata), NodeIdentity::of(object)) else { return Ok(()) };
-    let delete = async || {
-        let workload = ctx.clusters.get_with_nodes(&cluster).await?;
-        workload.delete_node(machine.name.as_str(), &machine.provider_id.to_string()).await
-    };
-    match delete().await {
-        Err(WorkloadError::KubeconfigMissing { .. } | WorkloadError::OwnClusterRefused { .. }) => Ok(()),
-        Err(error) if drain::is_over(ctx, object) => {
-            tracing::warn!(%cluster, "whether the Node is gone is not known: {error}");
-            Ok(())
-        }
-        other => Ok(other?),
     }
 }

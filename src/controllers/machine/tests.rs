@@ -1,3 +1,4 @@
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -7,7 +8,8 @@ use crate::api::cluster_ref::{JOINS_ANNOTATION, MADE_FOR_ANNOTATION};
 use crate::api::machine::FINALIZER;
 use crate::api::name::ObjectKey;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{Empty, holding, read, shared};
+use crate::controllers::testing::{Empty, holding, read, shared, shared_to};
+use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-1";
@@ -79,12 +81,57 @@ async fn a_hypervisor_that_is_not_admitted_is_not_asked() {
     let leaving =
         owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     assert_eq!(pass(&ctx, leaving.clone()).await, Outcome::look_again(Duration::from_secs(1)), "an absence there would release the machine");
-    let (ctx, script) = stage(vec![step(OBJECT, owned(json!({})))]);
+    let no_kubeconfig = refuse("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", 404, "NotFound");
+    let (ctx, script) = stage(vec![no_kubeconfig, step(OBJECT, owned(json!({})))]);
     ctx.hypervisors.inventories.listed(&h1, vec![]);
     ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), &Default::default()).unwrap();
     ctx.hypervisors.drivers.admit(&h1, Some(jiff::Timestamp::UNIX_EPOCH));
     pass(&ctx, leaving).await;
-    assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]));
+    assert_eq!(script.seen()[1].body["metadata"]["finalizers"], json!([]));
+}
+
+/// What is asked of the workload cluster when nothing is left of the VM of a machine of Cluster API, and whether the machine is released.
+async fn end_of_vm(of_core: Value, seconds: i64, refused: Option<&str>) -> (Vec<String>, Value) {
+    let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("w"));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"}, "spec": {"providerID": id}});
+    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+    let server = Arc::new(Mutex::new(Server {
+        objects: [("/api/v1/namespaces/kube-system".to_owned(), kube_system)].into(),
+        others: vec![node],
+        refused: refused.map(str::to_owned),
+        ..Server::default()
+    }));
+    let mut machine = serde_json::to_value(&*caches().machines.get("lab", "win-1").unwrap()).unwrap();
+    json_patch::merge(&mut machine, &of_core);
+    let names_node = machine["status"]["nodeRef"].is_object();
+    let mut exchanges = if names_node { vec![] } else { vec![kubeconfig()] };
+    let released = refused.is_none() || seconds > 60;
+    exchanges.push(step(if released { OBJECT } else { STATUS }, owned(json!({}))));
+    let (shared, script) = shared_to(Caches { machines: holding(vec![machine]), ..caches() }, seconds, exchanges, connect(&server));
+    let ctx = shared.machine();
+    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
+    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
+    let mut leaving =
+        owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    leaving["spec"]["providerID"] = json!(id);
+    pass(&ctx, leaving).await;
+    let asked = server.lock().unwrap().asked.iter().filter(|line| line.contains("nodes")).cloned().collect();
+    (asked, script.seen().last().unwrap().body.clone())
+}
+
+/// Core looks for a Node that it does not know of once, and leaves it if its connection to the workload cluster is down just then.
+#[tokio::test]
+async fn a_node_that_its_machine_does_not_name_goes_with_the_vm() {
+    let (get, delete) = ("GET /api/v1/nodes/win-1", "DELETE /api/v1/nodes/win-1");
+    let (asked, written) = end_of_vm(json!({}), 1, None).await;
+    assert_eq!((asked, &written["metadata"]["finalizers"]), (vec![get.to_owned(), delete.to_owned()], &json!([])));
+    let (asked, written) = end_of_vm(json!({"status": {"nodeRef": {"name": "win-1"}}}), 1, None).await;
+    assert_eq!((asked, &written["metadata"]["finalizers"]), (vec![], &json!([])), "core deletes it");
+    let (asked, written) = end_of_vm(json!({}), 1, Some(delete)).await;
+    assert_eq!(asked, [get, delete]);
+    assert!(written["status"]["conditions"].to_string().contains("the Node must go first, and cannot"), "{written:#}");
+    let (_, written) = end_of_vm(json!({}), 200, Some(delete)).await;
+    assert_eq!(written["metadata"]["finalizers"], json!([]), "the Node is left in the end");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 mod ending;
 mod linux_side;
 #[cfg(test)]
-mod server;
+pub mod server;
 mod triggers;
 mod windows_pods;
 mod windows_side;

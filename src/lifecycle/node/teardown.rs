@@ -1,11 +1,16 @@
-//! What comes before the end of the VM in a standalone pool: its Node is drained and deleted. Under Cluster API, core does that.
+//! What comes before the end of the VM in a standalone pool: its Node is drained and deleted. Under Cluster API, core does that, but for a Node
+//! that it does not know of yet.
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
+use super::drain::{elapsed, since};
 use crate::api::condition::{ConditionType, Desired, Reason};
+use crate::api::machine::WindowsMachine;
 use crate::lifecycle::Decision;
+use crate::lifecycle::owner::{Owner, TargetCluster};
 use crate::lifecycle::workload::Fault;
 
 /// The watch shows the end of a Node that was deleted; this is for one that is slow.
@@ -14,6 +19,9 @@ const GOING: Duration = Duration::from_secs(5);
 const MEND: Duration = Duration::from_secs(10);
 /// The watch of the Nodes begins.
 const LISTING: Duration = Duration::from_secs(1);
+/// Under Cluster API, a machine whose VM is gone waits so long from its deletion on for a workload cluster that cannot be used. Core itself does not
+/// wait for a Node that it does not know of.
+const CORE: Duration = Duration::from_secs(120);
 
 /// The next step.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,16 +45,29 @@ pub fn decide(listed: bool, node: Option<&Node>) -> TeardownStep<'_> {
     }
 }
 
-/// When the workload cluster cannot be used: `fault`, in words `error`; `None` passes by itself. `drain_is_over`: the time for the
-/// drain has passed.
-pub fn unusable(fault: Option<Fault>, error: &str, drain_is_over: bool) -> TeardownStep<'static> {
+/// When the workload cluster cannot be used: `fault`, in words `error`; `None` passes by itself. `is_over`: the time for the teardown of the
+/// Node has passed.
+pub fn unusable(fault: Option<Fault>, error: &str, is_over: bool) -> TeardownStep<'static> {
     match fault {
         Some(Fault::KubeconfigMissing) => TeardownStep::Finished { left_behind: Some("the kubeconfig of its cluster is gone") },
         Some(Fault::OwnClusterRefused) => TeardownStep::Finished { left_behind: Some("its namespace may not use the cluster that CAPW runs in") },
-        _ if drain_is_over => TeardownStep::Finished { left_behind: Some("the time for its drain has passed") },
-        Some(_) => wait(MEND, format!("the Node must go before the VM, and cannot: {error}")),
+        _ if is_over => TeardownStep::Finished { left_behind: Some("the time for it has passed") },
+        Some(_) => wait(MEND, format!("the Node must go first, and cannot: {error}")),
         None => TeardownStep::BackOff,
     }
+}
+
+/// Whether a Node may be left when nothing is left of the VM. In a standalone pool, that is one that came while the watch was behind. Under Cluster
+/// API, it is one that core has not found yet: core deletes the Node that the Machine names, and skips it otherwise if its connection to the workload
+/// cluster is down just then (`isDeleteNodeAllowed` in core's `machine_controller.go`). With a cluster, its Nodes go.
+pub fn may_leave_node(owner: &Owner, cluster: &TargetCluster) -> bool {
+    let is_known_to_core = owner.request().is_some_and(|request| request.node.is_some());
+    cluster.cluster.is_standalone() || (cluster.control_plane_initialized && !cluster.is_deleting && !is_known_to_core)
+}
+
+/// Whether a machine of Cluster API has waited long enough for a workload cluster that cannot be used.
+pub fn is_over(object: &WindowsMachine, now: Timestamp) -> bool {
+    elapsed(since(object, now), now) >= CORE
 }
 
 /// What is reported once the Node was deleted.
@@ -65,6 +86,9 @@ fn waiting(after: Duration, message: String) -> Decision<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::capi::{Cluster, ClusterSpec};
+    use crate::api::cluster_ref::{ClusterRef, ClusterSource};
+    use crate::lifecycle::owner::NodeRequest;
 
     #[test]
     fn a_node_is_drained_once_it_is_known_to_be_there() {
@@ -72,6 +96,28 @@ mod tests {
         assert!(matches!(decide(false, None), TeardownStep::Wait(_)), "it may be there");
         assert_eq!(decide(true, Some(&node)), TeardownStep::Drain(&node));
         assert_eq!(decide(true, None), TeardownStep::Finished { left_behind: None });
+    }
+
+    #[test]
+    fn core_leaves_a_node_that_its_machine_does_not_name() {
+        let joined = || Owner::from(NodeRequest { node: Some("win-1".into()), ..NodeRequest::default() });
+        let unnamed = || Owner::from(NodeRequest::default());
+        let of_core =
+            TargetCluster { control_plane_initialized: true, ..TargetCluster::of_cluster(&Cluster::new("c1", ClusterSpec::default()), None) };
+        let ending = TargetCluster { is_deleting: true, ..of_core.clone() };
+        let unborn = TargetCluster { control_plane_initialized: false, ..of_core.clone() };
+        let source = ClusterSource::Kubeconfig { secret: "other".into(), key: "value".into() };
+        let standalone = TargetCluster::standalone(ClusterRef { namespace: "lab".into(), source }, None, None);
+        for (owner, cluster, expected) in [
+            (joined(), &of_core, false),
+            (unnamed(), &of_core, true),
+            (Owner::Unseen, &of_core, true),
+            (unnamed(), &ending, false),
+            (unnamed(), &unborn, false),
+            (joined(), &standalone, true),
+        ] {
+            assert_eq!(may_leave_node(&owner, cluster), expected, "{owner:?} {cluster:?}");
+        }
     }
 
     #[test]

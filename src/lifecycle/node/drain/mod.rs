@@ -228,6 +228,6 @@ fn volumes(node: &Node) -> Vec<String> {
     names
 }
 
-fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since).max(SignedDuration::ZERO)).unwrap_or_default()
 }
