@@ -26,6 +26,16 @@ impl Definitions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether that VM was made or listed, and is there as far as is known.
+    pub fn knows(&self, vm: VmUuid) -> bool {
+        self.lock().contains_key(&vm)
+    }
+
+    /// All VMs that were made or listed, and are there as far as is known.
+    pub fn all(&self) -> Vec<VmUuid> {
+        self.lock().keys().copied().collect()
+    }
+
     /// Notes the definition of a VM, in libvirt's XML.
     pub fn note(&self, vm: VmUuid, xml: &str) -> Option<Found> {
         let found = Found::read(xml)?;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::client::Volume;
 use super::link::Session;
+use super::listing::Definitions;
 use super::refusal::{Error, code};
 use super::volumes::Volumes;
 use crate::api::name::VmUuid;
@@ -129,7 +130,11 @@ pub fn unread(error: Error) -> Result<String, DriverError> {
 
 /// Which logs may have files that libvirt does not know: it has not made those that virtlogd has given another name.
 #[derive(Default)]
-pub struct TurnedOver(Mutex<HashMap<VmUuid, Followed>>);
+pub struct TurnedOver {
+    followed: Mutex<HashMap<VmUuid, Followed>>,
+    /// One at a time reads the pool anew, which those who wait may then spare themselves.
+    refresh: tokio::sync::Mutex<()>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
@@ -144,7 +149,7 @@ enum Followed {
 
 impl TurnedOver {
     fn lock(&self) -> MutexGuard<'_, HashMap<VmUuid, Followed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes whether a log is known from its first byte on. One that was not once never is again.
@@ -160,19 +165,27 @@ impl TurnedOver {
         self.lock().remove(&vm);
     }
 
-    /// Lets libvirt find the files of a VM that it does not know. False: it cannot now. A log that this process has not followed may have some, too.
-    pub async fn find(&self, session: &Session, vm: VmUuid) -> Result<bool, DriverError> {
+    /// Lets libvirt find the files of a VM that it does not know. False: it cannot now. A log that this process has not followed may have some,
+    /// too: those of all such VMs among `known` are found at once.
+    pub async fn find(&self, session: &Session, vm: VmUuid, known: &Definitions) -> Result<bool, DriverError> {
+        let _one = self.refresh.lock().await;
         let since = match self.lock().get(&vm) {
             Some(Followed::Whole | Followed::Found) => return Ok(true),
             Some(Followed::Waits(since)) => *since,
             Some(Followed::InParts) | None => Instant::now(),
         };
+        // A VM that comes meanwhile may begin its log anew after that.
+        let known = known.all();
         let next = match session.client.refresh_pool(&session.pool).await {
             // Files that are left then are told as strays.
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) if text.contains(JOBS) && since.elapsed() < PATIENCE => Followed::Waits(since),
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) if text.contains(JOBS) => Followed::Found,
             refreshed => {
                 refreshed?;
+                let mut followed = self.lock();
+                for other in known {
+                    followed.entry(other).or_insert(Followed::Found);
+                }
                 Followed::Found
             }
         };

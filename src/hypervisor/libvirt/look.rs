@@ -1,7 +1,7 @@
-//! Looks at one machine. One request reads its domain; where there is none, another one lists the volumes, for all machines that are looked
-//! at meanwhile. What a look has shown counts for the change that follows at once, and for no other.
+//! Looks at one machine. One request reads a domain that is known; where none is, two list the volumes and the domains, for all machines that
+//! are looked at meanwhile. What a look has shown counts for the change that follows at once, and for no other.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,12 +27,15 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 pub struct Looks {
     domains: Mutex<HashMap<VmUuid, (Known, Instant)>>,
     volumes: Shared<Arc<Vec<Volume>>>,
+    listed: Shared<Arc<HashSet<VmUuid>>>,
 }
 
 /// What is known of a domain.
 enum Known {
     Seen(Found),
     Missing,
+    /// It is not among the domains that are listed, and has no volumes there.
+    Unlisted,
     /// The daemon says that it has removed it.
     Removed,
     /// The same, and its volumes, which it had named, are not listed any more.
@@ -73,20 +76,53 @@ impl LibvirtDriver {
     /// What there is of a machine, read now; of a domain that the daemon has just removed, its answer counts.
     pub(super) async fn look(&self, session: &Session, key: &MachineKey) -> Result<Seen, DriverError> {
         let is_removed = matches!(self.looks.take(key.vm), Some(Known::Removed));
-        if !is_removed && let Some(found) = find(session, key).await? {
-            self.looks.note(key.vm, Known::Seen(found.clone()));
+        let is_known = self.definitions.knows(key.vm);
+        if !is_removed
+            && is_known
+            && let Some(found) = self.see(session, key).await?
+        {
             return Ok(Seen::Domain(found));
         }
         let volumes = self.volumes_of(session, key).await?;
-        self.looks.note(key.vm, if is_removed && volumes.is_empty() { Known::Gone } else { Known::Missing });
+        let known = match (is_removed, volumes.is_empty()) {
+            (true, true) => Known::Gone,
+            (false, true) if !is_known && !self.is_listed(session, key).await? => Known::Unlisted,
+            (false, _) if !is_known => match self.see(session, key).await? {
+                Some(found) => return Ok(Seen::Domain(found)),
+                None => Known::Missing,
+            },
+            _ => Known::Missing,
+        };
+        self.looks.note(key.vm, known);
         Ok(Seen::Volumes(volumes))
     }
 
-    /// Refuses to take a machine for gone of which a volume is there that was not listed. Names of disks beside the system disk are not known
-    /// without a domain; they are made after it, and removed before.
-    pub(super) async fn confirm_no_volumes(&self, session: &Session, key: &MachineKey) -> Result<(), DriverError> {
-        if matches!(self.looks.take(key.vm), Some(Known::Gone)) {
-            return Ok(());
+    async fn see(&self, session: &Session, key: &MachineKey) -> Result<Option<Found>, DriverError> {
+        let found = find(session, key).await?;
+        if let Some(found) = &found {
+            self.looks.note(key.vm, Known::Seen(found.clone()));
+        }
+        Ok(found)
+    }
+
+    async fn is_listed(&self, session: &Session, key: &MachineKey) -> Result<bool, DriverError> {
+        let look = async { Ok(Arc::new(session.client.domains().await?.iter().map(|it| VmUuid(it.domain.uuid)).collect())) };
+        let listed: Arc<HashSet<VmUuid>> = self.looks.listed.get(look).await?;
+        Ok(listed.contains(&key.vm))
+    }
+
+    /// Refuses to take a machine for gone of which a domain or a volume is there that was not listed. Names of disks beside the system disk are
+    /// not known without a domain; they are made after it, and removed before.
+    pub(super) async fn confirm_nothing_is_hidden(&self, session: &Session, key: &MachineKey) -> Result<(), DriverError> {
+        match self.looks.take(key.vm) {
+            Some(Known::Gone) => return Ok(()),
+            Some(Known::Missing) => {}
+            _ => {
+                if let Some(found) = find(session, key).await? {
+                    let text = format!("domain {} was not among the domains of {} a moment ago, and is there", found.name, self.settings.address);
+                    return Err(DriverError::Transient(text));
+                }
+            }
         }
         let names = Volumes::of(key);
         for name in [names.system(), names.drive(), names.log()] {
@@ -118,7 +154,7 @@ impl LibvirtDriver {
         self.told.forget(key.vm);
         let found = match self.looks.take(key.vm) {
             Some(Known::Seen(found)) => Some(found),
-            Some(Known::Missing | Known::Removed | Known::Gone) => None,
+            Some(Known::Missing | Known::Unlisted | Known::Removed | Known::Gone) => None,
             None => find(session, key).await?,
         };
         match found {

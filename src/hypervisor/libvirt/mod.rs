@@ -265,7 +265,7 @@ impl Driver for LibvirtDriver {
 
     async fn confirm_absence(&self, key: &MachineKey) -> Result<(), DriverError> {
         let session = self.link.session().await?;
-        self.confirm_no_volumes(&session, key).await
+        self.confirm_nothing_is_hidden(&session, key).await
     }
 
     fn hints(&self) -> Option<BoxStream<'static, ()>> {
@@ -334,7 +334,7 @@ impl Driver for LibvirtDriver {
             unless(unless(session.client.destroy(&it).await, code::OPERATION_INVALID).map(drop), code::NO_DOMAIN)?;
         }
         // The definition goes last: as long as it is there, files of the log may be.
-        if found.is_some() && self.settings.words == GuestWords::Serial && !self.turned_over.find(&session, key.vm).await? {
+        if found.is_some() && self.settings.words == GuestWords::Serial && !self.turned_over.find(&session, key.vm, &self.definitions).await? {
             return Ok(DriverStep::Wait { after: LOOK });
         }
         let volumes = self.volumes_of(&session, key).await?;

@@ -1,5 +1,7 @@
 //! Logs of any length, and those that virtlogd has begun anew.
 
+use futures::future::join_all;
+
 use super::*;
 
 fn said(sequence: u64) -> GuestReport {
@@ -107,6 +109,28 @@ async fn a_pool_is_read_anew_only_where_files_may_be_that_nobody_has_told_of() {
         let asked = requests.take().into_iter().filter(|request| *request == "StoragePoolRefresh").count();
         assert_eq!(asked, refreshes, "{:?}", machine.key);
     }
+}
+
+/// After a restart CAPW has followed no log of the VMs that are there.
+#[tokio::test]
+async fn a_process_that_begins_reads_a_pool_anew_once_for_all_vms() {
+    let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    let endpoint = LibvirtEndpoint::new(&daemon);
+    let machines = ["one", "two", "three"].map(|name| Machine::new(name, endpoint.spec()));
+    for machine in &machines {
+        assert!(machine.create(&*endpoint.driver(), MANY).await);
+        let log = Volumes::of(&machine.key).log();
+        fs::rename(endpoint.file(&log), endpoint.file(&format!("{log}.0"))).unwrap();
+        fs::write(endpoint.file(&log), "").unwrap();
+    }
+    let (driver, requests) = Requests::of(&endpoint);
+    driver.list(&Wanted::default()).await.unwrap();
+    requests.take();
+    for deleted in join_all(machines.iter().map(|machine| machine.delete(&*driver, StopMode::Hard, MANY))).await {
+        assert!(deleted);
+    }
+    assert_eq!(requests.take().into_iter().filter(|request| *request == "StoragePoolRefresh").count(), 1);
+    assert_eq!(endpoint.files(), [IMAGE], "nothing is left");
 }
 
 /// The daemon reads no pool anew while a volume is made in it: a removal waits a short time, and goes on.

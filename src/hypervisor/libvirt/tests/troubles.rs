@@ -115,6 +115,7 @@ async fn rights_that_are_taken_away_are_told_and_nothing_is_released() {
 
 /// What polkit says of a volume that is asked for by name; from a list it is left out without a word.
 const VOLUME_BY_NAME: u32 = 95;
+const LIST_OF_DOMAINS: u32 = 344;
 const LIST_OF_VOLUMES: u32 = 282;
 const HIDDEN: Answer = Answer::Refused(88, "access denied: 'storage' denied 'storage-vol:getattr' access");
 
@@ -139,6 +140,18 @@ async fn volumes_that_polkit_hides_are_not_taken_for_gone() {
     assert_eq!(machine.see(&*driver).await, Observed::Absent, "nothing is listed");
     let error = driver.confirm_absence(&machine.key).await.unwrap_err();
     assert!(is_told(&error, "denied", &["org.libvirt.api.storage-vol.getattr", "/etc/polkit-1/rules.d"]), "{error}");
+    // A whole VM that is hidden, its volumes too.
+    assert!(machine.create(&*endpoint.driver(), MANY).await);
+    let between = Between::new(&daemon.socket(), |_, called, _| match called {
+        LIST_OF_DOMAINS => Answer::Played(Encoder::default().u32(0)),
+        LIST_OF_VOLUMES => listed("pool", &[]),
+        _ => Answer::Real,
+    });
+    let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
+    assert_eq!(machine.see(&*driver).await, Observed::Absent, "nothing is listed");
+    let error = driver.confirm_absence(&machine.key).await.unwrap_err();
+    assert!(is_told(&error, "transient", &["domain", "was not among the domains"]), "{error}");
+    assert!(machine.delete(&*endpoint.driver(), StopMode::Hard, MANY).await);
     // With all rights, what is not there is not, and what a list has missed is.
     let driver = endpoint.driver();
     assert_eq!(driver.confirm_absence(&machine.key).await, Ok(()));
