@@ -9,6 +9,9 @@ use crate::api::hypervisor::CloneMode;
 use crate::hypervisor::DriverError;
 use crate::vm::VmSpec;
 
+/// Bytes that a pool must have free for a disk over an image and the drive: a Windows that starts for the first time writes more.
+const SMALLEST_OVERLAY: u64 = 1 << 30;
+
 impl LibvirtDriver {
     pub(super) async fn check_machine(&self, session: &Session, spec: &VmSpec) -> Result<(), DriverError> {
         hardware::check(spec, &self.settings)?;
@@ -56,33 +59,32 @@ impl LibvirtDriver {
         Ok(read)
     }
 
-    /// Refuses a machine whose disk is not even as large as its first content. How much guests will write is not known.
+    /// Refuses a machine that the pool has no room for at its start. How much guests will write is not known.
     async fn check_space(&self, session: &Session, spec: &VmSpec, image: &Image) -> Result<(), DriverError> {
-        if self.settings.clone != CloneMode::Full {
-            return Ok(());
-        }
+        let (what, needed, or_else) = match self.settings.clone {
+            CloneMode::Full => ("a copy of", image.allocated, ", or set spec.libvirt.clone of the WindowsHypervisor to Linked"),
+            CloneMode::Auto | CloneMode::Linked => ("a configuration drive and a disk over", SMALLEST_OVERLAY, ""),
+        };
+        let pool = &session.pool.name;
         let mut space = self.space.lock().await;
-        let free = match space.get(&session.pool.name) {
+        let free = match space.get(pool) {
             Some(free) => free,
             None => {
                 let free = session.client.free_space(&session.pool).await?;
-                space.put(&session.pool.name, free);
+                space.put(pool, free);
                 free
             }
         };
-        if free >= image.allocated {
+        if free >= needed {
             return Ok(());
         }
         space.clear();
-        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
         Err(DriverError::Capacity(format!(
-            "storage pool {} on {} has {} MiB free, and a copy of image {:?} takes {} MiB: remove machines, add disk space to the pool (then virsh pool-refresh {}), or set spec.libvirt.clone of the WindowsHypervisor to Linked",
-            session.pool.name,
+            "storage pool {pool} on {} has {} MiB free, and {what} image {:?} takes {} MiB: remove machines, add disk space to the pool (then virsh pool-refresh {pool}){or_else}",
             self.settings.address,
             free >> 20,
             spec.image,
-            mebibytes(image.allocated),
-            session.pool.name
+            needed.div_ceil(1 << 20),
         )))
     }
 

@@ -25,15 +25,16 @@ fn windows(endpoint: &LibvirtEndpoint) -> VmSpec {
 #[tokio::test]
 async fn a_host_is_asked_once_for_many_machines() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
-    let endpoint = LibvirtEndpoint::with_copies(&daemon);
-    let (driver, requests) = Requests::of(&endpoint);
-    driver.describe().await.unwrap();
-    assert!(requests.take().ends_with(&["ConnectGetDomainCapabilities"]));
-    for _ in 0..5 {
-        driver.check(&windows(&endpoint), SeedKind::Drive).await.expect("the daemon has all that Windows needs");
+    for endpoint in [LibvirtEndpoint::new(&daemon), LibvirtEndpoint::with_copies(&daemon)] {
+        let (driver, requests) = Requests::of(&endpoint);
+        driver.describe().await.unwrap();
+        assert!(requests.take().ends_with(&["ConnectGetDomainCapabilities"]));
+        for _ in 0..5 {
+            driver.check(&windows(&endpoint), SeedKind::Drive).await.expect("the daemon has all that Windows needs");
+        }
+        let once = ["StoragePoolListAllVolumes", "StorageVolGetXmlDesc", "StoragePoolGetInfo", "NodeGetMemoryStats"];
+        assert_eq!(requests.take(), once);
     }
-    let once = ["StoragePoolListAllVolumes", "StorageVolGetXmlDesc", "StoragePoolGetInfo", "NodeGetMemoryStats"];
-    assert_eq!(requests.take(), once);
 }
 
 /// Whether a daemon has KVM depends on the machine, so what it says of that is played.
@@ -63,12 +64,15 @@ async fn a_host_that_runs_no_vm_as_it_should_answers_and_is_unfit_until_it_does(
 #[tokio::test]
 async fn what_a_host_lacks_is_told_before_anything_is_made() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
+    type Make = fn(&Arc<Daemon>) -> LibvirtEndpoint;
     type Script = fn(u32) -> Answer;
-    let cases: [(Script, &str, &[&str]); 6] = [
-        (|called| played(called, "<value>efi</value>"), "invalid", &["has no UEFI for guests", "spec.firmware.type", "BIOS"]),
-        (|called| played(called, "<value>yes</value>"), "invalid", &["Secure Boot", "spec.firmware.secureBoot of the machine is true"]),
-        (|called| played(called, "<value>emulator</value>"), "invalid", &["swtpm", "spec.firmware.tpm of the machine is true"]),
+    let (linked, full): (Make, Make) = (LibvirtEndpoint::new, LibvirtEndpoint::with_copies);
+    let cases: [(Make, Script, &str, &[&str]); 8] = [
+        (linked, |called| played(called, "<value>efi</value>"), "invalid", &["has no UEFI for guests", "spec.firmware.type", "BIOS"]),
+        (linked, |called| played(called, "<value>yes</value>"), "invalid", &["Secure Boot", "spec.firmware.secureBoot of the machine is true"]),
+        (linked, |called| played(called, "<value>emulator</value>"), "invalid", &["swtpm", "spec.firmware.tpm of the machine is true"]),
         (
+            linked,
             |called| {
                 if called == CAPABILITIES {
                     Answer::Refused(8, "invalid argument: the accel 'kvm' is not supported by 'qemu' on this host")
@@ -79,15 +83,18 @@ async fn what_a_host_lacks_is_told_before_anything_is_made() {
             "invalid",
             &["/dev/kvm", "spec.libvirt.acceleration"],
         ),
+        (full, |called| free(called, 1024), "capacity", &["storage pool pool-", "has 0 MiB free", "takes 1 MiB", "spec.libvirt.clone"]),
         (
-            |called| if called == SPACE { Answer::Played(Encoder::default().u32(2).u64(9 << 20).u64(9 << 20).u64(1024)) } else { Answer::Real },
+            linked,
+            |called| free(called, (1 << 30) - 1),
             "capacity",
-            &["has 0 MiB free", "takes 1 MiB", "spec.libvirt.clone"],
+            &["storage pool pool-", "has 1023 MiB free", "takes 1024 MiB", "remove machines", "virsh pool-refresh"],
         ),
-        (|_| Answer::Real, "", &[]),
+        (linked, |called| free(called, 1 << 30), "", &[]),
+        (full, |_| Answer::Real, "", &[]),
     ];
-    for (script, class, words) in cases {
-        let endpoint = LibvirtEndpoint::with_copies(&daemon);
+    for (make, script, class, words) in cases {
+        let endpoint = make(&daemon);
         let between = Between::new(&daemon.socket(), move |_, called, _| script(called));
         let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
         let machine = Machine::new("lacks", windows(&endpoint));
@@ -106,6 +113,11 @@ async fn what_a_host_lacks_is_told_before_anything_is_made() {
 /// Capabilities without a part.
 fn played(called: u32, part: &str) -> Answer {
     if called == CAPABILITIES { Answer::Played(Encoder::default().text(&FULL.replace(part, ""))) } else { Answer::Real }
+}
+
+/// A pool with that many bytes free.
+fn free(called: u32, bytes: u64) -> Answer {
+    if called == SPACE { Answer::Played(Encoder::default().u32(2).u64(9 << 30).u64(9 << 20).u64(bytes)) } else { Answer::Real }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! What goes wrong on a host: each trouble says what is wrong and what to do, and releases nothing that is not proven gone.
 
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::Command;
 
@@ -217,15 +218,23 @@ impl Drop for Small<'_> {
     }
 }
 
+/// Another file takes that many bytes, or all that is left.
+fn fill(path: &Path, bytes: u64) {
+    let filled = io::copy(&mut io::repeat(0).take(bytes), &mut fs::File::create(path).unwrap());
+    assert!(filled.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::StorageFull), "{filled:?}");
+}
+
 #[tokio::test]
 async fn a_full_disk_stops_a_vm_and_refuses_another_and_both_are_told() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
-    let Some(_small) = Small::mount(&endpoint.directory, 3) else { return };
+    let Some(_small) = Small::mount(&endpoint.directory, 1 << 10 | 8) else { return };
     fs::write(endpoint.file(IMAGE), capw_libvirtd::writer(64 << 10)).unwrap();
     daemon.virsh(["pool-refresh", &endpoint.pool]);
     let (driver, machine) = (endpoint.driver(), Machine::new("writer", VmSpec { system_disk_gib: Some(1), ..endpoint.spec() }));
+    driver.check(&machine.spec, machine.seed.kind()).await.expect("there is room");
     assert!(machine.create(&*driver, MANY).await);
+    fill(&endpoint.file("other"), 1 << 30);
     let trouble = loop {
         let present = driver.list(&Wanted::default()).await.unwrap().rows.remove(0).present;
         assert_eq!(present.power, Power::On);
@@ -236,6 +245,10 @@ async fn a_full_disk_stops_a_vm_and_refuses_another_and_both_are_told() {
     assert!(trouble.contains("storage") && trouble.contains("virsh resume"), "{trouble}");
     let error = failure(&Machine::new("late", endpoint.spec()), &*driver).await;
     assert!(is_told(&error, "capacity", &["No space left on device", "disk space"]), "{}: {error}", error.label());
+    daemon.virsh(["pool-refresh", &endpoint.pool]);
+    let late = Machine::new("later", endpoint.spec());
+    let error = endpoint.driver().check(&late.spec, late.seed.kind()).await.expect_err("there is no room");
+    assert!(is_told(&error, "capacity", &["MiB free", "disk space"]), "{}: {error}", error.label());
     assert!(matches!(machine.see(&*driver).await, Observed::Present(_)));
     assert!(machine.delete(&*driver, StopMode::Hard, MANY).await, "a VM that is paused can be removed");
 }
