@@ -8,6 +8,7 @@
 )]
 
 mod guest;
+mod kept;
 pub mod polkit;
 mod ssh;
 mod system;
@@ -84,6 +85,7 @@ impl Daemon {
         let root = tempfile::Builder::new().prefix("lv").tempdir().unwrap();
         // QEMU's user has to reach the pools.
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        kept::restore(Mode::System, root.path());
         let daemon = Self { mode: Mode::System, guard: system::namespaces(root.path()), root };
         daemon.configure(more);
         before(&daemon);
@@ -106,6 +108,7 @@ impl Daemon {
         }
         // No second daemon for logs, and no namespace of mounts, which a container may not make.
         fs::write(daemon.path("c/libvirt/qemu.conf"), "stdio_handler = \"file\"\nnamespaces = []\n").unwrap();
+        kept::restore(Mode::Session, daemon.root.path());
         let more = configure(&daemon.path("c"));
         daemon.configure(&more);
         daemon.own(daemon.root.path());
@@ -344,6 +347,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        kept::keep(self.mode, self.root.path());
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
     }
