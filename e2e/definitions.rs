@@ -1,7 +1,7 @@
 //! Story *definitions*: a release stores objects in another version than the one before. CAPW writes each of them once, says so in the
 //! definition, and the old version can go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -44,12 +44,18 @@ const fn stored(name: &'static str, spec: &'static str, old: &'static str, new: 
 fn stored_versions_follow_the_definitions() {
     world::run(async {
         let cp = ControlPlane::start(Options::plain().named("definitions")).await;
+        let mark = cp.audit_mark();
         let capw = Capw::start(&cp, &[]).await;
-        for kind in &KINDS {
-            kind.wait_stored_in(&cp, NEW).await;
-        }
+        let asked = wait_for("CAPW has looked at all definitions", LIMIT, || async {
+            let asked: Vec<AuditEvent> = cp.audit_since(mark).into_iter().filter(of_definitions).collect();
+            let seen: BTreeSet<&str> = asked.iter().map(|event| event.name.as_str()).collect();
+            let all = KINDS.iter().all(|kind| seen.contains(kind.definition().as_str()));
+            if all { Ok(asked) } else { Err(format!("{seen:?}")) }
+        })
+        .await;
         capw.stop();
-        step("a new installation is annotated");
+        assert!(!asked.iter().any(AuditEvent::is_write), "{asked:#?}");
+        step("a new installation needs no note");
 
         let shipped = an_older_release(&cp, &capw).await;
         let before = objects(&cp).await;
@@ -91,6 +97,10 @@ fn stored_versions_follow_the_definitions() {
         judge(&before, &objects(&cp).await, &[]);
         step(format!("{OLD} is gone"));
     });
+}
+
+fn of_definitions(event: &AuditEvent) -> bool {
+    event.user == Capw::USER && event.resource == "customresourcedefinitions"
 }
 
 /// Definitions in which the old version is stored, and objects of it, which CAPW has reported on. Gives the shipped versions.

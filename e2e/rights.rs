@@ -42,6 +42,7 @@ fn every_right_is_used_and_none_is_missing() {
     world::run(async {
         let cp = ControlPlane::start(Options::default().named("rights")).await;
         install_rights(&cp).await;
+        change_definitions(&cp).await;
         let mark = cp.audit_mark();
         let capw = Capw::start(&cp, &["--leader-elect=true"]).await;
         a_whole_life(&cp).await;
@@ -52,6 +53,19 @@ fn every_right_is_used_and_none_is_missing() {
         let report = judge(&granted, &used);
         assert!(report.is_empty(), "{report:#?}");
     });
+}
+
+/// As an upgrade does: objects may then be of another version.
+async fn change_definitions(cp: &ControlPlane) {
+    let all = cp.list(Kind::CUSTOM_RESOURCE_DEFINITION, None).await;
+    let names = all.iter().map(|definition| text(definition, "/metadata/name"));
+    let ours: Vec<&str> = names.filter(|name| name.starts_with("windows") || name.starts_with("externalcontrolplane")).collect();
+    assert_eq!(ours.len(), 11, "{ours:?}");
+    for name in ours {
+        cp.patch(Kind::CUSTOM_RESOURCE_DEFINITION, name, &json!({"spec": {"names": {"categories": ["cluster-api", "changed"]}}}))
+            .await
+            .expect("a definition");
+    }
 }
 
 async fn a_whole_life(cp: &ControlPlane) {

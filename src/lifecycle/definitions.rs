@@ -37,10 +37,12 @@ pub fn is_outdated(definition: &Definition) -> bool {
     !definition.status.iter().flat_map(|status| &status.stored_versions).eq(storage)
 }
 
-/// `None`: this state of the definition was worked off.
+/// `None`: this state of the definition was worked off, or it is the first one.
 pub fn decide(definition: &Definition) -> Result<Option<Migration>, DefinitionError> {
     let outdated = is_outdated(definition);
-    if !outdated && annotated(definition) == generation(definition) {
+    // Of a definition that was never changed, no object is of another version, and a note of that would be a write.
+    let is_first = definition.metadata.generation == Some(1);
+    if !outdated && (is_first || annotated(definition) == generation(definition)) {
         return Ok(None);
     }
     let versions = &definition.spec.versions;

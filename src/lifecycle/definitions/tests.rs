@@ -40,6 +40,16 @@ fn only_what_was_worked_off_and_is_stored_in_one_version_is_left_alone() {
     }
 }
 
+/// As after an installation.
+#[test]
+fn a_definition_that_was_never_changed_needs_no_note() {
+    for (versions, stored, works) in [(&["+v1"][..], &["v1"][..], false), (&["v0", "+v1"], &["v1"], false), (&["v0", "+v1"], &["v0", "v1"], true)] {
+        let mut definition = definition(versions, stored, None);
+        definition.metadata.generation = Some(1);
+        assert_eq!(decide(&definition).unwrap().is_some(), works, "{versions:?} {stored:?}");
+    }
+}
+
 #[test]
 fn objects_are_asked_for_in_the_stored_version_if_it_is_served() {
     let spoken = |versions: &[&str]| decide(&definition(versions, &[], None)).map(|migration| migration.unwrap().resource.api_version);
