@@ -28,22 +28,13 @@ use tempfile::TempDir;
 
 pub use self::guest::writer;
 pub use self::ssh::Sshd;
+pub use self::system::{HOST, NETWORK, RELEASE};
 pub use self::tls::Tls;
 
 /// The user that the daemon runs as when the test runs as root, whose daemon would be that of the whole host.
 const NOBODY: u32 = 65_534;
 /// For the daemon to start or end.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The network of a daemon in system mode: libvirt's usual kind, with NAT and DHCP. Its bridge looks for no other bridges, which takes 4 s before a
-/// guest is heard.
-pub const NETWORK: &str = "default";
-/// The address of the daemon's host in it.
-pub const HOST: [u8; 4] = [192, 168, 122, 1];
-/// Its leases are short, so that guests which live longer have to renew them.
-const NETWORK_XML: &str = "<network><name>default</name><forward mode='nat'/><bridge name='virbr0' stp='off'/>\
-    <ip address='192.168.122.1' netmask='255.255.255.0'><dhcp><range start='192.168.122.2' end='192.168.122.254'>\
-    <lease expiry='5' unit='minutes'/></range></dhcp></ip></network>";
-
 /// What a daemon may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -91,7 +82,7 @@ impl Daemon {
         before(&daemon);
         daemon.run("virtlogd", &["--daemon"]);
         daemon.launch();
-        daemon.network(NETWORK, NETWORK_XML);
+        daemon.network(NETWORK, &system::network());
         Some(daemon)
     }
 
