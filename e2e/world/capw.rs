@@ -16,12 +16,12 @@ use super::client::output;
 use super::control_plane::{ControlPlane, Ready};
 use super::faulty_way::FaultyWay;
 use super::manifests;
-use super::patience::stretch;
 use super::ports::free_port;
 use super::process::Process;
 use super::scratch::Scratch;
 use super::tools::{Tools, checkout};
-use super::wait::wait_for;
+use capw_patience::stretch;
+use capw_patience::wait_for;
 
 /// Where config/default puts it.
 const NAMESPACE: &str = "capw-system";

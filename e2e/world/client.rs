@@ -20,7 +20,7 @@ use super::control_plane::ControlPlane;
 use super::manifests;
 use super::pki;
 use super::tools::Tools;
-use super::wait::wait_for;
+use capw_patience::wait_for;
 
 /// A kind of objects, by its group, version and plural.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use capw_patience::{step, wait_for};
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -18,7 +19,6 @@ use super::process::Process;
 use super::scratch::Scratch;
 use super::servers::{AUDIT_POLICY, Servers};
 use super::tools::Tools;
-use super::wait::{step, wait_for};
 use super::{core, pki};
 
 /// What a control plane consists of. The default: Cluster API core and what CAPW installs, no scheduler.

@@ -14,8 +14,8 @@ use super::ports::free_port;
 use super::process::Process;
 use super::servers::go;
 use super::tools::Tools;
-use super::wait::wait_for;
 use super::{manifests, pki};
+use capw_patience::wait_for;
 
 const NAMESPACE: &str = "capi-system";
 

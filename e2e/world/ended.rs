@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{scratch, wait};
+use super::scratch;
 
 /// Between two looks whether the runner still lives.
 const LOOK: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ async fn orphaned() {
 
 /// Processes and directories go by the guardian, as after a kill.
 fn end(by: &str) -> ! {
-    eprintln!("ended by {by} while it waited for: {}", wait::pending());
+    eprintln!("ended by {by} while it waited for: {}", capw_patience::pending());
     eprintln!("{}", machine());
     scratch::report_all();
     std::process::exit(1);

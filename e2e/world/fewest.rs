@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::client::{Kind, text};
 use super::control_plane::ControlPlane;
-use super::wait::wait_for;
+use capw_patience::wait_for;
 
 /// For the first listing, and for the last change to arrive.
 const LIMIT: Duration = Duration::from_secs(60);

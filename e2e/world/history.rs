@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use capw_patience::wait_for;
 use futures::TryStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
@@ -10,7 +11,6 @@ use tokio::task::AbortHandle;
 
 use super::client::Kind;
 use super::control_plane::ControlPlane;
-use super::wait::wait_for;
 
 /// The versions of one object; they are collected until this is dropped.
 pub struct History {

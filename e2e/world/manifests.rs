@@ -10,7 +10,7 @@ use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use serde_json::Value;
 
 use super::client::{condition, write};
-use super::wait::wait_for;
+use capw_patience::wait_for;
 
 /// The documents of a YAML text, empty ones left out.
 pub fn documents(yaml: &str) -> Vec<Value> {

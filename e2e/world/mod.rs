@@ -49,7 +49,6 @@ mod history;
 mod host_process;
 mod kept;
 pub mod manifests;
-mod patience;
 mod pki;
 mod ports;
 mod process;
@@ -60,9 +59,10 @@ mod servers;
 mod simulator;
 mod tools;
 mod vms;
-mod wait;
 mod waits;
 pub mod wine;
+
+pub use capw_patience::{Observation, Patience, step, stretch, wait_for};
 
 pub use self::audit::{AuditEvent, AuditMark};
 pub use self::beside::beside;
@@ -76,14 +76,12 @@ pub use self::fewest::Fewest;
 pub use self::forward::Forward;
 pub use self::history::History;
 pub use self::host_process::HostProcesses;
-pub use self::patience::{Patience, stretch};
 pub use self::ports::free_port;
 pub use self::process::{Process, interrupt};
 pub use self::seed::seed;
 pub use self::simulator::{Product, Simulator};
 pub use self::tools::{Tools, checkout};
 pub use self::vms::{SimulatedVm, simulated_vms};
-pub use self::wait::{Observation, step, wait_for};
 pub use self::waits::Waits;
 
 use std::future::Future;

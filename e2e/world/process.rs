@@ -10,10 +10,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use capw_patience::Patience;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::guardian;
-use super::patience::Patience;
 use super::scratch::last_lines;
 
 /// What to run; kept so that it can be started again.

@@ -1,8 +1,7 @@
 //! Where the random numbers of stories come from: the same ones in each run, unless it is asked for others.
 
+use capw_patience::step;
 use rand::Rng;
-
-use super::wait::step;
 
 /// Of the gate.
 const USUAL: u64 = 7;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use super::wait::step;
+use capw_patience::step;
 
 const KUBERNETES: &str = include_str!("../tools/kubernetes/go.mod");
 const CLUSTER_API: &str = include_str!("../tools/cluster-api/go.mod");

@@ -21,8 +21,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use capw_patience::Patience;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -361,9 +362,9 @@ fn guarded(command: &mut Command) -> Child {
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let mut patience = Patience::new(LIMIT);
     while !is_so() {
-        assert!(begun.elapsed() < LIMIT, "after {} s still not: {what}", LIMIT.as_secs());
+        assert!(!patience.is_over(), "waited {patience} for: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

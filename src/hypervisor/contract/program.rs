@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The program of that name that belongs to this checkout; `None`, and why, if it is not there. In CI it must be.
 #[allow(clippy::disallowed_methods, reason = "whether CI runs the test")]
@@ -19,11 +19,8 @@ pub fn program(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Looks until something a real program does is done. Two minutes are far more than it takes on a busy machine.
+/// Looks until something a real program does is done.
 pub async fn until(what: &str, mut is_done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_done() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "waited two minutes for: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let look = || std::future::ready(is_done().then_some(()));
+    capw_patience::wait_for(what, Duration::from_secs(120), look).await;
 }

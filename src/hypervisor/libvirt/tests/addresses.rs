@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 
+use capw_patience::within;
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::between::{Answer, Between};
 use super::told::DEADLINE;
@@ -58,7 +58,7 @@ async fn what_a_network_has_leased_is_listed_and_seen() {
             addresses(&*driver).await;
         }
     };
-    timeout(DEADLINE, again).await.expect("a guest that restarts is asked for again");
+    within("a guest that restarts is asked for again", DEADLINE, again).await;
 }
 
 /// The daemon itself: no network, so no lease, and no agent.

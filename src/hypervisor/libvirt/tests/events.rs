@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use capw_patience::within;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::time::timeout;
@@ -13,7 +14,7 @@ use super::*;
 async fn hinted(hints: &mut BoxStream<'static, ()>, act: impl FnOnce()) {
     while let Ok(Some(())) = timeout(Duration::from_millis(200), hints.next()).await {}
     act();
-    timeout(DEADLINE, hints.next()).await.expect("the daemon tells of it").expect("a hint");
+    within("the daemon tells of it", DEADLINE, hints.next()).await.expect("a hint");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capw_libvirtd::Daemon;
+use capw_patience::within;
 use futures::StreamExt;
 use tokio::time::timeout;
 
@@ -14,7 +15,7 @@ use crate::hypervisor::libvirt::volumes::Volumes;
 use crate::hypervisor::{DriverStep, Wanted};
 use crate::vm::{Power, StopMode};
 
-/// Until something must have been told: far more than it takes on a busy machine.
+/// Until something must have been told.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// While a guest shuts down, nothing is asked of the daemon, which tells when it is off.
@@ -33,7 +34,7 @@ async fn a_guest_that_shuts_down_is_waited_for_without_a_request() {
     assert_eq!(requests.take(), Vec::<&str>::new());
     daemon.virsh(["destroy", Volumes::of(&machine.key).vm()]);
     let off = async { while machine.present(&*driver).await.power != Power::Off {} };
-    timeout(DEADLINE, off).await.expect("the daemon tells that it is off");
+    within("the daemon tells that it is off", DEADLINE, off).await;
     assert!(machine.delete(&*driver, StopMode::Graceful, 10).await);
     assert_eq!(endpoint.count().await, 0);
 }
@@ -57,7 +58,7 @@ async fn a_stop_that_no_pass_waits_for_is_a_hint() {
             }
         }
     };
-    timeout(DEADLINE, told).await.expect("the daemon tells that it was suspended");
+    within("the daemon tells that it was suspended", DEADLINE, told).await;
 }
 
 /// What a machine costs the daemon, beside what is asked for all machines and what its guest says.

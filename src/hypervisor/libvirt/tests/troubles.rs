@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::Command;
 
-use tokio::time::timeout;
+use capw_patience::within;
 
 use super::between::{Answer, Between};
 use super::told::DEADLINE;
@@ -264,7 +264,7 @@ async fn a_daemon_that_hangs_is_told_and_proves_no_absence() {
     let new = endpoint.driver();
     let all =
         async { tokio::join!(driver.describe(), machine.retire(&*driver, StopMode::Hard), new.describe(), machine.retire(&*new, StopMode::Hard)) };
-    let (connected, retired, first, second) = timeout(DEADLINE, all).await.expect("a daemon that hangs is given up");
+    let (connected, retired, first, second) = within("a daemon that hangs is given up", DEADLINE, all).await;
     for error in [connected.err(), retired.err(), first.err(), second.err()] {
         let error = error.expect("nothing can be known");
         assert!(is_told(&error, "unreachable", &["has stopped answering", "systemctl restart libvirtd"]), "{}: {error}", error.label());

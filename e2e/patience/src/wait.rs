@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::patience::Patience;
+use super::stretch::Patience;
 
 /// What one look gave: the value that was waited for, or a word on what was there instead.
 pub trait Observation<T> {
@@ -52,6 +53,19 @@ where
     }
 }
 
+/// Lets `work` go on until it ends, and returns what it gives. Panics when `deadline`, which is one of an idle machine, has passed.
+pub async fn within<T>(what: &str, deadline: Duration, work: impl Future<Output = T>) -> T {
+    let mut patience = Patience::new(deadline);
+    let mut work = pin!(work);
+    let _pending = Pending::new(what);
+    loop {
+        if let Ok(value) = tokio::time::timeout(patience.pause(), work.as_mut()).await {
+            return value;
+        }
+        assert!(!patience.is_over(), "waited {patience} for: {what}");
+    }
+}
+
 /// Waits that have not ended: what each waits for, and what it saw last.
 static PENDING: Mutex<BTreeMap<u64, (String, String)>> = Mutex::new(BTreeMap::new());
 
@@ -80,7 +94,7 @@ impl Drop for Pending {
 }
 
 /// What is waited for now, and what was seen last.
-pub(super) fn pending() -> String {
+pub fn pending() -> String {
     let pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     let words: Vec<String> = pending.values().map(|(what, seen)| format!("{what}\nlast seen: {seen}")).collect();
     if words.is_empty() { "nothing that it says".to_owned() } else { words.join("\nand ") }

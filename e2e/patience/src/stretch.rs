@@ -1,5 +1,5 @@
 //! How long a wait may last here and now. Deadlines are written for a machine of the usual speed that does nothing else: on a slower or
-//! busier one a second counts for less. It must not know what is waited for.
+//! busier one a second counts for less.
 
 use std::fmt;
 use std::hint::black_box;
