@@ -99,11 +99,39 @@ const API_SERVER: [&str; 21] = [
 ];
 
 fn controller_manager(tools: &Tools, dir: &Path, more: &[String]) -> Process {
-    let ours = [format!("--secure-port={}", free_port()), format!("--cluster-cidr={}", pki::POD_SUBNET)];
+    let controllers = format!("--controllers=*,bootstrapsigner,tokencleaner,-{}", LEFT_OUT.join(",-"));
+    let ours = [format!("--secure-port={}", free_port()), format!("--cluster-cidr={}", pki::POD_SUBNET), controllers];
     go("kube-controller-manager", &tools.kube_controller_manager, dir).args(ours).args(CONTROLLER_MANAGER).args(more)
 }
 
-const CONTROLLER_MANAGER: [&str; 13] = [
+/// What no story has to do with: volumes, devices, load balancers, and workloads that need pods which run. Each controller lists and watches what
+/// it is for, with a token of its own.
+const LEFT_OUT: [&str; 22] = [
+    "cloud-node-lifecycle-controller",
+    "cronjob-controller",
+    "device-taint-eviction-controller",
+    "endpoints-controller",
+    "endpointslice-mirroring-controller",
+    "ephemeral-volume-controller",
+    "kube-apiserver-serving-clustertrustbundle-publisher-controller",
+    "legacy-serviceaccount-token-cleaner-controller",
+    "node-route-controller",
+    "persistentvolume-attach-detach-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-expander-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "replicationcontroller-controller",
+    "resourceclaim-controller",
+    "service-lb-controller",
+    "statefulset-controller",
+    "storage-version-migrator-controller",
+    "storageversion-garbage-collector-controller",
+    "ttl-after-finished-controller",
+    "volumeattributesclass-protection-controller",
+];
+
+const CONTROLLER_MANAGER: [&str; 12] = [
     "--kubeconfig=kube/controller-manager.conf",
     "--bind-address=127.0.0.1",
     "--leader-elect=false",
@@ -112,7 +140,6 @@ const CONTROLLER_MANAGER: [&str; 13] = [
     "--root-ca-file=pki/ca.crt",
     "--cluster-signing-cert-file=pki/ca.crt",
     "--cluster-signing-key-file=pki/ca.key",
-    "--controllers=*,bootstrapsigner,tokencleaner",
     "--allocate-node-cidrs",
     // Leases that come late on a busy machine are no subject of any story.
     "--node-monitor-grace-period=5m",
