@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::capw::Capw;
-use super::client::{Kind, client_of, output};
-use super::kept::Place;
+use super::client::{Kind, client_of, output, text};
+use super::kept::Kept;
 use super::ports::free_port;
 use super::process::Process;
 use super::scratch::Scratch;
@@ -71,6 +71,8 @@ impl Options {
 
 /// What `kubeadm join` finds a cluster by.
 const CLUSTER_INFO: &str = "kube-public/cluster-info";
+/// What it makes of the cluster.
+const KUBEADM_CONFIG: &str = "kube-system/kubeadm-config";
 
 /// A running control plane. Dropped, its processes end and its files go.
 pub struct ControlPlane {
@@ -82,8 +84,6 @@ pub struct ControlPlane {
     has_capw: bool,
     beside: AtomicUsize,
     scratch: Arc<Scratch>,
-    // The next one may take it when all of this is gone.
-    _place: Option<Place>,
 }
 
 /// How far a process has come that is not known to be ready.
@@ -108,13 +108,13 @@ impl Ready {
 }
 
 impl ControlPlane {
-    /// Starts one and waits until it can be used: the API server answers, bootstrap tokens work, core's webhooks answer. A control plane that
-    /// another test of this run has kept is taken over.
+    /// Starts one and waits until it can be used: the API server answers, bootstrap tokens work, core's webhooks answer. It is a copy of one
+    /// that a test of this run has kept, if there is one.
     pub async fn start(options: Options) -> Self {
         let start = Instant::now();
-        let mut place = Place::take(&options);
+        let kept = Kept::take(&options).await;
         for _ in 0..3 {
-            if let Some(cp) = Self::begin(&options, place.take()).await {
+            if let Some(cp) = Self::begin(&options, kept.as_ref()).await {
                 let took = start.elapsed().as_secs_f32();
                 step(format!("control plane {} is up after {took:.1} s, below {}", options.name, cp.directory().display()));
                 return cp;
@@ -124,26 +124,27 @@ impl ControlPlane {
         panic!("a control plane's ports were taken by others three times");
     }
 
-    /// Takes over what is kept at a place, or keeps there what it has made. `None` if a port was taken.
-    async fn begin(options: &Options, place: Option<Place>) -> Option<Self> {
-        let is_kept = place.as_ref().is_some_and(|place| place.is_kept);
-        let mut cp = Self::attempt(options, place.as_ref()).await?;
+    /// Copies what is kept, or keeps what it has made. `None` if a port was taken.
+    async fn begin(options: &Options, kept: Option<&Kept>) -> Option<Self> {
+        let is_copy = kept.is_some_and(Kept::is_there);
+        let cp = Self::attempt(options, kept.filter(|_| is_copy)).await?;
         if options.core {
-            let webhooks = place.as_ref().map_or_else(free_port, |place| place.webhooks);
-            if !is_kept {
+            let webhooks = free_port();
+            if is_copy {
+                core::direct_webhooks(&cp, webhooks).await;
+            } else {
                 core::install(&cp, webhooks).await;
             }
-            cp.core = Mutex::new(Some(Arc::new(core::run(&cp, webhooks).await?)));
+            *cp.core.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(core::run(&cp, webhooks).await?));
         }
-        if options.capw && !is_kept {
+        if options.capw && !is_copy {
             Capw::install(&cp).await;
         }
-        if let Some(place) = place.as_ref().filter(|place| !place.is_kept) {
+        if let Some(kept) = kept.filter(|_| !is_copy) {
             cp.servers().etcd.freeze();
-            place.keep(cp.directory());
+            kept.keep(cp.directory());
             cp.servers().etcd.thaw();
         }
-        cp._place = place;
         Some(cp)
     }
 
@@ -157,19 +158,19 @@ impl ControlPlane {
         let text = output(view, None).await.unwrap_or_else(|said| panic!("{}: {said}", kubeconfig.display()));
         let client = client_of(&text).await;
         let kubeconfig = scratch.write("kube/existing.conf", text);
-        Self { core: Mutex::new(None), servers: None, client, kubeconfig, has_capw: false, beside: AtomicUsize::new(0), scratch, _place: None }
+        Self { core: Mutex::new(None), servers: None, client, kubeconfig, has_capw: false, beside: AtomicUsize::new(0), scratch }
     }
 
     /// `None` if a port was taken between choosing and using it.
-    async fn attempt(options: &Options, place: Option<&Place>) -> Option<Self> {
+    async fn attempt(options: &Options, kept: Option<&Kept>) -> Option<Self> {
         let scratch = Arc::new(Scratch::new(&options.name));
-        let kept = place.filter(|place| place.is_kept);
-        kept.inspect(|place| place.restore(scratch.path()));
-        let endpoint = SocketAddr::new(options.address, place.map_or_else(free_port, |place| place.port));
+        kept.inspect(|kept| kept.restore(scratch.path()));
+        let endpoint = SocketAddr::new(options.address, free_port());
         let servers = Servers::new(scratch.path(), endpoint.port(), options);
         servers.etcd.start();
         let kubeconfig = pki::configure(&scratch, endpoint);
-        if kept.is_none() {
+        let moved = kept.map(|_| pki::Move::kubeconfigs(&scratch, endpoint.port()));
+        if moved.is_none() {
             pki::make(&scratch, endpoint).await;
         }
         scratch.write("audit-policy.yaml", AUDIT_POLICY);
@@ -189,9 +190,9 @@ impl ControlPlane {
             return None;
         }
         let (core, servers, beside) = (Mutex::new(None), Some(servers), AtomicUsize::new(0));
-        let cp = Self { core, servers, client, kubeconfig, has_capw: options.capw, beside, scratch, _place: None };
-        match kept {
-            Some(_) => cp.unsign().await,
+        let cp = Self { core, servers, client, kubeconfig, has_capw: options.capw, beside, scratch };
+        match moved {
+            Some(moved) => cp.complete(&moved).await,
             None => pki::upload(&cp.scratch, &cp.kubeconfig).await,
         }
         cp.controller_manager().start();
@@ -211,10 +212,20 @@ impl ControlPlane {
         !self.signatures().await.is_empty()
     }
 
-    /// Takes the signatures of cluster-info away, so that one shows that the controller manager works.
-    async fn unsign(&self) {
-        let none: serde_json::Map<String, Value> = self.signatures().await.into_iter().map(|key| (key, Value::Null)).collect();
-        self.patch(Kind::CONFIG_MAP, CLUSTER_INFO, &json!({ "data": none })).await.expect("cluster-info can be changed");
+    /// Has what `kubeadm join` reads of a copy name its port, and takes the signatures of cluster-info away, so that one shows that the
+    /// controller manager works.
+    async fn complete(&self, moved: &pki::Move) {
+        let mut info: serde_json::Map<String, Value> = self.signatures().await.into_iter().map(|key| (key, Value::Null)).collect();
+        info.insert("kubeconfig".to_owned(), json!(self.moved(CLUSTER_INFO, "/data/kubeconfig", moved).await));
+        let settings = json!({"ClusterConfiguration": self.moved(KUBEADM_CONFIG, "/data/ClusterConfiguration", moved).await});
+        for (name, data) in [(CLUSTER_INFO, json!(info)), (KUBEADM_CONFIG, settings)] {
+            self.patch(Kind::CONFIG_MAP, name, &json!({ "data": data })).await.unwrap_or_else(|e| panic!("ConfigMap {name}: {e}"));
+        }
+    }
+
+    async fn moved(&self, name: &str, field: &str, moved: &pki::Move) -> String {
+        let object = self.get(Kind::CONFIG_MAP, name).await.unwrap_or_else(|| panic!("kubeadm made ConfigMap {name}"));
+        moved.text(text(&object, field))
     }
 
     /// The keys of cluster-info's signatures.

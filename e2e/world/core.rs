@@ -24,9 +24,20 @@ const NAMESPACE: &str = "capi-system";
 static MANIFESTS: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let text = std::fs::read_to_string(&Tools::ensure().capi_core_manifests).expect("build.sh made capi-core.yaml");
     let mut objects = manifests::documents(&text);
-    objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(without_descriptions);
+    objects.iter_mut().filter(|object| is_definition(object)).for_each(without_descriptions);
     objects
 });
+
+fn is_definition(object: &Value) -> bool {
+    object["kind"] == "CustomResourceDefinition"
+}
+
+/// No story speaks the older versions, which the API server would check and publish again and again. With one there is nothing to convert.
+fn only_stored_version(definition: &mut Value) {
+    let versions = definition["spec"]["versions"].as_array_mut().expect("a definition has versions");
+    versions.retain(|version| version["storage"] == true);
+    definition["spec"]["conversion"] = json!({"strategy": "None"});
+}
 
 /// A field of that name is an object, and stays.
 fn without_descriptions(schema: &mut Value) {
@@ -40,11 +51,12 @@ fn without_descriptions(schema: &mut Value) {
     }
 }
 
-/// Installs core's definitions and rights, starts it and waits until its webhooks answer.
+/// Installs core's definitions and rights, all of them, starts it and waits until its webhooks answer.
 pub(super) async fn start(cp: &ControlPlane) -> Process {
     for _ in 0..3 {
         let webhooks = free_port();
-        install(cp, webhooks).await;
+        let authority = pki::loopback_certificate(cp.scratch(), "webhook");
+        apply(cp, MANIFESTS.clone(), webhooks, &authority).await;
         if let Some(process) = run(cp, webhooks).await {
             return process;
         }
@@ -52,13 +64,25 @@ pub(super) async fn start(cp: &ControlPlane) -> Process {
     panic!("Cluster API core found its ports taken three times");
 }
 
-/// Installs core's definitions and rights, with its webhooks at a port.
+/// Installs core's definitions in one version, and its rights, with its webhooks at a port.
 pub(super) async fn install(cp: &ControlPlane, webhooks: u16) {
-    let authority = STANDARD.encode(pki::loopback_certificate(cp.scratch(), "webhook"));
+    let authority = pki::loopback_certificate(cp.scratch(), "webhook");
     let mut objects = MANIFESTS.clone();
-    for object in &mut objects {
-        direct(object, webhooks, &authority);
-    }
+    objects.iter_mut().filter(|object| is_definition(object)).for_each(only_stored_version);
+    apply(cp, objects, webhooks, &authority).await;
+}
+
+/// Has the webhooks of a control plane that was copied be at a port.
+pub(super) async fn direct_webhooks(cp: &ControlPlane, port: u16) {
+    let path = cp.directory().join("webhook/tls.crt");
+    let authority = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let webhooks = MANIFESTS.iter().filter(|object| object["webhooks"].is_array()).cloned().collect();
+    apply(cp, webhooks, port, &authority).await;
+}
+
+async fn apply(cp: &ControlPlane, mut objects: Vec<Value>, webhooks: u16, authority: &str) {
+    let authority = STANDARD.encode(authority);
+    objects.iter_mut().for_each(|object| direct(object, webhooks, &authority));
     manifests::apply_all(&cp.client(), objects).await;
 }
 

@@ -1,48 +1,62 @@
-//! Control planes as they were after their start: certificates, kubeconfigs, and data with all definitions. The tests of one run pass them on
-//! to each other, because installing takes most of a start. It must not know what a control plane is used for.
+//! Control planes as they were after their start: certificates, kubeconfigs, and data with all definitions. The first of its kind is kept for
+//! all tests of one run, which copy it, because installing takes most of a start. It must not know what a control plane is used for.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::control_plane::Options;
-use super::ports::of_kept_plane;
 
 /// Names the directory where they are kept. `make test` sets it to one that lasts for the run; otherwise nothing is kept.
 const DIRECTORY: &str = "CAPW_PLANES";
-/// Of each kind. Far more than run at the same time.
-const PLACES: u16 = 20;
 /// What makes one, and does not tell what it did.
 const KEPT: [&str; 4] = ["etcd", "kube", "pki", "webhook"];
 
-/// A place for one control plane, which nothing else uses as long as this lives. Its ports are always the same, because what is kept names them.
-pub(super) struct Place {
+/// Kinds that this process has taken: copies would be taken for one and the same cluster.
+static TAKEN: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
+
+/// Where control planes of a kind are kept.
+pub(super) struct Kept {
     path: PathBuf,
-    /// Whether a control plane is kept here.
-    pub(super) is_kept: bool,
-    /// Of the API server.
-    pub(super) port: u16,
-    /// Of Cluster API core's webhooks.
-    pub(super) webhooks: u16,
-    _lock: File,
+    /// Held by the one that makes the first of its kind. The others wait.
+    making: Option<File>,
 }
 
-impl Place {
-    /// A free one, with a control plane of that kind if one is kept. `None` if nothing is kept here.
-    pub(super) fn take(options: &Options) -> Option<Self> {
+impl Kept {
+    /// `None` if nothing is kept here.
+    pub(super) async fn take(options: &Options) -> Option<Self> {
         let directory = PathBuf::from(std::env::var_os(DIRECTORY).filter(|_| options.address == Ipv4Addr::LOCALHOST)?);
-        let kind = u16::from(options.core) + 2 * u16::from(options.capw);
-        let places = (0..PLACES).map(|number| (kind * PLACES + number, directory.join(format!("{kind}-{number}"))));
-        let (kept, empty): (Vec<_>, Vec<_>) = places.partition(|(_, path)| path.exists());
-        kept.into_iter().chain(empty).find_map(|(number, path)| {
+        let name = match (options.core, options.capw) {
+            (false, false) => "plain",
+            (true, false) => "cluster-api",
+            (false, true) => "capw",
+            (true, true) => "whole",
+        };
+        let path = directory.join(name);
+        if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(path.clone()) {
+            return None;
+        }
+        tokio::task::spawn_blocking(move || {
+            if path.exists() {
+                return Self { path, making: None };
+            }
             let lock = File::create(path.with_extension("lock")).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-            flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-            let [port, webhooks] = [2 * number, 2 * number + 1].map(of_kept_plane);
-            Some(Self { is_kept: path.exists(), path, port, webhooks, _lock: lock })
+            flock(&lock, FlockOperation::LockExclusive).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let making = (!path.exists()).then_some(lock);
+            Self { path, making }
         })
+        .await
+        .ok()
+    }
+
+    /// Whether there is one; else it is to be made, and kept.
+    pub(super) fn is_there(&self) -> bool {
+        self.making.is_none()
     }
 
     /// Copies what is kept to a directory.

@@ -62,6 +62,32 @@ pub(super) async fn make(scratch: &Scratch, endpoint: SocketAddr) {
     }
 }
 
+/// How texts of a control plane that was copied name its API server: at a port, instead of at another one.
+pub(super) struct Move {
+    from: String,
+    to: String,
+}
+
+impl Move {
+    /// From the port that its kubeconfigs name, which name the new one from now on.
+    pub(super) fn kubeconfigs(scratch: &Scratch, to: u16) -> Self {
+        let directory = scratch.path().join("kube");
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let server = read(&directory.join("super-admin.conf"));
+        let from = server.lines().find_map(|line| line.trim().strip_prefix("server: ")?.rsplit(':').next()).expect("a kubeconfig names a server");
+        let moved = Self { from: format!(":{from}"), to: format!(":{to}") };
+        for file in std::fs::read_dir(&directory).expect("kubeconfigs") {
+            let path = file.expect("a kubeconfig").path();
+            std::fs::write(&path, moved.text(&read(&path))).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        }
+        moved
+    }
+
+    pub(super) fn text(&self, text: &str) -> String {
+        text.replace(&self.from, &self.to)
+    }
+}
+
 /// Uploads what `kubeadm join` reads, and the rights to read it.
 pub(super) async fn upload(scratch: &Scratch, kubeconfig: &Path) {
     let kubeconfig = kubeconfig.to_str().expect("a path in UTF-8");

@@ -13,10 +13,9 @@ const FROM: u16 = 20_000;
 /// Linux takes outgoing ports from 32768 on.
 const TO: u16 = 32_000;
 
-/// Ports of one slot of cargo-nextest, and slots of one checkout, after which those of kept control planes come. Two checkouts that run at the
-/// same time mostly get different halves.
+/// Ports of one slot of cargo-nextest, and slots of one checkout. Two checkouts that run at the same time mostly get different halves.
 const OF_SLOT: u16 = 425;
-const SLOTS: u16 = 13;
+const SLOTS: u16 = 14;
 
 /// Those of this process: of the slot in which cargo-nextest runs it, or all.
 fn range() -> Range<u16> {
@@ -28,15 +27,8 @@ fn range() -> Range<u16> {
 fn of_slot(slot: u16) -> Range<u16> {
     let half =
         super::tools::checkout().as_os_str().as_encoded_bytes().iter().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into())) % 2;
-    let from = FROM + OF_SLOT * ((SLOTS + 1) * half + slot);
+    let from = FROM + OF_SLOT * (SLOTS * half + slot);
     from..from + OF_SLOT
-}
-
-/// A port of kept control planes, by its number. No other function gives it.
-pub(super) fn of_kept_plane(number: u16) -> u16 {
-    let range = of_slot(SLOTS);
-    assert!(range.len() > number.into(), "there are only {} ports for kept control planes", range.len());
-    range.start + number
 }
 
 static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
