@@ -8,6 +8,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capw_patience::{stretch, wait_for};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
@@ -20,8 +21,6 @@ use super::ports::free_port;
 use super::process::Process;
 use super::scratch::Scratch;
 use super::tools::{Tools, checkout};
-use capw_patience::stretch;
-use capw_patience::wait_for;
 
 /// Where config/default puts it.
 const NAMESPACE: &str = "capw-system";

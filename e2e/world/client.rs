@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use capw_patience::wait_for;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -20,7 +21,6 @@ use super::control_plane::ControlPlane;
 use super::manifests;
 use super::pki;
 use super::tools::Tools;
-use capw_patience::wait_for;
 
 /// A kind of objects, by its group, version and plural.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use capw_patience::wait_for;
 use serde_json::{Value, json};
 
 use super::client::Kind;
@@ -15,7 +16,6 @@ use super::process::Process;
 use super::servers::go;
 use super::tools::Tools;
 use super::{manifests, pki};
-use capw_patience::wait_for;
 
 const NAMESPACE: &str = "capi-system";
 

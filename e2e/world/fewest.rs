@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use capw_patience::wait_for;
 use futures::TryStreamExt;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -14,7 +15,6 @@ use tokio::task::AbortHandle;
 
 use super::client::{Kind, text};
 use super::control_plane::ControlPlane;
-use capw_patience::wait_for;
 
 /// For the first listing, and for the last change to arrive.
 const LIMIT: Duration = Duration::from_secs(60);

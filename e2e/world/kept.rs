@@ -41,7 +41,7 @@ impl Kept {
         if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(path.clone()) {
             return None;
         }
-        tokio::task::spawn_blocking(move || {
+        let wait = move || {
             if path.exists() {
                 return Self { path, making: None };
             }
@@ -49,9 +49,8 @@ impl Kept {
             flock(&lock, FlockOperation::LockExclusive).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             let making = (!path.exists()).then_some(lock);
             Self { path, making }
-        })
-        .await
-        .ok()
+        };
+        Some(tokio::task::spawn_blocking(wait).await.expect("the control planes that are kept can be locked"))
     }
 
     /// Whether there is one; else it is to be made, and kept.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use capw_patience::wait_for;
 use futures::future::join_all;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, ValidationDirective};
@@ -10,7 +11,6 @@ use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
 use serde_json::Value;
 
 use super::client::{condition, write};
-use capw_patience::wait_for;
 
 /// The documents of a YAML text, empty ones left out.
 pub fn documents(yaml: &str) -> Vec<Value> {
