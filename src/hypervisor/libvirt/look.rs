@@ -84,14 +84,16 @@ impl LibvirtDriver {
             return Ok(Seen::Domain(found));
         }
         let volumes = self.volumes_of(session, key).await?;
-        let known = match (is_removed, volumes.is_empty()) {
-            (true, true) => Known::Gone,
-            (false, true) if !is_known && !self.is_listed(session, key).await? => Known::Unlisted,
-            (false, _) if !is_known => match self.see(session, key).await? {
-                Some(found) => return Ok(Seen::Domain(found)),
-                None => Known::Missing,
-            },
-            _ => Known::Missing,
+        let known = if is_removed {
+            if volumes.is_empty() { Known::Gone } else { Known::Missing }
+        } else if is_known {
+            Known::Missing
+        } else if volumes.is_empty() && !self.is_listed(session, key).await? {
+            Known::Unlisted
+        } else if let Some(found) = self.see(session, key).await? {
+            return Ok(Seen::Domain(found));
+        } else {
+            Known::Missing
         };
         self.looks.note(key.vm, known);
         Ok(Seen::Volumes(volumes))
