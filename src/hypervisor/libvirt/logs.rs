@@ -168,6 +168,9 @@ impl TurnedOver {
     /// Lets libvirt find the files of a VM that it does not know. False: it cannot now. A log that this process has not followed may have some,
     /// too: those of all such VMs among `known` are found at once.
     pub async fn find(&self, session: &Session, vm: VmUuid, known: &Definitions) -> Result<bool, DriverError> {
+        if matches!(self.lock().get(&vm), Some(Followed::Whole | Followed::Found)) {
+            return Ok(true);
+        }
         let _one = self.refresh.lock().await;
         let since = match self.lock().get(&vm) {
             Some(Followed::Whole | Followed::Found) => return Ok(true),
