@@ -1,7 +1,7 @@
 //! Control planes as they were after their start: certificates, kubeconfigs, and data with all definitions. The first of its kind is kept for
 //! all tests of one run, which copy it, because installing takes most of a start. It must not know what a control plane is used for.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const DIRECTORY: &str = "CAPW_PLANES";
 const KEPT: [&str; 4] = ["etcd", "kube", "pki", "webhook"];
 
 /// Kinds that this process has taken: copies would be taken for one and the same cluster.
-static TAKEN: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
+static TAKEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Where control planes of a kind are kept.
 pub(super) struct Kept {
@@ -38,7 +38,7 @@ impl Kept {
             (true, true) => "whole",
         };
         let path = directory.join(name);
-        if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(path.clone()) {
+        if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone()) {
             return None;
         }
         let wait = move || {
