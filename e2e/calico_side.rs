@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::linux_side::{
-    BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, apply, is_unverified, pod_is_ready, says, unverified_node, verified,
+    BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, apply, is_unverified, pod_is_ready, probes, says, unverified_node, verified,
     written_since,
 };
 use crate::workers::Workers;
@@ -124,6 +124,7 @@ async fn it_brings_kube_proxy(cp: &ControlPlane, workers: &mut Workers, name: &s
     says(cp, name, COMPONENTS, "PartNotReady", &["calico-node-windows: 0 of 1 pods are ready"]).await;
     assert!(cp.get(Kind::NODE, &node).await.is_some_and(|node| is_unverified(&node)), "the taint stays until Calico works");
     pod_is_ready(cp, CALICO, "calico-node-windows", &node).await;
+    probes::it_reaches_what_pods_need(cp, name, &node).await;
     cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;
     verified(cp, name, "1/1").await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;

@@ -5,6 +5,7 @@
 
 pub mod gone;
 mod policies;
+pub mod probes;
 mod pull_secrets;
 mod runtime_classes;
 
@@ -26,7 +27,7 @@ pub const COMPONENTS: &str = "ComponentsReady";
 /// The namespace of what is brought to Windows nodes.
 pub const BROUGHT: &str = "capw-windows";
 const CONFIG: &str = "kube-flannel/kube-flannel-cfg";
-const PODS: Kind = Kind::new("v1", "pods");
+pub const PODS: Kind = Kind::new("v1", "pods");
 pub const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
 
 #[test]
@@ -150,6 +151,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     the_taint_stays_in_a_report(cp, name, &node).await;
     assert!(cp.get(Kind::NODE, &node).await.is_some_and(|node| is_unverified(&node)), "the taint stays until both are ready");
     pod_is_ready(cp, BROUGHT, "kube-proxy", &node).await;
+    probes::it_reaches_what_pods_need(cp, name, &node).await;
     cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;
     verified(cp, name, "1/1").await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;

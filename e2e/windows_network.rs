@@ -8,6 +8,7 @@ mod cluster;
 mod host_gw;
 mod node;
 mod pod;
+mod probe;
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +19,9 @@ use serde_json::{Value, json};
 use self::cluster::Cluster;
 use self::node::{Programs, annotation, balancer, leased, policies, service};
 use self::pod::{attach, reaches};
-use crate::world::{self, Kind, step, text, wine};
+use self::probe::{Reachable, tried};
+use crate::linux_side;
+use crate::world::{self, Kind, step, text, wait_for, wine};
 
 const LIMIT: Duration = Duration::from_secs(300);
 const RECORDING: &str = "src/components/fixtures/flannel-vxlan-4096.yaml";
@@ -63,7 +66,39 @@ fn a_network_for_windows_nodes() {
         cluster.until("kube-proxy is started again", is_back).await;
         assert_eq!(source_vip(&guest), Some(vip), "the source VIP stays the same");
         step("kube-proxy has ended, has said so, and is back with the same source VIP");
+
+        it_is_tried_out(&cluster, &guest, text(node, "/metadata/name")).await;
     });
+}
+
+/// Its network is ready, and other pods come once one has reached what they need.
+async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, node: &str) {
+    let (cp, name) = (&cluster.cp, cluster.name());
+    // It would say again and again that the pods do not run.
+    guest.service(&["stop", "kubelet"]).expect("the kubelet runs");
+    let reachable = Reachable::new(cp, guest).await;
+    for part in ["flannel", "kube-proxy"] {
+        linux_side::pod_is_ready(cp, NAMESPACE, part, node).await;
+    }
+    assert!(!tried(cp, &cluster.programs, guest, node).await, "no name resolution runs");
+    let words = [format!("{node}: a pod there does not reach a pod on a Linux node (10.244.0.5:53)"), "refused".to_owned()];
+    linux_side::says(cp, &name, "ComponentsReady", "PartNotReady", &words.each_ref().map(String::as_str)).await;
+    let is_unverified = async || linux_side::is_unverified(&cp.get(Kind::NODE, node).await.expect("the Node"));
+    assert!(is_unverified().await, "the taint stays");
+    step("agnhost.exe says what it does not reach, and so does the condition");
+
+    reachable.start_name_resolution();
+    wait_for("agnhost.exe has reached everything", LIMIT, || async {
+        if tried(cp, &cluster.programs, guest, node).await { Ok(()) } else { Err("not yet") }
+    })
+    .await;
+    wait_for("other pods may come", LIMIT, || async { if is_unverified().await { Err("the taint is there") } else { Ok(()) } }).await;
+    cp.wait_gone(linux_side::PODS, &format!("{NAMESPACE}/probe-{node}"), LIMIT).await;
+    cp.wait_object(Kind::WINDOWS_CLUSTER, &name, "one node of two is verified", LIMIT, |object| {
+        (object["status"]["components"]["verified"] == "1/2").then_some(())
+    })
+    .await;
+    step("once it reaches everything, the taint goes, and then the pod");
 }
 
 /// Whether a node has its part of the network and everything that leads to others.

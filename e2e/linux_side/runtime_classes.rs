@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{BROUGHT, COMPONENTS, LIMIT, PODS, pod_is_ready, says, verified};
+use super::{BROUGHT, COMPONENTS, LIMIT, PODS, pod_is_ready, probes, says, verified};
 use crate::workers::Workers;
 use crate::world::{ControlPlane, Kind, step, text, wait_for};
 
@@ -49,6 +49,7 @@ pub async fn they_come_with_a_pool(cp: &ControlPlane, workers: &Workers, name: &
     for part in ["flannel", "kube-proxy"] {
         pod_is_ready(cp, BROUGHT, part, &new_node).await;
     }
+    probes::it_reaches_what_pods_need(cp, name, &new_node).await;
     verified(cp, name, "2/2").await;
 
     let pod = |pod: &str, class: &str, selector: Value| {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::node::{Programs, address, guest_of};
+use super::probe::name_resolution;
 use super::{LIMIT, NAMESPACE};
 use crate::linux_side;
 use crate::workers::Workers;
@@ -15,7 +16,7 @@ type Besides = fn(&WineGuest, &Value) -> Option<()>;
 
 pub struct Cluster {
     besides: Besides,
-    programs: Programs,
+    pub programs: Programs,
     pub pods: Mutex<HostProcesses>,
     workers: Workers,
     capw: Capw,
@@ -28,6 +29,7 @@ impl Cluster {
         let options = Options { scheduler: true, ..Options::default() };
         let cp = ControlPlane::start(options.named(&format!("windows-{name}"))).await;
         linux_side::apply(&cp, recording).await;
+        name_resolution(&cp).await;
         let capw = Capw::start(&cp, &[&format!("--wine-programs={}", wine::programs().display()), "--image=registry.example.com/capw:v0"]).await;
         let workers = Workers { replicas: 0, driver: json!({"simulated": {"guest": "Wine"}}), bootstrap: json!({}), ..Workers::new(name, &cp).await };
         workers.apply(&cp).await;

@@ -15,6 +15,7 @@ const ENDPOINT_SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices")
 /// The Windows programs beside those of Kubernetes.
 pub struct Programs {
     pub node: PathBuf,
+    pub agnhost: PathBuf,
     /// With its path on the node.
     others: Vec<(PathBuf, &'static str)>,
 }
@@ -38,6 +39,7 @@ impl Programs {
         };
         Ok(Self {
             node: found("own", "capw-node.exe")?,
+            agnhost: found("agnhost", "agnhost.exe")?,
             others: vec![
                 (found("flannel", "flannel.exe")?, r"C:\k\flanneld.exe"),
                 (found("host-local", "host-local.exe")?, r"C:\opt\cni\bin\host-local.exe"),

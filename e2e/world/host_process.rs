@@ -40,7 +40,8 @@ impl HostProcesses {
 
     /// Starts what does not run of the pods that are bound to a Node of a guest.
     pub async fn run(&mut self, cp: &ControlPlane, guest_of: impl Fn(&str) -> Option<WineGuest>) {
-        for pod in cp.list(PODS, Some(&self.namespace)).await {
+        let of_host = cp.list(PODS, Some(&self.namespace)).await.into_iter().filter(|pod| pod["spec"]["hostNetwork"] == true);
+        for pod in of_host {
             let (name, node) = (text(&pod, "/metadata/name"), text(&pod, "/spec/nodeName"));
             let runs = |container: &mut Container| container.process.try_wait().is_ok_and(|status| status.is_none());
             if self.containers.get_mut(name).is_some_and(runs) {

@@ -57,7 +57,7 @@ pub const FINALIZER: &str = "windowscluster.infrastructure.cluster.x-k8s.io";
         name = "Verified",
         type_ = "string",
         json_path = ".status.components.verified",
-        description = "Windows nodes on which all of it is ready, of all"
+        description = "Windows nodes that can take pods, of all"
     ),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

@@ -28,6 +28,46 @@ pub struct Components {
     /// The image of CAPW, whose part for Windows the pods run that it brings with `mode: Auto`.
     #[serde(default)]
     pub images: ComponentImages,
+    /// What a new Windows node has to show before other pods come to it; with `mode: Auto` only.
+    #[serde(default)]
+    pub probes: Probes,
+}
+
+/// How new Windows nodes are tried out.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Probes {
+    /// `Datapath`: once the network and kube-proxy of a new node are ready, a pod there has to reach a pod of the cluster's name resolution, the API
+    /// server by its Service and by its name, before CAPW takes the taint from the node. The condition ComponentsReady says what a node does not reach.
+    /// `Off`: the taint goes as soon as the network and kube-proxy are ready.
+    #[serde(default)]
+    pub mode: ProbesMode,
+    /// The image of that pod, e.g. that of a mirror: agnhost of Kubernetes for the nodes' releases of Windows, version 2.53 or newer. Left out, it is
+    /// `registry.k8s.io/e2e-test-images/agnhost:2.63.0`. Nodes pull it with `images.pullSecrets`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 500))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._/:@]*$')").message("must be the name of an image, e.g. registry.example.com/agnhost:2.63.0"))]
+    pub image: Option<String>,
+}
+
+impl Probes {
+    /// The image, unless another is named.
+    const IMAGE: &str = "registry.k8s.io/e2e-test-images/agnhost:2.63.0";
+
+    /// The image of the pods; `None`: there are none.
+    pub fn image_in_use(&self) -> Option<&str> {
+        (self.mode == ProbesMode::Datapath).then(|| self.image.as_deref().unwrap_or(Self::IMAGE))
+    }
+}
+
+/// What a new Windows node has to show.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum ProbesMode {
+    /// That a pod reaches what pods need.
+    #[default]
+    Datapath,
+    /// Nothing more than that its network and kube-proxy are ready.
+    Off,
 }
 
 /// How Windows nodes get the image of what CAPW brings to them.
@@ -138,7 +178,7 @@ pub struct ComponentsStatus {
     #[schemars(length(max = 64), inner(length(max = 100)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub objects: Vec<String>,
-    /// Windows nodes on which all parts are ready, of all, e.g. `2/2`. New ones have a taint until then.
+    /// Windows nodes on which all parts are ready and that have passed the probes, of all, e.g. `2/2`. New ones have a taint until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub verified: Option<String>,

@@ -10,8 +10,9 @@ use crate::api::listing::Listing;
 const NAMESPACES: Listing = Listing::new("", "v1", "Namespace", "namespaces");
 const ROLES: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
 const BINDINGS: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
-const KINDS: [Listing; 6] = [
+const KINDS: [Listing; 7] = [
     NAMESPACES,
+    Listing::new("", "v1", "Pod", "pods"),
     Listing::new("", "v1", "ServiceAccount", "serviceaccounts"),
     ROLES,
     BINDINGS,

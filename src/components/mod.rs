@@ -4,6 +4,7 @@
 //! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role()`] says who brings the network to Windows nodes, and
 //! [`text`] all of it in plain words. [`next_step`] is the next change of the Linux side, where CAPW may make it. [`windows_side()`] are the objects
 //! that bring the network to Windows nodes, where CAPW does that, and [`windows_pods()`] those that pods on Windows nodes need in any cluster.
+//! [`Probe`] is the pod that tries out a new Windows node.
 
 mod brought;
 mod change;
@@ -16,6 +17,7 @@ mod manager;
 mod objects;
 mod place;
 mod plan;
+mod probe;
 mod role;
 mod scheduling;
 mod show;
@@ -33,6 +35,7 @@ pub use finding::{Finding, Patch, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};
 pub use plan::{Taken, outdated, owned, taken};
+pub use probe::{NAME_SERVERS, Probe, Target, is_outdated, probed};
 pub use role::{Role, role};
 pub use scheduling::misplaced;
 pub use show::text;

@@ -4,6 +4,7 @@ mod change;
 mod input;
 mod mutations;
 mod page;
+mod probe;
 mod reach;
 mod windows_pods;
 mod windows_side;

@@ -11,6 +11,7 @@ pub mod network;
 pub mod node;
 pub mod owner;
 pub mod pool;
+pub mod probes;
 pub mod windows_cluster;
 pub mod windows_side;
 pub mod workload;

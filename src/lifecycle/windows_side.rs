@@ -197,7 +197,7 @@ pub fn not_removed(reason: Reason, why: &str) -> (Desired, Duration) {
     (Desired::no(ConditionType::ComponentsReady, reason, message), LOOK_SOON)
 }
 
-fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 

@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # Builds the Windows programs that Wine guests run and that judge what capw renders: kubelet, kubeadm, kube-proxy and
-# kube-log-runner of each Kubernetes minor and containerd of each line, from the Go modules pinned in the folders next to this file;
+# kube-log-runner of each Kubernetes minor, agnhost of the newest, and containerd of each line, from the Go modules pinned in the folders next to this file;
 # stand-ins for what Wine lacks, from the C files here; and with them the Wine prefix that guests are copied from. They go into the cache
 # of ../build.sh, as $CAPW_CACHE/tools/NAME-windows-VERSION/NAME.exe and $CAPW_CACHE/tools/wine-prefix/. Existing programs are kept.
 # Usage: build.sh               the newest minor and the newest line of containerd: 6 min on 2 cores the first time
 #        build.sh all           every folder
-#        build.sh --path NAME   where a program is, built or not: flannel, host-local, win-bridge, win-overlay, or own for what is ours
+#        build.sh --path NAME   where a program is, built or not: agnhost, flannel, host-local, win-bridge, win-overlay, or own for what is ours
 # To update: change the versions in go.mod (the staging modules v0.X.Y belong to kubernetes v1.X.Y), then run go mod tidy.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 CACHE=${CAPW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/capw}
 mkdir -p "$CACHE/tools"; CACHE=$(cd "$CACHE/tools" && pwd)
 version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | head -n 1; }        # version FOLDER MODULE
+newest() { cd "$HERE" && printf '%s\n' kubernetes-* | sort -V | tail -n 1; }
 FLANNEL=github.com/flannel-io/flannel PLUGINS=github.com/containernetworking/plugins
 OWN=$CACHE/own-windows-$(cd "$HERE/../../.." && cat Cargo.lock e2e/hns/Cargo.toml e2e/hns/src/*.rs e2e/hns/src/bin/*.rs node/Cargo.toml node/src/*.rs | cksum | cut -d ' ' -f 1)
 if [ "${1:-}" = --path ]; then
     case $2 in
+        agnhost) echo "$CACHE/agnhost-windows-$(version "$(newest)" k8s.io/kubernetes)" ;;
         flannel) echo "$CACHE/flannel-windows-$(version flannel-0.28 "$FLANNEL")" ;;
         host-local | win-bridge | win-overlay) echo "$CACHE/$2-windows-$(version cni-1.9 "$PLUGINS")" ;;
         *) echo "$OWN" ;;
@@ -106,6 +108,11 @@ kubernetes() {  # kubernetes FOLDER
         k8s.io/kubernetes/cmd/{kubelet,kubeadm,kube-proxy} k8s.io/component-base/logs/kube-log-runner
 }
 
+# The program of the pods that try out nodes.
+agnhost() {
+    build "$(newest)" k8s.io/kubernetes "" k8s.io/kubernetes/test/images/agnhost
+}
+
 # Flannel's daemon, and the CNI plugins that it uses.
 flannel() {
     build flannel-0.28 "$FLANNEL" "-X $FLANNEL/pkg/version.Version=v$(version flannel-0.28 "$FLANNEL")" "$FLANNEL"
@@ -137,11 +144,12 @@ own() {
 
 flannel
 own
+agnhost
 containerd containerd-2.3 github.com/containerd/containerd/v2
 if [ "${1:-}" = all ]; then containerd containerd-1.7 github.com/containerd/containerd; fi
 mapfile -t minors < <(cd "$HERE" && printf '%s\n' kubernetes-* | sort -V)
-if [ "${1:-}" != all ]; then minors=("${minors[-1]}"); fi
+if [ "${1:-}" != all ]; then minors=("$(newest)"); fi
 for folder in "${minors[@]}"; do kubernetes "$folder"; done
 
 . "$HERE/../prune.sh"
-prune {kubelet,kubeadm,kube-proxy,kube-log-runner,containerd,flannel,host-local,win-bridge,win-overlay,own}-windows windows-overlay
+prune {agnhost,kubelet,kubeadm,kube-proxy,kube-log-runner,containerd,flannel,host-local,win-bridge,win-overlay,own}-windows windows-overlay

@@ -315,6 +315,8 @@ documented_enum! {
         PartsReady => stage(ComponentsReady, "Nothing."),
         /// A Windows node does not have it, or not yet; the message has the words of its pod.
         PartNotReady => stage(ComponentsReady, "Wait for new nodes. If it takes long, do what the message says, or look at the pods in the namespace capw-windows."),
+        /// A pod on a new Windows node does not reach yet what pods need; the message says which node and what. No other pods come to it until then.
+        NodeNotVerified => stage(ComponentsReady, "Wait for new nodes. If it takes long, do what the message says, or set spec.components.probes.mode to Off."),
         /// CAPW does not bring the network of this cluster to Windows nodes, or something is in the way; the message says what.
         NotBrought => problem(WorkloadCluster, ComponentsReady, "Do what the message says, or set spec.components.mode to Report."),
         /// There is an object with a name that CAPW needs, and it is not CAPW's. It is not touched.

@@ -167,6 +167,7 @@ impl List {
                 let lacking: Vec<Thing> = lacking.map(|(name, path)| in_machine_image(name, path)).collect();
                 things.extend(lacking);
                 things.extend(own.on_nodes.iter().map(|image| of_registry("capw", image)));
+                things.extend(manifests.probe_images().map(|image| of_registry("agnhost", image)));
             }
             let user = if self.all_namespaces { in_namespace(&user, namespace) } else { user };
             for thing in things {

@@ -1,6 +1,6 @@
 //! Reads manifests and finds what belongs together. Errors name file, document, field, value and remedy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -48,6 +48,8 @@ pub struct Manifests {
     service_domain: Option<String>,
     /// A WindowsCluster lets CAPW bring the pod network to Windows nodes.
     brings_network: bool,
+    /// What the pods have with which it tries out new nodes then.
+    probe_images: BTreeSet<String>,
     pod_networks: Vec<String>,
     service_networks: Vec<String>,
     /// Values of Secrets.
@@ -115,7 +117,10 @@ impl Manifests {
             }
             ("infrastructure.cluster.x-k8s.io", "WindowsCluster") => {
                 let components = typed::<WindowsCluster>(&origin, document, &value)?.spec.components;
-                self.brings_network |= components.is_some_and(|components| components.mode == ComponentsMode::Auto);
+                if let Some(components) = components.filter(|components| components.mode == ComponentsMode::Auto) {
+                    self.brings_network = true;
+                    self.probe_images.extend(components.probes.image_in_use().map(str::to_owned));
+                }
                 self.endpoint = self.endpoint.take().or_else(|| endpoint(&value));
             }
             ("infrastructure.cluster.x-k8s.io", "WindowsNodePool") => {
@@ -167,6 +172,11 @@ impl Manifests {
     /// Whether CAPW brings the pod network, and kube-proxy, to Windows nodes.
     pub fn brings_network(&self) -> bool {
         self.brings_network
+    }
+
+    /// The images of the pods with which it tries out new nodes.
+    pub fn probe_images(&self) -> impl Iterator<Item = &String> {
+        self.probe_images.iter()
     }
 
     /// Of the control plane's own version, or else of the one that the Cluster gives it.

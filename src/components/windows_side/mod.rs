@@ -80,9 +80,9 @@ fn namespace() -> Value {
 }
 
 /// Gives a pod what its node pulls the image with.
-fn with_pull_secrets(mut pod: Value, parameters: &Parameters) -> Value {
-    if let (Value::Object(fields), false) = (&mut pod, parameters.pull_secrets.is_empty()) {
-        let secrets: Vec<Value> = parameters.pull_secrets.iter().map(|name| json!({"name": name})).collect();
+pub fn with_pull_secrets(mut pod: Value, names: &[String]) -> Value {
+    if let (Value::Object(fields), false) = (&mut pod, names.is_empty()) {
+        let secrets: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
         fields.insert("imagePullSecrets".to_owned(), Value::Array(secrets));
     }
     pod

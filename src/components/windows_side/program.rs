@@ -62,7 +62,7 @@ impl Program {
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
                 "template": {
                     "metadata": {"labels": labels(self.name), "annotations": {SETTINGS: self.digest(parameters)}},
-                    "spec": with_pull_secrets(self.pod(parameters), parameters),
+                    "spec": with_pull_secrets(self.pod(parameters), &parameters.pull_secrets),
                 },
             },
         })

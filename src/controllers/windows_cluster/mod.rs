@@ -5,6 +5,7 @@
 
 mod ending;
 mod linux_side;
+mod probes;
 #[cfg(test)]
 pub mod server;
 mod triggers;

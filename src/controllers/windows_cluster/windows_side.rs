@@ -6,6 +6,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::linux_side::cluster_ref;
+use super::probes::{Probed, probe};
 use super::{Context, windows_pods};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
@@ -129,8 +130,10 @@ async fn bring_network(
             applied(count)
         }
     };
-    lift_taint(workload, &verification.tainted, "its network works").await?;
-    Ok(Network { parts, verified: Some(format!("{}/{}", verification.verified, verification.nodes)), said })
+    let asked = object.spec.components.clone().unwrap_or_default();
+    let Probed { waiting, said: of_probes } = probe(workload, side, &verification.tainted, &pods, &asked, &owner, ctx.management.now()).await?;
+    let said = of_probes.map_or(said.clone(), |of_probes| both(said, of_probes));
+    Ok(Network { parts, verified: Some(format!("{}/{}", verification.verified - waiting, verification.nodes)), said })
 }
 
 /// The network as a part, where another brings it.
@@ -225,13 +228,13 @@ pub async fn remove(workload: &Workload, object: &Value) -> Result<(), WorkloadE
     let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
     if let (Some(kind), Some(uid)) = (kind_of(object), uid) {
         let of = ObjectRef::of(object);
-        workload.delete_object(&kind, &of.name, uid).await?;
+        workload.delete_object(&kind, of.namespace.as_deref(), &of.name, uid).await?;
         tracing::info!(endpoint = workload.server, "{of} is removed");
     }
     Ok(())
 }
 
-async fn lift_taint(workload: &Workload, nodes: &[String], why: &str) -> Result<(), WorkloadError> {
+pub async fn lift_taint(workload: &Workload, nodes: &[String], why: &str) -> Result<(), WorkloadError> {
     for name in nodes {
         workload.change_node(name, without_taint).await?;
         tracing::info!(endpoint = workload.server, node = name, "the taint of the node goes: {why}");

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::super::server::{Server, connect, kubeconfig, workload};
 use super::*;
+use crate::api::components::ProbesMode;
 use crate::api::condition::ConditionType;
 use crate::cluster::mock::refuse;
 use crate::controllers::runtime::caches::Caches;
@@ -93,15 +94,72 @@ fn ready_pod(part: &str) -> Value {
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 }
 
+/// One that asks for no probes.
+fn without_probes() -> WindowsCluster {
+    let mut object = windows_cluster("c1", true);
+    object.spec.components.as_mut().unwrap().probes.mode = ProbesMode::Off;
+    object
+}
+
+const PROBE: &str = "/api/v1/namespaces/capw-windows/pods/probe-win-1";
+
+/// The pod that tries out that node, as it was made, with its connections made or not.
+fn probe_pod(server: &Arc<Mutex<Server>>, code: i64) -> Value {
+    let mut pod = server.lock().unwrap().objects[PROBE].clone();
+    let ended = |name: &Value| json!({"name": name, "state": {"terminated": {"exitCode": code, "message": "TIMEOUT\n"}}});
+    let statuses: Vec<Value> = pod["spec"]["containers"].as_array().unwrap().iter().map(|container| ended(&container["name"])).collect();
+    pod["status"] = json!({"containerStatuses": statuses});
+    pod
+}
+
 #[tokio::test]
-async fn the_taint_goes_when_the_pods_of_a_node_are_ready() {
+async fn without_probes_the_taint_goes_when_the_pods_of_a_node_are_ready() {
     for (pods, verified, patched) in [(vec!["flannel"], "0/1", false), (vec!["flannel", "kube-proxy"], "1/1", true)] {
         let others = std::iter::once(tainted_node()).chain(pods.into_iter().map(ready_pod)).collect();
         let server = Arc::new(Mutex::new(Server { others, ..Server::default() }));
-        let seen = brought(&server, RECORDING, &windows_cluster("c1", true)).await.unwrap();
+        let seen = brought(&server, RECORDING, &without_probes()).await.unwrap();
         assert_eq!(seen.verified.as_deref(), Some(verified));
         assert_eq!(server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()), patched);
     }
+}
+
+/// From the first ready pods on: a pod is made, has not reached everything, has, and goes after the taint.
+#[tokio::test]
+async fn the_taint_goes_when_a_pod_there_has_reached_what_pods_need() {
+    let (parts, c1) = (["flannel", "kube-proxy"].map(ready_pod), windows_cluster("c1", true));
+    let others = std::iter::once(tainted_node()).chain(parts).collect();
+    let server = Arc::new(Mutex::new(Server { others, ..Server::default() }));
+    let is_lifted = || server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned());
+    brought(&server, RECORDING, &c1).await.unwrap();
+    let first = brought(&server, RECORDING, &c1).await.unwrap();
+    assert_eq!((first.verified.as_deref(), first.condition.reason), (Some("0/1"), Reason::NodeNotVerified));
+    let made = server.lock().unwrap().objects[PROBE].clone();
+    assert_eq!(made["metadata"]["annotations"]["infrastructure.cluster.x-k8s.io/windows-cluster"], "lab/c1");
+
+    let failing = probe_pod(&server, 1);
+    server.lock().unwrap().others.push(failing);
+    let second = brought(&server, RECORDING, &c1).await.unwrap();
+    let words = "win-1: a pod there does not reach the API server by the address of its Service: TIMEOUT";
+    assert!(second.condition.message.contains(words), "{}", second.condition.message);
+    assert_eq!((second.verified.as_deref(), is_lifted()), (Some("0/1"), false));
+
+    let passed = probe_pod(&server, 0);
+    *server.lock().unwrap().others.last_mut().unwrap() = passed;
+    let third = brought(&server, RECORDING, &c1).await.unwrap();
+    assert_eq!((third.verified.as_deref(), third.condition.reason, is_lifted()), (Some("1/1"), Reason::PartsReady, true));
+    let server = server.lock().unwrap();
+    let writes: Vec<&String> = server.asked.iter().filter(|line| line.contains("win-1") && !line.starts_with("GET")).collect();
+    assert_eq!(writes, [&format!("PATCH {PROBE}"), &format!("PATCH {PROBE}"), TAINT_GOES, &format!("DELETE {PROBE}")]);
+}
+
+/// While it stands, the taint keeps pods away; a failed request leaves it.
+#[tokio::test]
+async fn a_pod_that_cannot_be_made_leaves_the_taint() {
+    let others = std::iter::once(tainted_node()).chain(["flannel", "kube-proxy"].map(ready_pod)).collect();
+    let server = Arc::new(Mutex::new(Server { others, refused: Some(format!("PATCH {PROBE}")), ..Server::default() }));
+    let refused = brought(&server, RECORDING, &windows_cluster("c1", true)).await.err().unwrap();
+    assert!(refused.to_string().contains("pods capw-windows/probe-win-1"), "{refused}");
+    assert!(!server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()));
 }
 
 /// Without routes to other nodes kube-proxy alone is not enough.
@@ -111,7 +169,7 @@ async fn where_calicos_operator_brings_the_network_its_pod_counts_too() {
     for (pods, verified, patched) in [(vec!["kube-proxy"], "0/1", false), (vec!["kube-proxy", "calico-node-windows"], "1/1", true)] {
         let others = std::iter::once(tainted_node()).chain(pods.into_iter().map(ready_pod)).collect();
         let server = Arc::new(Mutex::new(Server { others, ..Server::default() }));
-        let seen = brought(&server, CALICO, &windows_cluster("c1", true)).await.unwrap();
+        let seen = brought(&server, CALICO, &without_probes()).await.unwrap();
         let names: Vec<&str> = seen.parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!((names, seen.verified.as_deref()), (vec!["calico-node-windows", "kube-proxy"], Some(verified)));
         let server = server.lock().unwrap();

@@ -1,0 +1,113 @@
+//! The pod that tries out a Windows node. The kubelet's part is played here: the real agnhost.exe makes each connection from the guest, whose network
+//! has the addresses that a pod would reach over its own: those of a pod of the name resolution and of two Services.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::LIMIT;
+use super::node::Programs;
+use crate::linux_side::PODS;
+use crate::world::wine::WineGuest;
+use crate::world::{ControlPlane, Kind, Process, Tools, text, wait_for};
+
+const SERVER: &str = "10.244.0.5";
+const DNS: &str = "10.96.0.10";
+const SERVICES: Kind = Kind::new("v1", "services");
+const PROGRAM: &str = r"C:\agnhost.exe";
+
+/// The name resolution of the cluster, as kubeadm makes it.
+pub async fn name_resolution(cp: &ControlPlane) {
+    let metadata = |name: &str, labels: Value| json!({"name": name, "namespace": "kube-system", "labels": labels});
+    let (udp, tcp) = (json!({"name": "dns", "port": 53, "protocol": "UDP"}), json!({"name": "dns-tcp", "port": 53, "protocol": "TCP"}));
+    cp.apply_objects(&[
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata("kube-dns", json!({"k8s-app": "kube-dns"})),
+            "spec": {"clusterIP": DNS, "ports": [udp, tcp]}}),
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": [udp, tcp],
+            "metadata": metadata("kube-dns-1", json!({"k8s-app": "kube-dns", "kubernetes.io/service-name": "kube-dns"})),
+            "endpoints": [{"addresses": [SERVER], "conditions": {"ready": true}, "nodeName": "linux-1"}]}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("kubelet-config", json!({})),
+            "data": {"kubelet": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDomain: cluster.local\n"}}),
+    ])
+    .await;
+}
+
+/// What answers at those addresses, until it is dropped.
+pub struct Reachable {
+    _api_server: Process,
+    name_server: Process,
+}
+
+impl Reachable {
+    /// The API server by its Service; the name resolution does not run yet.
+    pub async fn new(cp: &ControlPlane, guest: &WineGuest) -> Self {
+        let service = api_server(cp).await;
+        for address in [SERVER, DNS, &service] {
+            inside(guest, "--net", &["ip", "address", "add", &format!("{address}/32"), "dev", "lo"]);
+        }
+        let resolver = cp.directory().join("resolv.conf");
+        std::fs::write(&resolver, format!("nameserver {DNS}\n")).expect("the guest's resolver");
+        inside(guest, "--mount", &["mount", "--bind", resolver.to_str().expect("a path"), "/etc/resolv.conf"]);
+        let run = |name: &str, words: &[&str]| {
+            let (pid, directory) = (guest.pid().expect("the guest is on").to_string(), cp.directory());
+            Process::new(name, Path::new("nsenter"), directory).args(["--target", &pid, "--net", "--"].iter().chain(words))
+        };
+        let (kubectl, kubeconfig) = (Tools::ensure().kubectl.display().to_string(), cp.kubeconfig().display().to_string());
+        let proxy = run("api-server-service", &[&kubectl, "--kubeconfig", &kubeconfig, "proxy", "--address", &service, "--port", "443"]);
+        proxy.start();
+        let (listen, record) = (format!("--listen-address={SERVER},{DNS}"), format!("--host-record=kubernetes.default.svc.cluster.local,{service}"));
+        let others =
+            ["--keep-in-foreground", "--bind-interfaces", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file="];
+        let name_server = run("name-server", &[&["dnsmasq", &listen, &record], &others[..]].concat());
+        Self { _api_server: proxy, name_server }
+    }
+
+    pub fn start_name_resolution(&self) {
+        self.name_server.start();
+    }
+}
+
+async fn api_server(cp: &ControlPlane) -> String {
+    text(&cp.get(SERVICES, "default/kubernetes").await.expect("the Service of the API server"), "/spec/clusterIP").to_owned()
+}
+
+/// Runs a program of this host in one of the guest's namespaces.
+fn inside(guest: &WineGuest, namespace: &str, words: &[&str]) {
+    let pid = guest.pid().expect("the guest is on").to_string();
+    let output = Command::new("nsenter").args(["--target", &pid, namespace, "--"]).args(words).output().expect("nsenter runs");
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Waits for the pod of a node, makes its connections once, and says as the kubelet what came of them. False: not all were made.
+pub async fn tried(cp: &ControlPlane, programs: &Programs, guest: &WineGuest, node: &str) -> bool {
+    if !guest.path(PROGRAM).exists() {
+        guest.write(PROGRAM, &std::fs::read(&programs.agnhost).unwrap_or_else(|e| panic!("{}: {e}", programs.agnhost.display())));
+    }
+    let name = format!("capw-windows/probe-{node}");
+    let pod = wait_for(&format!("{name} is bound to its node"), LIMIT, || async {
+        let pod = cp.get(PODS, &name).await.ok_or("no pod")?;
+        if text(&pod, "/spec/nodeName") == node { Ok(pod) } else { Err("it is not bound") }
+    })
+    .await;
+    let service = api_server(cp).await;
+    let containers = pod["spec"]["containers"].as_array().expect("containers");
+    let statuses: Vec<Value> = containers.iter().map(|container| ended(guest, container, &service)).collect();
+    let is_done = statuses.iter().all(|status| status["state"]["terminated"]["exitCode"] == 0);
+    let phase = if is_done { "Succeeded" } else { "Running" };
+    cp.patch_status(PODS, &name, &json!({"status": {"phase": phase, "containerStatuses": statuses}})).await.expect("the pod is there");
+    is_done
+}
+
+/// The status of a container that has ended.
+fn ended(guest: &WineGuest, container: &Value, service: &str) -> Value {
+    let words = container["args"].as_array().expect("arguments").iter().map(|word| word.as_str().expect("a text"));
+    // As the kubelet does it, with the variables that it gives to every pod.
+    let words = words.map(|word| word.replace("$(KUBERNETES_SERVICE_HOST)", service).replace("$(KUBERNETES_SERVICE_PORT)", "443"));
+    let argv: Vec<String> = std::iter::once(PROGRAM.to_owned()).chain(words).collect();
+    let output = guest.program(&argv.iter().map(String::as_str).collect::<Vec<_>>()).expect("the guest is on").output().expect("agnhost runs");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let code = output.status.code().expect("agnhost ends by itself");
+    json!({"name": container["name"], "image": container["image"], "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"terminated": {"exitCode": code, "reason": if code == 0 { "Completed" } else { "Error" }, "message": said}}})
+}

@@ -1,0 +1,170 @@
+//! The pod that tries out a new Windows node (pure): what a pod there has to reach before others come. Each container makes one connection by
+//! `agnhost connect`, a program of Kubernetes' own tests, and is started again by the kubelet until that succeeds:
+//! <https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/images/agnhost#connect>.
+
+use std::net::{IpAddr, SocketAddr};
+
+use data_encoding::HEXLOWER;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::cidr::Cidr;
+use super::linux_side::LinuxSide;
+use super::place::ObjectRef;
+use super::plan::labels;
+use super::windows_side::{NAMESPACE, with_pull_secrets};
+use crate::api::listing::Listing;
+
+/// Of the pods, and the beginning of their names.
+const NAME: &str = "probe";
+
+/// Annotation: the digest of what a pod was made with.
+const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/probe-settings";
+
+/// Where the pods of the cluster's name resolution are. The labels are those of its Service, which the API server's controllers copy.
+pub const NAME_SERVERS: Listing = Listing::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").with_labels("k8s-app=kube-dns");
+
+/// What a pod has to reach, in the order in which one leads to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A pod of the cluster's name resolution, which is on a Linux node.
+    Pod,
+    /// The API server, by the address of its Service.
+    Service,
+    /// The name resolution, by the address of its Service.
+    NameServer,
+    /// The API server, by its name.
+    Name,
+}
+
+impl Target {
+    pub const ALL: [Self; 4] = [Self::Pod, Self::Service, Self::NameServer, Self::Name];
+
+    /// The name of its container.
+    pub const fn container(self) -> &'static str {
+        match self {
+            Self::Pod => "pod",
+            Self::Service => "service",
+            Self::NameServer => "name-server",
+            Self::Name => "name",
+        }
+    }
+
+    /// In words, as what is not reached.
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::Pod => "a pod on a Linux node",
+            Self::Service => "the API server by the address of its Service",
+            Self::NameServer => "the cluster's name resolution by TCP",
+            Self::Name => "the API server by its name",
+        }
+    }
+
+    /// What to look at if it is not reached.
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::Pod => {
+                "let the packets of the pod network through between all nodes (docs/pod-network.md says which), and the namespace capw-windows in \
+                 network policies"
+            }
+            Self::Service => "read the log of kube-proxy on this node, in the namespace capw-windows",
+            Self::NameServer => "see whether the pods of the name resolution are ready",
+            Self::Name => "compare clusterDNS and clusterDomain of the node's kubelet with the Service kube-dns",
+        }
+    }
+}
+
+/// What the pods of a cluster are made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    pub image: String,
+    /// Names of Secrets in [`NAMESPACE`] with which nodes pull the image.
+    pub pull_secrets: Vec<String>,
+    pub reach: Vec<(Target, String)>,
+}
+
+impl Probe {
+    /// `slices`: the [`NAME_SERVERS`]. What the cluster does not have is not to be reached.
+    pub fn new(image: &str, pull_secrets: Vec<String>, side: &LinuxSide, slices: &[Value]) -> Self {
+        let dns = side.dns.as_ref();
+        let server = dns.and_then(|dns| dns.addresses.iter().find(|address| address.is_ipv4()));
+        // Of a domain that is not known, no name is: Windows completes none that has a dot.
+        let domain = server.and_then(|_| dns?.domain.as_deref());
+        let reach = [
+            (Target::Pod, name_server(side, slices).map(|address| address.to_string())),
+            // The kubelet gives these to every pod, and puts them in the place of the words.
+            (Target::Service, Some("$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)".to_owned())),
+            (Target::NameServer, server.map(|address| format!("{address}:53"))),
+            // The dot at the end keeps the search domains out.
+            (Target::Name, domain.map(|domain| format!("kubernetes.default.svc.{domain}.:443"))),
+        ];
+        let reach = reach.into_iter().filter_map(|(target, address)| Some((target, address?))).collect();
+        Self { image: image.to_owned(), pull_secrets, reach }
+    }
+
+    /// The pod of a node. It is bound to it as those of DaemonSets are.
+    pub fn pod(&self, node: &str) -> Value {
+        let field = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
+        let spec = json!({
+            "os": {"name": "windows"},
+            "nodeSelector": {"kubernetes.io/os": "windows"},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": field}}},
+            "tolerations": [{"operator": "Exists"}],
+            "restartPolicy": "OnFailure",
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "terminationGracePeriodSeconds": 5,
+            "containers": self.reach.iter().map(|(target, address)| self.container(*target, address)).collect::<Vec<_>>(),
+        });
+        let spec = with_pull_secrets(spec, &self.pull_secrets);
+        let digest: String = HEXLOWER.encode(&Sha256::digest(spec.to_string())).chars().take(16).collect();
+        let metadata = json!({"name": format!("{NAME}-{node}"), "namespace": NAMESPACE, "labels": labels(NAME), "annotations": {SETTINGS: digest}});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    }
+
+    fn container(&self, target: Target, address: &str) -> Value {
+        json!({
+            "name": target.container(),
+            "image": self.image,
+            "imagePullPolicy": "IfNotPresent",
+            "args": ["connect", address, "--timeout=10s"],
+            // What Windows itself runs in each container counts, too.
+            "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}, "limits": {"memory": "300Mi"}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        })
+    }
+}
+
+/// Whether a pod was made with something else than this one.
+pub fn is_outdated(live: &Value, desired: &Value) -> bool {
+    let digest = |pod: &Value| pod.get("metadata")?.get("annotations")?.get(SETTINGS).cloned();
+    digest(live) != digest(desired)
+}
+
+/// The node that a pod tries out, if it does.
+pub fn probed(pod: &Value) -> Option<String> {
+    let of = ObjectRef::of(pod);
+    let is_one = pod.pointer("/metadata/labels/app.kubernetes.io~1name").is_some_and(|name| name == NAME);
+    let node = of.name.strip_prefix(NAME)?.strip_prefix('-')?;
+    (is_one && of.namespace.as_deref() == Some(NAMESPACE)).then(|| node.to_owned())
+}
+
+/// A ready pod of the name resolution on a Linux node, in the pod network.
+fn name_server(side: &LinuxSide, slices: &[Value]) -> Option<SocketAddr> {
+    let list = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let is_windows = |name: &Value| side.nodes.iter().any(|node| node.windows && *name == node.object.name.as_str());
+    let of_slice = |slice: &Value| -> Vec<SocketAddr> {
+        let tcp: Vec<Value> =
+            list(slice, "ports").into_iter().filter(|port| port.get("protocol").is_some_and(|protocol| protocol == "TCP")).collect();
+        let named = tcp.iter().find(|port| port.get("name").is_some_and(|name| name == "dns-tcp")).or(tcp.first());
+        let Some(port) = named.and_then(|port| u16::try_from(port.get("port")?.as_u64()?).ok()) else { return Vec::new() };
+        let ready = list(slice, "endpoints").into_iter().filter(|endpoint| {
+            endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false)) && !endpoint.get("nodeName").is_some_and(is_windows)
+        });
+        let addresses = ready.filter_map(|endpoint| endpoint.pointer("/addresses/0")?.as_str()?.parse().ok());
+        let in_network = |address: &IpAddr| side.network.pod_networks.iter().any(|network| network.contains(Cidr::of(*address)));
+        addresses.filter(in_network).map(|address| SocketAddr::new(address, port)).collect()
+    };
+    // The same one each time.
+    slices.iter().flat_map(of_slice).filter(SocketAddr::is_ipv4).min()
+}

@@ -1,0 +1,64 @@
+//! The pod that tries out a new node: what it has to reach in a cluster, and that policies of CAPW let it in.
+
+use super::*;
+use crate::components::{Probe, Target, is_outdated, probed};
+
+fn probe(objects: &[Value], slices: &[Value]) -> Probe {
+    Probe::new("agnhost:2.63.0", Vec::new(), &read(objects), slices)
+}
+
+/// The pods of the name resolution at these addresses.
+fn slice(endpoints: &Value, ports: &Value) -> Value {
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "kube-dns-x", "namespace": "kube-system"},
+        "endpoints": endpoints, "ports": ports})
+}
+
+fn ports() -> Value {
+    json!([{"name": "metrics", "protocol": "TCP", "port": 9153}, {"name": "dns", "protocol": "UDP", "port": 53}, {"name": "dns-tcp", "protocol": "TCP", "port": 5353}])
+}
+
+fn at(address: &str) -> Value {
+    json!({"addresses": [address], "conditions": {"ready": true}, "nodeName": "linux-1"})
+}
+
+#[test]
+fn the_pod_of_a_cluster_with_flannel() {
+    let slices = [slice(&json!([at("10.244.0.9"), at("10.244.0.5")]), &ports())];
+    let probe = Probe { pull_secrets: vec!["mirror".into()], ..probe(&recording("flannel-vxlan-4096"), &slices) };
+    insta::assert_snapshot!(serde_saphyr::to_string(&probe.pod("win-1")).unwrap());
+    assert_eq!(probed(&probe.pod("win-1")).as_deref(), Some("win-1"));
+    assert!(!is_outdated(&probe.pod("win-1"), &probe.pod("win-1")) && is_outdated(&probe.pod("win-1"), &probe.pod("win-2")));
+}
+
+#[test]
+fn a_pod_on_a_linux_node_is_a_ready_one_in_the_pod_network() {
+    let address = |endpoints: Value, ports: &Value| {
+        let probe = probe(&recording("flannel-vxlan-4096"), &[slice(&endpoints, ports)]);
+        probe.reach.into_iter().find(|(target, _)| *target == Target::Pod).map(|(_, address)| address)
+    };
+    let mut unready = at("10.244.0.5");
+    unready["conditions"]["ready"] = json!(false);
+    let mut unsaid = at("10.244.0.5");
+    unsaid["conditions"] = json!({});
+    for (endpoints, ports, expected) in [
+        (json!([at("10.244.0.9"), at("10.244.0.5")]), ports(), Some("10.244.0.5:5353")),
+        (json!([unready, at("10.244.0.9")]), ports(), Some("10.244.0.9:5353")),
+        (json!([unsaid]), ports(), Some("10.244.0.5:5353")),
+        (json!([at("192.168.0.5")]), ports(), None),
+        (json!([at("fd00::5"), at("no address")]), ports(), None),
+        (json!([at("10.244.0.5")]), json!([{"protocol": "TCP", "port": 53}]), Some("10.244.0.5:53")),
+        (json!([at("10.244.0.5")]), json!([{"name": "dns", "protocol": "UDP", "port": 53}]), None),
+        (json!(null), ports(), None),
+    ] {
+        assert_eq!(address(endpoints.clone(), &ports).as_deref(), expected, "{endpoints} {ports}");
+    }
+}
+
+#[test]
+fn what_a_cluster_does_not_have_is_not_to_be_reached() {
+    let targets = |objects: &[Value]| probe(objects, &[]).reach.into_iter().map(|(target, _)| target).collect::<Vec<_>>();
+    assert_eq!(targets(&recording("flannel-vxlan-4096")), [Target::Service, Target::NameServer, Target::Name]);
+    assert_eq!(targets(&changed("flannel-vxlan-4096", "Service kube-dns", &Value::Null)), [Target::Service]);
+    let unnamed = changed("flannel-vxlan-4096", "ConfigMap kubeadm-config", &Value::Null);
+    assert_eq!(targets(&unnamed), [Target::Service, Target::NameServer]);
+}

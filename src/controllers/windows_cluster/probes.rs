@@ -1,0 +1,56 @@
+//! The pods that try out new Windows nodes before other pods come.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::windows_side::{apply, lift_taint, remove};
+use crate::api::components::Components;
+use crate::api::condition::Desired;
+use crate::cluster::workload::{Workload, WorkloadError};
+use crate::components::{LinuxSide, NAME_SERVERS, Probe, owned};
+use crate::lifecycle::probes::{Probes, probes, report};
+
+/// What came of them.
+pub struct Probed {
+    /// How many nodes are not verified yet.
+    pub waiting: usize,
+    pub said: Option<(Desired, Duration)>,
+}
+
+/// Tries out the nodes, which have the taint, and takes it from those that pass. `pods` are those of what CAPW brings.
+pub async fn probe(
+    workload: &Workload,
+    side: &LinuxSide,
+    nodes: &[String],
+    pods: &[&Value],
+    asked: &Components,
+    owner: &str,
+    now: Timestamp,
+) -> Result<Probed, WorkloadError> {
+    let Some(image) = asked.probes.image_in_use() else {
+        let none = probes(&[], |_| Value::Null, pods, now);
+        lift_taint(workload, nodes, "its network is ready").await?;
+        remove_all(workload, &none).await?;
+        return Ok(Probed { waiting: 0, said: None });
+    };
+    // Without a new node nobody asks for them.
+    let slices = if nodes.is_empty() { None } else { workload.objects(&NAME_SERVERS).await? };
+    let secrets = asked.images.pull_secrets.iter().map(|secret| secret.name.clone()).collect();
+    let probe = Probe::new(image, secrets, side, &slices.unwrap_or_default());
+    let found = probes(nodes, |node| probe.pod(node), pods, now);
+    // A pod goes after the taint: it shows that the node has passed.
+    lift_taint(workload, &found.passed, "a pod there has reached what pods need").await?;
+    remove_all(workload, &found).await?;
+    let made = owned(found.make.clone(), owner);
+    apply(workload, &made.iter().collect::<Vec<_>>()).await?;
+    Ok(Probed { waiting: nodes.len() - found.passed.len(), said: report(&found) })
+}
+
+async fn remove_all(workload: &Workload, found: &Probes<'_>) -> Result<(), WorkloadError> {
+    for pod in &found.remove {
+        remove(workload, pod).await?;
+    }
+    Ok(())
+}

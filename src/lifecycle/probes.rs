@@ -1,0 +1,163 @@
+//! Whether a pod on a new Windows node reaches what pods need (`docs/pod-network.md`), and what to do to learn it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::network::LOOK_SOON;
+use super::windows_side::text;
+use crate::api::condition::{ConditionType, Desired, Reason};
+use crate::components::{Target, is_outdated, probed};
+
+/// So many nodes are named.
+const NAMED: usize = 5;
+
+/// After so long a pod that was evicted, or that the kubelet refused, is made anew.
+const FAILED: Duration = Duration::from_secs(60);
+
+/// What to do about the pods that try out nodes.
+#[derive(Debug, Default, PartialEq)]
+pub struct Probes<'a> {
+    /// Nodes on which a pod has reached everything.
+    pub passed: Vec<String>,
+    pub make: Vec<Value>,
+    pub remove: Vec<&'a Value>,
+    /// What is to be said of each other node.
+    pub said: Vec<String>,
+}
+
+/// `nodes`: those that are to be tried out, and `desired` the pod of each. `pods`: all pods of what CAPW brings.
+pub fn probes<'a>(nodes: &[String], desired: impl Fn(&str) -> Value, pods: &[&'a Value], now: Timestamp) -> Probes<'a> {
+    let mut probes = Probes::default();
+    let all: Vec<(String, &Value)> = pods.iter().filter_map(|pod| Some((probed(pod)?, *pod))).collect();
+    let unneeded = all.iter().filter(|(node, pod)| !nodes.contains(node) && !is_leaving(pod));
+    probes.remove.extend(unneeded.map(|(_, pod)| *pod));
+    for node in nodes {
+        let desired = desired(node);
+        let Some((_, pod)) = all.iter().find(|(of, _)| of == node) else {
+            probes.make.push(desired);
+            probes.said.push(format!("{node}: a pod is made there"));
+            continue;
+        };
+        match state(pod) {
+            _ if is_leaving(pod) => probes.said.push(format!("{node}: its pod is removed, to be made anew")),
+            // What it has reached is no proof of what it did not try.
+            _ if is_outdated(pod, &desired) => {
+                probes.remove.push(pod);
+                probes.said.push(format!("{node}: its pod is made anew with other settings"));
+            }
+            State::Passed => {
+                probes.remove.push(pod);
+                probes.passed.push(node.clone());
+            }
+            State::Failed(why) => {
+                if is_older(pod, FAILED, now) {
+                    probes.remove.push(pod);
+                }
+                probes.said.push(format!("{node}: its pod failed, and is made anew: {why}"));
+            }
+            State::Waits(why) => probes.said.push(format!("{node}: {why}")),
+        }
+    }
+    probes
+}
+
+/// The condition, and when to look again: pods are watched, and what else there is to do is done in the next look.
+pub fn report(probes: &Probes<'_>) -> Option<(Desired, Duration)> {
+    let named = probes.said.get(..NAMED).unwrap_or(&probes.said);
+    let more = match probes.said.len() - named.len() {
+        0 if named.is_empty() => return None,
+        0 => String::new(),
+        more => format!("; and {more} more nodes"),
+    };
+    let message = format!("nodes that other pods do not come to yet: {}{more}", named.join("; "));
+    Some((Desired::no(ConditionType::ComponentsReady, Reason::NodeNotVerified, message), LOOK_SOON))
+}
+
+/// How far a pod is.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Passed,
+    Failed(String),
+    Waits(String),
+}
+
+fn state(pod: &Value) -> State {
+    if text(pod, "/status/phase") == "Failed" {
+        return State::Failed(said(&[text(pod, "/status/message"), text(pod, "/status/reason")]).unwrap_or("it gives no reason").to_owned());
+    }
+    let mut waits = None;
+    for target in Target::ALL {
+        let Some(container) = of_name(pod.pointer("/spec/containers"), target) else { continue };
+        let attempt = of_name(pod.pointer("/status/containerStatuses"), target).map_or(Attempt::None(None), attempt);
+        let address = text(container, "/args/1");
+        match attempt {
+            Attempt::Passed => {}
+            // What comes after it fails for the same reason.
+            Attempt::Failed(why) => {
+                let place = if address.starts_with('$') { String::new() } else { format!(" ({address})") };
+                return State::Waits(format!("a pod there does not reach {}{place}: {why}: {}", target.what(), target.remedy()));
+            }
+            Attempt::None(why) => waits = waits.or(Some(why)),
+        }
+    }
+    match waits {
+        None => State::Passed,
+        Some(Some(why)) => State::Waits(format!("the pod that tries it out does not start: {why}")),
+        Some(None) => State::Waits(format!("the pod that tries it out has not ended{}", unscheduled(pod))),
+    }
+}
+
+/// Why the scheduler does not bind it, if it does not.
+fn unscheduled(pod: &Value) -> String {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let is_it = |condition: &&Value| text(condition, "/type") == "PodScheduled" && text(condition, "/status") == "False";
+    conditions.and_then(|all| all.iter().find(is_it)).map_or_else(String::new, |condition| format!(": {}", text(condition, "/message")))
+}
+
+/// How often a container has tried, and what came of the last time.
+enum Attempt {
+    Passed,
+    Failed(String),
+    /// None has ended; why none begins, if it does not.
+    None(Option<String>),
+}
+
+fn attempt(status: &Value) -> Attempt {
+    let ended = ["/state/terminated", "/lastState/terminated"].into_iter().find_map(|at| status.pointer(at));
+    match ended {
+        Some(ended) if ended.get("exitCode").and_then(Value::as_i64) == Some(0) => Attempt::Passed,
+        Some(ended) => {
+            let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
+            let last = text(ended, "/message").lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+            Attempt::Failed(said(&[last.trim()]).map_or_else(|| format!("agnhost ended with {code}, and said nothing"), str::to_owned))
+        }
+        None => {
+            let is_usual = |reason: &str| ["ContainerCreating", "PodInitializing"].contains(&reason);
+            let (reason, message) = (text(status, "/state/waiting/reason"), text(status, "/state/waiting/message"));
+            Attempt::None(said(&[message, reason]).filter(|_| !is_usual(reason)).map(str::to_owned))
+        }
+    }
+}
+
+/// The first of them that says something.
+fn said<'v>(texts: &[&'v str]) -> Option<&'v str> {
+    texts.iter().copied().find(|text| !text.is_empty())
+}
+
+fn of_name(containers: Option<&Value>, target: Target) -> Option<&Value> {
+    containers?.as_array()?.iter().find(|container| text(container, "/name") == target.container())
+}
+
+fn is_leaving(pod: &Value) -> bool {
+    pod.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+fn is_older(pod: &Value, than: Duration, now: Timestamp) -> bool {
+    let made: Option<Timestamp> = text(pod, "/metadata/creationTimestamp").parse().ok();
+    made.is_some_and(|made| now.duration_since(made).unsigned_abs() >= than && made < now)
+}
+
+#[cfg(test)]
+mod tests;
