@@ -20,6 +20,9 @@ pub const MANAGED_BY_ANNOTATION: &str = "cluster.x-k8s.io/managed-by";
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 /// Label on the machines of a MachinePool: its name, see [`label_value`].
 pub const POOL_NAME_LABEL: &str = "cluster.x-k8s.io/pool-name";
+/// Label of a pod that a drain treats differently: `skip` or `wait-completed`.
+/// <https://cluster-api.sigs.k8s.io/tasks/automated-machine-management/machine_deletions>
+pub const DRAIN_LABEL: &str = "cluster.x-k8s.io/drain";
 /// Label on the machines of a MachineDeployment: its name.
 pub const DEPLOYMENT_NAME_LABEL: &str = "cluster.x-k8s.io/deployment-name";
 /// Annotation (any value) on a Machine that is removed first when there are too many.

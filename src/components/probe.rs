@@ -13,6 +13,7 @@ use super::linux_side::LinuxSide;
 use super::place::ObjectRef;
 use super::plan::labels;
 use super::windows_side::{NAMESPACE, with_pull_secrets};
+use crate::api::capi::DRAIN_LABEL;
 use crate::api::listing::Listing;
 
 /// Of the pods, and the beginning of their names.
@@ -20,6 +21,10 @@ const NAME: &str = "probe";
 
 /// Annotation: the digest of what a pod was made with.
 const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/probe-settings";
+
+/// Annotation: the pod keeps no node from being scaled down.
+/// <https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#what-types-of-pods-can-prevent-ca-from-removing-a-node>
+const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Where the pods of the cluster's name resolution are. The labels are those of its Service, which the API server's controllers copy.
 pub const NAME_SERVERS: Listing = Listing::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").with_labels("k8s-app=kube-dns");
@@ -118,7 +123,11 @@ impl Probe {
         });
         let spec = with_pull_secrets(spec, &self.pull_secrets);
         let digest: String = HEXLOWER.encode(&Sha256::digest(spec.to_string())).chars().take(16).collect();
-        let metadata = json!({"name": format!("{NAME}-{node}"), "namespace": NAMESPACE, "labels": labels(NAME), "annotations": {SETTINGS: digest}});
+        let mut labels = labels(NAME);
+        // Nobody waits for it when the node is drained.
+        labels.extend([(DRAIN_LABEL.to_owned(), json!("skip"))]);
+        let annotations = json!({SETTINGS: digest, SAFE_TO_EVICT: "true"});
+        let metadata = json!({"name": format!("{NAME}-{node}"), "namespace": NAMESPACE, "labels": labels, "annotations": annotations});
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     }
 

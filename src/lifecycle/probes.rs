@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::network::LOOK_SOON;
 use super::windows_side::text;
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::components::{Target, is_outdated, probed};
+use crate::components::{Node, Target, is_outdated, probed};
 
 /// So many nodes are named.
 const NAMED: usize = 5;
@@ -25,6 +25,15 @@ pub struct Probes<'a> {
     pub remove: Vec<&'a Value>,
     /// What is to be said of each other node.
     pub said: Vec<String>,
+}
+
+/// Key of the taint that a cordoned node has. <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
+const CORDONED: &str = "node.kubernetes.io/unschedulable";
+
+/// Those of the nodes that are not cordoned. Whoever drains a node would wait for one pod after the other.
+pub fn not_cordoned(names: &[String], nodes: &[Node]) -> Vec<String> {
+    let is_cordoned = |name: &String| nodes.iter().any(|node| node.object.name == *name && node.taints.iter().any(|key| key == CORDONED));
+    names.iter().filter(|name| !is_cordoned(name)).cloned().collect()
 }
 
 /// `nodes`: those that are to be tried out, and `desired` the pod of each. `pods`: all pods of what CAPW brings.

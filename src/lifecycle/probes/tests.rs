@@ -124,3 +124,13 @@ fn the_condition_names_a_few_nodes() {
     assert_eq!((condition.reason, condition.status, after), (Reason::NodeNotVerified, Some(false), LOOK_SOON));
     assert!(condition.message.ends_with("win-5: a pod is made there; and 2 more nodes"), "{}", condition.message);
 }
+
+#[test]
+fn a_node_that_is_cordoned_is_not_tried_out() {
+    let node = |name: &str, taint: &str| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": "windows"}},
+            "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]}})
+    };
+    let nodes = read(&[node("win-1", "os"), node("win-2", "node.kubernetes.io/unschedulable")]).nodes;
+    assert_eq!(not_cordoned(&["win-1", "win-2", "win-3"].map(str::to_owned), &nodes), ["win-1", "win-3"]);
+}

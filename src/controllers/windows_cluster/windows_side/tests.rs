@@ -143,6 +143,15 @@ async fn the_taint_goes_when_a_pod_there_has_reached_what_pods_need() {
     assert!(second.condition.message.contains(words), "{}", second.condition.message);
     assert_eq!((second.verified.as_deref(), is_lifted()), (Some("0/1"), false));
 
+    // Who drains the node finds no other pod after this one.
+    let taint = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+    server.lock().unwrap().others[0]["spec"]["taints"].as_array_mut().unwrap().push(taint);
+    let failing = server.lock().unwrap().others.pop().unwrap();
+    let cordoned = brought(&server, RECORDING, &c1).await.unwrap();
+    assert_eq!((cordoned.verified.as_deref(), cordoned.condition.reason, is_lifted()), (Some("0/1"), Reason::PartsReady, false));
+    server.lock().unwrap().others[0]["spec"]["taints"].as_array_mut().unwrap().pop();
+    server.lock().unwrap().others.push(failing);
+
     let passed = probe_pod(&server, 0);
     *server.lock().unwrap().others.last_mut().unwrap() = passed;
     let third = brought(&server, RECORDING, &c1).await.unwrap();

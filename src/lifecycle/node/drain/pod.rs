@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{Victim, elapsed};
+use crate::api::capi::DRAIN_LABEL;
 
-/// Label of a pod, read by core too: `skip` or `wait-completed`.
-const DRAIN_LABEL: &str = "cluster.x-k8s.io/drain";
 /// On the API server's picture of a static pod.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// This long after its grace period, a pod on an unreachable Node is no longer waited for (as core does).
