@@ -1,13 +1,14 @@
 //! The pod that tries out a Windows node. The kubelet's part is played here: the real agnhost.exe makes each connection from the guest, whose network
 //! has the addresses that a pod would reach over its own: those of a pod of the name resolution and of two Services.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::LIMIT;
-use super::node::Programs;
+use super::node::{Programs, address};
 use crate::linux_side::PODS;
 use crate::world::wine::WineGuest;
 use crate::world::{ControlPlane, Kind, Process, Tools, text, wait_for};
@@ -16,6 +17,8 @@ const SERVER: &str = "10.244.0.5";
 const DNS: &str = "10.96.0.10";
 const SERVICES: Kind = Kind::new("v1", "services");
 const PROGRAM: &str = r"C:\agnhost.exe";
+/// The container that answers.
+const ANSWER: &str = "answer";
 
 /// The name resolution of the cluster, as kubeadm makes it.
 pub async fn name_resolution(cp: &ControlPlane) {
@@ -80,34 +83,58 @@ fn inside(guest: &WineGuest, namespace: &str, words: &[&str]) {
 }
 
 /// Waits for the pod of a node, makes its connections once, and says as the kubelet what came of them. False: not all were made.
-pub async fn tried(cp: &ControlPlane, programs: &Programs, guest: &WineGuest, node: &str) -> bool {
+pub async fn tried(cp: &ControlPlane, programs: &Programs, guest: &WineGuest, node: &Value) -> bool {
     if !guest.path(PROGRAM).exists() {
         guest.write(PROGRAM, &std::fs::read(&programs.agnhost).unwrap_or_else(|e| panic!("{}: {e}", programs.agnhost.display())));
     }
-    let name = format!("capw-windows/probe-{node}");
+    let node_name = text(node, "/metadata/name");
+    let name = format!("capw-windows/probe-{node_name}");
     let pod = wait_for(&format!("{name} is bound to its node"), LIMIT, || async {
         let pod = cp.get(PODS, &name).await.ok_or("no pod")?;
-        if text(&pod, "/spec/nodeName") == node { Ok(pod) } else { Err("it is not bound") }
+        if text(&pod, "/spec/nodeName") == node_name { Ok(pod) } else { Err("it is not bound") }
     })
     .await;
     let service = api_server(cp).await;
-    let containers = pod["spec"]["containers"].as_array().expect("containers");
-    let statuses: Vec<Value> = containers.iter().map(|container| ended(guest, container, &service)).collect();
-    let is_done = statuses.iter().all(|status| status["state"]["terminated"]["exitCode"] == 0);
-    let phase = if is_done { "Succeeded" } else { "Running" };
-    cp.patch_status(PODS, &name, &json!({"status": {"phase": phase, "containerStatuses": statuses}})).await.expect("the pod is there");
-    is_done
+    let containers = pod["spec"]["containers"].as_array().expect("containers").iter().filter(|container| container["name"] != ANSWER);
+    let statuses: Vec<Value> = containers.map(|container| ended(guest, container, &service)).collect();
+    // The network of the guest is the only one that leads there.
+    let address = address(node).expect("its address");
+    let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "containerStatuses": statuses});
+    cp.patch_status(PODS, &name, &json!({"status": status})).await.expect("the pod is there");
+    statuses.iter().all(|status| status["state"]["terminated"]["exitCode"] == 0)
+}
+
+/// Starts what answers in the pod of a node, and says as the kubelet of a Linux node that it was reached.
+pub async fn reached(cp: &ControlPlane, guest: &WineGuest, node: &str) {
+    let pod = cp.get(PODS, &format!("capw-windows/probe-{node}")).await.expect("the pod");
+    let mut containers = pod["spec"]["containers"].as_array().expect("containers").iter();
+    let container = containers.find(|container| container["name"] == ANSWER).expect("what answers");
+    let mut program = program(guest, container, "").spawn().expect("agnhost starts");
+    let back = format!("capw-windows/probe-back-{node}");
+    let pod = wait_for("a pod for a Linux node", LIMIT, || async { cp.get(PODS, &back).await.ok_or("there is none") }).await;
+    let address = text(&pod, "/spec/containers/0/args/1").to_owned();
+    wait_for(&format!("{address} answers"), LIMIT, || async { TcpStream::connect(&address).map(drop).map_err(|error| error.to_string()) }).await;
+    let status = status(&pod["spec"]["containers"][0], 0, "");
+    cp.patch_status(PODS, &back, &json!({"status": {"phase": "Succeeded", "containerStatuses": [status]}})).await.expect("the pod is there");
+    program.kill().and_then(|()| program.wait()).expect("agnhost ends");
+}
+
+/// The program of a container, with the variables that the kubelet gives to every pod in the place of their names.
+fn program(guest: &WineGuest, container: &Value, service: &str) -> Command {
+    let words = container["args"].as_array().expect("arguments").iter().map(|word| word.as_str().expect("a text"));
+    let words = words.map(|word| word.replace("$(KUBERNETES_SERVICE_HOST)", service).replace("$(KUBERNETES_SERVICE_PORT)", "443"));
+    let argv: Vec<String> = std::iter::once(PROGRAM.to_owned()).chain(words).collect();
+    guest.program(&argv.iter().map(String::as_str).collect::<Vec<_>>()).expect("the guest is on")
 }
 
 /// The status of a container that has ended.
 fn ended(guest: &WineGuest, container: &Value, service: &str) -> Value {
-    let words = container["args"].as_array().expect("arguments").iter().map(|word| word.as_str().expect("a text"));
-    // As the kubelet does it, with the variables that it gives to every pod.
-    let words = words.map(|word| word.replace("$(KUBERNETES_SERVICE_HOST)", service).replace("$(KUBERNETES_SERVICE_PORT)", "443"));
-    let argv: Vec<String> = std::iter::once(PROGRAM.to_owned()).chain(words).collect();
-    let output = guest.program(&argv.iter().map(String::as_str).collect::<Vec<_>>()).expect("the guest is on").output().expect("agnhost runs");
+    let output = program(guest, container, service).output().expect("agnhost runs");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    let code = output.status.code().expect("agnhost ends by itself");
+    status(container, output.status.code().expect("agnhost ends by itself"), &said)
+}
+
+fn status(container: &Value, code: i32, said: &str) -> Value {
     json!({"name": container["name"], "image": container["image"], "imageID": "", "ready": false, "restartCount": 0,
         "state": {"terminated": {"exitCode": code, "reason": if code == 0 { "Completed" } else { "Error" }, "message": said}}})
 }

@@ -38,11 +38,12 @@ pub struct Components {
 #[serde(rename_all = "camelCase")]
 pub struct Probes {
     /// `Datapath`: once the network and kube-proxy of a new node are ready, a pod there has to reach a pod of the cluster's name resolution, the API
-    /// server by its Service and by its name, before CAPW takes the taint from the node. The condition ComponentsReady says what a node does not reach.
+    /// server by its Service and by its name, and a pod on a Linux node has to reach it, before CAPW takes the taint from the node. The condition
+    /// ComponentsReady says what is not reached.
     /// `Off`: the taint goes as soon as the network and kube-proxy are ready.
     #[serde(default)]
     pub mode: ProbesMode,
-    /// The image of that pod, e.g. that of a mirror: agnhost of Kubernetes for the nodes' releases of Windows, version 2.53 or newer. Left out, it is
+    /// The image of these pods, e.g. that of a mirror: agnhost of Kubernetes for Linux and the nodes' releases of Windows. Left out, it is
     /// `registry.k8s.io/e2e-test-images/agnhost:2.63.0`. Nodes pull it with `images.pullSecrets`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 500))]

@@ -16,8 +16,13 @@ use super::windows_side::{NAMESPACE, with_pull_secrets};
 use crate::api::capi::DRAIN_LABEL;
 use crate::api::listing::Listing;
 
-/// Of the pods, and the beginning of their names.
+/// Of the pods on new nodes, and the beginning of their names.
 const NAME: &str = "probe";
+/// The same of the pods on Linux nodes that connect to them.
+const BACK: &str = "probe-back";
+
+/// Where a pod on a new node answers.
+const PORT: u16 = 9376;
 
 /// Annotation: the digest of what a pod was made with.
 const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/probe-settings";
@@ -28,6 +33,9 @@ const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Where the pods of the cluster's name resolution are. The labels are those of its Service, which the API server's controllers copy.
 pub const NAME_SERVERS: Listing = Listing::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").with_labels("k8s-app=kube-dns");
+
+/// Of one connection.
+const TIMEOUT: &str = "--timeout=10s";
 
 /// What a pod has to reach, in the order in which one leads to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +48,12 @@ pub enum Target {
     NameServer,
     /// The API server, by its name.
     Name,
+    /// The pod on the new node, from one on a Linux node: an address that is translated on the way out leads there, and none leads back.
+    Back,
 }
 
 impl Target {
-    pub const ALL: [Self; 4] = [Self::Pod, Self::Service, Self::NameServer, Self::Name];
+    pub const ALL: [Self; 5] = [Self::Pod, Self::Service, Self::NameServer, Self::Name, Self::Back];
 
     /// The name of its container.
     pub const fn container(self) -> &'static str {
@@ -52,23 +62,25 @@ impl Target {
             Self::Service => "service",
             Self::NameServer => "name-server",
             Self::Name => "name",
+            Self::Back => "back",
         }
     }
 
-    /// In words, as what is not reached.
-    pub const fn what(self) -> &'static str {
+    /// In words, if it is not reached.
+    pub const fn failure(self) -> &'static str {
         match self {
-            Self::Pod => "a pod on a Linux node",
-            Self::Service => "the API server by the address of its Service",
-            Self::NameServer => "the cluster's name resolution by TCP",
-            Self::Name => "the API server by its name",
+            Self::Pod => "a pod there does not reach a pod on a Linux node",
+            Self::Service => "a pod there does not reach the API server by the address of its Service",
+            Self::NameServer => "a pod there does not reach the cluster's name resolution by TCP",
+            Self::Name => "a pod there does not reach the API server by its name",
+            Self::Back => "a pod on a Linux node does not reach a pod there",
         }
     }
 
     /// What to look at if it is not reached.
     pub const fn remedy(self) -> &'static str {
         match self {
-            Self::Pod => {
+            Self::Pod | Self::Back => {
                 "let the packets of the pod network through between all nodes (docs/pod-network.md says which), and the namespace capw-windows in \
                  network policies"
             }
@@ -110,33 +122,64 @@ impl Probe {
     /// The pod of a node. It is bound to it as those of DaemonSets are.
     pub fn pod(&self, node: &str) -> Value {
         let field = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
-        let spec = json!({
-            "os": {"name": "windows"},
-            "nodeSelector": {"kubernetes.io/os": "windows"},
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": field}}},
-            "tolerations": [{"operator": "Exists"}],
+        let targets = self.reach.iter().map(|(target, address)| self.container(target.container(), json!(["connect", address, TIMEOUT])));
+        let answers = self.container("answer", json!(["serve-hostname", format!("--port={PORT}")]));
+        self.made(
+            NAME,
+            node,
+            json!({
+                "os": {"name": "windows"},
+                "nodeSelector": {"kubernetes.io/os": "windows"},
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": field}}},
+                "tolerations": [{"operator": "Exists"}],
+                "containers": targets.chain([answers]).collect::<Vec<_>>(),
+            }),
+        )
+    }
+
+    /// The pod on a Linux node that connects to that of a node, at this address.
+    pub fn back(&self, node: &str, address: &str) -> Value {
+        let control_plane = json!({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"});
+        let mut container = self.container(Target::Back.container(), json!(["connect", format!("{address}:{PORT}"), TIMEOUT]));
+        let rights = json!({"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}});
+        json_patch::merge(&mut container, &rights);
+        self.made(
+            BACK,
+            node,
+            json!({
+                "nodeSelector": {"kubernetes.io/os": "linux"},
+                "tolerations": [control_plane],
+                "securityContext": {"runAsNonRoot": true, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [container],
+            }),
+        )
+    }
+
+    /// A pod with what all of them have.
+    fn made(&self, name: &str, node: &str, mut spec: Value) -> Value {
+        let common = json!({
             "restartPolicy": "OnFailure",
             "automountServiceAccountToken": false,
             "enableServiceLinks": false,
             "terminationGracePeriodSeconds": 5,
-            "containers": self.reach.iter().map(|(target, address)| self.container(*target, address)).collect::<Vec<_>>(),
         });
+        json_patch::merge(&mut spec, &common);
         let spec = with_pull_secrets(spec, &self.pull_secrets);
         let digest: String = HEXLOWER.encode(&Sha256::digest(spec.to_string())).chars().take(16).collect();
-        let mut labels = labels(NAME);
+        let mut labels = labels(name);
         // Nobody waits for it when the node is drained.
         labels.extend([(DRAIN_LABEL.to_owned(), json!("skip"))]);
         let annotations = json!({SETTINGS: digest, SAFE_TO_EVICT: "true"});
-        let metadata = json!({"name": format!("{NAME}-{node}"), "namespace": NAMESPACE, "labels": labels, "annotations": annotations});
+        let metadata = json!({"name": format!("{name}-{node}"), "namespace": NAMESPACE, "labels": labels, "annotations": annotations});
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     }
 
-    fn container(&self, target: Target, address: &str) -> Value {
+    fn container(&self, name: &str, arguments: Value) -> Value {
         json!({
-            "name": target.container(),
+            "name": name,
             "image": self.image,
             "imagePullPolicy": "IfNotPresent",
-            "args": ["connect", address, "--timeout=10s"],
+            "args": arguments,
             // What Windows itself runs in each container counts, too.
             "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}, "limits": {"memory": "300Mi"}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -150,12 +193,20 @@ pub fn is_outdated(live: &Value, desired: &Value) -> bool {
     digest(live) != digest(desired)
 }
 
+/// Where a pod is that tries out a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probing {
+    There,
+    FromLinux,
+}
+
 /// The node that a pod tries out, if it does.
-pub fn probed(pod: &Value) -> Option<String> {
+pub fn probed(pod: &Value) -> Option<(Probing, String)> {
     let of = ObjectRef::of(pod);
-    let is_one = pod.pointer("/metadata/labels/app.kubernetes.io~1name").is_some_and(|name| name == NAME);
-    let node = of.name.strip_prefix(NAME)?.strip_prefix('-')?;
-    (is_one && of.namespace.as_deref() == Some(NAMESPACE)).then(|| node.to_owned())
+    let name = pod.pointer("/metadata/labels/app.kubernetes.io~1name")?.as_str()?;
+    let probing = [(NAME, Probing::There), (BACK, Probing::FromLinux)].into_iter().find(|(known, _)| *known == name)?.1;
+    let node = of.name.strip_prefix(name)?.strip_prefix('-')?;
+    (of.namespace.as_deref() == Some(NAMESPACE)).then(|| (probing, node.to_owned()))
 }
 
 /// A ready pod of the name resolution on a Linux node, in the pod network.

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::network::LOOK_SOON;
 use super::windows_side::text;
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::components::{Node, Target, is_outdated, probed};
+use crate::components::{Node, Probe, Probing, Target, is_outdated, probed};
 
-/// So many nodes are named.
+/// So much is said.
 const NAMED: usize = 5;
 
 /// After so long a pod that was evicted, or that the kubelet refused, is made anew.
@@ -36,40 +36,59 @@ pub fn not_cordoned(names: &[String], nodes: &[Node]) -> Vec<String> {
     names.iter().filter(|name| !is_cordoned(name)).cloned().collect()
 }
 
-/// `nodes`: those that are to be tried out, and `desired` the pod of each. `pods`: all pods of what CAPW brings.
-pub fn probes<'a>(nodes: &[String], desired: impl Fn(&str) -> Value, pods: &[&'a Value], now: Timestamp) -> Probes<'a> {
-    let mut probes = Probes::default();
-    let all: Vec<(String, &Value)> = pods.iter().filter_map(|pod| Some((probed(pod)?, *pod))).collect();
-    let unneeded = all.iter().filter(|(node, pod)| !nodes.contains(node) && !is_leaving(pod));
-    probes.remove.extend(unneeded.map(|(_, pod)| *pod));
+/// `nodes`: those that are to be tried out; none without a `probe`. `pods`: all pods of what CAPW brings.
+pub fn probes<'a>(nodes: &[String], probe: &Probe, pods: &[&'a Value], now: Timestamp) -> Probes<'a> {
+    let mut probes = Probes { remove: unneeded(nodes, pods), ..Probes::default() };
+    let find = |probing: Probing, node: &str| pods.iter().copied().find(|pod| probed(pod).is_some_and(|of| of == (probing, node.to_owned())));
     for node in nodes {
-        let desired = desired(node);
-        let Some((_, pod)) = all.iter().find(|(of, _)| of == node) else {
-            probes.make.push(desired);
-            probes.said.push(format!("{node}: a pod is made there"));
-            continue;
-        };
-        match state(pod) {
-            _ if is_leaving(pod) => probes.said.push(format!("{node}: its pod is removed, to be made anew")),
-            // What it has reached is no proof of what it did not try.
-            _ if is_outdated(pod, &desired) => {
-                probes.remove.push(pod);
-                probes.said.push(format!("{node}: its pod is made anew with other settings"));
-            }
-            State::Passed => {
-                probes.remove.push(pod);
-                probes.passed.push(node.clone());
-            }
-            State::Failed(why) => {
-                if is_older(pod, FAILED, now) {
-                    probes.remove.push(pod);
-                }
-                probes.said.push(format!("{node}: its pod failed, and is made anew: {why}"));
-            }
-            State::Waits(why) => probes.said.push(format!("{node}: {why}")),
+        let (there, from_linux) = (find(Probing::There, node), find(Probing::FromLinux, node));
+        let is_passed = probes.look(node, there, probe.pod(node), now);
+        // It has an address once it has begun.
+        let address = there.filter(|pod| !is_leaving(pod)).map(|pod| text(pod, "/status/podIP")).filter(|address| !address.is_empty());
+        let is_reached = address.is_some_and(|address| probes.look(node, from_linux, probe.back(node, address), now));
+        if is_passed && is_reached {
+            probes.remove.extend(there.into_iter().chain(from_linux));
+            probes.passed.push(node.clone());
         }
     }
     probes
+}
+
+/// The pods for other nodes than these.
+pub fn unneeded<'a>(nodes: &[String], pods: &[&'a Value]) -> Vec<&'a Value> {
+    let is_unneeded = |pod: &&Value| probed(pod).is_some_and(|(_, node)| !nodes.contains(&node)) && !is_leaving(pod);
+    pods.iter().copied().filter(is_unneeded).collect()
+}
+
+impl<'a> Probes<'a> {
+    /// Whether a pod of a node has reached everything; if not, what is done about it.
+    fn look(&mut self, node: &str, pod: Option<&'a Value>, desired: Value, now: Timestamp) -> bool {
+        let name = text(&desired, "/metadata/name").to_owned();
+        let said = match pod {
+            None => {
+                self.make.push(desired);
+                format!("pod {name} is made")
+            }
+            Some(pod) if is_leaving(pod) => format!("pod {name} is removed, to be made anew"),
+            // What it has reached is no proof of what it did not try.
+            Some(pod) if is_outdated(pod, &desired) => {
+                self.remove.push(pod);
+                format!("pod {name} is made anew with other settings")
+            }
+            Some(pod) => match state(pod) {
+                State::Passed => return true,
+                State::Failed(why) => {
+                    if is_older(pod, FAILED, now) {
+                        self.remove.push(pod);
+                    }
+                    format!("pod {name} failed, and is made anew: {why}")
+                }
+                State::Waits(why) => why,
+            },
+        };
+        self.said.push(format!("{node}: {said}"));
+        false
+    }
 }
 
 /// The condition, and when to look again: pods are watched, and what else there is to do is done in the next look.
@@ -78,7 +97,7 @@ pub fn report(probes: &Probes<'_>) -> Option<(Desired, Duration)> {
     let more = match probes.said.len() - named.len() {
         0 if named.is_empty() => return None,
         0 => String::new(),
-        more => format!("; and {more} more nodes"),
+        more => format!("; and {more} more"),
     };
     let message = format!("nodes that other pods do not come to yet: {}{more}", named.join("; "));
     Some((Desired::no(ConditionType::ComponentsReady, Reason::NodeNotVerified, message), LOOK_SOON))
@@ -106,15 +125,15 @@ fn state(pod: &Value) -> State {
             // What comes after it fails for the same reason.
             Attempt::Failed(why) => {
                 let place = if address.starts_with('$') { String::new() } else { format!(" ({address})") };
-                return State::Waits(format!("a pod there does not reach {}{place}: {why}: {}", target.what(), target.remedy()));
+                return State::Waits(format!("{}{place}: {why}: {}", target.failure(), target.remedy()));
             }
             Attempt::None(why) => waits = waits.or(Some(why)),
         }
     }
     match waits {
         None => State::Passed,
-        Some(Some(why)) => State::Waits(format!("the pod that tries it out does not start: {why}")),
-        Some(None) => State::Waits(format!("the pod that tries it out has not ended{}", unscheduled(pod))),
+        Some(Some(why)) => State::Waits(format!("pod {} does not start: {why}", text(pod, "/metadata/name"))),
+        Some(None) => State::Waits(format!("pod {} has not ended{}", text(pod, "/metadata/name"), unscheduled(pod))),
     }
 }
 

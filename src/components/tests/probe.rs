@@ -1,7 +1,7 @@
 //! The pod that tries out a new node: what it has to reach in a cluster, and that policies of CAPW let it in.
 
 use super::*;
-use crate::components::{Probe, Target, is_outdated, probed};
+use crate::components::{Probe, Probing, Target, is_outdated, probed};
 
 fn probe(objects: &[Value], slices: &[Value]) -> Probe {
     Probe::new("agnhost:2.63.0", Vec::new(), &read(objects), slices)
@@ -22,11 +22,14 @@ fn at(address: &str) -> Value {
 }
 
 #[test]
-fn the_pod_of_a_cluster_with_flannel() {
+fn the_pods_of_a_cluster_with_flannel() {
     let slices = [slice(&json!([at("10.244.0.9"), at("10.244.0.5")]), &ports())];
     let probe = Probe { pull_secrets: vec!["mirror".into()], ..probe(&recording("flannel-vxlan-4096"), &slices) };
     insta::assert_snapshot!(serde_saphyr::to_string(&probe.pod("win-1")).unwrap());
-    assert_eq!(probed(&probe.pod("win-1")).as_deref(), Some("win-1"));
+    insta::assert_snapshot!(serde_saphyr::to_string(&probe.back("win-1", "10.244.3.4")).unwrap());
+    assert_eq!(probed(&probe.pod("win-1")), Some((Probing::There, "win-1".to_owned())));
+    assert_eq!(probed(&probe.back("back-win-1", "10.244.3.4")), Some((Probing::FromLinux, "back-win-1".to_owned())));
+    assert_eq!(probed(&probe.pod("back-win-1")), Some((Probing::There, "back-win-1".to_owned())));
     assert!(!is_outdated(&probe.pod("win-1"), &probe.pod("win-1")) && is_outdated(&probe.pod("win-1"), &probe.pod("win-2")));
 }
 

@@ -10,7 +10,7 @@ use crate::api::components::Components;
 use crate::api::condition::Desired;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{LinuxSide, NAME_SERVERS, Probe, owned};
-use crate::lifecycle::probes::{Probes, not_cordoned, probes, report};
+use crate::lifecycle::probes::{not_cordoned, probes, report, unneeded};
 
 /// What came of them.
 pub struct Probed {
@@ -30,9 +30,8 @@ pub async fn probe(
     now: Timestamp,
 ) -> Result<Probed, WorkloadError> {
     let Some(image) = asked.probes.image_in_use() else {
-        let none = probes(&[], |_| Value::Null, pods, now);
         lift_taint(workload, nodes, "its network is ready").await?;
-        remove_all(workload, &none).await?;
+        remove_all(workload, &unneeded(&[], pods)).await?;
         return Ok(Probed { waiting: 0, said: None });
     };
     let tried = not_cordoned(nodes, &side.nodes);
@@ -40,17 +39,17 @@ pub async fn probe(
     let slices = if tried.is_empty() { None } else { workload.objects(&NAME_SERVERS).await? };
     let secrets = asked.images.pull_secrets.iter().map(|secret| secret.name.clone()).collect();
     let probe = Probe::new(image, secrets, side, &slices.unwrap_or_default());
-    let found = probes(&tried, |node| probe.pod(node), pods, now);
+    let found = probes(&tried, &probe, pods, now);
     // A pod goes after the taint: it shows that the node has passed.
     lift_taint(workload, &found.passed, "a pod there has reached what pods need").await?;
-    remove_all(workload, &found).await?;
+    remove_all(workload, &found.remove).await?;
     let made = owned(found.make.clone(), owner);
     apply(workload, &made.iter().collect::<Vec<_>>()).await?;
     Ok(Probed { waiting: nodes.len() - found.passed.len(), said: report(&found) })
 }
 
-async fn remove_all(workload: &Workload, found: &Probes<'_>) -> Result<(), WorkloadError> {
-    for pod in &found.remove {
+async fn remove_all(workload: &Workload, pods: &[&Value]) -> Result<(), WorkloadError> {
+    for pod in pods {
         remove(workload, pod).await?;
     }
     Ok(())
