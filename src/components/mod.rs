@@ -4,7 +4,7 @@
 //! cannot be carried to Windows: reason, object, field, and the patch or the procedure. [`role()`] says who brings the network to Windows nodes, and
 //! [`text`] all of it in plain words. [`next_step`] is the next change of the Linux side, where CAPW may make it. [`windows_side()`] are the objects
 //! that bring the network to Windows nodes, where CAPW does that, and [`windows_pods()`] those that pods on Windows nodes need in any cluster.
-//! [`Probe`] is the pod that tries out a new Windows node.
+//! [`Probe`] makes the pods that try out a new Windows node.
 
 mod brought;
 mod change;

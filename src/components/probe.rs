@@ -1,5 +1,5 @@
-//! The pod that tries out a new Windows node (pure): what a pod there has to reach before others come. Each container makes one connection by
-//! `agnhost connect`, a program of Kubernetes' own tests, and is started again by the kubelet until that succeeds:
+//! The pods that try out a new Windows node (pure): what a pod there has to reach before others come, and that it is reached. A container makes one
+//! connection by `agnhost connect`, a program of Kubernetes' own tests, and is started again by the kubelet until that succeeds:
 //! <https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/images/agnhost#connect>.
 
 use std::net::{IpAddr, SocketAddr};
@@ -31,10 +31,10 @@ const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/probe-settings";
 /// <https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#what-types-of-pods-can-prevent-ca-from-removing-a-node>
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
-/// Where the pods of the cluster's name resolution are. The labels are those of its Service, which the API server's controllers copy.
+/// Where the pods of the cluster's name resolution are. Kubernetes copies the labels of its Service.
 pub const NAME_SERVERS: Listing = Listing::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").with_labels("k8s-app=kube-dns");
 
-/// Of one connection.
+/// How long an attempt may take.
 const TIMEOUT: &str = "--timeout=10s";
 
 /// What a pod has to reach, in the order in which one leads to the next.
@@ -194,7 +194,7 @@ pub fn is_outdated(live: &Value, desired: &Value) -> bool {
 }
 
 /// Where a pod is that tries out a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Probing {
     There,
     FromLinux,

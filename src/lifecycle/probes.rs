@@ -1,5 +1,6 @@
 //! Whether a pod on a new Windows node reaches what pods need (`docs/pod-network.md`), and what to do to learn it.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ const FAILED: Duration = Duration::from_secs(60);
 /// What to do about the pods that try out nodes.
 #[derive(Debug, Default, PartialEq)]
 pub struct Probes<'a> {
-    /// Nodes on which a pod has reached everything.
+    /// Nodes on which a pod has reached everything, and was reached.
     pub passed: Vec<String>,
     pub make: Vec<Value>,
     pub remove: Vec<&'a Value>,
@@ -30,18 +31,16 @@ pub struct Probes<'a> {
 /// Key of the taint that a cordoned node has. <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
-/// Those of the nodes that are not cordoned. Whoever drains a node would wait for one pod after the other.
-pub fn not_cordoned(names: &[String], nodes: &[Node]) -> Vec<String> {
-    let is_cordoned = |name: &String| nodes.iter().any(|node| node.object.name == *name && node.taints.iter().any(|key| key == CORDONED));
-    names.iter().filter(|name| !is_cordoned(name)).cloned().collect()
-}
-
-/// `nodes`: those that are to be tried out; none without a `probe`. `pods`: all pods of what CAPW brings.
-pub fn probes<'a>(nodes: &[String], probe: &Probe, pods: &[&'a Value], now: Timestamp) -> Probes<'a> {
-    let mut probes = Probes { remove: unneeded(nodes, pods), ..Probes::default() };
-    let find = |probing: Probing, node: &str| pods.iter().copied().find(|pod| probed(pod).is_some_and(|of| of == (probing, node.to_owned())));
-    for node in nodes {
-        let (there, from_linux) = (find(Probing::There, node), find(Probing::FromLinux, node));
+/// `tainted`: those of the nodes that are to be tried out. `pods`: all pods of what CAPW brings. A node that is cordoned gets no pod: whoever drains it
+/// would wait for one after the other.
+pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, pods: &[&'a Value], now: Timestamp) -> Probes<'a> {
+    let is_cordoned = |node: &&Node| node.taints.iter().any(|key| key == CORDONED);
+    let cordoned: HashSet<&str> = nodes.iter().filter(is_cordoned).map(|node| node.object.name.as_str()).collect();
+    let (left_out, tried): (Vec<&String>, Vec<&String>) = tainted.iter().partition(|node| cordoned.contains(node.as_str()));
+    let mut probes = Probes { said: left_out.into_iter().map(|node| format!("{node}: it is cordoned")).collect(), ..Probes::default() };
+    let mut live: HashMap<(Probing, String), &'a Value> = pods.iter().filter_map(|pod| Some((probed(pod)?, *pod))).collect();
+    for node in tried {
+        let (there, from_linux) = (live.remove(&(Probing::There, node.clone())), live.remove(&(Probing::FromLinux, node.clone())));
         let is_passed = probes.look(node, there, probe.pod(node), now);
         // It has an address once it has begun.
         let address = there.filter(|pod| !is_leaving(pod)).map(|pod| text(pod, "/status/podIP")).filter(|address| !address.is_empty());
@@ -51,13 +50,14 @@ pub fn probes<'a>(nodes: &[String], probe: &Probe, pods: &[&'a Value], now: Time
             probes.passed.push(node.clone());
         }
     }
+    // Those of other nodes.
+    probes.remove.extend(live.into_values().filter(|pod| !is_leaving(pod)));
     probes
 }
 
-/// The pods for other nodes than these.
-pub fn unneeded<'a>(nodes: &[String], pods: &[&'a Value]) -> Vec<&'a Value> {
-    let is_unneeded = |pod: &&Value| probed(pod).is_some_and(|(_, node)| !nodes.contains(&node)) && !is_leaving(pod);
-    pods.iter().copied().filter(is_unneeded).collect()
+/// All pods that try out nodes, where none is to be tried out.
+pub fn unneeded<'a>(pods: &[&'a Value]) -> Vec<&'a Value> {
+    pods.iter().copied().filter(|pod| probed(pod).is_some() && !is_leaving(pod)).collect()
 }
 
 impl<'a> Probes<'a> {

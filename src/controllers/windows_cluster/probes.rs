@@ -10,7 +10,7 @@ use crate::api::components::Components;
 use crate::api::condition::Desired;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{LinuxSide, NAME_SERVERS, Probe, owned};
-use crate::lifecycle::probes::{not_cordoned, probes, report, unneeded};
+use crate::lifecycle::probes::{probes, report, unneeded};
 
 /// What came of them.
 pub struct Probed {
@@ -31,15 +31,14 @@ pub async fn probe(
 ) -> Result<Probed, WorkloadError> {
     let Some(image) = asked.probes.image_in_use() else {
         lift_taint(workload, nodes, "its network is ready").await?;
-        remove_all(workload, &unneeded(&[], pods)).await?;
+        remove_all(workload, &unneeded(pods)).await?;
         return Ok(Probed { waiting: 0, said: None });
     };
-    let tried = not_cordoned(nodes, &side.nodes);
     // Without a new node nobody asks for them.
-    let slices = if tried.is_empty() { None } else { workload.objects(&NAME_SERVERS).await? };
+    let slices = if nodes.is_empty() { None } else { workload.objects(&NAME_SERVERS).await? };
     let secrets = asked.images.pull_secrets.iter().map(|secret| secret.name.clone()).collect();
     let probe = Probe::new(image, secrets, side, &slices.unwrap_or_default());
-    let found = probes(&tried, &probe, pods, now);
+    let found = probes(nodes, &side.nodes, &probe, pods, now);
     // A pod goes after the taint: it shows that the node has passed.
     lift_taint(workload, &found.passed, "a pod there has reached what pods need").await?;
     remove_all(workload, &found.remove).await?;

@@ -51,7 +51,7 @@ fn all_passed() -> Value {
 
 fn found<'a>(nodes: &[&str], pods: &'a [Value]) -> Probes<'a> {
     let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    probes(&nodes, &probe(), &pods.iter().collect::<Vec<_>>(), NOW.parse().unwrap())
+    probes(&nodes, &[], &probe(), &pods.iter().collect::<Vec<_>>(), NOW.parse().unwrap())
 }
 
 #[test]
@@ -167,6 +167,9 @@ fn a_node_that_is_cordoned_is_not_tried_out() {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": "windows"}},
             "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]}})
     };
-    let nodes = read(&[node("win-1", "os"), node("win-2", "node.kubernetes.io/unschedulable")]).nodes;
-    assert_eq!(not_cordoned(&["win-1", "win-2", "win-3"].map(str::to_owned), &nodes), ["win-1", "win-3"]);
+    let nodes = read(&[node("win-1", "node.kubernetes.io/unschedulable"), node("win-2", "os")]).nodes;
+    let live = [all_passed(), back(ended(0, ""))];
+    let found = probes(&["win-1", "win-2"].map(str::to_owned), &nodes, &probe(), &live.iter().collect::<Vec<_>>(), NOW.parse().unwrap());
+    assert_eq!((found.passed.len(), found.remove.len(), found.make), (0, 2, vec![probe().pod("win-2")]));
+    assert_eq!(found.said, ["win-1: it is cordoned", "win-2: pod probe-win-2 is made"]);
 }

@@ -39,7 +39,7 @@ async fn the_taint_goes_when_a_pod_there_has_reached_what_pods_need() {
     server.lock().unwrap().others[0]["spec"]["taints"].as_array_mut().unwrap().push(taint);
     let failing = server.lock().unwrap().others.pop().unwrap();
     let cordoned = brought(&server, RECORDING, &c1).await.unwrap();
-    assert_eq!((cordoned.verified.as_deref(), cordoned.condition.reason, is_lifted()), (Some("0/1"), Reason::PartsReady, false));
+    assert_eq!((cordoned.verified.as_deref(), cordoned.condition.reason, is_lifted()), (Some("0/1"), Reason::NodeNotVerified, false));
     server.lock().unwrap().others[0]["spec"]["taints"].as_array_mut().unwrap().pop();
     server.lock().unwrap().others.push(failing);
 
