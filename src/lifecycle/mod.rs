@@ -10,6 +10,7 @@ pub mod machine;
 pub mod network;
 pub mod node;
 pub mod owner;
+mod pod;
 pub mod pool;
 pub mod probes;
 pub mod windows_cluster;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::network::LOOK_SOON;
-use super::windows_side::text;
+use super::pod::{is_leaving, last_line, text, unscheduled};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::components::{Node, Probe, Probing, Target, is_outdated, probed};
 
@@ -31,7 +31,7 @@ pub struct Probes<'a> {
 /// Key of the taint that a cordoned node has. <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
-/// `tainted`: those of the nodes that are to be tried out. `pods`: all pods of what CAPW brings. A node that is cordoned gets no pod: whoever drains it
+/// `tainted`: those of the nodes that are to be tried out. `pods`: all pods of what CAPW brings. A node that is cordoned gets no pod: a drain
 /// would wait for one after the other.
 pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, pods: &[&'a Value], now: Timestamp) -> Probes<'a> {
     let is_cordoned = |node: &&Node| node.taints.iter().any(|key| key == CORDONED);
@@ -133,15 +133,11 @@ fn state(pod: &Value) -> State {
     match waits {
         None => State::Passed,
         Some(Some(why)) => State::Waits(format!("pod {} does not start: {why}", text(pod, "/metadata/name"))),
-        Some(None) => State::Waits(format!("pod {} has not ended{}", text(pod, "/metadata/name"), unscheduled(pod))),
+        Some(None) => {
+            let why = unscheduled(pod).map(|why| format!(": {why}")).unwrap_or_default();
+            State::Waits(format!("pod {} has not ended{why}", text(pod, "/metadata/name")))
+        }
     }
-}
-
-/// Why the scheduler does not bind it, if it does not.
-fn unscheduled(pod: &Value) -> String {
-    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-    let is_it = |condition: &&Value| text(condition, "/type") == "PodScheduled" && text(condition, "/status") == "False";
-    conditions.and_then(|all| all.iter().find(is_it)).map_or_else(String::new, |condition| format!(": {}", text(condition, "/message")))
 }
 
 /// How often a container has tried, and what came of the last time.
@@ -158,8 +154,10 @@ fn attempt(status: &Value) -> Attempt {
         Some(ended) if ended.get("exitCode").and_then(Value::as_i64) == Some(0) => Attempt::Passed,
         Some(ended) => {
             let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
-            let last = text(ended, "/message").lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-            Attempt::Failed(said(&[last.trim()]).map_or_else(|| format!("agnhost ended with {code}, and said nothing"), str::to_owned))
+            Attempt::Failed(
+                said(&[last_line(text(ended, "/message")).trim()])
+                    .map_or_else(|| format!("agnhost ended with {code}, and said nothing"), str::to_owned),
+            )
         }
         None => {
             let is_usual = |reason: &str| ["ContainerCreating", "PodInitializing"].contains(&reason);
@@ -176,10 +174,6 @@ fn said<'v>(texts: &[&'v str]) -> Option<&'v str> {
 
 fn of_name(containers: Option<&Value>, target: Target) -> Option<&Value> {
     containers?.as_array()?.iter().find(|container| text(container, "/name") == target.container())
-}
-
-fn is_leaving(pod: &Value) -> bool {
-    pod.pointer("/metadata/deletionTimestamp").is_some()
 }
 
 fn is_older(pod: &Value, than: Duration, now: Timestamp) -> bool {

@@ -7,9 +7,10 @@ use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
 use super::network::{LOOK_AGAIN, LOOK_SOON};
+use super::pod::{condition, is_leaving, last_line, text, unscheduled};
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::{ComponentPart, ComponentsMode, UNVERIFIED_TAINT};
-use crate::api::condition::{self, ConditionType, Desired, Reason};
+use crate::api::condition::{ConditionType, Desired, Reason, find};
 use crate::components::{Node, ObjectRef, Role, Taken};
 
 /// So many nodes are named.
@@ -33,7 +34,7 @@ pub fn brings_network(object: &WindowsCluster) -> Option<bool> {
 /// Whether something may be left in the workload cluster that was brought there for this object.
 pub fn may_be_there(object: &WindowsCluster) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    !object.parts().is_empty() || !object.objects().is_empty() || condition::find(conditions, ConditionType::ComponentsReady).is_some()
+    !object.parts().is_empty() || !object.objects().is_empty() || find(conditions, ConditionType::ComponentsReady).is_some()
 }
 
 /// The part of the Windows side that a DaemonSet is; the pods are those of all parts.
@@ -58,20 +59,14 @@ pub fn missing(set: &ObjectRef) -> ComponentPart {
 fn trouble(pod: &Value) -> Option<String> {
     let words = |state: &Value| {
         let state = state.as_object()?.values().next()?;
-        // Of the end of its log, which the kubelet takes for the message, the last line says why it ended.
-        let last = text(state, "/message").lines().rfind(|line| !line.trim().is_empty());
+        let last = Some(last_line(text(state, "/message"))).filter(|line| !line.is_empty());
         Some(last.unwrap_or_else(|| text(state, "/reason")).trim_start_matches("capw-node: ").to_owned()).filter(|words| !words.is_empty())
     };
     let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array);
     let container = statuses.and_then(|statuses| statuses.iter().find(|status| status.get("ready") != Some(&Value::Bool(true))));
     let ended = container.and_then(|status| words(status.get("lastState")?));
     let waits = || container.filter(|status| status.pointer("/state/running").is_none()).and_then(|status| words(status.get("state")?));
-    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-    let refused = || {
-        let scheduled = conditions?.iter().find(|condition| text(condition, "/type") == "PodScheduled" && text(condition, "/status") == "False")?;
-        Some(text(scheduled, "/message").to_owned())
-    };
-    let why = ended.or_else(waits).or_else(refused)?;
+    let why = ended.or_else(waits).or_else(|| unscheduled(pod).map(str::to_owned))?;
     let node = text(pod, "/spec/nodeName");
     let place = if node.is_empty() { String::new() } else { format!(" on {node}") };
     Some(format!("pod {}{place}: {why}", text(pod, "/metadata/name")))
@@ -109,10 +104,7 @@ fn part_of(pod: &Value) -> &str {
 }
 
 fn is_ready(pod: &Value) -> bool {
-    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-    let is_leaving = pod.pointer("/metadata/deletionTimestamp").is_some();
-    !is_leaving
-        && conditions.is_some_and(|all| all.iter().any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True"))
+    !is_leaving(pod) && condition(pod, "Ready", "True").is_some()
 }
 
 /// Nodes keep the taint with `mode: Report`: nothing but people takes it away. `None`: none has it.
@@ -195,10 +187,6 @@ pub fn not_brought(reason: Reason, message: String) -> (Desired, Duration) {
 pub fn not_removed(reason: Reason, why: &str) -> (Desired, Duration) {
     let message = format!("what CAPW brought to Windows nodes is not removed yet: {why}");
     (Desired::no(ConditionType::ComponentsReady, reason, message), LOOK_SOON)
-}
-
-pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
