@@ -83,6 +83,13 @@ pub struct ComponentImages {
     pub pull_secrets: Vec<PullSecret>,
 }
 
+impl ComponentImages {
+    /// The names of the Secrets.
+    pub fn pull_secret_names(&self) -> Vec<String> {
+        self.pull_secrets.iter().map(|secret| secret.name.clone()).collect()
+    }
+}
+
 /// A Secret of the workload cluster.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]

@@ -5,14 +5,13 @@
 //! has all of it, and made again if somebody deletes it: tools that would undo this are known by the object that it belongs to. The pods of Flannel's DaemonSet carry the digest of its settings in
 //! [`SETTINGS`], so each change of them restarts the pods once, by the DaemonSet's own update strategy.
 
-use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::finding::{Finding, Patch, is_warning};
 use super::linux_side::{Flannel, LinuxSide, NET_CONF, Settings};
 use super::manager::manager;
 use super::place::ObjectRef;
+use super::plan::digest;
 use super::wanted::listing;
 use crate::api::condition::Reason;
 use crate::api::listing::Listing;
@@ -133,7 +132,7 @@ fn restart(objects: &[Value], flannel: &Flannel, set: &ObjectRef, unused: Option
         return Step::Nothing;
     }
     let written = config.get("data").and_then(|data| data.get(NET_CONF)).and_then(Value::as_str).unwrap_or_default();
-    let digest: String = HEXLOWER.encode(&Sha256::digest(written)).chars().take(16).collect();
+    let digest = digest(written);
     let number = |pointer: &str| there.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
     let (desired, updated, available) =
         (number("/status/desiredNumberScheduled"), number("/status/updatedNumberScheduled"), number("/status/numberAvailable"));

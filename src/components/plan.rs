@@ -1,6 +1,8 @@
 //! Whose the objects are that CAPW brings, and which of them are to be applied.
 
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::place::ObjectRef;
@@ -25,6 +27,11 @@ pub fn labels(name: &str) -> Map<String, Value> {
         .into_iter()
         .map(|(key, value)| (key.to_owned(), json!(value)))
         .collect()
+}
+
+/// Sixteen digits that stand for what an object was made with.
+pub fn digest(of: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(of)).chars().take(16).collect()
 }
 
 /// The objects with the mark of their owner.

@@ -4,14 +4,15 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use data_encoding::HEXLOWER;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::cidr::Cidr;
 use super::linux_side::LinuxSide;
 use super::place::ObjectRef;
-use super::plan::labels;
+use super::plan::{digest, labels};
+use super::wanted::NAME_RESOLUTION;
 use super::windows_side::{NAMESPACE, with_pull_secrets};
 use crate::api::capi::DRAIN_LABEL;
 use crate::api::listing::Listing;
@@ -32,7 +33,7 @@ const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/probe-settings";
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Where the pods of the cluster's name resolution are. Kubernetes copies the labels of its Service.
-pub const NAME_SERVERS: Listing = Listing::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").with_labels("k8s-app=kube-dns");
+pub const NAME_SERVERS: Listing = Listing::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").with_labels(NAME_RESOLUTION);
 
 /// How long an attempt may take.
 const TIMEOUT: &str = "--timeout=10s";
@@ -165,9 +166,9 @@ impl Probe {
         });
         json_patch::merge(&mut spec, &common);
         let spec = with_pull_secrets(spec, &self.pull_secrets);
-        let digest: String = HEXLOWER.encode(&Sha256::digest(spec.to_string())).chars().take(16).collect();
+        let digest = digest(&spec.to_string());
         let mut labels = labels(name);
-        // Nobody waits for it when the node is drained.
+        // Cluster API does not wait for it when it drains the node.
         labels.extend([(DRAIN_LABEL.to_owned(), json!("skip"))]);
         let annotations = json!({SETTINGS: digest, SAFE_TO_EVICT: "true"});
         let metadata = json!({"name": format!("{name}-{node}"), "namespace": NAMESPACE, "labels": labels, "annotations": annotations});
@@ -211,20 +212,26 @@ pub fn probed(pod: &Value) -> Option<(Probing, String)> {
 
 /// A ready pod of the name resolution on a Linux node, in the pod network.
 fn name_server(side: &LinuxSide, slices: &[Value]) -> Option<SocketAddr> {
-    let list = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let is_windows = |name: &Value| side.nodes.iter().any(|node| node.windows && *name == node.object.name.as_str());
-    let of_slice = |slice: &Value| -> Vec<SocketAddr> {
-        let tcp: Vec<Value> =
-            list(slice, "ports").into_iter().filter(|port| port.get("protocol").is_some_and(|protocol| protocol == "TCP")).collect();
-        let named = tcp.iter().find(|port| port.get("name").is_some_and(|name| name == "dns-tcp")).or(tcp.first());
-        let Some(port) = named.and_then(|port| u16::try_from(port.get("port")?.as_u64()?).ok()) else { return Vec::new() };
-        let ready = list(slice, "endpoints").into_iter().filter(|endpoint| {
-            endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false)) && !endpoint.get("nodeName").is_some_and(is_windows)
-        });
-        let addresses = ready.filter_map(|endpoint| endpoint.pointer("/addresses/0")?.as_str()?.parse().ok());
-        let in_network = |address: &IpAddr| side.network.pod_networks.iter().any(|network| network.contains(Cidr::of(*address)));
-        addresses.filter(in_network).map(|address| SocketAddr::new(address, port)).collect()
+    let is_windows = |name: &String| side.nodes.iter().any(|node| node.windows && node.object.name == *name);
+    let in_network = |address: IpAddr| side.network.pod_networks.iter().any(|network| network.contains(Cidr::of(address)));
+    let of_slice = |slice: EndpointSlice| {
+        let tcp: Vec<_> = slice.ports.unwrap_or_default().into_iter().filter(|port| port.protocol.as_deref() == Some("TCP")).collect();
+        let named = tcp.iter().find(|port| port.name.as_deref() == Some("dns-tcp")).or(tcp.first());
+        let port = named.and_then(|port| u16::try_from(port.port?).ok());
+        let is_meant = |endpoint: &Endpoint| {
+            endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false)
+                && !endpoint.node_name.as_ref().is_some_and(is_windows)
+        };
+        let addresses = slice
+            .endpoints
+            .unwrap_or_default()
+            .into_iter()
+            .filter(is_meant)
+            .filter_map(|endpoint| endpoint.addresses.first()?.parse::<IpAddr>().ok());
+        let found: Vec<SocketAddr> = addresses.filter_map(|address| Some(SocketAddr::new(address, port?))).collect();
+        found
     };
+    let found = slices.iter().filter_map(|slice| EndpointSlice::deserialize(slice).ok()).flat_map(of_slice);
     // The same one each time.
-    slices.iter().flat_map(of_slice).filter(SocketAddr::is_ipv4).min()
+    found.filter(|server| server.is_ipv4() && in_network(server.ip())).min()
 }

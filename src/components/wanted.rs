@@ -8,11 +8,14 @@ use super::place::ObjectRef;
 use super::workloads::{Program, Workload, workloads};
 use crate::api::listing::Listing;
 
+/// The label of what resolves names in the cluster.
+pub const NAME_RESOLUTION: &str = "k8s-app=kube-dns";
+
 /// What every cluster has.
 pub const FIRST: [Listing; 4] = [
     Listing::new("", "v1", "Node", "nodes"),
     Listing::new("apps", "v1", "DaemonSet", "daemonsets"),
-    Listing::new("", "v1", "Service", "services").with_labels("k8s-app=kube-dns"),
+    Listing::new("", "v1", "Service", "services").with_labels(NAME_RESOLUTION),
     Listing::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs"),
 ];
 

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use data_encoding::HEXLOWER;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{NAMESPACE, Parameters, with_pull_secrets};
-use crate::components::plan::labels;
+use crate::components::plan::{digest, labels};
 
 /// Annotation on pods: the digest of the settings that they started with, so that a change of these restarts them, one node at a time.
 const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/windows-side-settings";
@@ -48,7 +46,7 @@ impl Program {
     /// Of the files, and of the Secrets: others may name some too, so these alone would not show that one is named no more.
     fn digest(&self, parameters: &Parameters) -> String {
         let files = Value::Object(self.files()).to_string();
-        HEXLOWER.encode(&Sha256::digest(files + &parameters.pull_secrets.join(","))).chars().take(16).collect()
+        digest(&(files + &parameters.pull_secrets.join(",")))
     }
 
     /// One pod on each Windows node, whatever its taints: without it, no pod there has a network.

@@ -34,17 +34,17 @@ pub async fn probe(
         remove_all(workload, &unneeded(pods)).await?;
         return Ok(Probed { waiting: 0, said: None });
     };
-    // Without a new node nobody asks for them.
+    // Only a pod on a new node needs them.
     let slices = if nodes.is_empty() { None } else { workload.objects(&NAME_SERVERS).await? };
-    let secrets = asked.images.pull_secrets.iter().map(|secret| secret.name.clone()).collect();
-    let probe = Probe::new(image, secrets, side, &slices.unwrap_or_default());
+    let probe = Probe::new(image, asked.images.pull_secret_names(), side, &slices.unwrap_or_default());
     let found = probes(nodes, &side.nodes, &probe, pods, now);
     // A pod goes after the taint: it shows that the node has passed.
     lift_taint(workload, &found.passed, "a pod there has reached what pods need").await?;
     remove_all(workload, &found.remove).await?;
-    let made = owned(found.make.clone(), owner);
+    let probed = Probed { waiting: nodes.len() - found.passed.len(), said: report(&found) };
+    let made = owned(found.make, owner);
     apply(workload, &made.iter().collect::<Vec<_>>()).await?;
-    Ok(Probed { waiting: nodes.len() - found.passed.len(), said: report(&found) })
+    Ok(probed)
 }
 
 async fn remove_all(workload: &Workload, pods: &[&Value]) -> Result<(), WorkloadError> {

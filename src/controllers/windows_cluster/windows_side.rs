@@ -99,8 +99,8 @@ async fn bring_network(
     };
     let endpoint = cluster.endpoint().map_or_else(|| workload.server.clone(), |endpoint| format!("https://{}:{}", endpoint.host, endpoint.port));
     let owner = owner(object);
-    let secrets = object.spec.components.iter().flat_map(|components| &components.images.pull_secrets);
-    let pull_secrets = secrets.map(|secret| secret.name.clone()).collect();
+    let asked = object.spec.components.clone().unwrap_or_default();
+    let pull_secrets = asked.images.pull_secret_names();
     let desired = match windows_side(side, &Parameters { image, api_server: endpoint, pull_secrets }) {
         Ok(objects) => owned(objects, &owner),
         Err(refusal) => {
@@ -130,9 +130,11 @@ async fn bring_network(
             applied(count)
         }
     };
-    let asked = object.spec.components.clone().unwrap_or_default();
     let Probed { waiting, said: of_probes } = probe(workload, side, &verification.tainted, &pods, &asked, &owner, ctx.management.now()).await?;
-    let said = of_probes.map_or(said.clone(), |of_probes| both(said, of_probes));
+    let said = match of_probes {
+        Some(of_probes) => both(said, of_probes),
+        None => said,
+    };
     Ok(Network { parts, verified: Some(format!("{}/{}", verification.verified - waiting, verification.nodes)), said })
 }
 

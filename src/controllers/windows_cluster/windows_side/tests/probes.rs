@@ -34,7 +34,7 @@ async fn the_taint_goes_when_a_pod_there_has_reached_what_pods_need() {
     assert!(second.condition.message.contains(words), "{}", second.condition.message);
     assert_eq!((second.verified.as_deref(), is_lifted()), (Some("0/1"), false));
 
-    // Who drains the node finds no other pod after this one.
+    // A drain of the node finds no other pod after this one.
     let taint = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
     server.lock().unwrap().others[0]["spec"]["taints"].as_array_mut().unwrap().push(taint);
     let failing = server.lock().unwrap().others.pop().unwrap();
