@@ -28,6 +28,7 @@ pub const COMPONENTS: &str = "ComponentsReady";
 pub const BROUGHT: &str = "capw-windows";
 const CONFIG: &str = "kube-flannel/kube-flannel-cfg";
 pub const PODS: Kind = Kind::new("v1", "pods");
+pub const SERVICES: Kind = Kind::new("v1", "services");
 pub const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
 
 #[test]

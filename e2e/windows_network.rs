@@ -67,20 +67,20 @@ fn a_network_for_windows_nodes() {
         assert_eq!(source_vip(&guest), Some(vip), "the source VIP stays the same");
         step("kube-proxy has ended, has said so, and is back with the same source VIP");
 
-        it_is_tried_out(&cluster, &guest, node).await;
+        it_is_tried_out(&cluster, &guest, text(node, "/metadata/name"), &endpoint).await;
     });
 }
 
 /// Its network is ready, and other pods come once one has reached what they need.
-async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, of_start: &Value) {
-    let (cp, name, node) = (&cluster.cp, cluster.name(), text(of_start, "/metadata/name"));
+async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, node: &str, endpoint: &Value) {
+    let (cp, name, address) = (&cluster.cp, cluster.name(), text(endpoint, "/IpConfigurations/0/IpAddress"));
     // It would say again and again that the pods do not run.
     guest.service(&["stop", "kubelet"]).expect("the kubelet runs");
-    let reachable = Reachable::new(cp, guest).await;
+    let reachable = Reachable::new(cp, guest, address).await;
     for part in ["flannel", "kube-proxy"] {
         linux_side::pod_is_ready(cp, NAMESPACE, part, node).await;
     }
-    assert!(!tried(cp, &cluster.programs, guest, of_start).await, "no name resolution runs");
+    assert!(!tried(cp, &cluster.programs, guest, node, address).await, "no name resolution runs");
     let words = [format!("{node}: a pod there does not reach a pod on a Linux node (10.244.0.5:53)"), "refused".to_owned()];
     linux_side::says(cp, &name, "ComponentsReady", "PartNotReady", &words.each_ref().map(String::as_str)).await;
     let is_unverified = async || linux_side::is_unverified(&cp.get(Kind::NODE, node).await.expect("the Node"));
@@ -89,11 +89,11 @@ async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, of_start: &
 
     reachable.start_name_resolution();
     wait_for("agnhost.exe has reached everything", LIMIT, || async {
-        if tried(cp, &cluster.programs, guest, of_start).await { Ok(()) } else { Err("not yet") }
+        if tried(cp, &cluster.programs, guest, node, address).await { Ok(()) } else { Err("not yet") }
     })
     .await;
     assert!(is_unverified().await, "nothing has connected to it");
-    reached(cp, guest, node).await;
+    reached(cp, guest, node, text(endpoint, "/ID")).await;
     wait_for("other pods may come", LIMIT, || async { if is_unverified().await { Err("the taint is there") } else { Ok(()) } }).await;
     // No kubelet ends the one, and the other has ended.
     cp.wait_object(linux_side::PODS, &format!("{NAMESPACE}/probe-{node}"), "it is deleted", LIMIT, |pod| {
@@ -105,7 +105,7 @@ async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, of_start: &
         (object["status"]["components"]["verified"] == "1/2").then_some(())
     })
     .await;
-    step("once it reaches everything and is reached, the taint goes, and then both pods");
+    step("once it reaches everything and is reached, by a NodePort too, the taint goes, and then both pods");
 }
 
 /// Whether a node has its part of the network and everything that leads to others.

@@ -3,42 +3,59 @@
 
 use serde_json::{Value, json};
 
-use super::{BROUGHT, COMPONENTS, LIMIT, PODS, is_unverified, says};
+use super::{BROUGHT, COMPONENTS, LIMIT, PODS, SERVICES, is_unverified, says};
 use crate::world::{ControlPlane, Kind, step, text, wait_for};
 
-/// Says that all containers of a pod have ended so.
-async fn ended(cp: &ControlPlane, pod: &str, node: Option<&str>, code: i64, phase: &str) {
+/// Says how the connections of a pod have ended, and that it answers if all were made: the kubelet's part.
+async fn ended(cp: &ControlPlane, pod: &str, node: Option<&str>, code: i64) -> Value {
     let name = format!("{BROUGHT}/{pod}");
     wait_for(&format!("{name} has ended with {code}"), LIMIT, || async {
         let pod = cp.get(PODS, &name).await.ok_or("no pod")?;
         if node.is_some_and(|node| text(&pod, "/spec/nodeName") != node) {
             return Err("the scheduler has not bound it");
         }
-        let terminated = json!({"exitCode": code, "message": "TIMEOUT\n"});
-        let status = |container: &Value| {
-            json!({"name": container["name"], "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": terminated}})
+        let connected = json!({"terminated": {"exitCode": code, "message": "TIMEOUT\n"}});
+        let statuses = |containers: &Value, state: &Value| {
+            let of =
+                |container: &Value| json!({"name": container["name"], "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+            Value::from_iter(containers.as_array().into_iter().flatten().map(of))
         };
-        let statuses: Vec<Value> = pod["spec"]["containers"].as_array().into_iter().flatten().map(status).collect();
-        let status = json!({"phase": phase, "podIP": "10.244.9.4", "podIPs": [{"ip": "10.244.9.4"}], "containerStatuses": statuses});
-        cp.patch_status(PODS, &name, &json!({"status": status})).await.map_err(|_| "it is gone again")
+        let spec = &pod["spec"];
+        let status = if node.is_none() {
+            json!({"phase": if code == 0 { "Succeeded" } else { "Running" }, "containerStatuses": statuses(&spec["containers"], &connected)})
+        } else {
+            let ready = if code == 0 { "True" } else { "False" };
+            json!({"phase": if code == 0 { "Running" } else { "Pending" }, "podIP": "10.244.9.4", "podIPs": [{"ip": "10.244.9.4"}],
+                "conditions": [{"type": "Ready", "status": ready}], "initContainerStatuses": statuses(&spec["initContainers"], &connected),
+                "containerStatuses": statuses(&spec["containers"], &json!({"waiting": {"reason": "PodInitializing"}}))})
+        };
+        cp.patch_status(PODS, &name, &json!({"status": status})).await.map_err(|_| "it is gone again")?;
+        Ok(pod)
     })
-    .await;
+    .await
 }
 
 /// At first it does not, and then a pod on a Linux node does not reach it.
 pub async fn it_reaches_what_pods_need(cp: &ControlPlane, name: &str, node: &str) {
     let (there, back) = (format!("probe-{node}"), format!("probe-back-{node}"));
-    ended(cp, &there, Some(node), 1, "Running").await;
+    ended(cp, &there, Some(node), 1).await;
     let words = [node, "does not reach the API server by the address of its Service: TIMEOUT", "read the log of kube-proxy"];
     says(cp, name, COMPONENTS, "NodeNotVerified", &words).await;
-    ended(cp, &there, Some(node), 0, "Succeeded").await;
+    ended(cp, &there, Some(node), 0).await;
     // Linux nodes of recordings have no kubelets, and take nothing.
-    ended(cp, &back, None, 1, "Running").await;
+    let pod = ended(cp, &back, None, 1).await;
     says(cp, name, COMPONENTS, "NodeNotVerified", &["a pod on a Linux node does not reach a pod there (10.244.9.4:9376): TIMEOUT"]).await;
     assert!(cp.get(Kind::NODE, node).await.is_some_and(|node| is_unverified(&node)), "the taint stays until it does");
-    ended(cp, &back, None, 0, "Succeeded").await;
-    for pod in [there, back] {
-        cp.wait_gone(PODS, &format!("{BROUGHT}/{pod}"), LIMIT).await;
-    }
-    step("a pod on a new node has reached what pods need, and one on a Linux node has reached it");
+    let (service, object) = (format!("{BROUGHT}/{there}"), cp.get(Kind::NODE, node).await.expect("the Node"));
+    let live = cp.get(SERVICES, &service).await.expect("a Service of the pod");
+    let addresses = object["status"]["addresses"].as_array().expect("addresses");
+    let address = addresses.iter().find(|address| address["type"] == "InternalIP").expect("its address");
+    let expected = format!("{}:{}", text(address, "/address"), live["spec"]["ports"][0]["nodePort"]);
+    assert_eq!(pod["spec"]["containers"][1]["args"][1], json!(expected), "the NodePort that the API server gave");
+    ended(cp, &back, None, 0).await;
+    cp.wait_gone(PODS, &format!("{BROUGHT}/{back}"), LIMIT).await;
+    cp.wait_object(PODS, &service, "it is deleted", LIMIT, |pod| (!pod["metadata"]["deletionTimestamp"].is_null()).then_some(())).await;
+    cp.kubectl(&["-n", BROUGHT, "delete", "pod", &there, "--force", "--grace-period=0"]).await;
+    cp.wait_gone(SERVICES, &service, LIMIT).await;
+    step("a pod on a new node has reached what pods need, and one on a Linux node has reached it, by a NodePort too");
 }

@@ -6,10 +6,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::linux_side;
+use crate::linux_side::{self, SERVICES};
 use crate::world::{self, Capw, ControlPlane, Kind, simulated_vms, text, wine};
 
-const SERVICES: Kind = Kind::new("v1", "services");
 const ENDPOINT_SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
 
 /// The Windows programs beside those of Kubernetes.

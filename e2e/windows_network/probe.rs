@@ -1,24 +1,20 @@
 //! The pod that tries out a Windows node. The kubelet's part is played here: the real agnhost.exe makes each connection from the guest, whose network
 //! has the addresses that a pod would reach over its own: those of a pod of the name resolution and of two Services.
 
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::LIMIT;
-use super::node::{Programs, address};
-use crate::linux_side::PODS;
+use super::node::{Programs, objects};
+use crate::linux_side::{PODS, SERVICES};
 use crate::world::wine::WineGuest;
-use crate::world::{ControlPlane, Kind, Process, Tools, text, wait_for};
+use crate::world::{ControlPlane, Process, Tools, text, wait_for};
 
 const SERVER: &str = "10.244.0.5";
 const DNS: &str = "10.96.0.10";
-const SERVICES: Kind = Kind::new("v1", "services");
 const PROGRAM: &str = r"C:\agnhost.exe";
-/// The container that answers.
-const ANSWER: &str = "answer";
 
 /// The name resolution of the cluster, as kubeadm makes it.
 pub async fn name_resolution(cp: &ControlPlane) {
@@ -43,10 +39,10 @@ pub struct Reachable {
 }
 
 impl Reachable {
-    /// The API server by its Service; the name resolution does not run yet.
-    pub async fn new(cp: &ControlPlane, guest: &WineGuest) -> Self {
+    /// The API server by its Service; the name resolution does not run yet, and nothing answers in the pod.
+    pub async fn new(cp: &ControlPlane, guest: &WineGuest, pod: &str) -> Self {
         let service = api_server(cp).await;
-        for address in [SERVER, DNS, &service] {
+        for address in [SERVER, DNS, &service, pod] {
             inside(guest, "--net", &["ip", "address", "add", &format!("{address}/32"), "dev", "lo"]);
         }
         let resolver = cp.directory().join("resolv.conf");
@@ -83,39 +79,68 @@ fn inside(guest: &WineGuest, namespace: &str, words: &[&str]) {
 }
 
 /// Waits for the pod of a node, makes its connections once, and says as the kubelet what came of them. False: not all were made.
-pub async fn tried(cp: &ControlPlane, programs: &Programs, guest: &WineGuest, node: &Value) -> bool {
+pub async fn tried(cp: &ControlPlane, programs: &Programs, guest: &WineGuest, node: &str, address: &str) -> bool {
     if !guest.path(PROGRAM).exists() {
         guest.write(PROGRAM, &std::fs::read(&programs.agnhost).unwrap_or_else(|e| panic!("{}: {e}", programs.agnhost.display())));
     }
-    let node_name = text(node, "/metadata/name");
-    let name = format!("capw-windows/probe-{node_name}");
+    let name = format!("capw-windows/probe-{node}");
     let pod = wait_for(&format!("{name} is bound to its node"), LIMIT, || async {
         let pod = cp.get(PODS, &name).await.ok_or("no pod")?;
-        if text(&pod, "/spec/nodeName") == node_name { Ok(pod) } else { Err("it is not bound") }
+        if text(&pod, "/spec/nodeName") == node { Ok(pod) } else { Err("it is not bound") }
     })
     .await;
     let service = api_server(cp).await;
-    let containers = pod["spec"]["containers"].as_array().expect("containers").iter().filter(|container| container["name"] != ANSWER);
-    let statuses: Vec<Value> = containers.map(|container| ended(guest, container, &service)).collect();
-    // The network of the guest is the only one that leads there.
-    let address = address(node).expect("its address");
-    let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "containerStatuses": statuses});
+    // One after the other, as the kubelet: what comes after one that failed does not begin.
+    let mut statuses: Vec<Value> = Vec::new();
+    for container in pod["spec"]["initContainers"].as_array().expect("containers") {
+        statuses.push(ended(guest, container, &service));
+        if !is_passed(statuses.last().expect("one")) {
+            break;
+        }
+    }
+    let is_passed = statuses.iter().all(is_passed);
+    let status = json!({"phase": "Pending", "podIP": address, "podIPs": [{"ip": address}], "initContainerStatuses": statuses});
     cp.patch_status(PODS, &name, &json!({"status": status})).await.expect("the pod is there");
-    statuses.iter().all(|status| status["state"]["terminated"]["exitCode"] == 0)
+    is_passed
 }
 
-/// Starts what answers in the pod of a node, and says as the kubelet of a Linux node that it was reached.
-pub async fn reached(cp: &ControlPlane, guest: &WineGuest, node: &str) {
-    let pod = cp.get(PODS, &format!("capw-windows/probe-{node}")).await.expect("the pod");
-    let mut containers = pod["spec"]["containers"].as_array().expect("containers").iter();
-    let container = containers.find(|container| container["name"] == ANSWER).expect("what answers");
-    let mut program = program(guest, container, "").spawn().expect("agnhost starts");
+fn is_passed(status: &Value) -> bool {
+    status["state"]["terminated"]["exitCode"] == 0
+}
+
+/// Starts what answers in the pod of a node, waits until it does, and until kube-proxy.exe leads a NodePort to its endpoint; says as the kubelets
+/// that both are so.
+pub async fn reached(cp: &ControlPlane, guest: &WineGuest, node: &str, endpoint: &str) {
+    let name = format!("capw-windows/probe-{node}");
+    let pod = cp.get(PODS, &name).await.expect("the pod");
+    let mut program = program(guest, &pod["spec"]["containers"][0], "").spawn().expect("agnhost starts");
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    cp.patch_status(PODS, &name, &json!({"status": ready})).await.expect("the pod is there");
     let back = format!("capw-windows/probe-back-{node}");
     let pod = wait_for("a pod for a Linux node", LIMIT, || async { cp.get(PODS, &back).await.ok_or("there is none") }).await;
-    let address = text(&pod, "/spec/containers/0/args/1").to_owned();
-    wait_for(&format!("{address} answers"), LIMIT, || async { TcpStream::connect(&address).map(drop).map_err(|error| error.to_string()) }).await;
-    let status = status(&pod["spec"]["containers"][0], 0, "");
-    cp.patch_status(PODS, &back, &json!({"status": {"phase": "Succeeded", "containerStatuses": [status]}})).await.expect("the pod is there");
+    let (address, port) = text(&pod, "/spec/containers/0/args/1").rsplit_once(':').expect("address and port");
+    wait_for(&format!("{address}:{port} answers"), LIMIT, || async {
+        let pid = guest.pid().expect("the guest is on").to_string();
+        let connect = format!("exec 3<> /dev/tcp/{address}/{port}");
+        let output = Command::new("nsenter").args(["--target", &pid, "--net", "--", "bash", "-c", &connect]).output().expect("nsenter runs");
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    })
+    .await;
+    let internal: u16 = port.parse().expect("a port");
+    let (_, node_port) = text(&pod, "/spec/containers/1/args/1").rsplit_once(':').expect("address and port");
+    let external: u16 = node_port.parse().expect("a port");
+    wait_for(&format!("kube-proxy.exe leads port {node_port} of the node to {address}"), LIMIT, || async {
+        let balancers = objects(guest, "loadbalancers");
+        let is_its = |balancer: &&Value| balancer["PortMappings"][0]["ExternalPort"] == external;
+        let balancer = balancers.iter().find(is_its).ok_or_else(|| format!("{balancers:?}"))?;
+        let is_led =
+            balancer["PortMappings"][0]["InternalPort"] == internal && text(balancer, "/HostComputeEndpoints/0").eq_ignore_ascii_case(endpoint);
+        if is_led { Ok(()) } else { Err(balancer.to_string()) }
+    })
+    .await;
+    let statuses = pod["spec"]["containers"].as_array().expect("containers").iter().map(|container| status(container, 0, ""));
+    let status = json!({"phase": "Succeeded", "containerStatuses": Value::from_iter(statuses)});
+    cp.patch_status(PODS, &back, &json!({"status": status})).await.expect("the pod is there");
     program.kill().and_then(|()| program.wait()).expect("agnhost ends");
 }
 

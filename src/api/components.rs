@@ -38,8 +38,8 @@ pub struct Components {
 #[serde(rename_all = "camelCase")]
 pub struct Probes {
     /// `Datapath`: once the network and kube-proxy of a new node are ready, a pod there has to reach a pod of the cluster's name resolution, the API
-    /// server by its Service and by its name, and a pod on a Linux node has to reach it, before CAPW takes the taint from the node. The condition
-    /// ComponentsReady says what is not reached.
+    /// server by its Service and by its name, and a pod on a Linux node has to reach it, by its own address and by a NodePort of the new node, before
+    /// CAPW takes the taint from the node. The condition ComponentsReady says what is not reached.
     /// `Off`: the taint goes as soon as the network and kube-proxy are ready.
     #[serde(default)]
     pub mode: ProbesMode,
@@ -49,6 +49,17 @@ pub struct Probes {
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._/:@]*$')").message("must be the name of an image, e.g. registry.example.com/agnhost:2.63.0"))]
     pub image: Option<String>,
+    /// What is left out, e.g. `[NodePort]` where a firewall between the nodes lets no NodePorts through.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub skip: Vec<ProbeTarget>,
+    /// What a pod on a new node has to reach outside of the cluster, by TCP: name or IPv4 address, and port, e.g. `proxy.example.com:3128`. Left out,
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 3, max = 259))]
+    #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*[.]?:[1-9][0-9]{0,4}$') && int(self.split(':')[1]) < 65536").message("must be a name or an IPv4 address with a port, e.g. proxy.example.com:3128"))]
+    pub outside: Option<String>,
 }
 
 impl Probes {
@@ -69,6 +80,25 @@ pub enum ProbesMode {
     Datapath,
     /// Nothing more than that its network and kube-proxy are ready.
     Off,
+}
+
+/// What has to be reached, in the order in which one leads to the next.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum ProbeTarget {
+    /// A pod of the cluster's name resolution, which is on a Linux node.
+    Pod,
+    /// The API server, by the address of its Service.
+    Service,
+    /// The name resolution, by the address of its Service.
+    NameServer,
+    /// The API server, by its name.
+    Name,
+    /// What `outside` names.
+    Outside,
+    /// The pod on the new node, from one on a Linux node: an address that is translated on the way out leads there, and none leads back.
+    Back,
+    /// The same by a NodePort of the new node.
+    NodePort,
 }
 
 /// How Windows nodes get the image of what CAPW brings to them.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::place::ObjectRef;
+use super::probe::SERVICES;
 use super::windows_pods::{FOR_PODS, possible};
 use super::windows_side::{FLANNEL_ROLE, KUBE_PROXY_BINDING, NAMESPACE};
 use crate::api::listing::Listing;
@@ -10,9 +11,10 @@ use crate::api::listing::Listing;
 const NAMESPACES: Listing = Listing::new("", "v1", "Namespace", "namespaces");
 const ROLES: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
 const BINDINGS: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
-const KINDS: [Listing; 7] = [
+const KINDS: [Listing; 8] = [
     NAMESPACES,
     Listing::new("", "v1", "Pod", "pods"),
+    SERVICES,
     Listing::new("", "v1", "ServiceAccount", "serviceaccounts"),
     ROLES,
     BINDINGS,

@@ -35,7 +35,7 @@ pub use finding::{Finding, Patch, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};
 pub use plan::{Taken, outdated, owned, taken};
-pub use probe::{NAME_SERVERS, Probe, Probing, Target, is_outdated, probed};
+pub use probe::{ANSWER, NAME_SERVERS, PORT, Probe, Probing, SERVICES, is_outdated, probed};
 pub use role::{Role, role};
 pub use scheduling::misplaced;
 pub use show::text;

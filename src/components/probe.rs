@@ -1,6 +1,7 @@
 //! The pods that try out a new Windows node (pure): what a pod there has to reach before others come, and that it is reached. A container makes one
 //! connection by `agnhost connect`, a program of Kubernetes' own tests, and is started again by the kubelet until that succeeds:
-//! <https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/images/agnhost#connect>.
+//! <https://github.com/kubernetes/kubernetes/tree/v1.36.3/test/images/agnhost#connect>. The pod on the new node makes its connections one after the
+//! other as init containers, and is ready when it answers: on Windows, kube-proxy leads nothing to a pod that is not ready, whatever its Service says.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,6 +16,7 @@ use super::plan::{digest, labels};
 use super::wanted::NAME_RESOLUTION;
 use super::windows_side::{NAMESPACE, with_pull_secrets};
 use crate::api::capi::DRAIN_LABEL;
+use crate::api::components::{ProbeTarget, Probes};
 use crate::api::listing::Listing;
 
 /// Of the pods on new nodes, and the beginning of their names.
@@ -22,8 +24,9 @@ const NAME: &str = "probe";
 /// The same of the pods on Linux nodes that connect to them.
 const BACK: &str = "probe-back";
 
-/// Where a pod on a new node answers.
-const PORT: u16 = 9376;
+/// Where a pod on a new node answers, and the container that does.
+pub const PORT: u16 = 9376;
+pub const ANSWER: &str = "answer";
 
 /// Annotation: the digest of what a pod was made with.
 const SETTINGS: &str = "infrastructure.cluster.x-k8s.io/probe-settings";
@@ -38,23 +41,15 @@ pub const NAME_SERVERS: Listing = Listing::new("discovery.k8s.io", "v1", "Endpoi
 /// How long an attempt may take.
 const TIMEOUT: &str = "--timeout=10s";
 
-/// What a pod has to reach, in the order in which one leads to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A pod of the cluster's name resolution, which is on a Linux node.
-    Pod,
-    /// The API server, by the address of its Service.
-    Service,
-    /// The name resolution, by the address of its Service.
-    NameServer,
-    /// The API server, by its name.
-    Name,
-    /// The pod on the new node, from one on a Linux node: an address that is translated on the way out leads there, and none leads back.
-    Back,
-}
+/// Label of a pod on a new node: the name of the node, for its Service.
+const NODE: &str = "infrastructure.cluster.x-k8s.io/probed-node";
 
-impl Target {
-    pub const ALL: [Self; 5] = [Self::Pod, Self::Service, Self::NameServer, Self::Name, Self::Back];
+/// The Services that lead to the pods on new nodes by NodePorts.
+pub const SERVICES: Listing =
+    Listing::new("", "v1", "Service", "services").with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/name=probe");
+
+impl ProbeTarget {
+    pub const ALL: [Self; 7] = [Self::Pod, Self::Service, Self::NameServer, Self::Name, Self::Outside, Self::Back, Self::NodePort];
 
     /// The name of its container.
     pub const fn container(self) -> &'static str {
@@ -63,7 +58,9 @@ impl Target {
             Self::Service => "service",
             Self::NameServer => "name-server",
             Self::Name => "name",
+            Self::Outside => "outside",
             Self::Back => "back",
+            Self::NodePort => "node-port",
         }
     }
 
@@ -74,7 +71,9 @@ impl Target {
             Self::Service => "a pod there does not reach the API server by the address of its Service",
             Self::NameServer => "a pod there does not reach the cluster's name resolution by TCP",
             Self::Name => "a pod there does not reach the API server by its name",
+            Self::Outside => "a pod there does not reach what is outside of the cluster",
             Self::Back => "a pod on a Linux node does not reach a pod there",
+            Self::NodePort => "a pod on a Linux node does not reach a pod there by a NodePort of this node",
         }
     }
 
@@ -88,6 +87,11 @@ impl Target {
             Self::Service => "read the log of kube-proxy on this node, in the namespace capw-windows",
             Self::NameServer => "see whether the pods of the name resolution are ready",
             Self::Name => "compare clusterDNS and clusterDomain of the node's kubelet with the Service kube-dns",
+            Self::Outside => "see what lets packets of the node out, and whether spec.components.probes.outside of the WindowsCluster is right",
+            Self::NodePort => {
+                "let NodePorts through between all nodes, by default TCP 30000 to 32767, or set spec.components.probes.skip of the WindowsCluster to \
+                 [NodePort]"
+            }
         }
     }
 }
@@ -98,34 +102,39 @@ pub struct Probe {
     pub image: String,
     /// Names of Secrets in [`NAMESPACE`] with which nodes pull the image.
     pub pull_secrets: Vec<String>,
-    pub reach: Vec<(Target, String)>,
+    /// What a pod on a new node has to reach.
+    pub reach: Vec<(ProbeTarget, String)>,
+    /// Where a pod on a Linux node has to reach it.
+    pub reached: Vec<ProbeTarget>,
 }
 
 impl Probe {
     /// `slices`: the [`NAME_SERVERS`]. What the cluster does not have is not to be reached.
-    pub fn new(image: &str, pull_secrets: Vec<String>, side: &LinuxSide, slices: &[Value]) -> Self {
+    pub fn new(image: &str, pull_secrets: Vec<String>, asked: &Probes, side: &LinuxSide, slices: &[Value]) -> Self {
         let dns = side.dns.as_ref();
         let server = dns.and_then(|dns| dns.addresses.iter().find(|address| address.is_ipv4()));
         // Of a domain that is not known, no name is: Windows completes none that has a dot.
         let domain = server.and_then(|_| dns?.domain.as_deref());
         let reach = [
-            (Target::Pod, name_server(side, slices).map(|address| address.to_string())),
+            (ProbeTarget::Pod, name_server(side, slices).map(|address| address.to_string())),
             // The kubelet gives these to every pod, and puts them in the place of the words.
-            (Target::Service, Some("$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)".to_owned())),
-            (Target::NameServer, server.map(|address| format!("{address}:53"))),
+            (ProbeTarget::Service, Some("$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)".to_owned())),
+            (ProbeTarget::NameServer, server.map(|address| format!("{address}:53"))),
             // The dot at the end keeps the search domains out.
-            (Target::Name, domain.map(|domain| format!("kubernetes.default.svc.{domain}.:443"))),
+            (ProbeTarget::Name, domain.map(|domain| format!("kubernetes.default.svc.{domain}.:443"))),
+            (ProbeTarget::Outside, asked.outside.clone()),
         ];
-        let reach = reach.into_iter().filter_map(|(target, address)| Some((target, address?))).collect();
-        Self { image: image.to_owned(), pull_secrets, reach }
+        let is_asked = |target: &ProbeTarget| !asked.skip.contains(target);
+        let reach = reach.into_iter().filter(|(target, _)| is_asked(target)).filter_map(|(target, address)| Some((target, address?))).collect();
+        let reached = [ProbeTarget::Back, ProbeTarget::NodePort].into_iter().filter(is_asked).collect();
+        Self { image: image.to_owned(), pull_secrets, reach, reached }
     }
 
     /// The pod of a node. It is bound to it as those of DaemonSets are.
     pub fn pod(&self, node: &str) -> Value {
         let field = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
-        let targets = self.reach.iter().map(|(target, address)| self.container(target.container(), json!(["connect", address, TIMEOUT])));
-        let answers = self.container("answer", json!(["serve-hostname", format!("--port={PORT}")]));
-        self.made(
+        let targets = self.reach.iter().map(|(target, address)| self.connects(*target, address));
+        let mut pod = self.made(
             NAME,
             node,
             json!({
@@ -133,17 +142,36 @@ impl Probe {
                 "nodeSelector": {"kubernetes.io/os": "windows"},
                 "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": field}}},
                 "tolerations": [{"operator": "Exists"}],
-                "containers": targets.chain([answers]).collect::<Vec<_>>(),
+                "initContainers": targets.collect::<Vec<_>>(),
+                "containers": [self.container(ANSWER, json!(["serve-hostname", format!("--port={PORT}")]))],
             }),
-        )
+        );
+        json_patch::merge(&mut pod, &json!({"metadata": {"labels": {NODE: node}}}));
+        pod
     }
 
-    /// The pod on a Linux node that connects to that of a node, at this address.
-    pub fn back(&self, node: &str, address: &str) -> Value {
+    /// The Service that leads to a pod of a node, which is there, by a NodePort: it goes with the pod.
+    pub fn service(&self, node: &str, pod: &Value) -> Value {
+        let of = json!([{"apiVersion": "v1", "kind": "Pod", "name": pod.pointer("/metadata/name"), "uid": pod.pointer("/metadata/uid")}]);
+        let port = json!({"name": ANSWER, "protocol": "TCP", "port": PORT, "targetPort": PORT});
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": format!("{NAME}-{node}"), "namespace": NAMESPACE, "labels": labels(NAME), "ownerReferences": of},
+            // Windows nodes are reached by IPv4.
+            "spec": {"type": "NodePort", "ipFamilies": ["IPv4"], "selector": {NODE: node}, "ports": [port]},
+        })
+    }
+
+    /// The pod on a Linux node that connects to that of a node, at these addresses.
+    pub fn back(&self, node: &str, addresses: &[(ProbeTarget, String)]) -> Value {
         let control_plane = json!({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"});
-        let mut container = self.container(Target::Back.container(), json!(["connect", format!("{address}:{PORT}"), TIMEOUT]));
         let rights = json!({"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}});
-        json_patch::merge(&mut container, &rights);
+        let container = |(target, address): &(ProbeTarget, String)| {
+            let mut container = self.connects(*target, address);
+            json_patch::merge(&mut container, &rights);
+            container
+        };
         self.made(
             BACK,
             node,
@@ -151,9 +179,13 @@ impl Probe {
                 "nodeSelector": {"kubernetes.io/os": "linux"},
                 "tolerations": [control_plane],
                 "securityContext": {"runAsNonRoot": true, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
-                "containers": [container],
+                "containers": addresses.iter().map(container).collect::<Vec<_>>(),
             }),
         )
+    }
+
+    fn connects(&self, target: ProbeTarget, address: &str) -> Value {
+        self.container(target.container(), json!(["connect", address, TIMEOUT]))
     }
 
     /// A pod with what all of them have.
@@ -194,18 +226,27 @@ pub fn is_outdated(live: &Value, desired: &Value) -> bool {
     digest(live) != digest(desired)
 }
 
-/// Where a pod is that tries out a node.
+/// What an object does that tries out a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Probing {
+    /// The pod on it.
     There,
+    /// The pod on a Linux node.
     FromLinux,
+    /// The Service that leads to the pod on it.
+    NodePort,
 }
 
-/// The node that a pod tries out, if it does.
-pub fn probed(pod: &Value) -> Option<(Probing, String)> {
-    let of = ObjectRef::of(pod);
-    let name = pod.pointer("/metadata/labels/app.kubernetes.io~1name")?.as_str()?;
-    let probing = [(NAME, Probing::There), (BACK, Probing::FromLinux)].into_iter().find(|(known, _)| *known == name)?.1;
+/// The node that an object tries out, if it does.
+pub fn probed(object: &Value) -> Option<(Probing, String)> {
+    let of = ObjectRef::of(object);
+    let name = object.pointer("/metadata/labels/app.kubernetes.io~1name")?.as_str()?;
+    let probing = match (of.kind.as_str(), name) {
+        ("Service", NAME) => Probing::NodePort,
+        (_, NAME) => Probing::There,
+        (_, BACK) => Probing::FromLinux,
+        _ => return None,
+    };
     let node = of.name.strip_prefix(name)?.strip_prefix('-')?;
     (of.namespace.as_deref() == Some(NAMESPACE)).then(|| (probing, node.to_owned()))
 }

@@ -1,15 +1,16 @@
 //! Whether a pod on a new Windows node reaches what pods need (`docs/pod-network.md`), and what to do to learn it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::network::LOOK_SOON;
-use super::pod::{is_leaving, last_line, text, unscheduled};
+use super::pod::{condition, is_leaving, last_line, text, unscheduled};
+use crate::api::components::ProbeTarget;
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::components::{Node, Probe, Probing, Target, is_outdated, probed};
+use crate::components::{ANSWER, Node, PORT, Probe, Probing, is_outdated, probed};
 
 /// So much is said.
 const NAMED: usize = 5;
@@ -31,28 +32,61 @@ pub struct Probes<'a> {
 /// Key of the taint that a cordoned node has. <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
-/// `tainted`: those of the nodes that are to be tried out. `pods`: all pods of what CAPW brings. A node that is cordoned gets no pod: a drain
-/// would wait for one after the other.
-pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, pods: &[&'a Value], now: Timestamp) -> Probes<'a> {
-    let is_cordoned = |node: &&Node| node.taints.iter().any(|key| key == CORDONED);
-    let cordoned: HashSet<&str> = nodes.iter().filter(is_cordoned).map(|node| node.object.name.as_str()).collect();
-    let (left_out, tried): (Vec<&String>, Vec<&String>) = tainted.iter().partition(|node| cordoned.contains(node.as_str()));
+/// `tainted`: those of the nodes that are to be tried out. `live`: all pods of what CAPW brings, and its Services for probes. A node that is cordoned
+/// gets no pod: a drain would wait for one after the other.
+pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, live: &[&'a Value], now: Timestamp) -> Probes<'a> {
+    let named: HashMap<&str, &Node> = nodes.iter().map(|node| (node.object.name.as_str(), node)).collect();
+    let is_cordoned = |node: &&String| named.get(node.as_str()).is_some_and(|node| node.taints.iter().any(|key| key == CORDONED));
+    let (left_out, tried): (Vec<&String>, Vec<&String>) = tainted.iter().partition(is_cordoned);
     let mut probes = Probes { said: left_out.into_iter().map(|node| format!("{node}: it is cordoned")).collect(), ..Probes::default() };
-    let mut live: HashMap<(Probing, String), &'a Value> = pods.iter().filter_map(|pod| Some((probed(pod)?, *pod))).collect();
+    let mut live: HashMap<(Probing, String), &'a Value> = live.iter().filter_map(|object| Some((probed(object)?, *object))).collect();
     for node in tried {
-        let (there, from_linux) = (live.remove(&(Probing::There, node.clone())), live.remove(&(Probing::FromLinux, node.clone())));
-        let is_passed = probes.look(node, there, probe.pod(node), now);
-        // It has an address once it has begun.
-        let address = there.filter(|pod| !is_leaving(pod)).map(|pod| text(pod, "/status/podIP")).filter(|address| !address.is_empty());
-        let is_reached = address.is_some_and(|address| probes.look(node, from_linux, probe.back(node, address), now));
-        if is_passed && is_reached {
+        let mut of = |probing| live.remove(&(probing, node.clone()));
+        let (there, from_linux, service) = (of(Probing::There), of(Probing::FromLinux), of(Probing::NodePort));
+        let desired = probe.pod(node);
+        let stays = there.filter(|pod| !is_leaving(pod) && !is_outdated(pod, &desired) && !is_failed(pod));
+        let is_passed = probes.look(node, there, desired, now);
+        let Some(pod) = stays else { continue };
+        let service = service.filter(|service| is_of(service, pod));
+        if service.is_none() && probe.reached.contains(&ProbeTarget::NodePort) {
+            probes.make.push(probe.service(node, pod));
+        }
+        if !is_passed {
+            continue;
+        }
+        let is_reached = match addresses(probe, pod, named.get(node.as_str()).copied(), service) {
+            Ok(addresses) => addresses.is_empty() || probes.look(node, from_linux, probe.back(node, &addresses), now),
+            Err(missing) => {
+                probes.said.push(format!("{node}: {missing}"));
+                false
+            }
+        };
+        if is_reached {
             probes.remove.extend(there.into_iter().chain(from_linux));
             probes.passed.push(node.clone());
         }
     }
-    // Those of other nodes.
-    probes.remove.extend(live.into_values().filter(|pod| !is_leaving(pod)));
+    // Those of other nodes. A Service goes with its pod.
+    probes.remove.extend(live.into_iter().filter(|((probing, _), pod)| *probing != Probing::NodePort && !is_leaving(pod)).map(|(_, pod)| pod));
     probes
+}
+
+/// Where a pod is to be reached, or what is not known yet.
+fn addresses(probe: &Probe, pod: &Value, node: Option<&Node>, service: Option<&Value>) -> Result<Vec<(ProbeTarget, String)>, String> {
+    let of_pod = || format!("{}:{PORT}", text(pod, "/status/podIP"));
+    let of_node = || {
+        let address = node.and_then(|node| node.addresses.iter().find(|address| address.is_ipv4())).ok_or("the Node has no IPv4 address")?;
+        let port = service.and_then(|service| service.pointer("/spec/ports/0/nodePort"));
+        port.map(|port| format!("{address}:{port}")).ok_or_else(|| format!("Service {} has no NodePort yet", text(pod, "/metadata/name")))
+    };
+    let address = |target: &ProbeTarget| Ok((*target, if *target == ProbeTarget::NodePort { of_node()? } else { of_pod() }));
+    probe.reached.iter().map(address).collect()
+}
+
+/// Whether a Service was made for this pod, and not for one before it.
+fn is_of(service: &Value, pod: &Value) -> bool {
+    let owners = service.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.is_some_and(|owners| owners.iter().any(|owner| text(owner, "/uid") == text(pod, "/metadata/uid")))
 }
 
 /// All pods that try out nodes, where none is to be tried out.
@@ -112,15 +146,15 @@ enum State {
 }
 
 fn state(pod: &Value) -> State {
-    if text(pod, "/status/phase") == "Failed" {
+    let name = text(pod, "/metadata/name");
+    if is_failed(pod) {
         return State::Failed(said(&[text(pod, "/status/message"), text(pod, "/status/reason")]).unwrap_or("it gives no reason").to_owned());
     }
     let mut waits = None;
-    for target in Target::ALL {
-        let Some(container) = of_name(pod.pointer("/spec/containers"), target) else { continue };
-        let attempt = of_name(pod.pointer("/status/containerStatuses"), target).map_or(Attempt::None(None), attempt);
+    for target in ProbeTarget::ALL {
+        let Some(container) = of_name(pod, "spec", ["initContainers", "containers"], target.container()) else { continue };
         let address = text(container, "/args/1");
-        match attempt {
+        match attempt_of(pod, target.container()) {
             Attempt::Passed => {}
             // What comes after it fails for the same reason.
             Attempt::Failed(why) => {
@@ -130,14 +164,27 @@ fn state(pod: &Value) -> State {
             Attempt::None(why) => waits = waits.or(Some(why)),
         }
     }
+    // A pod that answers is ready once it has made its connections.
+    let answers = of_name(pod, "spec", ["containers"], ANSWER).is_some();
+    if waits.is_none() && answers && condition(pod, "Ready", "True").is_none() {
+        waits = Some(match attempt_of(pod, ANSWER) {
+            Attempt::Failed(why) => Some(why),
+            Attempt::Passed => None,
+            Attempt::None(why) => why,
+        });
+    }
     match waits {
         None => State::Passed,
-        Some(Some(why)) => State::Waits(format!("pod {} does not start: {why}", text(pod, "/metadata/name"))),
+        Some(Some(why)) => State::Waits(format!("pod {name} does not start: {why}")),
         Some(None) => {
             let why = unscheduled(pod).map(|why| format!(": {why}")).unwrap_or_default();
-            State::Waits(format!("pod {} has not ended{why}", text(pod, "/metadata/name")))
+            State::Waits(format!("pod {name} has not ended{why}"))
         }
     }
+}
+
+fn attempt_of(pod: &Value, container: &str) -> Attempt {
+    of_name(pod, "status", ["initContainerStatuses", "containerStatuses"], container).map_or(Attempt::None(None), attempt)
 }
 
 /// How often a container has tried, and what came of the last time.
@@ -172,8 +219,15 @@ fn said<'v>(texts: &[&'v str]) -> Option<&'v str> {
     texts.iter().copied().find(|text| !text.is_empty())
 }
 
-fn of_name(containers: Option<&Value>, target: Target) -> Option<&Value> {
-    containers?.as_array()?.iter().find(|container| text(container, "/name") == target.container())
+/// Of several lists of a pod, the element of this name.
+fn of_name<'v, const LISTS: usize>(pod: &'v Value, part: &str, lists: [&str; LISTS], name: &str) -> Option<&'v Value> {
+    let all = lists.into_iter().filter_map(|list| pod.get(part)?.get(list)?.as_array()).flatten();
+    all.into_iter().find(|element| text(element, "/name") == name)
+}
+
+/// Whether it was evicted, or the kubelet refused it: it does not begin again.
+fn is_failed(pod: &Value) -> bool {
+    text(pod, "/status/phase") == "Failed"
 }
 
 fn is_older(pod: &Value, than: Duration, now: Timestamp) -> bool {

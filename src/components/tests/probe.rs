@@ -1,10 +1,15 @@
 //! The pod that tries out a new node: what it has to reach in a cluster, and that policies of CAPW let it in.
 
 use super::*;
-use crate::components::{Probe, Probing, Target, is_outdated, probed};
+use crate::api::components::{ProbeTarget, Probes};
+use crate::components::{Probe, Probing, is_outdated, probed};
 
 fn probe(objects: &[Value], slices: &[Value]) -> Probe {
-    Probe::new("agnhost:2.63.0", Vec::new(), &read(objects), slices)
+    asked(&Probes::default(), objects, slices)
+}
+
+fn asked(probes: &Probes, objects: &[Value], slices: &[Value]) -> Probe {
+    Probe::new("agnhost:2.63.0", Vec::new(), probes, &read(objects), slices)
 }
 
 /// The pods of the name resolution at these addresses.
@@ -25,11 +30,16 @@ fn at(address: &str) -> Value {
 fn the_pods_of_a_cluster_with_flannel() {
     let slices = [slice(&json!([at("10.244.0.9"), at("10.244.0.5")]), &ports())];
     let probe = Probe { pull_secrets: vec!["mirror".into()], ..probe(&recording("flannel-vxlan-4096"), &slices) };
-    insta::assert_snapshot!(serde_saphyr::to_string(&probe.pod("win-1")).unwrap());
-    insta::assert_snapshot!(serde_saphyr::to_string(&probe.back("win-1", "10.244.3.4")).unwrap());
+    let mut there = probe.pod("win-1");
+    let addresses = [(ProbeTarget::Back, "10.244.3.4:9376".to_owned()), (ProbeTarget::NodePort, "192.168.0.9:30123".to_owned())];
+    insta::assert_snapshot!(serde_saphyr::to_string(&there).unwrap());
+    insta::assert_snapshot!(serde_saphyr::to_string(&probe.back("win-1", &addresses)).unwrap());
+    there["metadata"]["uid"] = json!("u-1");
+    insta::assert_snapshot!(serde_saphyr::to_string(&probe.service("win-1", &there)).unwrap());
     assert_eq!(probed(&probe.pod("win-1")), Some((Probing::There, "win-1".to_owned())));
-    assert_eq!(probed(&probe.back("back-win-1", "10.244.3.4")), Some((Probing::FromLinux, "back-win-1".to_owned())));
+    assert_eq!(probed(&probe.back("back-win-1", &addresses)), Some((Probing::FromLinux, "back-win-1".to_owned())));
     assert_eq!(probed(&probe.pod("back-win-1")), Some((Probing::There, "back-win-1".to_owned())));
+    assert_eq!(probed(&probe.service("win-1", &there)), Some((Probing::NodePort, "win-1".to_owned())));
     assert!(!is_outdated(&probe.pod("win-1"), &probe.pod("win-1")) && is_outdated(&probe.pod("win-1"), &probe.pod("win-2")));
 }
 
@@ -37,7 +47,7 @@ fn the_pods_of_a_cluster_with_flannel() {
 fn a_pod_on_a_linux_node_is_a_ready_one_in_the_pod_network() {
     let address = |endpoints: Value, ports: &Value| {
         let probe = probe(&recording("flannel-vxlan-4096"), &[slice(&endpoints, ports)]);
-        probe.reach.into_iter().find(|(target, _)| *target == Target::Pod).map(|(_, address)| address)
+        probe.reach.into_iter().find(|(target, _)| *target == ProbeTarget::Pod).map(|(_, address)| address)
     };
     let mut unready = at("10.244.0.5");
     unready["conditions"]["ready"] = json!(false);
@@ -60,8 +70,19 @@ fn a_pod_on_a_linux_node_is_a_ready_one_in_the_pod_network() {
 #[test]
 fn what_a_cluster_does_not_have_is_not_to_be_reached() {
     let targets = |objects: &[Value]| probe(objects, &[]).reach.into_iter().map(|(target, _)| target).collect::<Vec<_>>();
-    assert_eq!(targets(&recording("flannel-vxlan-4096")), [Target::Service, Target::NameServer, Target::Name]);
-    assert_eq!(targets(&changed("flannel-vxlan-4096", "Service kube-dns", &Value::Null)), [Target::Service]);
+    assert_eq!(targets(&recording("flannel-vxlan-4096")), [ProbeTarget::Service, ProbeTarget::NameServer, ProbeTarget::Name]);
+    assert_eq!(targets(&changed("flannel-vxlan-4096", "Service kube-dns", &Value::Null)), [ProbeTarget::Service]);
     let unnamed = changed("flannel-vxlan-4096", "ConfigMap kubeadm-config", &Value::Null);
-    assert_eq!(targets(&unnamed), [Target::Service, Target::NameServer]);
+    assert_eq!(targets(&unnamed), [ProbeTarget::Service, ProbeTarget::NameServer]);
+}
+
+#[test]
+fn what_is_left_out_or_asked_for_is_tried_so() {
+    let asked = |probes: Value| asked(&serde_json::from_value(probes).unwrap(), &recording("flannel-vxlan-4096"), &[]);
+    let all = asked(json!({"outside": "proxy.example.com:3128"}));
+    assert_eq!(all.reach.last(), Some(&(ProbeTarget::Outside, "proxy.example.com:3128".to_owned())));
+    assert_eq!(all.reached, [ProbeTarget::Back, ProbeTarget::NodePort]);
+    let some = asked(json!({"outside": "proxy.example.com:3128", "skip": ["NodePort", "Name", "Outside"]}));
+    let targets: Vec<ProbeTarget> = some.reach.into_iter().map(|(target, _)| target).chain(some.reached).collect();
+    assert_eq!(targets, [ProbeTarget::Service, ProbeTarget::NameServer, ProbeTarget::Back]);
 }

@@ -9,7 +9,7 @@ use super::windows_side::{apply, lift_taint, remove};
 use crate::api::components::Components;
 use crate::api::condition::Desired;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{LinuxSide, NAME_SERVERS, Probe, owned};
+use crate::components::{LinuxSide, NAME_SERVERS, Probe, SERVICES, owned};
 use crate::lifecycle::probes::{probes, report, unneeded};
 
 /// What came of them.
@@ -34,10 +34,12 @@ pub async fn probe(
         remove_all(workload, &unneeded(pods)).await?;
         return Ok(Probed { waiting: 0, said: None });
     };
+    let listed = async |listing| Ok::<_, WorkloadError>(workload.objects(listing).await?.unwrap_or_default());
     // Only a pod on a new node needs them.
-    let slices = if nodes.is_empty() { None } else { workload.objects(&NAME_SERVERS).await? };
-    let probe = Probe::new(image, asked.images.pull_secret_names(), side, &slices.unwrap_or_default());
-    let found = probes(nodes, &side.nodes, &probe, pods, now);
+    let (slices, services) = if nodes.is_empty() { (Vec::new(), Vec::new()) } else { (listed(&NAME_SERVERS).await?, listed(&SERVICES).await?) };
+    let probe = Probe::new(image, asked.images.pull_secret_names(), &asked.probes, side, &slices);
+    let live: Vec<&Value> = pods.iter().copied().chain(&services).collect();
+    let found = probes(nodes, &side.nodes, &probe, &live, now);
     // A pod goes after the taint: it shows that the node has passed.
     lift_taint(workload, &found.passed, "a pod there has reached what pods need").await?;
     remove_all(workload, &found.remove).await?;

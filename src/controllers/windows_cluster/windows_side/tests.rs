@@ -85,7 +85,8 @@ async fn it_is_applied_once_for_one_owner_and_goes_as_a_whole() {
 
 fn tainted_node() -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n", "resourceVersion": "7", "labels": {"kubernetes.io/os": "windows"}},
-        "spec": {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified", "effect": "NoSchedule"}]}})
+        "spec": {"taints": [{"key": "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified", "effect": "NoSchedule"}]},
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.168.0.9"}]}})
 }
 
 const TAINT_GOES: &str = "PATCH /api/v1/nodes/win-1";

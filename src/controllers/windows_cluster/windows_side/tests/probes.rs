@@ -5,12 +5,19 @@ use super::*;
 const PROBE: &str = "/api/v1/namespaces/capw-windows/pods/probe-win-1";
 const BACK: &str = "/api/v1/namespaces/capw-windows/pods/probe-back-win-1";
 
+const SERVICE: &str = "/api/v1/namespaces/capw-windows/services/probe-win-1";
+
 /// A pod that tries out that node, as it was made, with its connections made or not.
 fn probe_pod(server: &Arc<Mutex<Server>>, path: &str, code: i64) -> Value {
     let mut pod = server.lock().unwrap().objects[path].clone();
     let ended = |name: &Value| json!({"name": name, "state": {"terminated": {"exitCode": code, "message": "TIMEOUT\n"}}});
-    let statuses: Vec<Value> = pod["spec"]["containers"].as_array().unwrap().iter().map(|container| ended(&container["name"])).collect();
-    pod["status"] = json!({"podIP": "10.244.3.4", "containerStatuses": statuses});
+    let statuses = |part: &str| Value::from_iter(pod["spec"][part].as_array().into_iter().flatten().map(|container| ended(&container["name"])));
+    let (there, back) = (statuses("initContainers"), statuses("containers"));
+    let ready = json!([{"type": "Ready", "status": if code == 0 { "True" } else { "False" }}]);
+    pod["status"] = match path {
+        PROBE => json!({"podIP": "10.244.3.4", "initContainerStatuses": there, "conditions": ready}),
+        _ => json!({"containerStatuses": back}),
+    };
     pod
 }
 
@@ -47,16 +54,18 @@ async fn the_taint_goes_when_a_pod_there_has_reached_what_pods_need() {
     *server.lock().unwrap().others.last_mut().unwrap() = there;
     let third = brought(&server, RECORDING, &c1).await.unwrap();
     assert_eq!((third.verified.as_deref(), third.condition.reason, is_lifted()), (Some("0/1"), Reason::NodeNotVerified, false));
+    let ports = server.lock().unwrap().objects[BACK]["spec"]["containers"][1]["args"][1].clone();
+    assert_eq!(ports, "192.168.0.9:30123");
     let back = probe_pod(&server, BACK, 0);
     server.lock().unwrap().others.push(back);
     let last = brought(&server, RECORDING, &c1).await.unwrap();
     assert_eq!((last.verified.as_deref(), last.condition.reason, is_lifted()), (Some("1/1"), Reason::PartsReady, true));
     let server = server.lock().unwrap();
     let writes: Vec<&String> = server.asked.iter().filter(|line| line.contains("win-1") && !line.starts_with("GET")).collect();
-    let [make, make_back, go, go_back] =
-        [("PATCH", PROBE), ("PATCH", BACK), ("DELETE", PROBE), ("DELETE", BACK)].map(|(verb, path)| format!("{verb} {path}"));
-    // It is made twice because nothing shows it to the second look; the second pod as soon as the first has an address.
-    assert_eq!(writes, [&make, &make, &make_back, &make_back, TAINT_GOES, &go, &go_back]);
+    let [make, make_service, make_back, go, go_back] =
+        [("PATCH", PROBE), ("PATCH", SERVICE), ("PATCH", BACK), ("DELETE", PROBE), ("DELETE", BACK)].map(|(verb, path)| format!("{verb} {path}"));
+    // It is made twice because nothing shows it to the second look; the Service as soon as it is there, the second pod once it is ready.
+    assert_eq!(writes, [&make, &make, &make_service, &make_back, TAINT_GOES, &go, &go_back]);
 }
 
 /// While it stands, the taint keeps pods away; a failed request leaves it.
