@@ -12,14 +12,16 @@ use crate::linux_side::{
     BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, apply, is_unverified, pod_is_ready, probes, says, unverified_node, verified,
     written_since,
 };
-use crate::workers::Workers;
-use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
+use crate::workers::{REMOTE_USER, Workers};
+use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
 
 const RECORDING: &str = "src/components/fixtures/calico-operator-installed.yaml";
 const INSTALLATIONS: Kind = Kind::new("operator.tigera.io/v1", "installations");
 const POOLS: Kind = Kind::new("crd.projectcalico.org/v1", "ippools");
 /// The namespace of what the operator makes.
 const CALICO: &str = "calico-system";
+/// So many requests a machine may cost, until other pods come to its node.
+const PER_NODE: usize = 25;
 const ENDPOINT: &str = "tigera-operator/kubernetes-services-endpoint";
 
 #[test]
@@ -117,6 +119,7 @@ async fn it_brings_kube_proxy(cp: &ControlPlane, workers: &mut Workers, name: &s
 
     cp.apply_objects(&[calico_node_windows()]).await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
+    let joins = cp.audit_mark();
     workers.replicas = 1;
     cp.apply_objects(&[workers.machine_deployment()]).await;
     let node = unverified_node(cp).await;
@@ -128,10 +131,22 @@ async fn it_brings_kube_proxy(cp: &ControlPlane, workers: &mut Workers, name: &s
     cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;
     verified(cp, name, "1/1").await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
+    let asked = asked_since(cp, joins);
+    assert!(asked.len() <= PER_NODE, "{}: {asked:#?}", asked.len());
     workers.replicas = 0;
     cp.apply_objects(&[workers.machine_deployment()]).await;
     verified(cp, name, "0/0").await;
     step("a new node takes pods once Calico and kube-proxy work");
+}
+
+/// What CAPW has asked the workload cluster since then, but for watches with their listings, and for the rights of joining nodes, which it looks at
+/// once.
+fn asked_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
+    let is_watch = |event: &AuditEvent| event.verb == "watch" || (event.verb == "list" && event.uri.contains("limit=500"));
+    let is_once = |event: &AuditEvent| event.group == "rbac.authorization.k8s.io" || event.uri == "/version";
+    let is_its = |event: &AuditEvent| event.user == REMOTE_USER && !event.user_agent.contains("cluster-api");
+    let asked = cp.audit_since(mark).into_iter().filter(|event| is_its(event) && !is_watch(event) && !is_once(event));
+    asked.map(|event| format!("{} {}", event.verb, event.uri)).collect()
 }
 
 /// What the pool says of its tunnel, and what the Installation asks for.

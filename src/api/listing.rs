@@ -1,7 +1,7 @@
 //! Which objects of a cluster to list.
 
 /// All objects of a kind, in all namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listing {
     /// Empty for the core group.
     pub group: &'static str,

@@ -2,9 +2,9 @@
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, PartialObjectMeta, Patch, PatchParams, TypeMeta};
-use kube::runtime::{WatchStreamExt, watcher};
-use serde_json::{Value, json};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, TypeMeta};
+use kube::runtime::watcher;
+use serde_json::Value;
 
 use super::csr::failed;
 use super::workload::{Workload, WorkloadError};
@@ -15,7 +15,7 @@ use crate::api::listing::Listing;
 pub const LINUX_SIDE_MANAGER: &str = "capw-linux-side";
 
 /// What a watch follows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Watched {
     /// All objects of a kind.
     Kind(Listing),
@@ -25,15 +25,11 @@ pub enum Watched {
     },
 }
 
-/// Events of a watch that carries metadata only.
-pub type Changes = BoxStream<'static, Result<watcher::Event<PartialObjectMeta<DynamicObject>>, WorkloadError>>;
+/// Events of a watch.
+pub type Changes = BoxStream<'static, Result<watcher::Event<DynamicObject>, WorkloadError>>;
 
 impl Watched {
-    pub fn kind(&self) -> &'static str {
-        self.listing().kind
-    }
-
-    fn listing(&self) -> &Listing {
+    pub fn listing(&self) -> &Listing {
         match self {
             Self::Kind(listing) => listing,
             Self::ConfigMap { .. } => &Listing::CONFIG_MAPS,
@@ -42,27 +38,25 @@ impl Watched {
 }
 
 impl Workload {
-    /// All objects of a kind in all namespaces; `None` of a kind that the API server does not serve.
-    pub async fn objects(&self, of: &Listing) -> Result<Option<Vec<Value>>, WorkloadError> {
-        let (api_version, resource) = (of.api_version(), resource(of));
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-        let listed = match self.call(&format!("list {}", of.plural), api.list(&ListParams::default().labels(of.labels))).await {
-            Ok(listed) => listed.items,
-            Err(WorkloadError::Api(ApiError::NotFound(_) | ApiError::NotServed(_))) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let read = |mut object: DynamicObject| {
-            // Items of a list do not say what they are.
-            object.types = Some(TypeMeta { api_version: api_version.clone(), kind: of.kind.into() });
-            serde_json::to_value(object).ok()
-        };
-        Ok(Some(listed.into_iter().filter_map(read).collect()))
+    /// What there is of it now; `None` of a kind that the API server does not serve.
+    pub async fn observe(&self, watched: &Watched) -> Result<Option<Vec<Value>>, WorkloadError> {
+        match watched {
+            Watched::Kind(listing) => self.objects(listing).await,
+            Watched::ConfigMap { namespace, name } => {
+                let found = self.object(&Listing::CONFIG_MAPS, Some(namespace), name).await?;
+                Ok(Some(found.into_iter().collect()))
+            }
+        }
     }
 
-    /// The ConfigMap of that name, if there is one.
-    pub async fn config_map_object(&self, namespace: &str, name: &str) -> Result<Option<Value>, WorkloadError> {
-        let found = self.config_map(namespace, name).await?;
-        Ok(found.map(|map| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": map.metadata, "data": map.data})))
+    /// All objects of a kind in all namespaces; `None` of a kind that the API server does not serve.
+    pub async fn objects(&self, of: &Listing) -> Result<Option<Vec<Value>>, WorkloadError> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(of));
+        match self.call(&format!("list {}", of.plural), api.list(&ListParams::default().labels(of.labels))).await {
+            Ok(listed) => Ok(Some(listed.items.into_iter().filter_map(|object| trimmed(object, of)).collect())),
+            Err(error) if is_unserved(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Objects of a kind, in a namespace where they have one.
@@ -90,17 +84,35 @@ impl Workload {
     }
 }
 
-/// Those that exist, and every change of one. The stream has its own back-off and never ends; its errors are there to be counted and logged.
+/// Those that exist, and every change of one. After an error the stream begins at once with a new listing: the reader waits.
 pub fn changes(workload: &Workload, watched: &Watched) -> Changes {
     let (resource, client, settings) = (resource(watched.listing()), workload.client.clone(), watches::settings());
-    let (api, settings): (Api<PartialObjectMeta<DynamicObject>>, _) = match watched {
+    let (api, settings): (Api<DynamicObject>, _) = match watched {
         Watched::Kind(listing) => (Api::all_with(client, &resource), settings.labels(listing.labels)),
         Watched::ConfigMap { namespace, name } => {
             (Api::namespaced_with(client, namespace, &resource), settings.fields(&format!("metadata.name={name}")))
         }
     };
     let (endpoint, what) = (workload.clone(), format!("watch {}", resource.plural));
-    watcher(api, settings).default_backoff().map_err(move |error| endpoint.explain(failed(&what, error))).boxed()
+    watcher(api, settings).map_err(move |error| endpoint.explain(failed(&what, error))).boxed()
+}
+
+/// Whether the API server said that it has no such kind.
+pub fn is_unserved(error: &WorkloadError) -> bool {
+    matches!(error, WorkloadError::Api(ApiError::NotFound(_) | ApiError::NotServed(_)))
+}
+
+/// The object without what nothing reads: the images of a node, and which field managers have which fields.
+pub fn trimmed(mut object: DynamicObject, of: &Listing) -> Option<Value> {
+    // Items of a list do not say what they are.
+    object.types = Some(TypeMeta { api_version: of.api_version(), kind: of.kind.into() });
+    for entry in object.metadata.managed_fields.iter_mut().flatten() {
+        entry.fields_v1 = None;
+    }
+    if let Some(status) = object.data.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("images");
+    }
+    serde_json::to_value(object).ok()
 }
 
 /// `daemonsets capw-windows/flannel`

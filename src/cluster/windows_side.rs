@@ -51,13 +51,12 @@ impl Workload {
         }
     }
 
-    /// Deletes the object that has this UID. One that is gone, or another one of the same name, is no error.
-    pub async fn delete_object(&self, of: &Listing, namespace: Option<&str>, name: &str, uid: &str) -> Result<(), WorkloadError> {
-        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    /// Deletes the object that has this UID and version. One that is gone is no error; one that has changed since is a conflict.
+    pub async fn delete_object(&self, of: &Listing, namespace: Option<&str>, name: &str, only: Preconditions) -> Result<(), WorkloadError> {
+        let parameters = DeleteParams { preconditions: Some(only), ..DeleteParams::background() };
         let what = format!("delete {}", named(of, namespace, name));
         match self.call(&what, self.api(of, namespace).delete(name, &parameters)).await {
-            Err(WorkloadError::Api(ApiError::NotFound(_) | ApiError::Conflict(_))) | Ok(_) => Ok(()),
+            Err(WorkloadError::Api(ApiError::NotFound(_))) | Ok(_) => Ok(()),
             Err(error) => Err(error),
         }
     }

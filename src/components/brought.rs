@@ -8,19 +8,28 @@ use super::windows_pods::{FOR_PODS, possible};
 use super::windows_side::{FLANNEL_ROLE, KUBE_PROXY_BINDING, NAMESPACE};
 use crate::api::listing::Listing;
 
+/// Of what is brought.
+const LABELS: &str = "app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw";
+
 const NAMESPACES: Listing = Listing::new("", "v1", "Namespace", "namespaces");
 const ROLES: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
 const BINDINGS: Listing = Listing::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
-const KINDS: [Listing; 8] = [
-    NAMESPACES,
-    Listing::new("", "v1", "Pod", "pods"),
-    SERVICES,
-    Listing::new("", "v1", "ServiceAccount", "serviceaccounts"),
-    ROLES,
-    BINDINGS,
-    Listing::CONFIG_MAPS,
-    Listing::new("apps", "v1", "DaemonSet", "daemonsets"),
+const ACCOUNTS: Listing = Listing::new("", "v1", "ServiceAccount", "serviceaccounts");
+const ALL_PODS: Listing = Listing::new("", "v1", "Pod", "pods");
+const KINDS: [Listing; 8] =
+    [NAMESPACES, ALL_PODS, SERVICES, ACCOUNTS, ROLES, BINDINGS, Listing::CONFIG_MAPS, Listing::new("apps", "v1", "DaemonSet", "daemonsets")];
+
+/// The kinds of the network that is brought, without DaemonSets, of which a cluster's own are read too.
+pub const OF_NETWORK: [Listing; 5] = [
+    NAMESPACES.with_labels(LABELS),
+    ACCOUNTS.with_labels(LABELS),
+    ROLES.with_labels(LABELS),
+    BINDINGS.with_labels(LABELS),
+    Listing::CONFIG_MAPS.with_labels(LABELS),
 ];
+
+/// The pods of what is brought.
+pub const PODS: Listing = ALL_PODS.with_labels(LABELS);
 
 /// The kind of an object that is brought.
 pub fn kind_of(object: &Value) -> Option<Listing> {

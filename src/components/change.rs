@@ -158,7 +158,7 @@ fn restart(objects: &[Value], flannel: &Flannel, set: &ObjectRef, unused: Option
 
 /// The object as it was read, and its kind.
 fn find<'a>(objects: &'a [Value], object: &ObjectRef) -> Option<(Listing, &'a Value)> {
-    let there = objects.iter().find(|there| ObjectRef::of(there) == *object)?;
+    let there = object.find(objects)?;
     Some((listing(there)?, there))
 }
 

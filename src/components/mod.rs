@@ -26,7 +26,7 @@ mod windows_pods;
 mod windows_side;
 mod workloads;
 
-pub use brought::{kind_of, removed};
+pub use brought::{OF_NETWORK, PODS, kind_of, removed};
 pub use change::{Step, Write, next_step};
 pub use cidr::Cidr;
 pub use compatible::judge;

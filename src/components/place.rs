@@ -34,6 +34,12 @@ impl ObjectRef {
         Self::new(text("/kind").unwrap_or_default(), text("/metadata/namespace"), text("/metadata/name").unwrap_or_default())
     }
 
+    /// The object of that name.
+    pub fn find<'a>(&self, objects: &'a [Value]) -> Option<&'a Value> {
+        let is_its = |object: &&Value| object.get("kind").is_some_and(|kind| *kind == self.kind) && Self::of(object) == *self;
+        objects.iter().find(is_its)
+    }
+
     /// For `kubectl`: `-n kube-flannel daemonset/kube-flannel-ds`.
     pub fn for_kubectl(&self) -> String {
         let namespace = self.namespace.as_ref().map(|namespace| format!("-n {namespace} ")).unwrap_or_default();

@@ -42,14 +42,15 @@ pub fn owned(mut objects: Vec<Value>, owner: &str) -> Vec<Value> {
     objects
 }
 
-/// The objects that are not there as they shall be. `live` has what there is of each.
-pub fn outdated<'a>(desired: &'a [Value], live: &[Option<Value>], owner: &str) -> Result<Vec<&'a Value>, Taken> {
+/// The objects that are not there as they shall be. `live` has what there is.
+pub fn outdated<'a>(desired: &'a [Value], live: &[Value], owner: &str) -> Result<Vec<&'a Value>, Taken> {
     let mut outdated = Vec::new();
-    for (desired, live) in desired.iter().zip(live) {
+    for desired in desired {
+        let live = ObjectRef::of(desired).find(live);
         if let Some(live) = live {
             taken(live, owner)?;
         }
-        if !live.as_ref().is_some_and(|live| holds(live, desired)) {
+        if !live.is_some_and(|live| holds(live, desired)) {
             outdated.push(desired);
         }
     }
@@ -120,7 +121,7 @@ mod tests {
             (Some(object(&json!({}), &json!({}), &more)), Err("ConfigMap n/a is there already")),
             (Some(object(&ours, &json!({OWNER: "lab/c2"}), &more)), Err("WindowsCluster lab/c2")),
         ] {
-            let found = outdated(&desired, std::slice::from_ref(&live), "lab/c1").map(|objects| objects.len());
+            let found = outdated(&desired, live.as_slice(), "lab/c1").map(|objects| objects.len());
             match expected {
                 Ok(expected) => assert_eq!(found, Ok(expected), "{live:?}"),
                 Err(part) => assert!(found.clone().unwrap_err().to_string().contains(part), "{found:?}"),

@@ -109,14 +109,14 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// `slices`: the [`NAME_SERVERS`]. What the cluster does not have is not to be reached.
-    pub fn new(image: &str, pull_secrets: Vec<String>, asked: &Probes, side: &LinuxSide, slices: &[Value]) -> Self {
+    /// `objects`: what there is in the cluster, with the [`NAME_SERVERS`]. What it does not have is not to be reached.
+    pub fn new(image: &str, pull_secrets: Vec<String>, asked: &Probes, side: &LinuxSide, objects: &[Value]) -> Self {
         let dns = side.dns.as_ref();
         let server = dns.and_then(|dns| dns.addresses.iter().find(|address| address.is_ipv4()));
         // Of a domain that is not known, no name is: Windows completes none that has a dot.
         let domain = server.and_then(|_| dns?.domain.as_deref());
         let reach = [
-            (ProbeTarget::Pod, name_server(side, slices).map(|address| address.to_string())),
+            (ProbeTarget::Pod, name_server(side, objects).map(|address| address.to_string())),
             // The kubelet gives these to every pod, and puts them in the place of the words.
             (ProbeTarget::Service, Some("$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)".to_owned())),
             (ProbeTarget::NameServer, server.map(|address| format!("{address}:53"))),
@@ -152,12 +152,13 @@ impl Probe {
 
     /// The Service that leads to a pod of a node, which is there, by a NodePort: it goes with the pod.
     pub fn service(&self, node: &str, pod: &Value) -> Value {
-        let of = json!([{"apiVersion": "v1", "kind": "Pod", "name": pod.pointer("/metadata/name"), "uid": pod.pointer("/metadata/uid")}]);
+        let name = pod.pointer("/metadata/name");
+        let of = json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod.pointer("/metadata/uid")}]);
         let port = json!({"name": ANSWER, "protocol": "TCP", "port": PORT, "targetPort": PORT});
         json!({
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": format!("{NAME}-{node}"), "namespace": NAMESPACE, "labels": labels(NAME), "ownerReferences": of},
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels(NAME), "ownerReferences": of},
             // Windows nodes are reached by IPv4.
             "spec": {"type": "NodePort", "ipFamilies": ["IPv4"], "selector": {NODE: node}, "ports": [port]},
         })
@@ -243,8 +244,8 @@ pub fn probed(object: &Value) -> Option<(Probing, String)> {
     let name = object.pointer("/metadata/labels/app.kubernetes.io~1name")?.as_str()?;
     let probing = match (of.kind.as_str(), name) {
         ("Service", NAME) => Probing::NodePort,
-        (_, NAME) => Probing::There,
-        (_, BACK) => Probing::FromLinux,
+        ("Pod", NAME) => Probing::There,
+        ("Pod", BACK) => Probing::FromLinux,
         _ => return None,
     };
     let node = of.name.strip_prefix(name)?.strip_prefix('-')?;
@@ -252,7 +253,7 @@ pub fn probed(object: &Value) -> Option<(Probing, String)> {
 }
 
 /// A ready pod of the name resolution on a Linux node, in the pod network.
-fn name_server(side: &LinuxSide, slices: &[Value]) -> Option<SocketAddr> {
+fn name_server(side: &LinuxSide, objects: &[Value]) -> Option<SocketAddr> {
     let is_windows = |name: &String| side.nodes.iter().any(|node| node.windows && node.object.name == *name);
     let in_network = |address: IpAddr| side.network.pod_networks.iter().any(|network| network.contains(Cidr::of(address)));
     let of_slice = |slice: EndpointSlice| {
@@ -272,7 +273,8 @@ fn name_server(side: &LinuxSide, slices: &[Value]) -> Option<SocketAddr> {
         let found: Vec<SocketAddr> = addresses.filter_map(|address| Some(SocketAddr::new(address, port?))).collect();
         found
     };
-    let found = slices.iter().filter_map(|slice| EndpointSlice::deserialize(slice).ok()).flat_map(of_slice);
+    let slices = objects.iter().filter(|object| object.get("kind").is_some_and(|kind| kind == NAME_SERVERS.kind));
+    let found = slices.filter_map(|slice| EndpointSlice::deserialize(slice).ok()).flat_map(of_slice);
     // The same one each time.
     found.filter(|server| server.is_ipv4() && in_network(server.ip())).min()
 }

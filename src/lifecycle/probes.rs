@@ -32,30 +32,28 @@ pub struct Probes<'a> {
 /// Key of the taint that a cordoned node has. <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
-/// `tainted`: those of the nodes that are to be tried out. `live`: all pods of what CAPW brings, and its Services for probes. A node that is cordoned
-/// gets no pod: a drain would wait for one after the other.
-pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, live: &[&'a Value], now: Timestamp) -> Probes<'a> {
+/// `tainted`: those of the nodes that are to be tried out. `live`: what there is in the cluster, with all pods of what CAPW brings, and its Services
+/// for probes. A node that is cordoned gets no pod: a drain would wait for one after the other.
+pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, live: &'a [Value], now: Timestamp) -> Probes<'a> {
     let named: HashMap<&str, &Node> = nodes.iter().map(|node| (node.object.name.as_str(), node)).collect();
     let is_cordoned = |node: &&String| named.get(node.as_str()).is_some_and(|node| node.taints.iter().any(|key| key == CORDONED));
     let (left_out, tried): (Vec<&String>, Vec<&String>) = tainted.iter().partition(is_cordoned);
     let mut probes = Probes { said: left_out.into_iter().map(|node| format!("{node}: it is cordoned")).collect(), ..Probes::default() };
-    let mut live: HashMap<(Probing, String), &'a Value> = live.iter().filter_map(|object| Some((probed(object)?, *object))).collect();
+    let mut live: HashMap<(Probing, String), &'a Value> = live.iter().filter_map(|object| Some((probed(object)?, object))).collect();
     for node in tried {
         let mut of = |probing| live.remove(&(probing, node.clone()));
         let (there, from_linux, service) = (of(Probing::There), of(Probing::FromLinux), of(Probing::NodePort));
-        let desired = probe.pod(node);
-        let stays = there.filter(|pod| !is_leaving(pod) && !is_outdated(pod, &desired) && !is_failed(pod));
-        let is_passed = probes.look(node, there, desired, now);
-        let Some(pod) = stays else { continue };
+        let tried = probes.look(node, there, probe.pod(node), now);
+        let Some(pod) = there.filter(|_| tried != Tried::Goes) else { continue };
         let service = service.filter(|service| is_of(service, pod));
         if service.is_none() && probe.reached.contains(&ProbeTarget::NodePort) {
             probes.make.push(probe.service(node, pod));
         }
-        if !is_passed {
+        if tried == Tried::Waits {
             continue;
         }
         let is_reached = match addresses(probe, pod, named.get(node.as_str()).copied(), service) {
-            Ok(addresses) => addresses.is_empty() || probes.look(node, from_linux, probe.back(node, &addresses), now),
+            Ok(addresses) => addresses.is_empty() || probes.look(node, from_linux, probe.back(node, &addresses), now) == Tried::Passed,
             Err(missing) => {
                 probes.said.push(format!("{node}: {missing}"));
                 false
@@ -69,6 +67,16 @@ pub fn probes<'a>(tainted: &[String], nodes: &[Node], probe: &Probe, live: &[&'a
     // Those of other nodes. A Service goes with its pod.
     probes.remove.extend(live.into_iter().filter(|((probing, _), pod)| *probing != Probing::NodePort && !is_leaving(pod)).map(|(_, pod)| pod));
     probes
+}
+
+/// What came of a pod that tries out a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    /// It has reached everything.
+    Passed,
+    Waits,
+    /// It is not there, or not for long.
+    Goes,
 }
 
 /// Where a pod is to be reached, or what is not known yet.
@@ -90,14 +98,16 @@ fn is_of(service: &Value, pod: &Value) -> bool {
 }
 
 /// All pods that try out nodes, where none is to be tried out.
-pub fn unneeded<'a>(pods: &[&'a Value]) -> Vec<&'a Value> {
-    pods.iter().copied().filter(|pod| probed(pod).is_some() && !is_leaving(pod)).collect()
+pub fn unneeded(live: &[Value]) -> Vec<&Value> {
+    let is_pod = |object: &Value| probed(object).is_some_and(|(probing, _)| probing != Probing::NodePort);
+    live.iter().filter(|object| is_pod(object) && !is_leaving(object)).collect()
 }
 
 impl<'a> Probes<'a> {
-    /// Whether a pod of a node has reached everything; if not, what is done about it.
-    fn look(&mut self, node: &str, pod: Option<&'a Value>, desired: Value, now: Timestamp) -> bool {
+    /// How far the pod of a node is, and what is done about it.
+    fn look(&mut self, node: &str, pod: Option<&'a Value>, desired: Value, now: Timestamp) -> Tried {
         let name = text(&desired, "/metadata/name").to_owned();
+        let mut tried = Tried::Goes;
         let said = match pod {
             None => {
                 self.make.push(desired);
@@ -110,18 +120,21 @@ impl<'a> Probes<'a> {
                 format!("pod {name} is made anew with other settings")
             }
             Some(pod) => match state(pod) {
-                State::Passed => return true,
+                State::Passed => return Tried::Passed,
                 State::Failed(why) => {
                     if is_older(pod, FAILED, now) {
                         self.remove.push(pod);
                     }
                     format!("pod {name} failed, and is made anew: {why}")
                 }
-                State::Waits(why) => why,
+                State::Waits(why) => {
+                    tried = Tried::Waits;
+                    why
+                }
             },
         };
         self.said.push(format!("{node}: {said}"));
-        false
+        tried
     }
 }
 
@@ -178,7 +191,7 @@ fn state(pod: &Value) -> State {
         Some(Some(why)) => State::Waits(format!("pod {name} does not start: {why}")),
         Some(None) => {
             let why = unscheduled(pod).map(|why| format!(": {why}")).unwrap_or_default();
-            State::Waits(format!("pod {name} has not ended{why}"))
+            State::Waits(format!("pod {name} {}{why}", if answers { "is not ready" } else { "has not ended" }))
         }
     }
 }

@@ -130,7 +130,7 @@ pub fn without_taint(node: &v1::Node) -> Option<Value> {
     (left.len() < taints.len()).then(|| json!({"spec": {"taints": left}}))
 }
 
-/// The condition, and when to look at the cluster again: the status of DaemonSets is not watched.
+/// The condition, and when to look at the cluster again: the status of a DaemonSet by itself triggers no pass.
 pub fn report(parts: &[ComponentPart]) -> (Desired, Duration) {
     let lacking: Vec<String> = parts.iter().filter(|part| part.ready < part.desired || part.message.is_some()).map(lack).collect();
     if lacking.is_empty() {

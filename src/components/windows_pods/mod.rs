@@ -100,8 +100,8 @@ pub fn changes<'a>(desired: &'a [Value], objects: &'a [Value], owner: &str) -> C
     let mut changes = Changes::default();
     for wanted in desired {
         let of = ObjectRef::of(wanted);
-        let live = objects.iter().find(|object| ObjectRef::of(object) == of);
-        match outdated(from_ref(wanted), &[live.cloned()], owner) {
+        let live = of.find(objects);
+        match outdated(from_ref(wanted), objects, owner) {
             Ok(outdated) => {
                 changes.kept.push(of);
                 changes.replaced.extend(live.filter(|live| !runtime_classes::may_become(live, wanted)));

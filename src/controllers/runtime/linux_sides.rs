@@ -1,57 +1,80 @@
-//! The Linux sides of clusters whose WindowsClusters report on them: one task per cluster watches the metadata of all that was read. What may be
-//! read differently now triggers a pass, which reads it again.
+//! What there is in clusters whose WindowsClusters report on them: a watch for each kind that the last pass has read. What a watch shows is read
+//! without a request. What may be read differently now triggers a pass.
 
 use std::collections::HashMap;
-use std::future::ready;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::stream::select_all;
-use futures::{Stream, StreamExt};
-use kube::ResourceExt;
-use kube::api::{DynamicObject, PartialObjectMeta};
+use futures::StreamExt;
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::watcher::Event;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
+use kube::runtime::watcher::DefaultBackoff;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
+use super::shown::Shown;
 use super::watch_task::WatchTask;
 use super::workload_clusters::WorkloadClusters;
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
-use crate::cluster::linux_side::{Watched, changes};
+use crate::cluster::linux_side::{Watched, changes, is_unserved};
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::facts;
 
 /// From the first change to the pass: changes come together, for example when a manifest is applied.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// The watches.
+/// The watches, by cluster.
 #[derive(Default)]
 pub struct LinuxSides(Mutex<HashMap<ClusterRef, Followed>>);
 
 struct Followed {
-    what: LinuxSide,
-    watch: WatchTask,
+    object: ObjectRef<WindowsCluster>,
+    watches: HashMap<Watched, Following>,
+    /// Is told when a pass is necessary.
+    news: Arc<Notify>,
+    passes: WatchTask,
 }
 
-/// What is watched, and the object that says what it means.
-#[derive(Clone, PartialEq)]
+#[derive(Default)]
+struct Following {
+    watch: WatchTask,
+    shown: Arc<Mutex<Shown>>,
+}
+
+/// What to watch of a cluster, and the object that gets the passes.
 pub struct LinuxSide {
     pub object: ObjectRef<WindowsCluster>,
     pub watched: Vec<Watched>,
 }
 
 impl LinuxSides {
-    /// Watches this of a cluster, and nothing else, unless it is watched with this kubeconfig.
-    pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide, spawn: impl FnOnce(Workload) -> AbortHandle) {
+    /// Watches this of a cluster, and nothing else. What is watched with this kubeconfig already goes on.
+    pub(super) fn watch(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
+        let LinuxSide { object, watched } = what;
         let mut all = self.lock();
-        let new = || Followed { what: what.clone(), watch: WatchTask::default() };
+        let new = || Followed { object: object.clone(), watches: HashMap::new(), news: Arc::default(), passes: WatchTask::default() };
         let followed = all.entry(cluster.clone()).or_insert_with(new);
-        if followed.what != *what {
+        if followed.object != *object {
             *followed = new();
         }
-        followed.watch.start(workload, spawn);
+        followed.passes.start(workload, |_| clusters.spawn(passes(clusters.clone(), object.clone(), followed.news.clone())));
+        followed.watches.retain(|known, _| watched.contains(known));
+        for watched in watched {
+            let following = followed.watches.entry(watched.clone()).or_default();
+            following.watch.start(workload, |workload| {
+                // What another kubeconfig has shown may be of another cluster.
+                following.shown = Arc::default();
+                let (shown, news) = (following.shown.clone(), followed.news.clone());
+                clusters.spawn(follow(clusters.clone(), cluster.clone(), workload, watched.clone(), shown, news))
+            });
+        }
+    }
+
+    /// What a watch with this kubeconfig shows; `None`: there is none, or it does not work. The inner `None`: the kind is not served.
+    pub fn shown(&self, cluster: &ClusterRef, workload: &Workload, watched: &Watched) -> Option<Option<Vec<Value>>> {
+        let all = self.lock();
+        let following = all.get(cluster)?.watches.get(watched).filter(|following| following.watch.is_running_with(workload))?;
+        lock(&following.shown).objects()
     }
 
     pub fn forget(&self, cluster: &ClusterRef) {
@@ -59,112 +82,51 @@ impl LinuxSides {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
-/// Follows the Linux side of one cluster until the task is aborted.
-pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, what: LinuxSide) {
-    let mut news = select_all(what.watched.iter().map(|watched| news(&workload, watched).boxed()));
-    let mut due: Option<Instant> = None;
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks for a pass after news, until the task is aborted.
+async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, news: Arc<Notify>) {
     loop {
-        tokio::select! {
-            next = news.next() => match next {
-                Some(Ok(())) => {
-                    due.get_or_insert_with(|| Instant::now() + SETTLE);
-                }
-                Some(Err(error)) => {
-                    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "pod network: {error}");
-                    clusters.doubt(&cluster, &error).await;
-                }
-                None => return,
-            },
-            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                due = None;
-                clusters.context().requests.windows_cluster(what.object.clone());
-            }
-        }
+        news.notified().await;
+        sleep(SETTLE).await;
+        clusters.context().requests.windows_cluster(object.clone());
     }
 }
 
-/// An item for each event after which something may be read differently.
-fn news(workload: &Workload, watched: &Watched) -> impl Stream<Item = Result<(), WorkloadError>> + use<> {
-    let (mut shown, kind) = (Shown::default(), watched.kind());
-    changes(workload, watched).filter_map(move |event| {
-        ready(match event {
-            Ok(event) => shown.note(kind, event).then_some(Ok(())),
-            Err(error) => Some(Err(error)),
-        })
-    })
+/// Takes in what a watch shows, until the task is aborted. One that failed begins anew after a while.
+async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, watched: Watched, shown: Arc<Mutex<Shown>>, news: Arc<Notify>) {
+    for pause in DefaultBackoff::default() {
+        let Some(error) = take_in(&workload, &watched, &shown, &news).await else { return };
+        let is_unserved = is_unserved(&error);
+        if lock(&shown).fail(is_unserved) {
+            news.notify_one();
+        }
+        if !is_unserved {
+            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "pod network: {error}");
+            clusters.doubt(&cluster, &error).await;
+        }
+        sleep(pause).await;
+    }
 }
 
-type Facts = HashMap<(Option<String>, String), String>;
-
-/// What a watch has shown: the facts of each object, by namespace and name.
-#[derive(Default)]
-struct Shown {
-    /// `None` before the first complete listing.
-    known: Option<Facts>,
-    /// A listing that is not complete yet.
-    begun: Facts,
-}
-
-impl Shown {
-    /// Takes in an event. True: what was read before may be out of date. That is so after the first listing too, because the last pass may have
-    /// read before the watch began.
-    fn note(&mut self, kind: &str, event: Event<PartialObjectMeta<DynamicObject>>) -> bool {
-        let name = |object: &PartialObjectMeta<DynamicObject>| (object.namespace(), object.name_any());
+/// Takes in what a watch shows, until it fails.
+async fn take_in(workload: &Workload, watched: &Watched, shown: &Mutex<Shown>, news: &Notify) -> Option<WorkloadError> {
+    let mut events = changes(workload, watched);
+    while let Some(event) = events.next().await {
         match event {
-            Event::Init => self.begun.clear(),
-            Event::InitApply(object) => {
-                self.begun.insert(name(&object), facts(kind, &object.metadata));
+            Ok(event) => {
+                if lock(shown).note(watched.listing(), event) {
+                    news.notify_one();
+                }
             }
-            Event::InitDone => {
-                let now = std::mem::take(&mut self.begun);
-                return self.known.replace(now) != self.known;
-            }
-            Event::Apply(object) => {
-                let facts = facts(kind, &object.metadata);
-                let before = self.known.get_or_insert_default().insert(name(&object), facts.clone());
-                return before != Some(facts);
-            }
-            Event::Delete(object) => return self.known.get_or_insert_default().remove(&name(&object)).is_some(),
-        }
-        false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kube::api::ObjectMeta;
-    use kube::core::PartialObjectMetaExt;
-
-    use super::*;
-
-    fn object(name: &str, generation: i64) -> PartialObjectMeta<DynamicObject> {
-        ObjectMeta { name: Some(name.into()), generation: Some(generation), ..ObjectMeta::default() }.into_response_partial()
-    }
-
-    #[test]
-    fn news_is_what_may_be_read_differently() {
-        let mut shown = Shown::default();
-        for (event, is_news, why) in [
-            (Event::Init, false, "nothing is known yet"),
-            (Event::InitApply(object("a", 1)), false, "the listing goes on"),
-            (Event::InitDone, true, "a pass may have read before"),
-            (Event::Apply(object("a", 1)), false, "its status has changed"),
-            (Event::Apply(object("a", 2)), true, "its spec has changed"),
-            (Event::Apply(object("b", 1)), true, "it is new"),
-            (Event::Init, false, "the watch began again"),
-            (Event::InitApply(object("a", 2)), false, "the listing goes on"),
-            (Event::InitApply(object("b", 1)), false, "the listing goes on"),
-            (Event::InitDone, false, "all is as it was"),
-            (Event::Delete(object("b", 1)), true, "it is gone"),
-            (Event::Delete(object("b", 1)), false, "it was gone"),
-            (Event::Init, false, "the watch began again"),
-            (Event::InitDone, true, "the last one went meanwhile"),
-        ] {
-            assert_eq!(shown.note("DaemonSet", event), is_news, "{why}");
+            Err(error) => return Some(error),
         }
     }
+    None
 }

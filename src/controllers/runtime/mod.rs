@@ -12,6 +12,7 @@ pub mod nodes;
 pub mod outcome;
 pub mod owners;
 mod serving_certificates;
+mod shown;
 pub mod triggers;
 pub mod unreadable;
 pub mod watch;

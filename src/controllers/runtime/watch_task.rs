@@ -25,9 +25,13 @@ impl WatchTask {
         self.0.as_ref().is_some_and(|running| !running.task.is_finished())
     }
 
+    pub fn is_running_with(&self, workload: &Workload) -> bool {
+        self.is_running() && self.0.as_ref().is_some_and(|running| running.fingerprint == workload.fingerprint)
+    }
+
     /// Starts it unless it runs with this kubeconfig; one that runs with another kubeconfig ends.
     pub fn start(&mut self, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
-        if self.is_running() && self.0.as_ref().is_some_and(|running| running.fingerprint == workload.fingerprint) {
+        if self.is_running_with(workload) {
             return;
         }
         // The old one ends before the new one begins.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::caches::Caches;
 use super::certificates::{self, Certificates};
 use super::identities::Identities;
-use super::linux_sides::{self, LinuxSide, LinuxSides};
+use super::linux_sides::{LinuxSide, LinuxSides};
 use super::management::Management;
 use super::nodes::{self, Nodes};
 use super::owners::Owners;
@@ -19,6 +20,7 @@ use crate::api::bootstrap_config::{ServingCertificate, WindowsBootstrapConfig};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, ConditionType, Reason};
 use crate::cluster::join_rights;
+use crate::cluster::linux_side::Watched;
 use crate::cluster::workload::{Workload, WorkloadError, Workloads};
 use crate::lifecycle::owner::data_secret;
 use crate::lifecycle::workload::Fault;
@@ -166,10 +168,17 @@ impl WorkloadClusters {
         }
     }
 
-    /// From now on, a change there triggers a pass of its WindowsCluster.
+    /// From now on, this of the cluster is watched: a change there triggers a pass of its WindowsCluster.
     pub fn watch_linux_side(&self, cluster: &ClusterRef, workload: &Workload, what: &LinuxSide) {
-        let spawn = |workload| self.spawn(linux_sides::follow(self.clone(), cluster.clone(), workload, what.clone()));
-        self.linux_sides().watch(cluster, workload, what, spawn);
+        self.linux_sides().watch(self, cluster, workload, what);
+    }
+
+    /// What there is in the cluster, as a watch shows it, or without one as the API server says; `None` of a kind that is not served.
+    pub async fn observe(&self, cluster: &ClusterRef, workload: &Workload, what: &Watched) -> Result<Option<Vec<Value>>, WorkloadError> {
+        match self.linux_sides().shown(cluster, workload, what) {
+            Some(shown) => Ok(shown),
+            None => workload.observe(what).await,
+        }
     }
 
     pub fn linux_sides(&self) -> &LinuxSides {

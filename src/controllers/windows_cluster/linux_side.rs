@@ -17,9 +17,9 @@ use crate::api::listing::Listing;
 use crate::cluster::ApiError;
 use crate::cluster::linux_side::Watched;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted, wanted_for_pods};
+use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted};
 use crate::controllers::runtime::linux_sides;
-use crate::controllers::runtime::workload_clusters::fault;
+use crate::controllers::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
 use crate::lifecycle::windows_side::taint_stays;
 
@@ -52,7 +52,8 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
     let name = cluster_ref(cluster);
     let looked = async {
         let workload = ctx.clusters.get(&name).await?;
-        let Observed { objects, side, watched } = observe(&workload, brought_kinds(object, components).as_deref()).await?;
+        let reader = Reader { clusters: &ctx.clusters, cluster: &name, workload: &workload };
+        let Observed { objects, side, watched } = observe(&reader, object, components).await?;
         ctx.clusters.watch_linux_side(&name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
         Ok((workload, objects, side))
     };
@@ -111,39 +112,40 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) ->
     Some(Seen { status: Some(status), conditions: vec![condition], look_again })
 }
 
-/// The kinds of what CAPW has brought for pods, if it is to bring anything. Who switches a policy off need not give the rights that it takes.
-fn brought_kinds(object: &WindowsCluster, components: &Components) -> Option<Vec<Listing>> {
-    (components.mode == ComponentsMode::Auto).then(|| wanted_for_pods(&components.policies, object.objects()))
+/// Reads a cluster for one pass.
+struct Reader<'a> {
+    clusters: &'a WorkloadClusters,
+    cluster: &'a ClusterRef,
+    workload: &'a Workload,
 }
 
-/// `brought`: the kinds of what CAPW has brought for pods; with them the pods of a Windows node's network are read too.
-async fn observe(workload: &Workload, brought: Option<&[Listing]>) -> Result<Observed, WorkloadError> {
+/// What CAPW brings is read only where it is to bring anything: who switches a policy off need not give the rights that it takes.
+async fn observe(reader: &Reader<'_>, object: &WindowsCluster, asked: &Components) -> Result<Observed, WorkloadError> {
     let (mut objects, mut watched) = (Vec::new(), Vec::new());
-    list(workload, &FIRST, &mut objects, &mut watched).await?;
+    reader.read(kinds(&FIRST), &mut objects, &mut watched).await?;
     let wanted = wanted(&objects);
-    list(workload, &wanted.lists, &mut objects, &mut watched).await?;
-    for map in wanted.config_maps {
-        let namespace = map.namespace.unwrap_or_default();
-        objects.extend(workload.config_map_object(&namespace, &map.name).await?);
-        watched.push(Watched::ConfigMap { namespace, name: map.name });
-    }
+    let maps = wanted.config_maps.into_iter().map(|map| Watched::ConfigMap { namespace: map.namespace.unwrap_or_default(), name: map.name });
+    reader.read(kinds(&wanted.lists).chain(maps), &mut objects, &mut watched).await?;
     let side = read(&objects);
-    if let Some(kinds) = brought {
-        list(workload, kinds, &mut objects, &mut watched).await?;
-        list(workload, windows_side::pods(&side), &mut objects, &mut watched).await?;
+    if asked.mode == ComponentsMode::Auto {
+        let brought = windows_side::kinds(&side, asked, object.objects());
+        reader.read(kinds(&brought), &mut objects, &mut watched).await?;
     }
     Ok(Observed { objects, side, watched })
 }
 
-/// A kind that is not served cannot be watched.
-async fn list(workload: &Workload, kinds: &[Listing], objects: &mut Vec<Value>, watched: &mut Vec<Watched>) -> Result<(), WorkloadError> {
-    for kind in kinds {
-        if let Some(found) = workload.objects(kind).await? {
-            objects.extend(found);
-            watched.push(Watched::Kind(*kind));
+fn kinds(listings: &[Listing]) -> impl Iterator<Item = Watched> {
+    listings.iter().copied().map(Watched::Kind)
+}
+
+impl Reader<'_> {
+    async fn read(&self, what: impl Iterator<Item = Watched>, objects: &mut Vec<Value>, watched: &mut Vec<Watched>) -> Result<(), WorkloadError> {
+        for what in what {
+            objects.extend(self.clusters.observe(self.cluster, self.workload, &what).await?.unwrap_or_default());
+            watched.push(what);
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Takes a step of a change.

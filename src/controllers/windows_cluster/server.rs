@@ -64,19 +64,14 @@ impl Server {
                 let pods: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Pod").collect();
                 Some((200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})))
             }
-            Method::GET if path == "/api/v1/services" => {
-                let mut services: Vec<Value> =
-                    self.objects.iter().filter(|(path, _)| path.contains("/services/")).map(|(_, object)| object.clone()).collect();
-                for service in &mut services {
-                    service["spec"]["ports"][0]["nodePort"] = json!(30123);
-                }
-                Some((200, json!({"kind": "ServiceList", "apiVersion": "v1", "metadata": {}, "items": services})))
-            }
             // As every API server.
             Method::PATCH if self.objects.get(path).is_some_and(|live| live["handler"] != sent()["handler"]) => Some(status(422, "Invalid")),
             Method::PATCH => {
                 let mut object = sent();
                 object["metadata"]["uid"] = json!(path);
+                if path.contains("/services/") {
+                    object["spec"]["ports"][0]["nodePort"] = json!(30123);
+                }
                 self.objects.insert(path.to_owned(), object.clone());
                 Some((200, object))
             }

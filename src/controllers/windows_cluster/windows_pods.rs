@@ -9,7 +9,7 @@ use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
 
 use super::Context;
-use super::windows_side::{apply, is, owner, remove};
+use super::windows_side::{apply, is, now, owner, remove};
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::capi::{self, Cluster};
 use crate::api::cluster::WindowsCluster;
@@ -45,7 +45,9 @@ pub async fn bring(ctx: &Context, workload: &Workload, objects: &[Value], object
     let mut hosts = configured(&ctx.caches, &namespace(cluster), &cluster.name_any());
     hosts.extend(Host::joined(objects));
     let desired = owned(desired(object, &hosts), &owner);
-    let changes = changes(&desired, objects, &owner);
+    let seen = changes(&desired, objects, &owner);
+    let objects = now(workload, objects, &[seen.outdated, seen.replaced, seen.unneeded].concat()).await?;
+    let changes = changes(&desired, &objects, &owner);
     let mut there: Vec<String> = changes.kept.iter().map(ToString::to_string).collect();
     // What is removed later is known before it is there.
     let is_known = |desired: &&Value| FOR_PODS.iter().any(|kind| is(desired, kind.kind) && is_among(kind.kind, object.objects()));

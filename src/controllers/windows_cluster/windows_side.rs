@@ -1,22 +1,25 @@
 //! What CAPW brings to the Windows nodes of a workload cluster: applied where the WindowsCluster asks for it, removed when it asks no more.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use kube::api::Preconditions;
 use serde_json::Value;
 
 use super::linux_side::cluster_ref;
 use super::probes::{Probed, probe};
-use super::{Context, windows_pods};
+use super::{Context, probes, windows_pods};
 use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
-use crate::api::components::{ComponentPart, ComponentsMode, Policies};
+use crate::api::components::{ComponentPart, Components, ComponentsMode, Policies};
 use crate::api::condition::{Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{
-    FIRST, LinuxSide, ObjectRef, Parameters, Refusal, brought_by_another, kind_of, outdated, owned, read, removed, taken, wanted_for_pods,
-    windows_side,
+    LinuxSide, OF_NETWORK, ObjectRef, PODS, Parameters, Refusal, Taken, brought_by_another, kind_of, outdated, owned, read, removed, taken,
+    wanted_for_pods, windows_side,
 };
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::windows_side::{
@@ -26,19 +29,16 @@ use crate::lifecycle::windows_side::{
 /// Nodes that may have the taint.
 const NODES: Listing = Listing::new("", "v1", "Node", "nodes").with_labels("kubernetes.io/os=windows");
 
-/// The pods of what is brought, and those of Calico's DaemonSet for Windows nodes.
-const PODS: [Listing; 2] = {
-    const ALL: Listing = Listing::new("", "v1", "Pod", "pods");
-    [
-        ALL.with_labels("app.kubernetes.io/managed-by=capw,app.kubernetes.io/part-of=capw"),
-        ALL.with_labels("app.kubernetes.io/name=calico-node-windows"),
-    ]
-};
+/// The pods of Calico's DaemonSet for Windows nodes.
+const CALICO_PODS: Listing = Listing::new("", "v1", "Pod", "pods").with_labels("app.kubernetes.io/name=calico-node-windows");
 
-/// The pods that a Windows node needs for its network.
-pub fn pods(side: &LinuxSide) -> &'static [Listing] {
-    let (brought, _) = PODS.split_at(1);
-    if brought_by_another(side).is_some() { &PODS } else { brought }
+/// The kinds of which to know what there is, to bring what is asked for. `there`: kind and name of each object that was brought for pods.
+pub fn kinds(side: &LinuxSide, asked: &Components, there: &[String]) -> Vec<Listing> {
+    let calico = brought_by_another(side).map(|_| CALICO_PODS);
+    let new = tainted(&side.nodes);
+    let of_probes = if new.is_empty() { Vec::new() } else { probes::kinds(&asked.probes) };
+    let brought = OF_NETWORK.into_iter().chain([PODS]).chain(calico).chain(of_probes);
+    brought.chain(wanted_for_pods(&asked.policies, there)).collect()
 }
 
 /// What is to be said of all that is brought, and when to look at it again.
@@ -110,15 +110,19 @@ async fn bring_network(
             return Ok(Network::nothing(object, Reason::NotBrought, refusal.to_string()));
         }
     };
-    let live = live(workload, objects, &desired).await?;
-    let outdated = match outdated(&desired, &live, &owner) {
-        Ok(outdated) => outdated,
-        Err(why) => return Ok(Network::nothing(object, Reason::NameTaken, why.to_string())),
+    let taken = |why: Taken| Ok(Network::nothing(object, Reason::NameTaken, why.to_string()));
+    let seen = match outdated(&desired, objects, &owner) {
+        Ok(seen) => seen,
+        Err(why) => return taken(why),
     };
-    let sets: Vec<&Value> =
-        desired.iter().zip(&live).map(|(desired, live)| live.as_ref().unwrap_or(desired)).filter(|o| is(o, "DaemonSet")).collect();
+    let objects: &[Value] = &now(workload, objects, &seen).await?;
+    let outdated = match outdated(&desired, objects, &owner) {
+        Ok(outdated) => outdated,
+        Err(why) => return taken(why),
+    };
+    let sets = desired.iter().filter(|object| is(object, "DaemonSet")).map(|set| ObjectRef::of(set).find(objects).unwrap_or(set));
     let pods: Vec<&Value> = objects.iter().filter(|object| is(object, "Pod")).collect();
-    let brought = sets.into_iter().map(|set| part(set, &pods));
+    let brought = sets.map(|set| part(set, &pods));
     let parts: Vec<ComponentPart> = by_another(objects, side, &pods).into_iter().chain(brought).collect();
     let verification = verify(&side.nodes, &parts, &pods);
     let said = match outdated.len() {
@@ -130,7 +134,7 @@ async fn bring_network(
             applied(count)
         }
     };
-    let Probed { waiting, said: of_probes } = probe(workload, side, &verification.tainted, &pods, &asked, &owner, ctx.management.now()).await?;
+    let Probed { waiting, said: of_probes } = probe(workload, side, &verification.tainted, objects, &asked, &owner, ctx.management.now()).await?;
     let said = match of_probes {
         Some(of_probes) => both(said, of_probes),
         None => said,
@@ -141,8 +145,7 @@ async fn bring_network(
 /// The network as a part, where another brings it.
 fn by_another(objects: &[Value], side: &LinuxSide, pods: &[&Value]) -> Option<ComponentPart> {
     let of = brought_by_another(side)?;
-    let set = objects.iter().find(|object| ObjectRef::of(object) == of);
-    Some(set.map_or_else(|| missing(&of), |set| part(set, pods)))
+    Some(of.find(objects).map_or_else(|| missing(&of), |set| part(set, pods)))
 }
 
 pub fn is(object: &Value, kind: &str) -> bool {
@@ -159,19 +162,17 @@ pub async fn apply(workload: &Workload, objects: &[&Value]) -> Result<(), Worklo
     Ok(())
 }
 
-/// What there is of each desired object. `objects` has all of the kinds that every look at a cluster lists.
-async fn live(workload: &Workload, objects: &[Value], desired: &[Value]) -> Result<Vec<Option<Value>>, WorkloadError> {
-    let mut live = Vec::new();
-    for object in desired {
-        let of = ObjectRef::of(object);
-        let found = match kind_of(object) {
-            Some(kind) if FIRST.contains(&kind) => objects.iter().find(|object| ObjectRef::of(object) == of).cloned(),
-            Some(kind) => workload.object(&kind, of.namespace.as_deref(), &of.name).await?,
-            None => None,
-        };
-        live.push(found);
+/// The objects, of which these are read again: a watch may not show yet what CAPW itself has written.
+pub async fn now<'a>(workload: &Workload, objects: &'a [Value], these: &[&Value]) -> Result<Cow<'a, [Value]>, WorkloadError> {
+    if these.is_empty() {
+        return Ok(Cow::Borrowed(objects));
     }
-    Ok(live)
+    let these: BTreeMap<ObjectRef, Listing> = these.iter().filter_map(|object| Some((ObjectRef::of(object), kind_of(object)?))).collect();
+    let mut now: Vec<Value> = objects.iter().filter(|object| !these.contains_key(&ObjectRef::of(object))).cloned().collect();
+    for (of, kind) in these {
+        now.extend(workload.object(&kind, of.namespace.as_deref(), &of.name).await?);
+    }
+    Ok(Cow::Owned(now))
 }
 
 /// Removes what was brought, if anything was. The value says what is left, and when to try again; `None`: nothing is.
@@ -225,12 +226,13 @@ async fn remove_if_ours(workload: &Workload, kind: &Listing, name: &str, owner: 
     }
 }
 
-/// Removes an object of the cluster as it was read: another one of its name stays.
+/// Removes an object of the cluster as it was read: one that has changed since stays, and so does another one of its name.
 pub async fn remove(workload: &Workload, object: &Value) -> Result<(), WorkloadError> {
-    let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
-    if let (Some(kind), Some(uid)) = (kind_of(object), uid) {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    if let (Some(kind), Some(uid)) = (kind_of(object), text("/metadata/uid")) {
         let of = ObjectRef::of(object);
-        workload.delete_object(&kind, of.namespace.as_deref(), &of.name, uid).await?;
+        let only = Preconditions { uid: Some(uid), resource_version: text("/metadata/resourceVersion") };
+        workload.delete_object(&kind, of.namespace.as_deref(), &of.name, only).await?;
         tracing::info!(endpoint = workload.server, "{of} is removed");
     }
     Ok(())

@@ -80,7 +80,7 @@ fn all_passed() -> Value {
 
 fn found<'a>(nodes: &[&str], pods: &'a [Value]) -> Probes<'a> {
     let nodes: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    probes(&nodes, &self::nodes(), &probe(), &pods.iter().collect::<Vec<_>>(), NOW.parse().unwrap())
+    probes(&nodes, &self::nodes(), &probe(), pods, NOW.parse().unwrap())
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_pod_is_made_on_each_new_node_then_one_that_connects_to_it_and_both_go() {
 
     let there = [with(vec![])];
     let second = found(&["win-1"], &there);
-    assert_eq!((second.make, second.said), (vec![probe().service("win-1", &there[0])], vec!["win-1: pod probe-win-1 has not ended".to_owned()]));
+    assert_eq!((second.make, second.said), (vec![probe().service("win-1", &there[0])], vec!["win-1: pod probe-win-1 is not ready".to_owned()]));
 
     let ready = [all_passed()];
     let third = found(&["win-1"], &ready);
@@ -125,7 +125,7 @@ fn what_is_left_out_needs_no_pod_on_a_linux_node() {
         Probe { reached: Probe::new("agnhost:2.63.0", Vec::new(), &asked, &read(&[]), &[]).reached, ..probe() }
     };
     let there = all_passed();
-    let found = |skip: Value| probes(&["win-1".to_owned()], &nodes(), &asked(skip), &[&there], NOW.parse().unwrap());
+    let found = |skip: Value| probes(&["win-1".to_owned()], &nodes(), &asked(skip), std::slice::from_ref(&there), NOW.parse().unwrap());
     assert_eq!(found(json!(["Back", "NodePort"])).passed, ["win-1"]);
     let back = probe().back("win-1", &[(ProbeTarget::Back, format!("{ADDRESS}:9376"))]);
     assert_eq!((found(json!(["NodePort"])).make, found(json!(["NodePort"])).passed.len()), (vec![back], 0));
@@ -171,8 +171,8 @@ fn what_is_not_reached_is_said_first_by_what_the_rest_needs() {
         |name: &str, message: &str| container(name, json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}), ended(1, message));
     let creating = |name: &str| container(name, json!({"waiting": {"reason": "ContainerCreating"}}), json!({}));
     for (containers, expected) in [
-        (vec![], "win-1: pod probe-win-1 has not ended"),
-        (vec![creating("service"), creating("name"), creating("name-server")], "win-1: pod probe-win-1 has not ended"),
+        (vec![], "win-1: pod probe-win-1 is not ready"),
+        (vec![creating("service"), creating("name"), creating("name-server")], "win-1: pod probe-win-1 is not ready"),
         (
             vec![container("service", json!({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}), json!({})), creating("name")],
             "win-1: pod probe-win-1 does not start: no such image",
@@ -199,7 +199,7 @@ fn what_is_not_reached_is_said_first_by_what_the_rest_needs() {
     }
     let unscheduled =
         [pod(json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]}))];
-    assert_eq!(found(&["win-1"], &unscheduled).said, ["win-1: pod probe-win-1 has not ended: 0/3 nodes are available"]);
+    assert_eq!(found(&["win-1"], &unscheduled).said, ["win-1: pod probe-win-1 is not ready: 0/3 nodes are available"]);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_node_that_is_cordoned_is_not_tried_out() {
     };
     let nodes = read(&[node("win-1", "node.kubernetes.io/unschedulable"), node("win-2", "os")]).nodes;
     let live = [all_passed(), passed_back()];
-    let found = probes(&["win-1", "win-2"].map(str::to_owned), &nodes, &probe(), &live.iter().collect::<Vec<_>>(), NOW.parse().unwrap());
+    let found = probes(&["win-1", "win-2"].map(str::to_owned), &nodes, &probe(), &live, NOW.parse().unwrap());
     assert_eq!((found.passed.len(), found.remove.len(), found.make), (0, 2, vec![probe().pod("win-2")]));
     assert_eq!(found.said, ["win-1: it is cordoned", "win-2: pod probe-win-2 is made"]);
 }

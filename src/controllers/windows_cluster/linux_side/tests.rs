@@ -1,6 +1,7 @@
 //! Reads of a recorded cluster, and writes that are refused.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -8,8 +9,11 @@ use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
+use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::controllers::runtime::caches::Caches;
+use crate::controllers::testing::{read as read_as, shared};
 
 /// Calico by its operator: kinds of several groups, and one of its two kinds for addresses is not served.
 const RECORDING: &str = "src/components/fixtures/calico-operator-windows.yaml";
@@ -33,22 +37,32 @@ fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::<Mutex<Vec<String>>>::default();
     let noted = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
-        let asked = request.uri().path().to_owned();
-        noted.lock().unwrap().push(asked.clone());
-        let found: Vec<Value> = objects.iter().filter(|object| path(object) == asked).cloned().collect();
+        let (asked, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default());
+        // Watches are told nothing: nothing changes.
+        let is_watch = query.contains("watch=true");
+        noted.lock().unwrap().extend((!is_watch).then(|| asked.clone()));
+        // The watch of one object lists it by its name.
+        let named = query.split_once("metadata.name%3D").map(|(_, rest)| rest.split('&').next().unwrap().to_owned());
+        let of = named.as_ref().map_or_else(|| asked.clone(), |name| format!("{asked}/{name}"));
+        let found: Vec<Value> = objects.iter().filter(|object| path(object) == of).cloned().collect();
         let status = |code: u16, reason: &str| {
             let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
             (code, status.to_string())
         };
         let (code, body) = match found.as_slice() {
             _ if refused.as_ref() == Some(&asked) => status(403, "Forbidden"),
-            [] if asked.contains("/configmaps/") => status(404, "NotFound"),
+            [] if of.contains("/configmaps/") && named.is_none() => status(404, "NotFound"),
             // Of a kind that is not served.
-            [] => (404, "404 page not found".to_owned()),
-            [map] if map["kind"] == "ConfigMap" => (200, map.to_string()),
+            [] if named.is_none() => (404, "404 page not found".to_owned()),
+            [map] if map["kind"] == "ConfigMap" && named.is_none() => (200, map.to_string()),
             items => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}).to_string()),
         };
-        async move { Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap()) }
+        async move {
+            if is_watch {
+                pending::<()>().await;
+            }
+            Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
+        }
     });
     let workload = Workload {
         client: Client::new(service, "default"),
@@ -61,24 +75,73 @@ fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
     (workload, asked)
 }
 
+/// What a pass reads there for a WindowsCluster with all that is brought.
+async fn observed(clusters: &WorkloadClusters, workload: &Workload) -> Result<Observed, WorkloadError> {
+    let asked = json!({"mode": "Auto", "policies": {"validation": "Off", "runtimeClasses": "Off"}});
+    let reader = Reader { clusters, cluster: &ClusterRef::cluster_api("lab", "c1"), workload };
+    observe(&reader, &windows_cluster(), &read_as(asked)).await
+}
+
+fn windows_cluster() -> WindowsCluster {
+    read_as(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
+        "metadata": {"name": "c1", "namespace": "lab"}, "spec": {}}))
+}
+
 #[tokio::test]
-async fn what_was_read_is_watched_and_each_read_that_is_refused_is_named() {
+async fn each_read_that_is_refused_is_named() {
+    let (shared, _script) = shared(Caches::empty(), 1, vec![]);
+    let clusters = shared.windows_cluster().clusters;
     let (workload, asked) = cluster(None);
-    let observed = observe(&workload, Some(&[])).await.unwrap();
-    assert_eq!(judge(&observed.side), []);
-    let kinds: Vec<&str> = observed.watched.iter().map(Watched::kind).collect();
+    let Observed { side, watched, .. } = observed(&clusters, &workload).await.unwrap();
+    assert_eq!(judge(&side), []);
+    let kinds: Vec<&str> = watched.iter().map(|watched| watched.listing().kind).collect();
     let of_calico = ["Installation", "TigeraStatus", "IPPool", "FelixConfiguration", "IPAMConfiguration"];
-    let all = [&["Node", "DaemonSet", "Service", "ServiceCIDR", "ConfigMap"][..], &of_calico].concat();
+    let all = [&["Node", "DaemonSet", "Service", "ServiceCIDR", "ConfigMap", "Namespace"][..], &of_calico].concat();
     assert!(all.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
-    assert!(!kinds.contains(&"IPAMConfig"), "it is not served");
     let asked = asked.lock().unwrap().clone();
     assert!(asked.len() > all.len(), "{asked:?}");
     assert_eq!(asked.iter().filter(|path| *path == "/api/v1/pods").count(), 2, "those of CAPW, and those of Calico");
     for path in asked {
-        let Err(WorkloadError::Forbidden { what }) = observe(&cluster(Some(path.clone())).0, Some(&[])).await.map(drop) else { panic!("{path}") };
+        let refusing = cluster(Some(path.clone())).0;
+        let Err(WorkloadError::Forbidden { what }) = observed(&clusters, &refusing).await.map(drop) else { panic!("{path}") };
         let plural = if path.contains("/configmaps/") { "configmaps" } else { path.rsplit('/').next().unwrap() };
         assert!(what.contains(plural), "{path}: {what}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_watches_show_is_read_without_a_request() {
+    let (shared, _script) = shared(Caches::empty(), 1, vec![]);
+    let (clusters, name) = (shared.windows_cluster().clusters, ClusterRef::cluster_api("lab", "c1"));
+    let (workload, asked) = cluster(None);
+    let first = observed(&clusters, &workload).await.unwrap();
+    let watch = |watched: &[Watched]| {
+        clusters.watch_linux_side(
+            &name,
+            &workload,
+            &linux_sides::LinuxSide { object: ObjectRef::from_obj(&windows_cluster()), watched: watched.to_vec() },
+        );
+    };
+    watch(&first.watched);
+    let is_shown = |watched: &Watched| clusters.linux_sides().shown(&name, &workload, watched).is_some();
+    timeout(Duration::from_secs(60), async {
+        while !first.watched.iter().all(is_shown) {
+            sleep(Duration::from_millis(100)).await;
+        }
+    })
+    .await
+    .expect("each watch shows what there is");
+    asked.lock().unwrap().clear();
+    let second = observed(&clusters, &workload).await.unwrap();
+    assert_eq!((second.side, second.watched), (first.side, first.watched.clone()));
+    assert_eq!(*asked.lock().unwrap(), [""; 0]);
+
+    // What is watched no more is read again.
+    watch(&[Watched::Kind(FIRST[0])]);
+    observed(&clusters, &workload).await.unwrap();
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!((asked.len(), asked.contains(&"/api/v1/nodes".to_owned())), (first.watched.len() - 1, false), "{asked:?}");
+    clusters.stop();
 }
 
 #[test]

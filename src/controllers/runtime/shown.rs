@@ -1,0 +1,139 @@
+//! What one watch of a workload cluster has shown.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::Event;
+use serde_json::Value;
+
+use crate::api::listing::Listing;
+use crate::cluster::linux_side::trimmed;
+use crate::components::facts;
+
+/// By namespace and name: the facts of an object, and the object.
+type Objects = BTreeMap<(Option<String>, String), (String, Value)>;
+
+/// What there is, as far as the watch works.
+#[derive(Default)]
+pub struct Shown {
+    /// `None` before the first complete listing, and of a kind that is not served.
+    listed: Option<Objects>,
+    /// A listing that is not complete yet.
+    begun: Objects,
+    /// Whether this is what there is.
+    is_current: bool,
+}
+
+impl Shown {
+    /// `None`: it is not known what there is. The inner `None`: the kind is not served.
+    pub fn objects(&self) -> Option<Option<Vec<Value>>> {
+        let objects = || self.listed.as_ref().map(|listed| listed.values().map(|(_, object)| object.clone()).collect());
+        self.is_current.then(objects)
+    }
+
+    /// Takes in an event. True: what was read before may be out of date. That is so after the first listing too, because the last pass may have
+    /// read before the watch began.
+    pub fn note(&mut self, of: &Listing, event: Event<DynamicObject>) -> bool {
+        let read = |object: DynamicObject| {
+            let (name, facts) = ((object.namespace(), object.name_any()), facts(of.kind, &object.metadata));
+            Some((name, (facts, trimmed(object, of)?)))
+        };
+        match event {
+            Event::Init => self.begun.clear(),
+            Event::InitApply(object) => self.begun.extend(read(object)),
+            Event::InitDone => {
+                self.is_current = true;
+                let before = self.listed.replace(std::mem::take(&mut self.begun));
+                let facts = |objects: &Objects| objects.iter().map(|(name, (facts, _))| (name.clone(), facts.clone())).collect::<Vec<_>>();
+                return before.as_ref().map(facts) != self.listed.as_ref().map(facts);
+            }
+            Event::Apply(object) => {
+                let Some((name, now)) = read(object) else { return false };
+                let facts = now.0.clone();
+                let before = self.listed.get_or_insert_default().insert(name, now);
+                return before.is_none_or(|(before, _)| before != facts);
+            }
+            Event::Delete(object) => return self.listed.get_or_insert_default().remove(&(object.namespace(), object.name_any())).is_some(),
+        }
+        false
+    }
+
+    /// The watch has failed: what it has shown may be out of date, unless the kind is not served. True: what was read before is.
+    pub fn fail(&mut self, is_unserved: bool) -> bool {
+        self.is_current = is_unserved;
+        is_unserved && self.listed.take().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SETS: Listing = Listing::new("apps", "v1", "DaemonSet", "daemonsets");
+
+    fn object(name: &str, generation: i64) -> DynamicObject {
+        serde_json::from_value(json!({"metadata": {"name": name, "generation": generation}, "status": {"ready": generation}})).unwrap()
+    }
+
+    /// A complete listing. True: one of its events is news.
+    fn list(shown: &mut Shown) -> bool {
+        [Event::Init, Event::InitApply(object("a", 1)), Event::InitDone].map(|event| shown.note(&SETS, event)).contains(&true)
+    }
+
+    fn names(shown: &Shown) -> Option<Option<Vec<String>>> {
+        let name = |object: Value| object["metadata"]["name"].as_str().unwrap().to_owned();
+        shown.objects().map(|served| served.map(|objects| objects.into_iter().map(name).collect()))
+    }
+
+    #[test]
+    fn news_is_what_may_be_read_differently() {
+        let mut shown = Shown::default();
+        for (event, is_news, expected, why) in [
+            (Event::Init, false, None, "nothing is known yet"),
+            (Event::InitApply(object("a", 1)), false, None, "the listing goes on"),
+            (Event::InitDone, true, Some("a"), "a pass may have read before"),
+            (Event::Apply(object("a", 1)), false, Some("a"), "its status has changed"),
+            (Event::Apply(object("a", 2)), true, Some("a"), "its spec has changed"),
+            (Event::Apply(object("b", 1)), true, Some("a b"), "it is new"),
+            (Event::Init, false, Some("a b"), "the watch began again"),
+            (Event::InitApply(object("b", 1)), false, Some("a b"), "the listing goes on"),
+            (Event::InitApply(object("a", 2)), false, Some("a b"), "the listing goes on"),
+            (Event::InitDone, false, Some("a b"), "all is as it was"),
+            (Event::Delete(object("b", 1)), true, Some("a"), "it is gone"),
+            (Event::Delete(object("b", 1)), false, Some("a"), "it was gone"),
+            (Event::Init, false, Some("a"), "the watch began again"),
+            (Event::InitDone, true, Some(""), "the last one went meanwhile"),
+        ] {
+            assert_eq!(shown.note(&SETS, event), is_news, "{why}");
+            assert_eq!(names(&shown).flatten().map(|names| names.join(" ")).as_deref(), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_shown_as_it_is_now_although_that_is_no_news() {
+        let mut shown = Shown::default();
+        assert!(list(&mut shown));
+        let mut changed = object("a", 1);
+        changed.data["status"]["ready"] = json!(7);
+        assert!(!shown.note(&SETS, Event::Apply(changed)));
+        let found = shown.objects().flatten().unwrap();
+        assert_eq!((&found[0]["kind"], &found[0]["apiVersion"], &found[0]["status"]["ready"]), (&json!("DaemonSet"), &json!("apps/v1"), &json!(7)));
+    }
+
+    #[test]
+    fn what_a_watch_has_shown_does_not_count_while_it_fails() {
+        let mut shown = Shown::default();
+        assert!(list(&mut shown));
+        assert!(!shown.fail(false), "nothing is known to be different");
+        assert_eq!(names(&shown), None);
+        assert!(!list(&mut shown), "all is as it was");
+        assert!(shown.fail(true), "the kind has gone");
+        assert_eq!(names(&shown), Some(None));
+        assert!(!shown.fail(true), "it was gone");
+        assert!(list(&mut shown), "it is back");
+        assert_eq!(names(&shown), Some(Some(vec!["a".to_owned()])));
+    }
+}
