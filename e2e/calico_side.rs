@@ -8,6 +8,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::doctor::FOUND;
 use crate::linux_side::{
     BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, apply, is_unverified, pod_is_ready, probes, says, unverified_node, verified,
     written_since,
@@ -31,7 +32,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
         let cp = ControlPlane::start(options.named("calico-side")).await;
         cp.apply_objects(&definitions()).await;
         apply(&cp, RECORDING).await;
-        let _capw = Capw::start(&cp, &["--image=registry.example.com/capw:v0"]).await;
+        let capw = Capw::start(&cp, &["--image=registry.example.com/capw:v0"]).await;
         let mut workers = Workers { replicas: 0, ..Workers::new("calico", &cp).await };
         workers.apply(&cp).await;
         let name = workers.name(&workers.cluster);
@@ -91,7 +92,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
         cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, COMPATIBLE, "True", LIMIT).await;
         step("Calico's plugin is where CAPW's nodes look for it");
 
-        it_brings_kube_proxy(&cp, &mut workers, &name).await;
+        it_brings_kube_proxy(&cp, &capw, &mut workers, &name).await;
 
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be left out");
         cp.wait_gone(Kind::NAMESPACE, BROUGHT, LIMIT).await;
@@ -103,7 +104,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
 }
 
 /// kube-proxy comes to Calico's network, and a node takes pods once both work.
-async fn it_brings_kube_proxy(cp: &ControlPlane, workers: &mut Workers, name: &str) {
+async fn it_brings_kube_proxy(cp: &ControlPlane, capw: &Capw, workers: &mut Workers, name: &str) {
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
     says(cp, name, COMPONENTS, "PartNotReady", &["DaemonSet calico-system/calico-node-windows is not there", "kubectl get tigerastatus"]).await;
     let set = cp.get(DAEMON_SETS, &format!("{BROUGHT}/kube-proxy")).await.expect("kube-proxy");
@@ -126,6 +127,9 @@ async fn it_brings_kube_proxy(cp: &ControlPlane, workers: &mut Workers, name: &s
     pod_is_ready(cp, BROUGHT, "kube-proxy", &node).await;
     says(cp, name, COMPONENTS, "PartNotReady", &["calico-node-windows: 0 of 1 pods are ready"]).await;
     assert!(cp.get(Kind::NODE, &node).await.is_some_and(|node| is_unverified(&node)), "the taint stays until Calico works");
+    let (exit, shown, errors) = capw.diagnose(cp, &["machine", &node, "-n", &workers.namespace]).await;
+    let words = ["PartNotReady", "calico-node-windows: 0 of 1 pods are ready", "look at the pods in the namespace capw-windows"];
+    assert!(exit == FOUND && words.iter().all(|part| shown.contains(part)), "{exit} {shown} {errors}");
     pod_is_ready(cp, CALICO, "calico-node-windows", &node).await;
     probes::it_reaches_what_pods_need(cp, name, &node).await;
     cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;

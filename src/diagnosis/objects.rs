@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 
 use super::symptom::{Source, Symptom};
-use crate::api::condition::{self, Reason};
+use crate::api::components::UNVERIFIED_TAINT;
+use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::machine::{MachineAddressType, WindowsMachine};
 
 /// A kubelet's certificate request is normally approved sooner than this, in seconds.
@@ -23,7 +24,24 @@ pub(super) fn name(meta: &ObjectMeta) -> String {
 
 /// Conditions that report a problem, as `<kind> <type>=<status> <reason>: <message>`, each with its reason.
 pub fn problems(kind: &str, meta: &ObjectMeta, conditions: &[Condition]) -> Vec<(Symptom, Reason)> {
-    let wrong = conditions.iter().filter(|c| c.status != "True").filter_map(|c| Some((c, condition::problem(c)?)));
+    told(kind, meta, conditions, condition::problem)
+}
+
+/// Whether the Node among these symptoms has the taint that keeps pods away until its network works.
+pub fn is_unverified(symptoms: &[Symptom]) -> bool {
+    let taint = format!("taint {UNVERIFIED_TAINT}:");
+    symptoms.iter().any(|symptom| symptom.source == Source::Node && symptom.text.starts_with(&taint))
+}
+
+/// The same of a WindowsCluster. For a node without a network that is known to work, what is on its way counts too.
+pub fn of_windows_cluster(meta: &ObjectMeta, conditions: &[Condition], is_unverified: bool) -> Vec<(Symptom, Reason)> {
+    let waits_for = |c: &Condition| is_unverified && c.type_ == ConditionType::ComponentsReady.as_str();
+    let reason = |c: &Condition| if waits_for(c) { Reason::from_name(&c.reason) } else { condition::problem(c) };
+    told("WindowsCluster", meta, conditions, reason)
+}
+
+fn told(kind: &str, meta: &ObjectMeta, conditions: &[Condition], reason: impl Fn(&Condition) -> Option<Reason>) -> Vec<(Symptom, Reason)> {
+    let wrong = conditions.iter().filter(|c| c.status != "True").filter_map(|c| Some((c, reason(c)?)));
     let line = |c: &Condition| format!("{kind} {}={} {}: {}", c.type_, c.status, c.reason, c.message);
     wrong.map(|(c, reason)| (Symptom::new(Source::Machine, format!("{kind} {}", name(meta)), &line(c)), reason)).collect()
 }

@@ -9,7 +9,8 @@ use kube::ResourceExt;
 use super::{Answer, reasons};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Machine};
-use crate::api::cluster_ref::ClusterRef;
+use crate::api::cluster::WindowsCluster;
+use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::condition::{self, ConditionType, Reason};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
@@ -63,6 +64,7 @@ impl Look {
         let names: Vec<String> = [Some(machine.name_any()), owner].into_iter().flatten().collect();
         self.events(&names).await;
         let nodes = self.workload(&machine, asked_for.as_ref()).await;
+        self.windows_cluster(&machine).await;
         if let Some(status) = asked_for.and_then(|machine| machine.status).filter(|_| !nodes) {
             // The Node itself cannot be read: what Cluster API has read of it.
             let node = status.node_ref.map(|node| node.name).unwrap_or_default();
@@ -115,6 +117,27 @@ impl Look {
             Ok(Some(found)) => self.problems("WindowsBootstrapConfig", &found.metadata, found.status.as_ref().map(|s| s.conditions.as_slice())),
             Ok(None) => {}
             Err(error) => self.skipped("the WindowsBootstrapConfig", &error),
+        }
+    }
+
+    /// What is wrong with the network of its cluster, or what its Node waits for there.
+    async fn windows_cluster(&mut self, machine: &WindowsMachine) {
+        let Some(ClusterRef { source: ClusterSource::ClusterApi(cluster), .. }) = ClusterRef::of(&machine.metadata) else { return };
+        let found = async {
+            let cluster: Option<capi::Cluster> = self.cluster.get(&self.namespace, &cluster).await?;
+            let named = cluster.and_then(|cluster| cluster.spec.infrastructure_ref).filter(|named| named.kind == "WindowsCluster");
+            match named {
+                Some(named) => self.cluster.get::<WindowsCluster>(&self.namespace, &named.name).await,
+                None => Ok(None),
+            }
+        };
+        match found.await {
+            Ok(Some(found)) => {
+                let conditions = found.status.map(|status| status.conditions).unwrap_or_default();
+                self.problems.extend(objects::of_windows_cluster(&found.metadata, &conditions, objects::is_unverified(&self.symptoms)));
+            }
+            Ok(None) => {}
+            Err(error) => self.skipped("the WindowsCluster", &error),
         }
     }
 

@@ -171,6 +171,40 @@ fn what_a_node_says_becomes_facts_that_the_rules_know() {
     assert_eq!(found, ["F02", "F03", "F07", "F09", "F26", "F46", "F47", "F48", "F50", "F53", "F60", "F65", "F73"], "{symptoms:#?}");
 }
 
+/// A stage that passes is a problem only for a node that has waited in it.
+#[test]
+fn a_node_whose_taint_stays_is_told_what_its_network_waits_for() {
+    let node = |taint: &str| -> Vec<Symptom> {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "creationTimestamp": "2026-11-21T11:00:00Z"},
+            "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]}});
+        let machine = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine", "metadata": {"name": "win-1"}, "spec": {"image": "x"}});
+        let (node, machine) = (serde_json::from_value(node).unwrap(), serde_json::from_value(machine).unwrap());
+        objects::of_node(&node, &machine, "2026-11-21T12:00:00Z".parse().unwrap())
+    };
+    let unverified = "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified";
+    for (taint, type_, reason, is_told) in [
+        (unverified, "ComponentsReady", "NodeNotVerified", true),
+        (unverified, "ComponentsReady", "PartNotReady", true),
+        (unverified, "ComponentsReady", "ImageUnknown", true),
+        (unverified, "LinuxSideReady", "ChangingLinuxSide", false),
+        (unverified, "NetworkCompatible", "VniBelow4096", true),
+        ("os", "NetworkCompatible", "VniBelow4096", true),
+        ("os", "ComponentsReady", "NodeNotVerified", false),
+        ("os", "ComponentsReady", "ImageUnknown", true),
+    ] {
+        let condition =
+            json!({"type": type_, "status": "False", "reason": reason, "message": "win-1: it is so", "lastTransitionTime": "2026-11-21T11:45:00Z"});
+        let (meta, symptoms) = (serde_json::from_value(json!({"name": "c1", "namespace": "lab"})).unwrap(), node(taint));
+        let conditions = [serde_json::from_value(condition).unwrap()];
+        let told = objects::of_windows_cluster(&meta, &conditions, objects::is_unverified(&symptoms));
+        assert_eq!(told.len(), usize::from(is_told), "{taint} {reason}");
+        for (symptom, reason) in told {
+            let finding = reasons::finding(&symptom, reason);
+            assert_eq!((finding.cause.as_str(), symptom.at.as_str()), ("win-1: it is so", "WindowsCluster lab/c1"));
+        }
+    }
+}
+
 /// Remedies name fields; a field that is renamed takes its remedies along.
 #[test]
 fn the_fields_that_remedies_name_exist() {
