@@ -42,9 +42,9 @@ omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 ";
 
-/// A program in Go that takes memory rather than time: they live for a minute or two, and their start is half of a story.
+/// A program in Go that takes memory rather than time, within bounds: they live for a minute or two, and their start is half of a story.
 pub(super) fn go(name: &str, program: &Path, dir: &Path) -> Process {
-    Process::new(name, program, dir).env("GOGC", "400")
+    Process::new(name, program, dir).env("GOGC", "800").env("GOMEMLIMIT", "600MiB")
 }
 
 fn etcd(tools: &Tools, dir: &Path) -> (Process, String) {
