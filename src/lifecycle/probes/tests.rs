@@ -1,3 +1,5 @@
+mod joins;
+
 use serde_json::json;
 
 use super::*;
