@@ -43,11 +43,11 @@ impl Reachable {
     pub async fn new(cp: &ControlPlane, guest: &WineGuest, pod: &str) -> Self {
         let service = api_server(cp).await;
         for address in [SERVER, DNS, &service, pod] {
-            inside(guest, "--net", &["ip", "address", "add", &format!("{address}/32"), "dev", "lo"]);
+            inside(guest, "--net", &["ip", "address", "add", &format!("{address}/32"), "dev", "lo"]).expect("an address");
         }
         let resolver = cp.directory().join("resolv.conf");
         std::fs::write(&resolver, format!("nameserver {DNS}\n")).expect("the guest's resolver");
-        inside(guest, "--mount", &["mount", "--bind", resolver.to_str().expect("a path"), "/etc/resolv.conf"]);
+        inside(guest, "--mount", &["mount", "--bind", resolver.to_str().expect("a path"), "/etc/resolv.conf"]).expect("the guest's resolver");
         let run = |name: &str, words: &[&str]| {
             let (pid, directory) = (guest.pid().expect("the guest is on").to_string(), cp.directory());
             Process::new(name, Path::new("nsenter"), directory).args(["--target", &pid, "--net", "--"].iter().chain(words))
@@ -71,11 +71,11 @@ async fn api_server(cp: &ControlPlane) -> String {
     text(&cp.get(SERVICES, "default/kubernetes").await.expect("the Service of the API server"), "/spec/clusterIP").to_owned()
 }
 
-/// Runs a program of this host in one of the guest's namespaces.
-fn inside(guest: &WineGuest, namespace: &str, words: &[&str]) {
+/// Runs a program of this host in one of the guest's namespaces; what it says if it fails.
+fn inside(guest: &WineGuest, namespace: &str, words: &[&str]) -> Result<(), String> {
     let pid = guest.pid().expect("the guest is on").to_string();
     let output = Command::new("nsenter").args(["--target", &pid, namespace, "--"]).args(words).output().expect("nsenter runs");
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(()) } else { Err(format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr))) }
 }
 
 /// Waits for the pod of a node, makes its connections once, and says as the kubelet what came of them. False: not all were made.
@@ -120,10 +120,7 @@ pub async fn reached(cp: &ControlPlane, guest: &WineGuest, node: &str, endpoint:
     let pod = wait_for("a pod for a Linux node", LIMIT, || async { cp.get(PODS, &back).await.ok_or("there is none") }).await;
     let (address, port) = text(&pod, "/spec/containers/0/args/1").rsplit_once(':').expect("address and port");
     wait_for(&format!("{address}:{port} answers"), LIMIT, || async {
-        let pid = guest.pid().expect("the guest is on").to_string();
-        let connect = format!("exec 3<> /dev/tcp/{address}/{port}");
-        let output = Command::new("nsenter").args(["--target", &pid, "--net", "--", "bash", "-c", &connect]).output().expect("nsenter runs");
-        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+        inside(guest, "--net", &["bash", "-c", &format!("exec 3<> /dev/tcp/{address}/{port}")])
     })
     .await;
     let internal: u16 = port.parse().expect("a port");

@@ -66,8 +66,29 @@ impl Workload {
 mod tests {
     use serde_json::json;
 
-    use super::super::mock::{Script, step};
+    use super::super::mock::{Exchange, Script, refuse, step};
     use super::*;
+
+    fn workload(steps: Vec<Exchange>) -> (Workload, Script) {
+        let (client, script) = Script::new(steps);
+        let (minor, gate) = Default::default();
+        (Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor, gate }, script)
+    }
+
+    #[tokio::test]
+    async fn only_what_was_judged_is_deleted() {
+        const DELETE: &str = "DELETE /api/v1/namespaces/capw-windows/pods/probe-win-1";
+        let pods = Listing::new("", "v1", "Pod", "pods");
+        for (answer, is_deleted) in
+            [(step(DELETE, json!({})), true), (refuse(DELETE, 404, "NotFound"), true), (refuse(DELETE, 409, "Conflict"), false)]
+        {
+            let (workload, script) = workload(vec![answer]);
+            let only = Preconditions { uid: Some("u-1".into()), resource_version: Some("7".into()) };
+            let deleted = workload.delete_object(&pods, Some("capw-windows"), "probe-win-1", only).await;
+            assert_eq!(deleted.is_ok(), is_deleted, "{deleted:?}");
+            assert_eq!(script.seen()[0].body["preconditions"], json!({"uid": "u-1", "resourceVersion": "7"}));
+        }
+    }
 
     #[tokio::test]
     async fn pods_are_listed_until_each_class_is_found_or_all_are_seen() {
@@ -82,15 +103,7 @@ mod tests {
             (vec![page(&[], "")], vec![]),
         ] {
             let count = pages.len();
-            let (client, script) = Script::new(pages);
-            let workload = Workload {
-                client,
-                ca_pem: None,
-                server: String::new(),
-                fingerprint: String::new(),
-                minor: Default::default(),
-                gate: Default::default(),
-            };
+            let (workload, script) = workload(pages);
             let names = BTreeSet::from(["a", "b"].map(str::to_owned));
             let found = workload.used_runtime_classes(&names).await.unwrap();
             assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), used);

@@ -72,9 +72,12 @@ impl LinuxSides {
 
     /// What a watch with this kubeconfig shows; `None`: there is none, or it does not work. The inner `None`: the kind is not served.
     pub fn shown(&self, cluster: &ClusterRef, workload: &Workload, watched: &Watched) -> Option<Option<Vec<Value>>> {
-        let all = self.lock();
-        let following = all.get(cluster)?.watches.get(watched).filter(|following| following.watch.is_running_with(workload))?;
-        lock(&following.shown).objects()
+        let shown = {
+            let all = self.lock();
+            let following = all.get(cluster)?.watches.get(watched).filter(|following| following.watch.is_running_with(workload))?;
+            following.shown.clone()
+        };
+        lock(&shown).objects()
     }
 
     pub fn forget(&self, cluster: &ClusterRef) {
