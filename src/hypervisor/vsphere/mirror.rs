@@ -33,6 +33,8 @@ struct Told {
     is_live: bool,
     /// Something may not be read: nothing is believed.
     is_partial: bool,
+    /// How many requests to be told were begun.
+    requests: u64,
     /// Folders by the filter that tells of them.
     folders: HashMap<String, Reference>,
     vms: HashMap<Reference, Vm>,
@@ -59,8 +61,8 @@ impl Early {
 struct Vm {
     folder: Reference,
     found: Found,
-    /// We have changed it, and were not told so.
-    is_behind: bool,
+    /// We have changed it during that request, and were not told so. The answer to it may be older than the change.
+    doubted: Option<u64>,
 }
 
 impl Mirror {
@@ -69,9 +71,20 @@ impl Mirror {
         *self.lock() = Told { folders, ..Told::default() };
     }
 
+    /// A request begins to be told of what has changed before it and will change.
+    pub fn ask(&self) {
+        self.lock().requests += 1;
+    }
+
+    /// What had changed before the last request is told, even if that is nothing.
+    pub fn settle(&self) {
+        self.lock().settle();
+    }
+
     /// All that is there was told; `false`: not all may be read.
     pub fn is_whole(&self) -> bool {
         let mut told = self.lock();
+        told.settle();
         let (was_live, is_live) = (told.is_live, !told.is_partial);
         told.is_live = is_live;
         drop(told);
@@ -113,12 +126,12 @@ impl Mirror {
     pub fn find(&self, key: &MachineKey) -> Option<Found> {
         let told = self.lock();
         let mut ours = told.vms.values().filter(|vm| vm.found.has_uuid(key.vm) && vm.found.is_ours(key));
-        ours.next().filter(|vm| told.is_live && !vm.is_behind).map(|vm| vm.found.clone())
+        ours.next().filter(|vm| told.is_live && vm.doubted.is_none()).map(|vm| vm.found.clone())
     }
 
     pub fn vm(&self, vm: &Reference) -> Option<Found> {
         let told = self.lock();
-        told.vms.get(vm).filter(|vm| told.is_live && !vm.is_behind).map(|vm| vm.found.clone())
+        told.vms.get(vm).filter(|vm| told.is_live && vm.doubted.is_none()).map(|vm| vm.found.clone())
     }
 
     /// What has that name in a folder; `None`: of that folder nothing is told.
@@ -132,7 +145,7 @@ impl Mirror {
     pub fn all(&self, folder: &Reference) -> Option<Vec<Found>> {
         let told = self.lock();
         let vms = || told.vms.values().filter(|vm| vm.folder == *folder);
-        let is_behind = vms().any(|vm| vm.is_behind) || told.early.values().any(Early::is_missing);
+        let is_behind = vms().any(|vm| vm.doubted.is_some()) || told.early.values().any(Early::is_missing);
         (told.tells_of(folder) && !is_behind).then(|| vms().map(|vm| vm.found.clone()).collect())
     }
 
@@ -152,11 +165,12 @@ impl Mirror {
         self.lock().note_early(vm, Early::Read);
     }
 
-    /// It was changed, and that is not told: it is read until more is told of it.
+    /// It was changed, and that is not told: it is read until a request that begins later is answered.
     pub fn doubt(&self, vm: &Reference) {
         let mut told = self.lock();
+        let during = told.requests;
         match told.vms.get_mut(vm) {
-            Some(vm) => vm.is_behind = true,
+            Some(vm) => vm.doubted = Some(during),
             None => told.note_early(vm, Early::Changed),
         }
     }
@@ -186,6 +200,12 @@ impl Mirror {
 impl Told {
     fn tells_of(&self, folder: &Reference) -> bool {
         self.is_live && self.folders.values().any(|known| known == folder)
+    }
+
+    fn settle(&mut self) {
+        for vm in self.vms.values_mut() {
+            vm.doubted = vm.doubted.filter(|during| *during >= self.requests);
+        }
     }
 
     fn note_task(&mut self, id: String, note: impl FnOnce(&mut Task)) {
@@ -236,13 +256,13 @@ impl Told {
                 self.early.remove(&object);
                 let mut found = Found::told(object.clone());
                 changes().for_each(|(path, value)| found.set(path, value));
-                self.vms.insert(object, Vm { folder: folder.clone(), found, is_behind: early == Some(Early::Changed) });
+                let doubted = (early == Some(Early::Changed)).then_some(self.requests);
+                self.vms.insert(object, Vm { folder: folder.clone(), found, doubted });
                 true
             }
             // One that was destroyed by us is not known any more.
             ("VirtualMachine", Some(_), _) => self.vms.get_mut(&object).is_some_and(|vm| {
                 changes().for_each(|(path, value)| vm.found.set(path, value));
-                vm.is_behind = false;
                 true
             }),
             _ => false,
@@ -279,8 +299,6 @@ mod tests {
         assert_eq!(mirror.named(&folder, "a"), Some(Some(it.clone())));
         assert_eq!((mirror.named(&folder, "b"), mirror.named(&Reference::new("Folder", "other"), "b")), (Some(None), None));
 
-        mirror.doubt(&it);
-        assert_eq!((mirror.vm(&it), mirror.all(&folder)), (None, None), "it is read instead");
         told(&mirror, &vm("modify", &change("runtime.powerState", "<val>poweredOff</val>")));
         assert!(mirror.vm(&it).unwrap().is_off());
 
@@ -290,6 +308,23 @@ mod tests {
         assert_eq!(mirror.all(&folder), Some(vec![]), "a word that comes late makes no VM");
         mirror.end();
         assert_eq!(mirror.all(&folder), None);
+    }
+
+    /// It was off and is on: a late word of something else, such as its seed, does not say that it is off.
+    #[test]
+    fn a_vm_that_is_doubted_is_read_until_a_later_request_is_answered() {
+        let (mirror, it) = (Mirror::default(), Reference::new("VirtualMachine", "vm-1"));
+        mirror.begin([("f1".to_owned(), Reference::new("Folder", "group-v1"))].into());
+        told(&mirror, &vm("enter", &change("runtime.powerState", "<val>poweredOff</val>")));
+        assert!(mirror.is_whole() && mirror.vm(&it).unwrap().is_off());
+        mirror.ask();
+        mirror.doubt(&it);
+        told(&mirror, &vm("modify", &change("name", "<val>b</val>")));
+        assert!(mirror.is_whole() && mirror.vm(&it).is_none(), "that may be from before the change");
+        mirror.ask();
+        told(&mirror, &vm("modify", &change("runtime.powerState", "<val>poweredOn</val>")));
+        mirror.settle();
+        assert!(!mirror.vm(&it).unwrap().is_off());
     }
 
     #[tokio::test(start_paused = true)]
@@ -322,7 +357,9 @@ mod tests {
         changed.read(&it);
         told(&changed, &enter);
         assert_eq!((changed.vm(&it), changed.all(&folder)), (None, None), "that may be from before the change");
+        changed.ask();
         told(&changed, &vm("modify", &change("runtime.powerState", "<val>poweredOn</val>")));
+        changed.settle();
         assert!(changed.vm(&it).is_some());
     }
 

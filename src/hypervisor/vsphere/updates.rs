@@ -136,8 +136,12 @@ async fn tell(client: &Client, wanted: &[String], made: &mut Option<Reference>) 
         let mut version = String::new();
         loop {
             let late = |_| DriverError::Unreachable("it did not answer in time".into());
+            client.mirror().ask();
             let told = timeout(LONGEST + LATE, client.wait_for_updates(&collector, &version, LONGEST)).await.map_err(late)??;
-            let Some(Version { version: newest, is_whole }) = told else { continue };
+            let Some(Version { version: newest, is_whole }) = told else {
+                client.mirror().settle();
+                continue;
+            };
             version = newest;
             if is_whole {
                 if !client.mirror().is_whole() {
