@@ -29,7 +29,7 @@ pub fn test(nextest: &Nextest, profile: &str, more: &[String]) -> Result<bool> {
     let without = filter(lacking);
     let run = nextest.run(profile, if more.is_empty() { &without } else { more })?;
     write_files(nextest, &run)?;
-    let left_out = if more.is_empty() { omitted(&nextest.list(profile, &without)?, lacking) } else { Default::default() };
+    let left_out = if more.is_empty() { omitted(profile, &nextest.list(profile, &without)?, lacking) } else { Default::default() };
     print!("\n{}", text(&run, &nextest.failed(), &left_out));
     Ok(run.passed && run.left.is_empty())
 }
