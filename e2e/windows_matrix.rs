@@ -1,8 +1,10 @@
 //! Story *windows matrix*: what is rendered for each Kubernetes minor, containerd line, Windows release and pair of options is read by the
-//! Windows program of that version, run by Wine, which must find no fault in it. Rendering only: no cluster, no guest.
+//! Windows program of that version, run by Wine, which must find no fault in it; and so does kube-proxy.exe with its settings for each pod network.
+//! Rendering only: no cluster, no guest.
 //! The newest minor and line; all of them with `CAPW_MATRIX=all`. Kubernetes 1.37 is not published as a Go module yet.
 
 mod judge;
+mod networks;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +15,7 @@ use capw::bootstrap::{BootstrapFacts, paths, render};
 use serde_json::{Value, json};
 
 use self::judge::Judge;
+use self::networks::judge_networks;
 use crate::world::facts::facts;
 use crate::world::{step, wine};
 
@@ -94,13 +97,15 @@ fn windows_matrix() {
                         let (configuration, flags) =
                             (text(&payload, paths::KUBE_PROXY_CONFIG), self::flags(&payload, "kube-proxy", paths::KUBE_PROXY));
                         if news(format!("kube-proxy {version}"), format!("{configuration}{flags:?}")) {
-                            judge.kube_proxy(version, &configuration, &flags, &what);
+                            judge.kube_proxy(version, paths::KUBE_PROXY_CONFIG, &configuration, &flags, &what);
                         }
                     }
                 }
             }
         }
     }
+    let of_networks = judge_networks(&judge, versions);
+    step(format!("kube-proxy.exe judged {of_networks} files for pod networks"));
     step(format!("{rendered} payloads rendered, {} different files judged by their programs", seen.len()));
 }
 

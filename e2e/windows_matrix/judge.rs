@@ -189,8 +189,8 @@ ip link set lo up; cd "$1"; shift; exec "$@""#;
     }
 
     /// kube-proxy reads and checks its configuration, and writes what it understood.
-    pub fn kube_proxy(&self, version: &str, written: &str, flags: &[String], what: &str) {
-        self.write(paths::KUBE_PROXY_CONFIG, written);
+    pub fn kube_proxy(&self, version: &str, path: &str, written: &str, flags: &[String], what: &str) {
+        self.write(path, written);
         let out = self.path(PROXY_OUT);
         let _ = fs::remove_file(&out);
         let write = format!("--write-config-to={PROXY_OUT}");
