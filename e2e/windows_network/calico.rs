@@ -9,7 +9,7 @@ use std::fs;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::node::{Programs, address, balancer, guest_of, objects, service};
+use super::node::{FAULT, Programs, address, balancer, guest_of, objects, service};
 use super::{LIMIT, NAMESPACE};
 use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, HostProcesses, Kind, Options, step, text, wait_for, wine};
@@ -20,7 +20,6 @@ const OVERLAY: &str = "CA11C0B1-0000-4000-8000-000000000002";
 const BLOCK: &str = "10.244.1.0/26";
 const GATEWAY: &str = "10.244.1.1";
 const ENDPOINT: &str = "10.244.1.2";
-const FAULT: &str = r"C:\hns\fault";
 
 #[test]
 fn kube_proxy_in_calicos_network() {

@@ -1,15 +1,19 @@
 //! A cluster with Flannel, which CAPW brings to real Windows nodes.
 
+use std::sync;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::node::{Programs, address, guest_of};
+use super::node::{FAULT, Programs, address, guest_of};
 use super::probe::name_resolution;
 use super::{LIMIT, NAMESPACE};
 use crate::linux_side;
 use crate::workers::Workers;
 use crate::world::wine::WineGuest;
-use crate::world::{Capw, ControlPlane, HostProcesses, Kind, Options, text, wait_for, wine};
+use crate::world::{Capw, ControlPlane, HostProcesses, Kind, Options, seed, step, text, wait_for, wine};
 
 /// What a node has besides its programs; `None` until it can have it.
 type Besides = fn(&WineGuest, &Value) -> Option<()>;
@@ -18,6 +22,7 @@ pub struct Cluster {
     besides: Besides,
     pub programs: Programs,
     pub pods: Mutex<HostProcesses>,
+    random: sync::Mutex<StdRng>,
     workers: Workers,
     capw: Capw,
     pub cp: ControlPlane,
@@ -34,7 +39,8 @@ impl Cluster {
         let workers = Workers { replicas: 0, driver: json!({"simulated": {"guest": "Wine"}}), bootstrap: json!({}), ..Workers::new(name, &cp).await };
         workers.apply(&cp).await;
         let pods = Mutex::new(HostProcesses::new(NAMESPACE, &programs.node));
-        let mut cluster = Self { besides, programs, pods, workers, capw, cp };
+        let random = sync::Mutex::new(StdRng::seed_from_u64(seed()));
+        let mut cluster = Self { besides, programs, pods, random, workers, capw, cp };
         let auto = json!({"spec": {"components": {"mode": "Auto"}}});
         cluster.cp.patch(Kind::WINDOWS_CLUSTER, &cluster.name(), &auto).await.expect("the network can be brought");
         cluster.cp.wait_condition(Kind::WINDOWS_CLUSTER, &cluster.name(), "ComponentsReady", "True", LIMIT).await;
@@ -59,6 +65,16 @@ impl Cluster {
         guest_of(&self.capw, node)
     }
 
+    /// On one node in three HNS is stopped at first.
+    fn trouble(&self, node: &str, guest: &WineGuest) {
+        let mut random = self.random.lock().expect("no test has failed");
+        if random.random_ratio(1, 3) {
+            let calls: u32 = random.random_range(1..=8);
+            guest.write(FAULT, format!("down {calls}").as_bytes());
+            step(format!("HNS of {node} is stopped for its first {calls} calls"));
+        }
+    }
+
     /// Waits, and runs the pods meanwhile: the part of the kubelets and of containerd that Wine has no containers for.
     pub async fn until(&self, what: &str, look: impl AsyncFn() -> Result<(), String>) {
         wait_for(what, LIMIT, || async {
@@ -66,7 +82,9 @@ impl Cluster {
             let guest = |name: &str| {
                 let node = nodes.iter().find(|node| text(node, "/metadata/name") == name)?;
                 let guest = self.guest_of(node)?;
-                self.programs.put_into(&guest, address(node)?);
+                if self.programs.put_into(&guest, address(node)?) {
+                    self.trouble(name, &guest);
+                }
                 (self.besides)(&guest, node)?;
                 Some(guest)
             };

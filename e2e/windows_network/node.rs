@@ -11,6 +11,9 @@ use crate::world::{self, Capw, ControlPlane, Kind, simulated_vms, text, wine};
 
 const ENDPOINT_SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
 
+/// What is wrong with the networking service of a node.
+pub const FAULT: &str = r"C:\hns\fault";
+
 /// The Windows programs beside those of Kubernetes.
 pub struct Programs {
     pub node: PathBuf,
@@ -52,11 +55,11 @@ impl Programs {
         })
     }
 
-    /// Puts them on a node, as its image or its bootstrap data would, and beside them the networking service and a PowerShell.
-    pub fn put_into(&self, guest: &wine::WineGuest, address: &str) {
+    /// Puts them on a node, as its image or its bootstrap data would, and beside them the networking service and a PowerShell. `false`: they are there.
+    pub fn put_into(&self, guest: &wine::WineGuest, address: &str) -> bool {
         let service = r"C:\hns\node.json";
         if guest.path(service).exists() {
-            return;
+            return false;
         }
         for (from, to) in &self.others {
             guest.write(to, &fs::read(from).unwrap_or_else(|e| panic!("{}: {e}", from.display())));
@@ -64,6 +67,7 @@ impl Programs {
         // Flannel's CNI plugin is in no package registry. It only hands on what `pod::attach` makes.
         guest.write(r"C:\opt\cni\bin\flannel.exe", b"");
         guest.write(service, json!({"address": address}).to_string().as_bytes());
+        true
     }
 }
 

@@ -18,8 +18,8 @@
 //!    `pkg/backend/hostgw/hostgw_windows.go`). The adapter with its address is not made here: Wine shows those of the machine.
 //!
 //! Everything is below one directory, `C:\hns`: `node.json` has the node's address (`{"address": "10.0.0.5"}`), `calls.log` a line for each call,
-//! and `fault`, where it exists, what goes wrong: `down`, all calls fail as if the service were stopped; `exists`, a network is there already
-//! whenever one is created. What the stand-in for PowerShell beside it keeps is there too.
+//! and `fault`, where it exists, what goes wrong: `down`, all calls fail as if the service were stopped; `down 3`, the next three do;
+//! `exists`, a network is there already whenever one is created. What the stand-in for PowerShell beside it keeps is there too.
 
 mod model;
 mod service;

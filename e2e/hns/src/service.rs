@@ -115,7 +115,17 @@ impl Service {
         if let Ok(mut log) = OpenOptions::new().create(true).append(true).open(self.root.join("calls.log")) {
             let _ = writeln!(log, "{what} {of} {with}");
         }
-        if self.fault() == "down" { Err(Failure(code::MANAGER_STOPPED)) } else { Ok(Turn(lock)) }
+        if self.is_down() { Err(Failure(code::MANAGER_STOPPED)) } else { Ok(Turn(lock)) }
+    }
+
+    /// Whether the service is stopped, for all calls or for so many more.
+    fn is_down(&self) -> bool {
+        let fault = self.fault();
+        let left: Option<u32> = fault.strip_prefix("down ").and_then(|left| left.parse().ok());
+        if let Some(left) = left.filter(|left| *left > 0) {
+            let _ = fs::write(self.root.join("fault"), format!("down {}", left - 1));
+        }
+        left.map_or(fault == "down", |left| left > 0)
     }
 
     fn fault(&self) -> String {
@@ -226,7 +236,10 @@ mod tests {
         fs::write(directory.path().join("fault"), "down").unwrap();
         assert_eq!(service.enumerate(Kind::Endpoint, ""), Err(Failure(code::MANAGER_STOPPED)));
         assert_eq!(service.call("GET", "/globals/version", "", String::new), Err(Failure(code::MANAGER_STOPPED)));
-        fs::remove_file(directory.path().join("fault")).unwrap();
+        fs::write(directory.path().join("fault"), "down 2").unwrap();
+        for _ in 0..2 {
+            assert_eq!(service.enumerate(Kind::Endpoint, ""), Err(Failure(code::MANAGER_STOPPED)));
+        }
         assert_eq!(service.enumerate(Kind::Endpoint, "").as_deref(), Ok("[]"));
     }
 }
