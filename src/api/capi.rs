@@ -257,6 +257,10 @@ impl Cluster {
     pub fn endpoint(&self) -> Option<&Endpoint> {
         self.spec.control_plane_endpoint.as_ref().filter(|e| !e.host.is_empty() && e.port > 0)
     }
+    /// The name of its WindowsCluster, if its infrastructure is one.
+    pub fn windows_cluster(&self) -> Option<&str> {
+        self.spec.infrastructure_ref.as_ref().filter(|reference| reference.kind == "WindowsCluster").map(|reference| reference.name.as_str())
+    }
     fn initialization(&self) -> Option<&ClusterInitialization> {
         self.status.as_ref()?.initialization.as_ref()
     }

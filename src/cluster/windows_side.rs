@@ -71,8 +71,7 @@ mod tests {
 
     fn workload(steps: Vec<Exchange>) -> (Workload, Script) {
         let (client, script) = Script::new(steps);
-        let (minor, gate) = Default::default();
-        (Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor, gate }, script)
+        (Workload::of(client), script)
     }
 
     #[tokio::test]

@@ -118,6 +118,14 @@ pub struct Workload {
     pub gate: Gate,
 }
 
+#[cfg(test)]
+impl Workload {
+    /// One whose requests go to this client.
+    pub fn of(client: Client) -> Self {
+        Self { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Arc::default(), gate: Gate::default() }
+    }
+}
+
 /// One right to ask for. Empty texts mean core group, no subresource, cluster scope, any name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Right<'a> {

@@ -125,9 +125,8 @@ impl Look {
         let Some(ClusterRef { source: ClusterSource::ClusterApi(cluster), .. }) = ClusterRef::of(&machine.metadata) else { return };
         let found = async {
             let cluster: Option<capi::Cluster> = self.cluster.get(&self.namespace, &cluster).await?;
-            let named = cluster.and_then(|cluster| cluster.spec.infrastructure_ref).filter(|named| named.kind == "WindowsCluster");
-            match named {
-                Some(named) => self.cluster.get::<WindowsCluster>(&self.namespace, &named.name).await,
+            match cluster.as_ref().and_then(capi::Cluster::windows_cluster) {
+                Some(name) => self.cluster.get::<WindowsCluster>(&self.namespace, name).await,
                 None => Ok(None),
             }
         };

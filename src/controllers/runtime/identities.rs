@@ -90,14 +90,8 @@ mod tests {
 
     fn stage(exchanges: Vec<Exchange>) -> (Identities, ClusterRef, impl Fn(&str) -> Workload, Script) {
         let (client, script) = Script::new(exchanges);
-        let workload = move |fingerprint: &str| Workload {
-            client: client.clone(),
-            ca_pem: None,
-            server: "https://a".into(),
-            fingerprint: fingerprint.into(),
-            minor: Default::default(),
-            gate: Default::default(),
-        };
+        let workload =
+            move |fingerprint: &str| Workload { server: "https://a".into(), fingerprint: fingerprint.into(), ..Workload::of(client.clone()) };
         (Identities::default(), ClusterRef::cluster_api("lab", "c1"), workload, script)
     }
 

@@ -93,8 +93,7 @@ impl Owners {
         match &cluster.source {
             ClusterSource::ClusterApi(name) => {
                 let found = self.caches.clusters.get(&cluster.namespace, name)?;
-                let reference = found.spec.infrastructure_ref.as_ref().filter(|reference| reference.kind == "WindowsCluster");
-                let infrastructure = reference.and_then(|reference| self.caches.windows_clusters.get(&cluster.namespace, &reference.name));
+                let infrastructure = found.windows_cluster().and_then(|name| self.caches.windows_clusters.get(&cluster.namespace, name));
                 Some(TargetCluster::of_cluster(&found, infrastructure.as_deref()))
             }
             _ => Some(TargetCluster::standalone(cluster, pool.and_then(|p| p.spec.cluster.as_ref()), None)),

@@ -97,14 +97,7 @@ pub fn client(server: &Arc<Mutex<Server>>) -> Client {
 }
 
 pub fn workload(server: &Arc<Mutex<Server>>) -> Workload {
-    Workload {
-        client: client(server),
-        ca_pem: None,
-        server: "https://10.0.0.1:6443".into(),
-        fingerprint: String::new(),
-        minor: Arc::default(),
-        gate: Default::default(),
-    }
+    Workload { server: "https://10.0.0.1:6443".into(), ..Workload::of(client(server)) }
 }
 
 /// Whatever a kubeconfig says, it leads to that server.

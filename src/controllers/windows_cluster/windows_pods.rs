@@ -15,7 +15,7 @@ use crate::api::capi::{self, Cluster};
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::ComponentsMode;
 use crate::api::condition::Desired;
-use crate::cluster::ApiError;
+use crate::cluster::linux_side::is_unserved;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{self, FOR_PODS, Host, changes, is_among, owned, windows_pods};
 use crate::controllers::runtime::caches::Caches;
@@ -71,9 +71,7 @@ async fn apply_served(workload: &Workload, objects: &[&Value]) -> Result<BTreeSe
     let mut unserved = BTreeSet::new();
     for object in objects {
         match apply(workload, &[object]).await {
-            Err(WorkloadError::Api(ApiError::NotFound(_) | ApiError::NotServed(_))) => {
-                unserved.extend(components::kind_of(object).map(|kind| kind.kind))
-            }
+            Err(error) if is_unserved(&error) => unserved.extend(components::kind_of(object).map(|kind| kind.kind)),
             applied => applied?,
         }
     }

@@ -110,16 +110,11 @@ async fn bring_network(
             return Ok(Network::nothing(object, Reason::NotBrought, refusal.to_string()));
         }
     };
-    let taken = |why: Taken| Ok(Network::nothing(object, Reason::NameTaken, why.to_string()));
-    let seen = match outdated(&desired, objects, &owner) {
-        Ok(seen) => seen,
-        Err(why) => return taken(why),
+    let (objects, outdated) = match outdated_now(workload, &desired, objects, &owner).await? {
+        Ok(read) => read,
+        Err(why) => return Ok(Network::nothing(object, Reason::NameTaken, why.to_string())),
     };
-    let objects: &[Value] = &now(workload, objects, &seen).await?;
-    let outdated = match outdated(&desired, objects, &owner) {
-        Ok(outdated) => outdated,
-        Err(why) => return taken(why),
-    };
+    let objects: &[Value] = &objects;
     let sets = desired.iter().filter(|object| is(object, "DaemonSet")).map(|set| ObjectRef::of(set).find(objects).unwrap_or(set));
     let pods: Vec<&Value> = objects.iter().filter(|object| is(object, "Pod")).collect();
     let brought = sets.map(|set| part(set, &pods));
@@ -140,6 +135,21 @@ async fn bring_network(
         None => said,
     };
     Ok(Network { parts, verified: Some(format!("{}/{}", verification.verified - waiting, verification.nodes)), said })
+}
+
+/// The objects as they are now, and those of the desired ones that are not there as they shall be.
+async fn outdated_now<'a>(
+    workload: &Workload,
+    desired: &'a [Value],
+    objects: &'a [Value],
+    owner: &str,
+) -> Result<Result<(Cow<'a, [Value]>, Vec<&'a Value>), Taken>, WorkloadError> {
+    let seen = match outdated(desired, objects, owner) {
+        Ok(seen) => seen,
+        Err(why) => return Ok(Err(why)),
+    };
+    let objects = now(workload, objects, &seen).await?;
+    Ok(outdated(desired, &objects, owner).map(|outdated| (objects, outdated)))
 }
 
 /// The network as a part, where another brings it.

@@ -32,14 +32,7 @@ fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, S
 
 fn with(caches: Caches, exchanges: Vec<Exchange>) -> (WorkloadClusters, Workload, Script) {
     let (shared, script) = shared(caches, 1, exchanges);
-    let workload = Workload {
-        client: shared.management.cluster.client().clone(),
-        ca_pem: None,
-        server: String::new(),
-        fingerprint: String::new(),
-        minor: Default::default(),
-        gate: Default::default(),
-    };
+    let workload = Workload::of(shared.management.cluster.client().clone());
     (shared.clusters.clone(), workload, script)
 }
 

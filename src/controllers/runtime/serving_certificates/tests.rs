@@ -26,14 +26,7 @@ fn stage_with(is_seen: bool, exchanges: Vec<Exchange>) -> (WorkloadClusters, Clu
     let of_core = if is_seen { vec![of_core] } else { vec![] };
     let caches = Caches { machines: holding(of_core), windows_machines: holding(machines), ..Caches::empty() };
     let (shared, script) = shared(caches, 1, exchanges);
-    let workload = Workload {
-        client: shared.management.cluster.client().clone(),
-        ca_pem: None,
-        server: String::new(),
-        fingerprint: String::new(),
-        minor: Default::default(),
-        gate: Default::default(),
-    };
+    let workload = Workload::of(shared.management.cluster.client().clone());
     (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
 }
 

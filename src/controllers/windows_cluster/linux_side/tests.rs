@@ -64,14 +64,7 @@ fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
             Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
         }
     });
-    let workload = Workload {
-        client: Client::new(service, "default"),
-        ca_pem: None,
-        server: String::new(),
-        fingerprint: String::new(),
-        minor: Arc::default(),
-        gate: Default::default(),
-    };
+    let workload = Workload::of(Client::new(service, "default"));
     (workload, asked)
 }
 
