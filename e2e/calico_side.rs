@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::doctor::FOUND;
 use crate::linux_side::{
-    BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, apply, is_unverified, pod_is_ready, probes, says, unverified_node, verified,
+    BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, is_unverified, pod_is_ready, probes, says, unverified_node, verified,
     written_since,
 };
 use crate::workers::{REMOTE_USER, Workers};
@@ -31,7 +31,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
         let options = Options { scheduler: true, ..Options::default() };
         let cp = ControlPlane::start(options.named("calico-side")).await;
         cp.apply_objects(&definitions()).await;
-        apply(&cp, RECORDING).await;
+        cp.apply_recording(RECORDING).await;
         let capw = Capw::start(&cp, &["--image=registry.example.com/capw:v0"]).await;
         let mut workers = Workers { replicas: 0, ..Workers::new("calico", &cp).await };
         workers.apply(&cp).await;

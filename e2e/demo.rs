@@ -4,6 +4,8 @@
 mod host;
 #[path = "demo/late.rs"]
 mod late;
+#[path = "demo/network.rs"]
+mod network;
 #[path = "demo/progress.rs"]
 mod progress;
 #[path = "demo/sample.rs"]

@@ -114,7 +114,10 @@ fn assert_joined((ended_well, said): &(bool, String)) {
 fn the_demo_plays_to_its_end() {
     world::run(async {
         let temporary = tempfile::tempdir().expect("a temporary directory");
-        assert_played(demo(&[], temporary.path()).await);
+        let played = demo(&[], temporary.path()).await;
+        let says_the_network = ["flannel/vxlan", "VniBelow4096", "Linux nodes use VNI 1"].iter().all(|words| played.1.contains(words));
+        assert!(says_the_network, "{}", played.1);
+        assert_played(played);
         assert_empty(temporary.path());
     });
 }

@@ -276,7 +276,7 @@ async fn three_processes_make_nodes(cp: &ControlPlane) {
     let hypervisor = json!({"apiVersion": Kind::WINDOWS_HYPERVISOR.api_version, "kind": "WindowsHypervisor",
         "metadata": {"name": "lab", "namespace": "default"}, "spec": {"simulated": {}}});
     // One process brings the network, and another one makes no data before it knows of that.
-    linux_side::apply(cp, "src/components/fixtures/flannel-vxlan-4096.yaml").await;
+    cp.apply_recording("src/components/fixtures/flannel-vxlan-4096.yaml").await;
     cp.patch(Kind::WINDOWS_CLUSTER, "default/plain", &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("the network can be brought");
     cp.apply(&format!("{secret}\n---\n{hypervisor}")).await;
     cp.wait_object(Kind::MACHINE_DEPLOYMENT, "default/plain-windows", "three nodes", Duration::from_secs(180), |md| {

@@ -9,13 +9,12 @@ pub mod probes;
 mod pull_secrets;
 mod runtime_classes;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::workers::{REMOTE_USER, Workers};
-use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, manifests, step, text, wait_for};
+use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
 
 /// A cluster is looked at within seconds of a change; without one, every five minutes.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -49,7 +48,7 @@ fn the_linux_side_is_named_and_put_right() {
         says(&cp, &name, COMPATIBLE, "NoLinuxNodes", &["add a Linux node"]).await;
         step("without a Linux node nothing shows the network");
 
-        apply(&cp, RECORDING).await;
+        cp.apply_recording(RECORDING).await;
         says(&cp, &name, COMPATIBLE, "VniBelow4096", &["ConfigMap kube-flannel/kube-flannel-cfg", "VNI 1", "port 8472", "kubectl rollout restart"])
             .await;
         let table = cp.kubectl(&["-n", &workers.namespace, "get", "windowsclusters"]).await;
@@ -235,34 +234,6 @@ pub async fn pod_is_ready(cp: &ControlPlane, namespace: &str, part: &str, node: 
         cp.patch_status(PODS, &format!("{namespace}/{}", text(pod, "/metadata/name")), &ready).await.map_err(|_| "it is gone again")
     })
     .await;
-}
-
-/// The recorded objects, but those that every cluster has: the API server made them for its own addresses. What serves the objects has to be there.
-pub async fn apply(cp: &ControlPlane, recording: &str) {
-    let path = world::checkout().join(recording);
-    let yaml = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut objects = manifests::documents(&yaml);
-    let named: BTreeSet<&str> = objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
-    let namespaces: Vec<Value> = named.into_iter().map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).collect();
-    let left_out = ["Service", "ServiceCIDR", "CustomResourceDefinition", "Deployment"];
-    objects.retain(|object| !left_out.contains(&text(object, "/kind")) && text(object, "/metadata/name") != "kubeadm-config");
-    let nodes: Vec<Value> = objects.iter().filter(|object| object["kind"] == "Node").cloned().collect();
-    for object in &mut objects {
-        object.as_object_mut().expect("an object").remove("status");
-        // Recordings leave out what is not read.
-        if object["kind"] == "DaemonSet" {
-            let labels = json!({"app": object["metadata"]["name"]});
-            object["spec"]["selector"] = json!({"matchLabels": labels});
-            object["spec"]["template"]["metadata"] = json!({"labels": labels});
-            // No kubelet makes these Nodes ready.
-            object["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
-        }
-    }
-    cp.apply_objects(&[namespaces, objects].concat()).await;
-    for node in nodes {
-        let name = text(&node, "/metadata/name");
-        cp.patch_status(Kind::NODE, name, &json!({"status": node["status"]})).await.unwrap_or_else(|e| panic!("status of {name}: {e}"));
-    }
 }
 
 /// What flanneld writes on its node when it starts.

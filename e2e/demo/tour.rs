@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::host;
+use crate::network;
 use crate::progress::{Progress, say};
 use crate::sample::{self, LONG, Real};
 use crate::stage::{Acceleration, Firmware, Stage};
@@ -46,6 +47,9 @@ pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     settle(stage, &mut progress, "three machines are Running, their Nodes Ready", 3, &version).await?;
     say(format!("three Windows nodes after {:.0} s", since.elapsed().as_secs_f32()));
     table(stage).await;
+    if !stage.existing {
+        network::show(stage).await;
+    }
     let older = older(&version);
     if !once {
         print!("{}", directions(stage, &older));
@@ -165,6 +169,7 @@ fn directions(stage: &Stage, older: &str) -> String {
     kubectl get nodes,machines,windowsmachines -o wide
     kubectl describe windowsmachines                      # conditions and events: what happened to each
     clusterctl describe cluster first{namespace} --show-conditions all
+    kubectl describe windowsclusters                      # the pod network, and what keeps Windows nodes from it
     kubectl explain windowsmachine.spec --recursive
     less {log}
 Change something; what happens is shown here:

@@ -10,7 +10,6 @@ use tokio::sync::Mutex;
 use super::node::{FAULT, Programs, address, guest_of};
 use super::probe::name_resolution;
 use super::{LIMIT, NAMESPACE};
-use crate::linux_side;
 use crate::workers::Workers;
 use crate::world::wine::WineGuest;
 use crate::world::{Capw, ControlPlane, HostProcesses, Kind, Options, seed, step, text, wait_for, wine};
@@ -33,7 +32,7 @@ impl Cluster {
     pub async fn start(name: &str, recording: &str, replicas: usize, programs: Programs, besides: Besides) -> Self {
         let options = Options { scheduler: true, ..Options::default() };
         let cp = ControlPlane::start(options.named(&format!("windows-{name}"))).await;
-        linux_side::apply(&cp, recording).await;
+        cp.apply_recording(recording).await;
         name_resolution(&cp).await;
         let capw = Capw::start(&cp, &[&format!("--wine-programs={}", wine::programs().display()), "--image=registry.example.com/capw:v0"]).await;
         let workers = Workers { replicas: 0, driver: json!({"simulated": {"guest": "Wine"}}), bootstrap: json!({}), ..Workers::new(name, &cp).await };

@@ -52,6 +52,7 @@ pub mod manifests;
 mod pki;
 mod ports;
 mod process;
+mod recording;
 mod scratch;
 pub mod search;
 mod seed;

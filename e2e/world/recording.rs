@@ -1,0 +1,40 @@
+//! Objects of a cluster that were recorded, in another one.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::client::{Kind, text};
+use super::control_plane::ControlPlane;
+use super::{checkout, manifests};
+
+impl ControlPlane {
+    /// The recorded objects, but those that every cluster has: the API server made them for its own addresses. What serves the objects has to be there.
+    pub async fn apply_recording(&self, recording: &str) {
+        let path = checkout().join(recording);
+        let yaml = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let mut objects = manifests::documents(&yaml);
+        let named: BTreeSet<&str> = objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()).collect();
+        let namespaces: Vec<Value> =
+            named.into_iter().map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).collect();
+        let left_out = ["Service", "ServiceCIDR", "CustomResourceDefinition", "Deployment"];
+        objects.retain(|object| !left_out.contains(&text(object, "/kind")) && text(object, "/metadata/name") != "kubeadm-config");
+        let nodes: Vec<Value> = objects.iter().filter(|object| object["kind"] == "Node").cloned().collect();
+        for object in &mut objects {
+            object.as_object_mut().expect("an object").remove("status");
+            // Recordings leave out what is not read.
+            if object["kind"] == "DaemonSet" {
+                let labels = json!({"app": object["metadata"]["name"]});
+                object["spec"]["selector"] = json!({"matchLabels": labels});
+                object["spec"]["template"]["metadata"] = json!({"labels": labels});
+                // No kubelet makes these Nodes ready.
+                object["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+            }
+        }
+        self.apply_objects(&[namespaces, objects].concat()).await;
+        for node in nodes {
+            let name = text(&node, "/metadata/name");
+            self.patch_status(Kind::NODE, name, &json!({"status": node["status"]})).await.unwrap_or_else(|e| panic!("status of {name}: {e}"));
+        }
+    }
+}
