@@ -1,4 +1,5 @@
-//! What the demo does, from the README's YAML to an empty cluster. It must use nothing that a reader of the README could not type.
+//! What the demo does, from the README's YAML to an empty cluster. It must use nothing that a reader of the README could not type,
+//! but for the recorded Linux nodes of `network.rs`.
 #![allow(clippy::print_stdout, clippy::indexing_slicing, reason = "it talks to a person, and ends with the place of what went wrong")]
 
 use std::time::{Duration, Instant};

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::judge::Judge;
 use super::merged;
 use crate::world::checkout;
+use crate::world::manifests::documents;
 
 /// Recorded clusters, and the address that kube-proxy sends from on a node; only an overlay needs one.
 const NETWORKS: [(&str, Option<&str>); 4] = [
@@ -35,7 +36,7 @@ fn settings(recording: &str, version: &str) -> Value {
     let path = checkout().join(format!("src/components/fixtures/{recording}.yaml"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert!(text.contains(&format!("kube-proxy:{RECORDED}")), "{recording} runs another kube-proxy");
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&text.replace(RECORDED, &format!("v{version}"))).expect("YAML");
+    let objects = documents(&text.replace(RECORDED, &format!("v{version}")));
     let parameters =
         Parameters { image: "registry.example.com/capw:v0".into(), api_server: "https://127.0.0.1:6443".into(), pull_secrets: Vec::new() };
     let brought = windows_side(&read(&objects), &parameters).unwrap_or_else(|why| panic!("{recording}: {why}"));
