@@ -1,6 +1,8 @@
 //! Story *standalone*: a cluster without Cluster API. A pool joins its machines to the cluster that it is in, or to that of a
 //! kubeconfig; it is scaled, loses the machines that are named and no others, and leaves nothing.
 
+mod network;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Owne
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
+use super::cluster::ControlPlaneEndpoint;
 use super::condition;
 
 /// Label on everything that belongs to a Cluster: the Cluster's name.
@@ -107,6 +108,12 @@ pub struct Endpoint {
     pub host: String,
     #[serde(default)]
     pub port: i32,
+}
+
+impl From<ControlPlaneEndpoint> for Endpoint {
+    fn from(endpoint: ControlPlaneEndpoint) -> Self {
+        Self { host: endpoint.host, port: endpoint.port }
+    }
 }
 
 /// A reference without version and namespace: it is in the same namespace, and the CRD's contract label tells the version.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::components::{ComponentPart, Components, ComponentsMode, ComponentsStatus};
+use super::control_plane::KubeconfigSecretReference;
 use super::machine::{LocalReference, TemplateMetadata};
 
 /// Kept on a WindowsCluster while the workload cluster may have what CAPW brought there for its Windows nodes.
@@ -63,8 +64,12 @@ pub const FINALIZER: &str = "windowscluster.infrastructure.cluster.x-k8s.io";
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.cluster) == has(oldSelf.cluster)").message("cluster: cannot be added or removed later: make another WindowsCluster"))]
 pub struct WindowsClusterSpec {
-    /// Endpoint of the API server. Leave it out if the control plane object supplies it.
+    /// The cluster that this object stands for where no Cluster of Cluster API does: that of standalone pools. A Cluster that names this object in its infrastructureRef takes precedence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<NamedCluster>,
+    /// Endpoint of the API server. Leave it out if the control plane object supplies it. With spec.cluster: where nodes reach the API server, if not at the address in the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<ControlPlaneEndpoint>,
     /// The hypervisors (in the same namespace) that machines of this cluster may use; they are also its failure domains. Default: every WindowsHypervisor in the namespace.
@@ -97,6 +102,16 @@ impl WindowsCluster {
     pub fn objects(&self) -> &[String] {
         self.known_components().map(|known| known.objects.as_slice()).unwrap_or_default()
     }
+}
+
+/// A cluster without Cluster API.
+#[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.kubeconfigSecretRef) == has(oldSelf.kubeconfigSecretRef) && (!has(self.kubeconfigSecretRef) || self.kubeconfigSecretRef == oldSelf.kubeconfigSecretRef)").message("kubeconfigSecretRef: cannot change, what was brought stays in its cluster: make another WindowsCluster"))]
+pub struct NamedCluster {
+    /// A Secret (same namespace) with the kubeconfig of the cluster. Default: the cluster that the object itself is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig_secret_ref: Option<KubeconfigSecretReference>,
 }
 
 /// Host and port of an API server.
@@ -175,6 +190,7 @@ pub struct FailureDomain {
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.template.spec) || !has(self.template.spec.cluster)").message("template.spec.cluster: a ClusterClass makes a Cluster, which names the cluster: remove it"))]
 pub struct WindowsClusterTemplateSpec {
     /// The cluster to create.
     pub template: WindowsClusterTemplateResource,

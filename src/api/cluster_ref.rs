@@ -5,6 +5,8 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::capi::{self, GROUP};
+use super::cluster::WindowsCluster;
+use super::control_plane::KubeconfigSecretReference;
 use super::pool::WindowsNodePool;
 
 /// Annotation on the WindowsMachines and WindowsBootstrapConfigs of a standalone pool: the cluster that they join, as
@@ -66,11 +68,39 @@ impl ClusterRef {
 
     /// The cluster that a pool names, even if a MachinePool owns it.
     pub fn named_by(pool: &WindowsNodePool) -> Option<Self> {
-        let source = match &pool.spec.cluster.as_ref()?.kubeconfig_secret_ref {
+        Some(Self::named(&pool.metadata, pool.spec.cluster.as_ref()?.kubeconfig_secret_ref.as_ref()))
+    }
+
+    fn named(meta: &ObjectMeta, secret: Option<&KubeconfigSecretReference>) -> Self {
+        let source = match secret {
             Some(secret) => ClusterSource::Kubeconfig { secret: secret.name.clone(), key: secret.key.clone() },
             None => ClusterSource::InCluster,
         };
-        Some(Self { namespace: pool.metadata.namespace.clone().unwrap_or_default(), source })
+        Self { namespace: meta.namespace.clone().unwrap_or_default(), source }
+    }
+
+    /// The cluster that a WindowsCluster stands for: the Cluster that owns it, or else the one that it names.
+    pub fn of_windows_cluster(object: &WindowsCluster) -> Option<Self> {
+        let meta = &object.metadata;
+        let named = || object.spec.cluster.as_ref().map(|cluster| Self::named(meta, cluster.kubeconfig_secret_ref.as_ref()));
+        match capi::owner(meta.owner_references.as_ref(), GROUP, "Cluster") {
+            Some(_) => Self::of_template(meta),
+            None => named().or_else(|| Self::of_template(meta)),
+        }
+    }
+
+    /// The Cluster of a template: Cluster API makes it the owner, and sets no label.
+    pub fn of_template(meta: &ObjectMeta) -> Option<Self> {
+        Some(Self::cluster_api(meta.namespace.as_deref().unwrap_or_default(), capi::cluster_of(meta)?))
+    }
+
+    /// For messages, e.g. `the workload cluster of Cluster c1`.
+    pub fn words(&self) -> String {
+        match &self.source {
+            ClusterSource::ClusterApi(name) => format!("the workload cluster of Cluster {name}"),
+            ClusterSource::Kubeconfig { secret, key } => format!("the cluster of Secret {}/{secret}, key {key}", self.namespace),
+            ClusterSource::InCluster => "the cluster that CAPW runs in".to_owned(),
+        }
     }
 
     /// Whether no Cluster of Cluster API stands for it.
@@ -111,6 +141,8 @@ fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -133,6 +165,28 @@ mod tests {
         }
         for other in ["", "c1", "own/", "secret/x", "own/other", "x/y/z"] {
             assert_eq!(ClusterRef::of(&object(None, Some(other))), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_windows_cluster_stands_for_its_cluster_or_else_for_the_one_it_names() {
+        let kubeconfig = ClusterSource::Kubeconfig { secret: "there".into(), key: "value".into() };
+        let (there, label) = (json!({"kubeconfigSecretRef": {"name": "there"}}), json!({"cluster.x-k8s.io/cluster-name": "c1"}));
+        for (is_owned, labels, named, expected) in [
+            (true, json!({}), json!(null), Some(ClusterSource::ClusterApi("c1".into()))),
+            (true, json!({}), there.clone(), Some(ClusterSource::ClusterApi("c1".into()))),
+            (false, label.clone(), json!(null), Some(ClusterSource::ClusterApi("c1".into()))),
+            (false, label, there.clone(), Some(kubeconfig.clone())),
+            (false, json!({}), there, Some(kubeconfig)),
+            (false, json!({}), json!({}), Some(ClusterSource::InCluster)),
+            (false, json!({}), json!(null), None),
+        ] {
+            let owner = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c1", "uid": "c"}]);
+            let owners = if is_owned { owner } else { json!([]) };
+            let object = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
+                "metadata": {"name": "w1", "namespace": "lab", "labels": labels, "ownerReferences": owners}, "spec": {"cluster": named}});
+            let found = ClusterRef::of_windows_cluster(&serde_json::from_value(object.clone()).unwrap());
+            assert_eq!(found, expected.map(|source| ClusterRef { namespace: "lab".into(), source }), "{object}");
         }
     }
 

@@ -13,7 +13,7 @@ pub struct Components {
     /// CAPW brings to Windows nodes what they need, in the namespace `capw-windows`: Flannel with vxlan or host-gw, and kube-proxy for that and for
     /// Calico by its operator; and for their pods what `policies` says. The condition ComponentsReady has the progress. It goes with the Cluster, after
     /// the last Windows machine. What it brought stays if `Report` is set later, and so does the taint of nodes that are not verified, which
-    /// ComponentsReady then names with the command that takes it away. `Off`: the cluster is not looked at, and what CAPW brought there is removed.
+    /// ComponentsReady then names with the command that takes it away. `Off` (in YAML in quotes, or it is read as false): the cluster is not looked at, and what CAPW brought there is removed.
     #[serde(default)]
     pub mode: ComponentsMode,
     /// `Report`: only people change what Linux nodes run. `Change`: CAPW makes the changes that status.components.findings has commands for, and
@@ -40,7 +40,7 @@ pub struct Probes {
     /// `Datapath`: once the network and kube-proxy of a new node are ready, a pod there has to reach a pod of the cluster's name resolution, the API
     /// server by its Service and by its name, and a pod on a Linux node has to reach it, by its own address and by a NodePort of the new node, before
     /// CAPW takes the taint from the node. The condition ComponentsReady says what is not reached.
-    /// `Off`: the taint goes as soon as the network and kube-proxy are ready.
+    /// `Off` (in YAML in quotes, or it is read as false): the taint goes as soon as the network and kube-proxy are ready.
     #[serde(default)]
     pub mode: ProbesMode,
     /// The image of these pods, e.g. that of a mirror: agnhost of Kubernetes for Linux and the nodes' releases of Windows. Left out, it is
@@ -136,11 +136,11 @@ pub struct PullSecret {
 pub struct Policies {
     /// `Auto`: a RuntimeClass for each release of Windows Server that a node, a WindowsBootstrapConfig or a template of the cluster has, e.g.
     /// `windows-2022`; where `windows.hyperVIsolation` is on, `windows-2022-hyperv` too. One that none has any more goes with the last pod that
-    /// uses it. `Off`: they go with the last pods that use them.
+    /// uses it. `Off` (in YAML in quotes, or it is read as false): they go with the last pods that use them.
     #[serde(default)]
     pub runtime_classes: RuntimeClassesMode,
     /// `Warn`: who writes a pod for Windows, or a Deployment, DaemonSet, StatefulSet, Job or CronJob of such pods, is warned of what does not work on
-    /// Windows. `Deny`: pods that cannot work on Windows are refused too. `Off`: neither. The API server does it by admission policies, whose names
+    /// Windows. `Deny`: pods that cannot work on Windows are refused too. `Off` (in YAML in quotes, or it is read as false): neither. The API server does it by admission policies, whose names
     /// begin with `capw-windows-`.
     #[serde(default)]
     pub validation: ValidationMode,

@@ -73,7 +73,7 @@ impl Gate {
         if (owner.is_none() && !deleting) || (deleting && !ours) {
             return Self::Closed;
         }
-        match paused(meta, cluster.filter(|c| c.is_paused).map(|c| c.cluster.to_string()).as_deref()) {
+        match paused(meta, cluster.and_then(TargetCluster::paused_name).as_deref()) {
             Some(why) => Self::Paused(why),
             None if deleting => Self::Leaving,
             None => Self::Open { ours },

@@ -10,7 +10,7 @@ use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{
     self, CidrBlocks, Cluster, ClusterNetwork, DELETE_ANNOTATION, Endpoint, GROUP, Machine, MachinePool, NODE_DELETED, NODE_READY, Reference,
 };
-use crate::api::cluster::{ControlPlaneEndpoint, WindowsCluster};
+use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::condition::{self, ConditionType};
 use crate::api::machine::WindowsMachine;
@@ -219,6 +219,8 @@ pub struct TargetCluster {
     pub cluster: ClusterRef,
     pub is_paused: bool,
     pub is_deleting: bool,
+    /// Whether the cluster is there after its Cluster is gone: no provider removes its control plane.
+    pub outlives_cluster: bool,
     pub infrastructure_provisioned: bool,
     pub control_plane_initialized: bool,
     /// Where nodes reach the API server, once that is known.
@@ -238,13 +240,19 @@ impl TargetCluster {
             cluster: ClusterRef::cluster_api(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default()),
             is_paused: cluster.is_paused(),
             is_deleting: meta.deletion_timestamp.is_some(),
+            outlives_cluster: outlives(cluster),
             infrastructure_provisioned: cluster.infrastructure_provisioned(),
             control_plane_initialized: cluster.control_plane_initialized(),
             endpoint: cluster.endpoint().cloned(),
             network: cluster.spec.cluster_network.clone().unwrap_or_default(),
-            hypervisors: infrastructure.iter().flat_map(|i| &i.spec.hypervisors).map(|h| h.name.clone()).collect(),
+            hypervisors: hypervisors(infrastructure),
             is_network_brought: infrastructure.map_or(Some(false), brings_network),
         }
+    }
+
+    /// The name of its Cluster, if that is paused, and with it everything that belongs to it.
+    pub fn paused_name(&self) -> Option<String> {
+        self.is_paused.then(|| self.cluster.to_string())
     }
 
     /// Whether its machines may be on that WindowsHypervisor.
@@ -252,26 +260,38 @@ impl TargetCluster {
         self.hypervisors.is_empty() || self.hypervisors.iter().any(|name| name == hypervisor)
     }
 
-    /// What a standalone pool joins. `server` is the address in its kubeconfig; without it, and without one in `spec`, the endpoint
-    /// is not known yet.
-    pub fn standalone(cluster: ClusterRef, spec: Option<&PoolCluster>, server: Option<ControlPlaneEndpoint>) -> Self {
+    /// What a standalone pool joins, with its spec and the WindowsCluster that stands for it. Where neither has an endpoint, that of the kubeconfig is to be
+    /// read.
+    pub fn standalone(cluster: ClusterRef, spec: Option<&PoolCluster>, infrastructure: Option<&WindowsCluster>) -> Self {
+        let endpoint = spec.and_then(|s| s.endpoint.clone()).or_else(|| infrastructure.and_then(|i| i.spec.control_plane_endpoint.clone()));
         let blocks = |networks: Option<&Vec<String>>| networks.map(|n| CidrBlocks { cidr_blocks: n.clone() });
         Self {
             cluster,
             is_paused: false,
             is_deleting: false,
+            outlives_cluster: true,
             infrastructure_provisioned: true,
             control_plane_initialized: true,
-            endpoint: spec.and_then(|s| s.endpoint.clone()).or(server).map(|e| Endpoint { host: e.host, port: e.port }),
+            endpoint: endpoint.map(Endpoint::from),
             network: ClusterNetwork {
                 service_domain: spec.and_then(|s| s.service_domain.clone()),
                 services: blocks(spec.map(|s| &s.service_networks)),
                 pods: blocks(spec.map(|s| &s.pod_networks)),
             },
-            hypervisors: Vec::new(),
-            is_network_brought: Some(false),
+            hypervisors: hypervisors(infrastructure),
+            is_network_brought: infrastructure.map_or(Some(false), brings_network),
         }
     }
+}
+
+fn hypervisors(infrastructure: Option<&WindowsCluster>) -> Vec<String> {
+    infrastructure.iter().flat_map(|i| &i.spec.hypervisors).map(|h| h.name.clone()).collect()
+}
+
+/// With its Cluster goes a control plane that Cluster API made. One of ours stays, and so does one that no object stands for.
+fn outlives(cluster: &Cluster) -> bool {
+    let control_plane = cluster.spec.control_plane_ref.as_ref().filter(|reference| !reference.name.is_empty());
+    control_plane.is_none_or(|reference| reference.kind == "ExternalControlPlane")
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use ending::{End, end};
 pub use ending::{Unremoved, is_ending, left_behind, needs_kubeconfig, unremoved};
 
 use super::machine::Reach;
+use super::owner::TargetCluster;
 use super::windows_side::may_be_there;
 use super::{Decision, has_finalizer, paused, paused_condition};
-use crate::api::capi::Cluster;
 use crate::api::cluster::{FINALIZER, FailureDomain, WindowsCluster};
 use crate::api::components::ComponentsMode;
 use crate::api::condition::{ConditionType, Desired, Reason};
@@ -18,8 +18,9 @@ use crate::api::condition::{ConditionType, Desired, Reason};
 /// What a decision depends on.
 pub struct ObservedWindowsCluster<'a> {
     pub object: &'a WindowsCluster,
-    pub cluster: Option<&'a Cluster>,
-    /// WindowsMachines of its Cluster.
+    /// The cluster that it stands for. `None`: its Cluster is not there.
+    pub cluster: Option<&'a TargetCluster>,
+    /// WindowsMachines of that cluster.
     pub machines: usize,
     /// Names of the WindowsHypervisors in the namespace.
     pub hypervisors: Vec<String>,
@@ -50,7 +51,7 @@ pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
     if deleting && !ours {
         return Decision::new(WindowsClusterStep::Ignore);
     }
-    if let Some(why) = paused(meta, s.cluster.and_then(Cluster::paused_name)) {
+    if let Some(why) = paused(meta, s.cluster.and_then(TargetCluster::paused_name).as_deref()) {
         return Decision::new(WindowsClusterStep::Wait).say(paused_condition(Some(why)));
     }
     if s.cluster.is_none() && !deleting {
@@ -87,7 +88,8 @@ fn serve(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
     if s.object.metadata.deletion_timestamp.is_none() {
         return decision;
     }
-    let message = format!("{} Windows machines of the cluster need what CAPW brought for them: delete them, or the Cluster", s.machines);
+    let remedy = if s.cluster.is_some_and(|target| target.cluster.is_standalone()) { "delete their pools" } else { "delete them, or the Cluster" };
+    let message = format!("{} Windows machines of the cluster need what CAPW brought for them: {remedy}", s.machines);
     decision.say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message))
 }
 
@@ -113,6 +115,7 @@ fn hypervisors(s: &ObservedWindowsCluster<'_>, names: &[String]) -> Desired {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::capi::Cluster;
     use serde_json::{Value, json};
 
     fn object(spec: Value) -> WindowsCluster {
@@ -121,18 +124,16 @@ mod tests {
         .unwrap()
     }
 
-    fn cluster(spec: Value) -> Cluster {
-        serde_json::from_value(
-            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": spec}),
-        )
-        .unwrap()
+    fn cluster() -> TargetCluster {
+        let cluster =
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {}});
+        TargetCluster::of_cluster(&serde_json::from_value::<Cluster>(cluster).unwrap(), None)
     }
 
     fn decided(spec: Value, hypervisors: &[&str], reach: Reach) -> (Vec<String>, String) {
         let known = |_: &str| reach.clone();
         let hypervisors = hypervisors.iter().map(|&name| name.to_owned()).collect();
-        let decision =
-            decide(&ObservedWindowsCluster { object: &object(spec), cluster: Some(&cluster(json!({}))), machines: 0, hypervisors, reach: &known });
+        let decision = decide(&ObservedWindowsCluster { object: &object(spec), cluster: Some(&cluster()), machines: 0, hypervisors, reach: &known });
         let [ready, hypervisors] = &decision.conditions[..] else { panic!("{decision:?}") };
         assert_eq!((ready.status, ready.message.as_str()), (Some(true), ""), "the Cluster would repeat a message");
         assert_eq!(hypervisors.status == Some(true), hypervisors.message.is_empty());

@@ -122,9 +122,13 @@ impl Look {
 
     /// What is wrong with the network of its cluster, or what its Node waits for there.
     async fn windows_cluster(&mut self, machine: &WindowsMachine) {
-        let Some(ClusterRef { source: ClusterSource::ClusterApi(cluster), .. }) = ClusterRef::of(&machine.metadata) else { return };
+        let Some(cluster) = ClusterRef::of(&machine.metadata) else { return };
         let found = async {
-            let cluster: Option<capi::Cluster> = self.cluster.get(&self.namespace, &cluster).await?;
+            let ClusterSource::ClusterApi(name) = &cluster.source else {
+                let all = self.cluster.list::<WindowsCluster>(&self.namespace, None).await?;
+                return Ok(all.into_iter().find(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(&cluster)));
+            };
+            let cluster: Option<capi::Cluster> = self.cluster.get(&self.namespace, name).await?;
             match cluster.as_ref().and_then(capi::Cluster::windows_cluster) {
                 Some(name) => self.cluster.get::<WindowsCluster>(&self.namespace, name).await,
                 None => Ok(None),

@@ -223,6 +223,21 @@ fn a_hypervisor_of_two_clusters_counts_once() {
     assert_eq!((before.objects.len(), after.objects.len()), (1, 2), "a Cluster that only its WindowsCluster names");
 }
 
+#[test]
+fn a_windows_cluster_of_standalone_pools_stands_alone() {
+    let mut all = objects(TROUBLE);
+    let mut alone = all.windows_clusters[0].clone();
+    alone.metadata = typed(json!({"name": "there", "namespace": "lab"}));
+    alone.spec.cluster = Some(typed(json!({"kubeconfigSecretRef": {"name": "there"}})));
+    all.windows_clusters.push(alone);
+    for (name, count) in [(None, 2), (Some("there"), 1)] {
+        let told = told(&all, name);
+        let found = told.objects.iter().find(|entry| entry.name == "there").unwrap();
+        assert_eq!((found.kind, told.objects.len()), ("WindowsCluster", count));
+        assert!(!found.troubles.is_empty(), "what keeps its network");
+    }
+}
+
 /// The lists, in their order.
 const KINDS: [&str; 10] = [
     "infrastructure.cluster.x-k8s.io/v1alpha1 windowsmachines",

@@ -10,17 +10,21 @@ use super::groups;
 use super::objects::Objects;
 use super::report::Entry;
 use crate::api::capi::{self, DEPLOYMENT_NAME_LABEL, MachineDeployment, Reference};
+use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
 use crate::api::pool::WindowsNodePool;
 use crate::lifecycle::pool::build::is_of;
 
-/// Each Cluster and standalone pool, or that of this name only; without a name also what belongs to none.
+/// Each Cluster, each standalone pool, and each WindowsCluster of such pools, or those of this name only; without a name also what belongs to none.
 pub(super) fn tree(objects: &Objects, name: Option<&str>, now: Timestamp) -> Vec<Entry> {
     let is_asked = |key: &ObjectKey| name.is_none_or(|name| key.name == name);
     let clusters = cluster_keys(objects).into_iter().filter(is_asked);
     let mut roots: Vec<Entry> = clusters.filter_map(|key| cluster(objects, key, now)).collect();
+    let is_alone = |object: &WindowsCluster| ClusterRef::of_windows_cluster(object).is_some_and(|cluster| cluster.is_standalone());
+    let standalone = objects.windows_clusters.iter().filter(|object| is_alone(object) && is_asked(&ObjectKey::of(&object.metadata)));
+    roots.extend(standalone.map(|object| groups::windows_cluster(objects, object, now)));
     let pools = objects.pools.iter().filter(|pool| cluster_of_pool(pool).is_none() && is_asked(&ObjectKey::of(&pool.metadata)));
     roots.extend(pools.map(|pool| alone(objects, pool, now)));
     if name.is_none() {

@@ -54,8 +54,8 @@ pub async fn ask_for_endpoint(ctx: &Context, object: &WindowsBootstrapConfig, fo
         return Ok(());
     }
     let workload = ctx.clusters.get_with_nodes(&cluster).await?;
-    let pool = found.windows_machine.as_deref().and_then(|m| ctx.caches.pool_of(m));
-    let spec = pool.as_ref().and_then(|p| p.spec.cluster.as_ref());
-    found.cluster = Some(TargetCluster::standalone(cluster, spec, Some(workload.endpoint())));
+    if let Some(target) = &mut found.cluster {
+        target.endpoint.get_or_insert_with(|| workload.endpoint().into());
+    }
     Ok(())
 }

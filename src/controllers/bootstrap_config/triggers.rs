@@ -9,6 +9,7 @@ use kube::runtime::reflector::ObjectRef;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Machine};
 use crate::api::cluster::WindowsCluster;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::runtime::triggers::{Triggers, cluster_facts, concerned, named, namespace, of_cluster};
@@ -37,9 +38,10 @@ fn of_machine(machine: &Machine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
 }
 
 fn of_windows_cluster(caches: &Caches, object: &WindowsCluster) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
-    let owner = capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "Cluster");
-    let cluster = owner.and_then(|owner| caches.clusters.get(&namespace(object), &owner.name));
-    cluster.map(|cluster| of_cluster(&caches.configs.all(&namespace(object)), &cluster)).unwrap_or_default()
+    let Some(cluster) = ClusterRef::of_windows_cluster(object) else { return Vec::new() };
+    let mut configs = caches.configs.all(&cluster.namespace);
+    configs.retain(|config| ClusterRef::of(&config.metadata).as_ref() == Some(&cluster));
+    configs.iter().map(|config| ObjectRef::from_obj(&**config)).collect()
 }
 
 fn of_windows_machine(caches: &Caches, object: &WindowsMachine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {

@@ -18,12 +18,14 @@ use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::capi::{self, Cluster};
 use crate::api::cluster::WindowsCluster;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, ConditionType};
 use crate::api::control_plane::{ExternalControlPlane, FINALIZER};
 use crate::cluster::ApiError;
 use crate::cluster::workload::{self, Right, WorkloadError};
 use crate::lifecycle::Decision;
 use crate::lifecycle::control_plane::{Answer, ControlPlaneStep, ObservedControlPlane, Probe, WindowsSide, decide, status};
+use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_cluster::needs_kubeconfig;
 
 const MANAGER: &str = "capw-externalcontrolplane";
@@ -128,7 +130,9 @@ async fn windows_side(ctx: &Context, namespace: &str, name: &str, cluster: Optio
         Err(ApiError::NotServed(_)) if lists_providers(&ctx.management.cluster.groups().await?) => Vec::new(),
         listed => listed?,
     };
-    let is_its = |object: &WindowsCluster| capi::cluster_of(&object.metadata) == Some(name) && needs_kubeconfig(object, cluster);
+    let (reference, target) = (ClusterRef::cluster_api(namespace, name), cluster.map(|cluster| TargetCluster::of_cluster(cluster, None)));
+    let is_its =
+        |object: &WindowsCluster| ClusterRef::of_windows_cluster(object).as_ref() == Some(&reference) && needs_kubeconfig(object, target.as_ref());
     Ok(all.into_iter().find(is_its).map_or(WindowsSide::Gone, |object| WindowsSide::Leaving(object.name_any())))
 }
 

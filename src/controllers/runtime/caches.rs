@@ -10,11 +10,13 @@ use super::watch::{Watch, Watching};
 use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigTemplate};
 use crate::api::capi::{self, Cluster, Machine, MachinePool};
 use crate::api::cluster::WindowsCluster;
+use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
-use crate::api::pool::WindowsNodePool;
+use crate::api::pool::{PoolCluster, WindowsNodePool};
 use crate::cluster::Kind;
 use crate::lifecycle::identity::{INFRASTRUCTURE, is_first_of, is_inherited, vm_uuid};
+use crate::lifecycle::owner::TargetCluster;
 
 /// The caches that decisions read.
 pub struct Caches {
@@ -88,6 +90,30 @@ impl Caches {
     pub fn pool_of(&self, object: &WindowsMachine) -> Option<Arc<WindowsNodePool>> {
         let owner = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool")?;
         self.pools.get(&object.namespace().unwrap_or_default(), &owner.name).filter(|p| p.metadata.uid.as_deref() == Some(&owner.uid))
+    }
+
+    /// The cluster that machines join: a Cluster, or what a standalone pool with this spec names. The latter has no endpoint, unless the pool or a
+    /// WindowsCluster names one.
+    pub fn target_cluster(&self, cluster: ClusterRef, pool: Option<&PoolCluster>) -> Option<TargetCluster> {
+        let infrastructure = self.windows_cluster_of(&cluster);
+        match &cluster.source {
+            ClusterSource::ClusterApi(name) => {
+                let found = self.clusters.get(&cluster.namespace, name)?;
+                Some(TargetCluster::of_cluster(&found, infrastructure.as_deref()))
+            }
+            _ => Some(TargetCluster::standalone(cluster, pool, infrastructure.as_deref())),
+        }
+    }
+
+    /// The WindowsCluster that stands for a cluster: the one that its Cluster names, or the first one that names the cluster.
+    pub fn windows_cluster_of(&self, cluster: &ClusterRef) -> Option<Arc<WindowsCluster>> {
+        if let ClusterSource::ClusterApi(name) = &cluster.source {
+            let found = self.clusters.get(&cluster.namespace, name)?;
+            return self.windows_clusters.get(&cluster.namespace, found.windows_cluster()?);
+        }
+        let mut all = self.windows_clusters.all(&cluster.namespace);
+        all.retain(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(cluster));
+        all.into_iter().min_by_key(|object| (object.creation_timestamp(), object.name_any()))
     }
 
     /// Name of the WindowsMachine to which the VM belongs that this one names, if that is another one.

@@ -87,17 +87,9 @@ impl Owners {
         cluster_now(management, &namespace, &name).await
     }
 
-    /// The cluster of an object: its Cluster, or what its standalone pool joins; the latter without an endpoint, unless the pool names one.
+    /// The cluster of an object: its Cluster, or what its standalone pool joins.
     pub fn cluster_of(&self, meta: &ObjectMeta, pool: Option<&WindowsNodePool>) -> Option<TargetCluster> {
-        let cluster = ClusterRef::of(meta)?;
-        match &cluster.source {
-            ClusterSource::ClusterApi(name) => {
-                let found = self.caches.clusters.get(&cluster.namespace, name)?;
-                let infrastructure = found.windows_cluster().and_then(|name| self.caches.windows_clusters.get(&cluster.namespace, name));
-                Some(TargetCluster::of_cluster(&found, infrastructure.as_deref()))
-            }
-            _ => Some(TargetCluster::standalone(cluster, pool.and_then(|p| p.spec.cluster.as_ref()), None)),
-        }
+        self.caches.target_cluster(ClusterRef::of(meta)?, pool.and_then(|pool| pool.spec.cluster.as_ref()))
     }
 }
 

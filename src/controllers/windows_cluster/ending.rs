@@ -3,24 +3,28 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Context, say, windows_side};
-use crate::api::capi::Cluster;
 use crate::api::cluster::{FINALIZER, WindowsCluster};
 use crate::api::cluster_ref::ClusterRef;
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
 use crate::controllers::runtime::workload_clusters::fault;
+use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_cluster::{Unremoved, left_behind, unremoved};
 
-/// Removes what was brought, and then the finalizer. `name` is that of the Cluster.
-pub async fn take_away(ctx: &Context, object: &WindowsCluster, name: &str, cluster: Option<&Cluster>) -> Result<Outcome, ReconcileError> {
-    let reference = ClusterRef::cluster_api(&object.metadata.namespace.clone().unwrap_or_default(), name);
-    ctx.clusters.linux_sides().forget(&reference);
-    let removed = async { windows_side::take_away(&*ctx.clusters.get(&reference).await?, object).await };
+/// Removes what was brought, and then the finalizer. The Cluster of `name` may be gone.
+pub async fn take_away(
+    ctx: &Context,
+    object: &WindowsCluster,
+    name: &ClusterRef,
+    cluster: Option<&TargetCluster>,
+) -> Result<Outcome, ReconcileError> {
+    ctx.clusters.linux_sides().forget(name);
+    let removed = async { windows_side::take_away(&*ctx.clusters.get(name).await?, object).await };
     let Err(error) = removed.await else {
-        tracing::info!(cluster = name, "nothing that was brought is left in the workload cluster");
+        tracing::info!(cluster = %name, "nothing that was brought is left in the workload cluster");
         ctx.management.remove_finalizer(object, FINALIZER).await?;
         return Ok(Outcome::done());
     };
-    ctx.clusters.doubt(&reference, &error).await;
+    ctx.clusters.doubt(name, &error).await;
     match unremoved(object, cluster, fault(&error), &error.to_string(), ctx.management.now()) {
         Unremoved::TryAgain { since, condition, after } => {
             let mut next = object.status.clone().unwrap_or_default();
@@ -35,12 +39,12 @@ pub async fn take_away(ctx: &Context, object: &WindowsCluster, name: &str, clust
 pub async fn leave_behind(
     ctx: &Context,
     object: &WindowsCluster,
-    name: &str,
-    cluster: Option<&Cluster>,
+    name: &ClusterRef,
+    cluster: Option<&TargetCluster>,
     why: &str,
 ) -> Result<Outcome, ReconcileError> {
     let condition = left_behind(object, name, cluster, why);
-    tracing::warn!(cluster = name, "{}", condition.message);
+    tracing::warn!(cluster = %name, "{}", condition.message);
     say(ctx, object, object.status.clone().unwrap_or_default(), &[condition], None).await
 }
 

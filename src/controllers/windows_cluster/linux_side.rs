@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
 
 use super::Context;
 use super::windows_side::{self, Brought};
-use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::components::{Components, ComponentsMode, ComponentsStatus, LinuxSideMode};
@@ -21,6 +19,7 @@ use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_st
 use crate::controllers::runtime::linux_sides;
 use crate::controllers::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
+use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_side::taint_stays;
 
 /// What is to be said of the Linux side, and when to look at it again.
@@ -38,29 +37,25 @@ struct Observed {
     watched: Vec<Watched>,
 }
 
-pub fn cluster_ref(cluster: &Cluster) -> ClusterRef {
-    ClusterRef::cluster_api(&cluster.namespace().unwrap_or_default(), &cluster.name_any())
-}
-
 /// Reads the Linux side, takes the next step of a change of it, and brings to Windows nodes what they need, as far as `components` asks for it.
-pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, components: &Components) -> Seen {
-    if !cluster.control_plane_initialized() {
+pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster, components: &Components) -> Seen {
+    if !cluster.control_plane_initialized {
         let (condition, look_again) =
             unread(Reason::WaitingForControlPlaneInitialized, "the control plane of the Cluster is not initialized yet".into());
         return Seen { status: None, conditions: vec![condition], look_again };
     }
-    let name = cluster_ref(cluster);
+    let name = &cluster.cluster;
     let looked = async {
-        let workload = ctx.clusters.get(&name).await?;
-        let reader = Reader { clusters: &ctx.clusters, cluster: &name, workload: &workload };
+        let workload = ctx.clusters.get(name).await?;
+        let reader = Reader { clusters: &ctx.clusters, cluster: name, workload: &workload };
         let Observed { objects, side, watched } = observe(&reader, object, components).await?;
-        ctx.clusters.watch_linux_side(&name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
+        ctx.clusters.watch_linux_side(name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
         Ok((workload, objects, side))
     };
     let (workload, objects, side) = match looked.await {
         Ok(looked) => looked,
         Err(error) => {
-            ctx.clusters.doubt(&name, &error).await;
+            ctx.clusters.doubt(name, &error).await;
             tracing::warn!(error = error.label(), "the pod network cannot be read: {error}");
             // What passes by itself is no news.
             let conditions = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0).into_iter().collect();
@@ -77,7 +72,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
         let said = match act(&workload, &step).await {
             Ok(()) => Some(condition),
             Err(error) => {
-                ctx.clusters.doubt(&name, &error).await;
+                ctx.clusters.doubt(name, &error).await;
                 refused(ConditionType::LinuxSideReady, Reason::ChangeNeeded, &error)
             }
         };
@@ -93,7 +88,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
                 seen.look_again = seen.look_again.min(brought.look_again);
             }
             Err(error) => {
-                ctx.clusters.doubt(&name, &error).await;
+                ctx.clusters.doubt(name, &error).await;
                 seen.conditions.extend(refused(ConditionType::ComponentsReady, Reason::NotBrought, &error));
                 seen.look_again = LOOK_SOON;
             }
@@ -105,8 +100,8 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &Cluster, com
 }
 
 /// Looks at the cluster no more, and removes what CAPW brought there. The value says what is left; `None`: nothing is.
-pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) -> Option<Seen> {
-    ctx.clusters.linux_sides().forget(&cluster_ref(cluster));
+pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Option<Seen> {
+    ctx.clusters.linux_sides().forget(&cluster.cluster);
     let Brought { parts, objects, condition, look_again, .. } = windows_side::leave(ctx, object, cluster).await?;
     let status = ComponentsStatus { parts, objects, ..ComponentsStatus::default() };
     Some(Seen { status: Some(status), conditions: vec![condition], look_again })

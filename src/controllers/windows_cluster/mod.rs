@@ -24,12 +24,14 @@ use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::owners::cluster_now;
 use super::runtime::workload_clusters::WorkloadClusters;
-use crate::api::capi::{self, Cluster};
+use crate::api::capi;
 use crate::api::cluster::{ClusterInitialization, FINALIZER, FailureDomain, WindowsCluster, WindowsClusterStatus};
-use crate::api::cluster_ref::ClusterRef;
+use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::components::{ComponentsMode, LinuxSideMode};
 use crate::api::condition::{ConditionType, Desired};
+use crate::cluster::ApiError;
 use crate::lifecycle::conditions::{conditions, observed};
+use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_cluster::{ObservedWindowsCluster, WindowsClusterStep, decide};
 
 const MANAGER: &str = "capw-windowscluster";
@@ -49,19 +51,17 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     let namespace = object.namespace().unwrap_or_default();
     let deleting = object.metadata.deletion_timestamp.is_some();
     let is_owned = capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "Cluster").is_some();
-    if !deleting && (!is_owned || object.annotations().contains_key(capi::MANAGED_BY_ANNOTATION)) {
+    let is_ours = is_owned || object.spec.cluster.is_some();
+    if !deleting && (!is_ours || object.annotations().contains_key(capi::MANAGED_BY_ANNOTATION)) {
         return Ok(Outcome::done());
     }
-    let name = capi::cluster_of(&object.metadata).unwrap_or_default().to_owned();
-    let cluster = match deleting {
-        // What is removed in the workload cluster does not come back: whether the Cluster is paused is not a matter of a cache.
-        true => cluster_now(&ctx.management, &namespace, &name).await?.map(Arc::new),
-        false => ctx.caches.clusters.get(&namespace, &name),
-    };
+    // One that lost its owner: it goes, and so has its Cluster.
+    let name = ClusterRef::of_windows_cluster(object).unwrap_or_else(|| ClusterRef::cluster_api(&namespace, ""));
+    let cluster = target(ctx, object, &name).await?;
     let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
-    let machines = machines(&ctx.caches, &namespace, &name);
+    let machines = machines(&ctx.caches, &name);
     let hypervisors = ctx.caches.hypervisors.names(&namespace);
-    let decision = decide(&ObservedWindowsCluster { object, cluster: cluster.as_deref(), machines, hypervisors, reach: &reach });
+    let decision = decide(&ObservedWindowsCluster { object, cluster: cluster.as_ref(), machines, hypervisors, reach: &reach });
     match decision.step {
         WindowsClusterStep::Ignore => Ok(Outcome::done()),
         WindowsClusterStep::Wait => say(ctx, object, object.status.clone().unwrap_or_default(), &decision.conditions, None).await,
@@ -69,9 +69,9 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
             ctx.management.add_finalizer(object, FINALIZER).await?;
             Ok(Outcome::done())
         }
-        WindowsClusterStep::Serve(domains) => serve(ctx, object, cluster.as_deref(), domains, decision.conditions).await,
-        WindowsClusterStep::TakeAway => ending::take_away(ctx, object, &name, cluster.as_deref()).await,
-        WindowsClusterStep::LeaveBehind(why) => ending::leave_behind(ctx, object, &name, cluster.as_deref(), &why).await,
+        WindowsClusterStep::Serve(domains) => serve(ctx, object, cluster.as_ref(), domains, decision.conditions).await,
+        WindowsClusterStep::TakeAway => ending::take_away(ctx, object, &name, cluster.as_ref()).await,
+        WindowsClusterStep::LeaveBehind(why) => ending::leave_behind(ctx, object, &name, cluster.as_ref(), &why).await,
         WindowsClusterStep::Release => {
             ctx.management.remove_finalizer(object, FINALIZER).await?;
             Ok(Outcome::done())
@@ -79,17 +79,27 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     }
 }
 
-/// How many WindowsMachines a Cluster has.
-fn machines(caches: &Caches, namespace: &str, cluster: &str) -> usize {
-    let cluster = ClusterRef::cluster_api(namespace, cluster);
-    caches.windows_machines.all(namespace).iter().filter(|machine| ClusterRef::of(&machine.metadata).as_ref() == Some(&cluster)).count()
+/// The cluster that the object stands for. `None`: its Cluster is not there.
+async fn target(ctx: &Context, object: &WindowsCluster, name: &ClusterRef) -> Result<Option<TargetCluster>, ApiError> {
+    let ClusterSource::ClusterApi(cluster) = &name.source else { return Ok(Some(TargetCluster::standalone(name.clone(), None, Some(object)))) };
+    let found = match object.metadata.deletion_timestamp {
+        // What is removed in the workload cluster does not come back: whether the Cluster is paused is not a matter of a cache.
+        Some(_) => cluster_now(&ctx.management, &name.namespace, cluster).await?.map(Arc::new),
+        None => ctx.caches.clusters.get(&name.namespace, cluster),
+    };
+    Ok(found.map(|cluster| TargetCluster::of_cluster(&cluster, Some(object))))
+}
+
+/// How many WindowsMachines a cluster has.
+fn machines(caches: &Caches, cluster: &ClusterRef) -> usize {
+    caches.windows_machines.all(&cluster.namespace).iter().filter(|machine| ClusterRef::of(&machine.metadata).as_ref() == Some(cluster)).count()
 }
 
 /// Does what is asked for, and reports it.
 async fn serve(
     ctx: &Context,
     object: &WindowsCluster,
-    cluster: Option<&Cluster>,
+    cluster: Option<&TargetCluster>,
     domains: Vec<FailureDomain>,
     mut conditions: Vec<Desired>,
 ) -> Result<Outcome, ReconcileError> {
@@ -141,7 +151,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::mock::step;
+    use crate::cluster::mock::{refuse, step};
     use crate::controllers::testing::{holding, read, shared};
     use crate::lifecycle::network::LOOK_SOON;
 
@@ -178,6 +188,27 @@ mod tests {
             assert_eq!((reason, status["components"].is_object()), (found, found.is_some()), "{status:#}");
             assert_eq!(outcome, found.map_or_else(Outcome::done, |_| Outcome::look_again(LOOK_SOON)));
         }
+    }
+
+    /// Without Cluster API it names its cluster; the Secret with the kubeconfig may come later.
+    #[tokio::test]
+    async fn it_looks_at_the_cluster_that_it_names() {
+        let object = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
+            "metadata": {"name": "w1", "namespace": "lab", "uid": "w", "resourceVersion": "1"},
+            "spec": {"cluster": {"kubeconfigSecretRef": {"name": "there"}}, "components": {}}});
+        let secret = refuse("GET /api/v1/namespaces/lab/secrets/there", 404, "NotFound");
+        let said = step(&STATUS.replace("c1", "w1"), object.clone());
+        let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+        let hypervisor = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
+            "metadata": {"name": "h1", "namespace": "lab"}, "spec": {}});
+        let caches = Caches { hypervisors: holding(vec![hypervisor]), ..Caches::empty() };
+        let (shared, script) = shared(caches, 1, vec![secret, said, event]);
+        let outcome = reconcile(Arc::new(read(object)), shared.windows_cluster()).await.unwrap();
+        let seen = script.seen();
+        let conditions = seen[1].body["status"]["conditions"].as_array().unwrap();
+        let found = conditions.iter().find(|condition| condition["type"] == "NetworkCompatible").unwrap();
+        assert_eq!((&found["status"], &found["reason"]), (&json!("Unknown"), &json!("KubeconfigMissing")));
+        assert_eq!(outcome, Outcome::look_again(LOOK_SOON));
     }
 
     #[tokio::test]

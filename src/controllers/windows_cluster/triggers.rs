@@ -8,9 +8,9 @@ use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 use super::windows_pods;
-use crate::api::capi::{self, Cluster};
+use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
-use crate::api::cluster_ref::{ClusterRef, ClusterSource};
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::runtime::triggers::{Receiver, Triggers, all_of, cluster_facts, concerned, hypervisor_facts, named, namespace};
@@ -23,14 +23,14 @@ pub fn triggers(caches: &Arc<Caches>, requested: Receiver<WindowsCluster>) -> Tr
         concerned(
             caches,
             &caches.configs,
-            |config| windows_pods::host_facts(&config.metadata, &config.spec),
-            |caches, config| windows_pods::without(caches, &config.metadata, &config.spec),
+            |config| windows_pods::host_facts(ClusterRef::of(&config.metadata), &config.spec),
+            |caches, config| windows_pods::without(caches, ClusterRef::of(&config.metadata), &config.spec),
         ),
         concerned(
             caches,
             &caches.config_templates,
-            |template| windows_pods::host_facts(&template.metadata, &template.spec.template.spec),
-            |caches, template| windows_pods::without(caches, &template.metadata, &template.spec.template.spec),
+            |template| windows_pods::host_facts(ClusterRef::of_template(&template.metadata), &template.spec.template.spec),
+            |caches, template| windows_pods::without(caches, ClusterRef::of_template(&template.metadata), &template.spec.template.spec),
         ),
         gone_machines(caches),
         requested.boxed(),
@@ -58,10 +58,11 @@ fn with_gone(caches: &Caches, machine: &WindowsMachine) -> Vec<ObjectRef<Windows
     if caches.windows_machines.get(&namespace, &machine.name_any()).is_some() {
         return Vec::new();
     }
-    let Some(ClusterRef { source: ClusterSource::ClusterApi(name), .. }) = ClusterRef::of(&machine.metadata) else { return Vec::new() };
-    let cluster = caches.clusters.get(&namespace, &name);
+    let Some(name) = ClusterRef::of(&machine.metadata) else { return Vec::new() };
+    let cluster = caches.target_cluster(name.clone(), None);
     let all = caches.windows_clusters.all(&namespace);
-    let is_its = |object: &&Arc<WindowsCluster>| capi::cluster_of(&object.metadata) == Some(&name) && is_ending(object, cluster.as_deref());
+    let is_its =
+        |object: &&Arc<WindowsCluster>| ClusterRef::of_windows_cluster(object).as_ref() == Some(&name) && is_ending(object, cluster.as_ref());
     all.iter().filter(is_its).map(|object| ObjectRef::from_obj(&**object)).collect()
 }
 
@@ -102,6 +103,16 @@ mod tests {
             let found: Vec<String> = with_gone(&caches, &read(machine.clone())).into_iter().map(|object| object.name).collect();
             assert_eq!(found, if expected { vec!["w1"] } else { vec![] }, "{is_there} {cluster:?} {object}");
         }
+        let standalone = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+            "metadata": {"name": "win-1", "namespace": "lab", "annotations": {"infrastructure.cluster.x-k8s.io/joins": "secret/there/value"}}, "spec": {"image": "w"}});
+        let object = |name: &str, secret: &str| {
+            let metadata = json!({"name": name, "namespace": "lab", "deletionTimestamp": deleted(name != "lives")});
+            json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster", "metadata": metadata,
+                "spec": {"cluster": {"kubeconfigSecretRef": {"name": secret}}}})
+        };
+        let all = vec![object("lives", "there"), object("goes", "there"), object("other", "elsewhere")];
+        let found = with_gone(&Caches { windows_clusters: holding(all), ..Caches::empty() }, &read(standalone));
+        assert_eq!(found.into_iter().map(|object| object.name).collect::<Vec<_>>(), ["goes"], "of a standalone pool");
         let facts = |is: bool| facts(&read(json!({"metadata": {"name": "c1", "deletionTimestamp": deleted(is)}, "spec": {}})));
         assert_ne!(facts(true), facts(false));
     }

@@ -1,9 +1,9 @@
 //! What CAPW brings for the pods on Windows nodes of a workload cluster, whatever its network is.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
@@ -11,15 +11,14 @@ use serde_json::Value;
 use super::Context;
 use super::windows_side::{apply, is, now, owner, remove};
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
-use crate::api::capi::{self, Cluster};
 use crate::api::cluster::WindowsCluster;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::components::ComponentsMode;
 use crate::api::condition::Desired;
 use crate::cluster::linux_side::is_unserved;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{self, FOR_PODS, Host, changes, is_among, owned, windows_pods};
 use crate::controllers::runtime::caches::Caches;
-use crate::controllers::runtime::triggers::{named, namespace};
 use crate::lifecycle::windows_side::{announced, kept};
 
 /// What is to be said of it, and when to look at it again.
@@ -40,9 +39,15 @@ fn name(object: &Value) -> String {
 }
 
 /// Applies what is not there as it shall be, and removes what nobody needs any more. `objects` are those of the workload cluster.
-pub async fn bring(ctx: &Context, workload: &Workload, objects: &[Value], object: &WindowsCluster, cluster: &Cluster) -> Result<Kept, WorkloadError> {
+pub async fn bring(
+    ctx: &Context,
+    workload: &Workload,
+    objects: &[Value],
+    object: &WindowsCluster,
+    cluster: &ClusterRef,
+) -> Result<Kept, WorkloadError> {
     let owner = owner(object);
-    let mut hosts = configured(&ctx.caches, &namespace(cluster), &cluster.name_any());
+    let mut hosts = configured(&ctx.caches, cluster);
     hosts.extend(Host::joined(objects));
     let desired = owned(desired(object, &hosts), &owner);
     let seen = changes(&desired, objects, &owner);
@@ -90,34 +95,32 @@ async fn used<'a>(workload: &Workload, objects: &[&'a Value]) -> Result<Vec<&'a 
     Ok(classes)
 }
 
-/// The hosts that the machines of a Cluster are or may become.
-fn configured(caches: &Caches, namespace: &str, cluster: &str) -> BTreeSet<Host> {
-    let is_its = |meta: &ObjectMeta| meta.deletion_timestamp.is_none() && capi::cluster_of(meta) == Some(cluster);
-    let (configs, templates) = (caches.configs.all(namespace), caches.config_templates.all(namespace));
-    let of_configs = configs.iter().filter(|config| is_its(&config.metadata)).map(|config| Host::configured(&config.spec));
-    let of_templates = templates.iter().filter(|template| is_its(&template.metadata)).map(|template| Host::configured(&template.spec.template.spec));
+/// The hosts that the machines of a cluster are or may become.
+fn configured(caches: &Caches, cluster: &ClusterRef) -> BTreeSet<Host> {
+    let is_its = |meta: &ObjectMeta, of: Option<ClusterRef>| meta.deletion_timestamp.is_none() && of.as_ref() == Some(cluster);
+    let (mut configs, mut templates) = (caches.configs.all(&cluster.namespace), caches.config_templates.all(&cluster.namespace));
+    configs.retain(|config| is_its(&config.metadata, ClusterRef::of(&config.metadata)));
+    templates.retain(|template| is_its(&template.metadata, ClusterRef::of_template(&template.metadata)));
+    let of_configs = configs.iter().map(|config| Host::configured(&config.spec));
+    let of_templates = templates.iter().map(|template| Host::configured(&template.spec.template.spec));
     of_configs.chain(of_templates).collect()
 }
 
-/// What of a configuration or a template matters here.
-pub fn host_facts(meta: &ObjectMeta, spec: &WindowsBootstrapConfigSpec) -> String {
-    format!("{:?} {:?}", Host::configured(spec), capi::cluster_of(meta))
+/// What of a configuration or a template of this cluster matters here.
+pub fn host_facts(cluster: Option<ClusterRef>, spec: &WindowsBootstrapConfigSpec) -> String {
+    format!("{:?} {cluster:?}", Host::configured(spec))
 }
 
 /// The WindowsCluster that has not brought yet what pods on such a host need. A thousand machines of a kind that is there concern none.
-pub fn without(caches: &Caches, meta: &ObjectMeta, spec: &WindowsBootstrapConfigSpec) -> Vec<ObjectRef<WindowsCluster>> {
-    let namespace = meta.namespace.clone().unwrap_or_default();
-    let Some(cluster) = capi::cluster_of(meta).and_then(|name| caches.clusters.get(&namespace, name)) else { return Vec::new() };
-    let lacks = |found: &ObjectRef<WindowsCluster>| {
-        let object = caches.windows_clusters.get(&namespace, &found.name);
-        object.is_some_and(|object| {
-            let is_asked = object.components_mode() == ComponentsMode::Auto;
-            let wanted = desired(&object, &BTreeSet::from([Host::configured(spec)]));
-            // What else is wanted is so for any host.
-            is_asked && wanted.iter().any(|wanted| is(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
-        })
+pub fn without(caches: &Caches, cluster: Option<ClusterRef>, spec: &WindowsBootstrapConfigSpec) -> Vec<ObjectRef<WindowsCluster>> {
+    let lacks = |object: &Arc<WindowsCluster>| {
+        let is_asked = object.components_mode() == ComponentsMode::Auto;
+        let wanted = desired(object, &BTreeSet::from([Host::configured(spec)]));
+        // What else is wanted is so for any host.
+        is_asked && wanted.iter().any(|wanted| is(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
     };
-    named(cluster.spec.infrastructure_ref.as_ref(), "WindowsCluster", &*cluster).into_iter().filter(lacks).collect()
+    let found = cluster.and_then(|cluster| caches.windows_cluster_of(&cluster)).filter(lacks);
+    found.iter().map(|object| ObjectRef::from_obj(&**object)).collect()
 }
 
 #[cfg(test)]
@@ -150,7 +153,7 @@ mod tests {
             let caches = Caches { clusters: holding(vec![cluster.clone()]), windows_clusters: holding(vec![object]), ..Caches::empty() };
             let config: WindowsBootstrapConfig = read(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
                 "metadata": {"name": "win-1", "namespace": "lab", "labels": labels}, "spec": spec}));
-            let found = without(&caches, &config.metadata, &config.spec);
+            let found = without(&caches, ClusterRef::of(&config.metadata), &config.spec);
             assert_eq!(
                 found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(),
                 if is_concerned { vec!["w1"] } else { vec![] },

@@ -8,10 +8,8 @@ use kube::ResourceExt;
 use kube::api::Preconditions;
 use serde_json::Value;
 
-use super::linux_side::cluster_ref;
 use super::probes::{Probed, probe};
 use super::{Context, probes, windows_pods};
-use crate::api::capi::Cluster;
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::{ComponentPart, Components, ComponentsMode, Policies};
 use crate::api::condition::{Desired, Reason};
@@ -22,6 +20,7 @@ use crate::components::{
     wanted_for_pods, windows_side,
 };
 use crate::controllers::runtime::workload_clusters::fault;
+use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_side::{
     announced, applied, both, may_be_there, missing, not_brought, not_removed, part, report, tainted, verify, without_taint,
 };
@@ -76,10 +75,10 @@ pub async fn bring(
     objects: &[Value],
     side: &LinuxSide,
     object: &WindowsCluster,
-    cluster: &Cluster,
+    cluster: &TargetCluster,
 ) -> Result<Brought, WorkloadError> {
     let network = bring_network(ctx, workload, objects, side, object, cluster).await?;
-    let for_pods = windows_pods::bring(ctx, workload, objects, object, cluster).await?;
+    let for_pods = windows_pods::bring(ctx, workload, objects, object, &cluster.cluster).await?;
     let (condition, look_again) = both(network.said, for_pods.said);
     Ok(Brought { parts: network.parts, objects: for_pods.objects, verified: network.verified, condition, look_again })
 }
@@ -91,13 +90,14 @@ async fn bring_network(
     objects: &[Value],
     side: &LinuxSide,
     object: &WindowsCluster,
-    cluster: &Cluster,
+    cluster: &TargetCluster,
 ) -> Result<Network, WorkloadError> {
     let Some(image) = ctx.image.clone() else {
         let why = "CAPW does not know its own image, whose part for Windows the pods run: name it in the variable CAPW_IMAGE of its Deployment";
         return Ok(Network::nothing(object, Reason::ImageUnknown, why.into()));
     };
-    let endpoint = cluster.endpoint().map_or_else(|| workload.server.clone(), |endpoint| format!("https://{}:{}", endpoint.host, endpoint.port));
+    let endpoint =
+        cluster.endpoint.as_ref().map_or_else(|| workload.server.clone(), |endpoint| format!("https://{}:{}", endpoint.host, endpoint.port));
     let owner = owner(object);
     let asked = object.spec.components.clone().unwrap_or_default();
     let pull_secrets = asked.images.pull_secret_names();
@@ -186,18 +186,18 @@ pub async fn now<'a>(workload: &Workload, objects: &'a [Value], these: &[&Value]
 }
 
 /// Removes what was brought, if anything was. The value says what is left, and when to try again; `None`: nothing is.
-pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &Cluster) -> Option<Brought> {
+pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Option<Brought> {
     if !may_be_there(object) {
         return None;
     }
-    let name = cluster_ref(cluster);
+    let name = &cluster.cluster;
     let left = async {
-        let workload = ctx.clusters.get(&name).await?;
+        let workload = ctx.clusters.get(name).await?;
         take_away(&workload, object).await?;
         free_nodes(&workload).await
     };
     let error = left.await.err()?;
-    ctx.clusters.doubt(&name, &error).await;
+    ctx.clusters.doubt(name, &error).await;
     let reason = fault(&error).map_or(Reason::NotRemoved, |fault| fault.reason());
     let (condition, look_again) = not_removed(reason, &error.to_string());
     Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, look_again })

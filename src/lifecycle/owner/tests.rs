@@ -69,14 +69,19 @@ fn the_own_cluster_is_joined_only_through_a_pool_that_names_it() {
 
 #[test]
 fn a_cluster_is_ready_as_soon_as_its_address_is_known() {
-    let server = ControlPlaneEndpoint { host: "10.0.0.1".into(), port: 6443 };
     let unknown = TargetCluster::standalone(in_cluster(), None, None);
     assert!(unknown.infrastructure_provisioned && unknown.control_plane_initialized && unknown.endpoint.is_none());
-    assert_eq!(TargetCluster::standalone(in_cluster(), None, Some(server.clone())).endpoint.unwrap().host, "10.0.0.1");
+    let windows_cluster: WindowsCluster = serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
+        "metadata": {"name": "w1"}, "spec": {"cluster": {}, "hypervisors": [{"name": "h1"}], "controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443},
+            "components": {"mode": "Auto"}}}))
+    .unwrap();
+    let found = TargetCluster::standalone(in_cluster(), None, Some(&windows_cluster));
+    assert_eq!((found.endpoint.clone().unwrap().host.as_str(), found.is_network_brought), ("10.0.0.1", None), "it is not read yet");
+    assert!(found.may_use("h1") && !found.may_use("h2"));
     let spec: PoolCluster = serde_json::from_value(json!({"endpoint": {"host": "api.example.com", "port": 443}, "serviceDomain": "corp.local",
         "serviceNetworks": ["10.96.0.0/12"]}))
     .unwrap();
-    let named = TargetCluster::standalone(in_cluster(), Some(&spec), Some(server));
+    let named = TargetCluster::standalone(in_cluster(), Some(&spec), Some(&windows_cluster));
     assert_eq!(named.endpoint.as_ref().unwrap().host, "api.example.com", "the user knows better");
     let network = named.network;
     assert_eq!((network.service_domain.as_deref(), network.services.unwrap().cidr_blocks), (Some("corp.local"), vec!["10.96.0.0/12".to_owned()]));

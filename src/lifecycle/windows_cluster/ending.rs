@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::api::capi::Cluster;
 use crate::api::cluster::{FINALIZER, WindowsCluster};
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::components::ComponentsMode;
 use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::components::removed;
 use crate::lifecycle::conditions::whole_second;
+use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_side::{may_be_there, not_removed};
 use crate::lifecycle::workload::Fault;
 use crate::lifecycle::{has_finalizer, seconds};
@@ -31,18 +32,24 @@ pub enum End {
 }
 
 /// Whether a WindowsCluster goes, or its Cluster. A Cluster that is not there any more takes its WindowsCluster with it.
-pub fn is_ending(object: &WindowsCluster, cluster: Option<&Cluster>) -> bool {
-    object.metadata.deletion_timestamp.is_some() || cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some())
+pub fn is_ending(object: &WindowsCluster, cluster: Option<&TargetCluster>) -> bool {
+    object.metadata.deletion_timestamp.is_some() || is_going(cluster)
+}
+
+/// Whether the Cluster goes, or is gone.
+fn is_going(cluster: Option<&TargetCluster>) -> bool {
+    cluster.is_none_or(|cluster| cluster.is_deleting)
 }
 
 /// Whether a WindowsCluster still has something to remove from the workload cluster, for which it needs the kubeconfig. It lets go after two minutes.
-pub fn needs_kubeconfig(object: &WindowsCluster, cluster: Option<&Cluster>) -> bool {
+pub fn needs_kubeconfig(object: &WindowsCluster, cluster: Option<&TargetCluster>) -> bool {
     has_finalizer(&object.metadata, FINALIZER) && is_ending(object, cluster)
 }
 
 /// How `object` ends, which [`is_ending`].
-pub(super) fn end(object: &WindowsCluster, cluster: Option<&Cluster>) -> End {
-    if !outlives(cluster) || is_left_behind(object) {
+pub(super) fn end(object: &WindowsCluster, cluster: Option<&TargetCluster>) -> End {
+    // A workload cluster that goes needs no cleaning.
+    if cluster.is_some_and(|cluster| cluster.is_deleting && !cluster.outlives_cluster) || is_left_behind(object) {
         return End::Release;
     }
     match object.components_mode() {
@@ -52,14 +59,6 @@ pub(super) fn end(object: &WindowsCluster, cluster: Option<&Cluster>) -> End {
         ComponentsMode::Off => End::TakeAway,
         ComponentsMode::Report => End::LeaveBehind("spec.components.mode is Report".to_owned()),
     }
-}
-
-/// Whether the workload cluster is there after this end. With its Cluster goes a control plane that Cluster API made. One of ours stays, and so does
-/// one that no object stands for.
-fn outlives(cluster: Option<&Cluster>) -> bool {
-    let Some(cluster) = cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_some()) else { return true };
-    let control_plane = cluster.spec.control_plane_ref.as_ref().filter(|reference| !reference.name.is_empty());
-    control_plane.is_none_or(|reference| reference.kind == "ExternalControlPlane")
 }
 
 /// Whether it was said already that something stays.
@@ -78,11 +77,11 @@ pub enum Unremoved {
 }
 
 /// `fault`: why the workload cluster cannot be used, if a person has to mend that.
-pub fn unremoved(object: &WindowsCluster, cluster: Option<&Cluster>, fault: Option<Fault>, error: &str, now: Timestamp) -> Unremoved {
+pub fn unremoved(object: &WindowsCluster, cluster: Option<&TargetCluster>, fault: Option<Fault>, error: &str, now: Timestamp) -> Unremoved {
     let known = object.status.as_ref().and_then(|status| status.components.as_ref()?.removing_since.as_ref());
     let since = known.map_or_else(|| whole_second(now), |since| since.0);
     // No control plane provider writes it again for a Cluster that goes.
-    let is_lost = fault == Some(Fault::KubeconfigMissing) && cluster.is_none_or(|cluster| cluster.metadata.deletion_timestamp.is_some());
+    let is_lost = fault == Some(Fault::KubeconfigMissing) && is_going(cluster);
     if is_lost || seconds(since, now).unsigned_abs() >= LIMIT.as_secs() {
         return Unremoved::LeaveBehind(error.to_owned());
     }
@@ -90,14 +89,15 @@ pub fn unremoved(object: &WindowsCluster, cluster: Option<&Cluster>, fault: Opti
     Unremoved::TryAgain { since, condition, after: RETRY }
 }
 
-/// What stays, where, why, and how to remove it. `name` is that of its Cluster, which may be gone.
-pub fn left_behind(object: &WindowsCluster, name: &str, cluster: Option<&Cluster>, why: &str) -> Desired {
-    let endpoint = cluster.and_then(Cluster::endpoint).map(|endpoint| format!(" (https://{}:{})", endpoint.host, endpoint.port));
+/// What stays, where, why, and how to remove it. The Cluster of `name` may be gone.
+pub fn left_behind(object: &WindowsCluster, name: &ClusterRef, cluster: Option<&TargetCluster>, why: &str) -> Desired {
+    let endpoint = cluster.and_then(|cluster| cluster.endpoint.as_ref()).map(|endpoint| format!(" (https://{}:{})", endpoint.host, endpoint.port));
     let for_pods = object.objects();
     let network = removed(&[]).into_iter().filter(|_| !object.parts().is_empty() || for_pods.is_empty()).map(|(_, of)| of.to_string());
     let names: Vec<String> = network.chain(for_pods.iter().cloned()).map(|of| argument(&of)).collect();
     let message = format!(
-        "what CAPW brought stays in the workload cluster of Cluster {name}{}; `kubectl delete --ignore-not-found {}` removes it there. It was not removed: {why}",
+        "what CAPW brought stays in {}{}; `kubectl delete --ignore-not-found {}` removes it there. It was not removed: {why}",
+        name.words(),
         endpoint.unwrap_or_default(),
         names.join(" ")
     );

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::super::server::{Server, connect, kubeconfig, workload};
 use super::*;
+use crate::api::capi::Cluster;
 use crate::api::components::ProbesMode;
 use crate::api::condition::ConditionType;
 use crate::cluster::mock::refuse;
@@ -21,9 +22,10 @@ fn recorded(recording: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn cluster() -> Cluster {
-    object(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"},
-        "spec": {"controlPlaneEndpoint": {"host": "api.example.com", "port": 6443}}}))
+fn cluster() -> TargetCluster {
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"},
+        "spec": {"controlPlaneEndpoint": {"host": "api.example.com", "port": 6443}}});
+    TargetCluster::of_cluster(&object::<Cluster>(cluster), None)
 }
 
 /// One whose status names a part and an object, unless nothing is brought yet.

@@ -3,6 +3,8 @@ use serde_json::{Value, json};
 
 use super::super::{ObservedWindowsCluster, WindowsClusterStep, decide};
 use super::*;
+use crate::api::capi::Cluster;
+use crate::api::cluster_ref::ClusterSource;
 use crate::lifecycle::Decision;
 use crate::lifecycle::machine::Reach;
 
@@ -19,20 +21,30 @@ fn object(mode: Value, ours: bool, deleted: bool) -> WindowsCluster {
     .unwrap()
 }
 
-fn cluster(control_plane: Option<&str>, paused: bool, deleted: bool) -> Cluster {
+fn cluster(control_plane: Option<&str>, paused: bool, deleted: bool) -> TargetCluster {
     let reference = control_plane.map(|kind| json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": kind, "name": "c1"}));
-    serde_json::from_value(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
         "metadata": {"name": "c1", "namespace": "lab", "deletionTimestamp": deleted.then_some(GONE)},
-        "spec": {"paused": paused, "controlPlaneRef": reference, "controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}}}))
-    .unwrap()
+        "spec": {"paused": paused, "controlPlaneRef": reference, "controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}}});
+    TargetCluster::of_cluster(&serde_json::from_value::<Cluster>(cluster).unwrap(), None)
 }
 
-fn decided(object: &WindowsCluster, cluster: Option<&Cluster>, machines: usize) -> Decision<WindowsClusterStep> {
+fn c1() -> ClusterRef {
+    ClusterRef::cluster_api("lab", "c1")
+}
+
+/// A cluster that no Cluster stands for.
+fn standalone() -> TargetCluster {
+    let source = ClusterSource::Kubeconfig { secret: "there".into(), key: "value".into() };
+    TargetCluster::standalone(ClusterRef { namespace: "lab".into(), source }, None, None)
+}
+
+fn decided(object: &WindowsCluster, cluster: Option<&TargetCluster>, machines: usize) -> Decision<WindowsClusterStep> {
     decide(&ObservedWindowsCluster { object, cluster, machines, hypervisors: vec![], reach: &|_| Reach::Reachable })
 }
 
 /// The step by its name.
-fn step(object: &WindowsCluster, cluster: Option<&Cluster>, machines: usize) -> String {
+fn step(object: &WindowsCluster, cluster: Option<&TargetCluster>, machines: usize) -> String {
     let step = format!("{:?}", decided(object, cluster, machines).step);
     step.split('(').next().unwrap().to_owned()
 }
@@ -73,12 +85,19 @@ fn what_was_brought_goes_with_its_windows_cluster_too() {
         (Some(cluster(OURS, true, false)), 0, "Wait"),
         (None, 0, "TakeAway"),
         (None, 1, "Serve"),
+        (Some(standalone()), 0, "TakeAway"),
+        (Some(standalone()), 1, "Serve"),
     ] {
         assert_eq!(step(&auto, cluster.as_ref(), machines), expected, "{cluster:?}, {machines} machines");
     }
     let waiting = decided(&auto, Some(&cluster(OURS, false, false)), 2).conditions;
     let deleting = waiting.iter().find(|condition| condition.type_ == ConditionType::Deleting).unwrap();
     assert!(deleting.message.starts_with("2 Windows machines"), "{deleting:?}");
+    for (cluster, remedy) in [(cluster(OURS, false, false), "delete them, or the Cluster"), (standalone(), "delete their pools")] {
+        let waiting = decided(&auto, Some(&cluster), 2).conditions;
+        assert!(waiting.iter().any(|condition| condition.message.ends_with(remedy)), "{waiting:?}");
+    }
+    assert_eq!(step(&object(json!("Auto"), true, false), Some(&standalone()), 0), "Serve", "it stays without machines");
     // As a move takes it away: without the finalizer.
     assert_eq!(step(&object(json!("Auto"), false, true), None, 0), "Ignore");
     assert_eq!(step(&object(json!("Auto"), false, false), None, 0), "Ignore", "it may be paused");
@@ -103,7 +122,7 @@ fn the_finalizer_is_there_as_long_as_something_may_be_in_the_workload_cluster() 
         assert_eq!(step(&object(mode.clone(), ours, false), Some(cluster), machines), expected, "{mode} {ours} {machines}");
     }
     let mut told = object(json!("Auto"), true, false);
-    told.status.as_mut().unwrap().conditions = condition::apply(&[], &[left_behind(&told, "c1", None, "cut")], None, Timestamp::UNIX_EPOCH);
+    told.status.as_mut().unwrap().conditions = condition::apply(&[], &[left_behind(&told, &c1(), None, "cut")], None, Timestamp::UNIX_EPOCH);
     assert_eq!(step(&told, Some(&goes), 0), "Release", "it was said");
 }
 
@@ -141,7 +160,7 @@ fn a_workload_cluster_that_cannot_be_used_holds_nothing_for_long() {
             assert_eq!(matches!(found, Unremoved::LeaveBehind(_)), stays, "{fault:?} after {seconds} s: {found:?}");
         }
     }
-    for (cluster, stays) in [(Some(&goes), true), (None, true), (Some(&cluster(OURS, false, false)), false)] {
+    for (cluster, stays) in [(Some(&goes), true), (None, true), (Some(&cluster(OURS, false, false)), false), (Some(&standalone()), false)] {
         let found = unremoved(&new, cluster, lost, "no Secret", start);
         assert_eq!(matches!(found, Unremoved::LeaveBehind(_)), stays, "{cluster:?}: {found:?}");
     }
@@ -159,7 +178,7 @@ fn what_stays_is_told_with_the_command_that_removes_it() {
         (json!([]), json!([]), network.to_owned()),
     ] {
         object.status.as_mut().unwrap().components = Some(serde_json::from_value(json!({"parts": parts, "objects": objects})).unwrap());
-        let said = left_behind(&object, "c1", Some(&goes), "it does not answer");
+        let said = left_behind(&object, &c1(), Some(&goes), "it does not answer");
         assert_eq!(
             said.message,
             format!(
