@@ -135,6 +135,21 @@ fn pages_show_the_samples_as_they_are() {
     }
 }
 
+/// kubectl reads YAML 1.1, where `Off` is a boolean; the reader of these tests does not.
+#[test]
+fn what_kubectl_takes_for_a_boolean_is_in_quotes() {
+    let pages =
+        fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "md"));
+    let texts: Vec<PathBuf> = pages.chain(yaml("config/samples")).chain(["README.md", "CHANGELOG.md"].map(|page| root().join(page))).collect();
+    for path in texts {
+        for line in read(&path).lines() {
+            let is_ended = |rest: &str| rest.is_empty() || rest.starts_with(['}', ',', '`', '"']) || rest.trim_start().starts_with('#');
+            let is_bare = line.match_indices(": Off").any(|(at, found)| is_ended(&line[at + found.len()..]));
+            assert!(!is_bare, "{}: Off without quotes: {line}", path.display());
+        }
+    }
+}
+
 #[test]
 fn the_series_of_the_crate_is_one_that_clusterctl_knows() {
     let mut parts = env!("CARGO_PKG_VERSION").split('.');

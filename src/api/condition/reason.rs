@@ -321,7 +321,7 @@ documented_enum! {
         NotBrought => problem(WorkloadCluster, ComponentsReady, "Do what the message says, or set spec.components.mode to Report."),
         /// There is an object with a name that CAPW needs, and it is not CAPW's. It is not touched.
         NameTaken => problem(WorkloadCluster, ComponentsReady, "Remove or rename the object that the message names, if nothing needs it."),
-        /// What CAPW brought is to be removed (`mode: Off`, or the Cluster is being deleted), and a request for that failed; the message says which.
+        /// What CAPW brought is to be removed (`mode: "Off"`, or the Cluster is being deleted), and a request for that failed; the message says which.
         /// CAPW tries again.
         NotRemoved => stage(ComponentsReady, "Wait. If it takes long, do what the message says, or set spec.components.mode to Report: what is there stays then."),
         /// The Cluster or the WindowsCluster is being deleted, and what CAPW brought stays in the workload cluster; the message says what, where and why.
