@@ -7,8 +7,18 @@ use std::time::Duration;
 use capw::api::name::VmUuid;
 use serde_json::{Value, json};
 
-use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Product, SimulatedVm, Simulator, Tools, simulated_vms, text, wait_for};
+use crate::world::{AuditEvent, Capw, ControlPlane, Kind, Product, SimulatedVm, Simulator, Tools, manifests, simulated_vms, text, wait_for};
 
+/// What people apply in a workload cluster.
+const WORKLOAD: &str = concat!(
+    include_str!("../config/workload/account.yaml"),
+    "---\n",
+    include_str!("../config/workload/nodes.yaml"),
+    "---\n",
+    include_str!("../config/workload/network.yaml"),
+    "---\n",
+    include_str!("../config/workload/cluster-api.yaml"),
+);
 /// The account that the kubeconfigs given to CAPW are for, so that the audit log tells its calls from ours.
 pub const REMOTE_USER: &str = "system:serviceaccount:kube-system:capw-remote";
 
@@ -258,17 +268,9 @@ impl Workers {
     }
 }
 
-/// A kubeconfig with all rights in the workload cluster, for the account [`REMOTE_USER`].
+/// A kubeconfig for the account [`REMOTE_USER`], which has the rights of `config/workload` in the workload cluster.
 pub async fn remote_kubeconfig(to: &ControlPlane) -> String {
-    let objects = [
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "capw-remote", "namespace": "kube-system"}}),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "capw-remote"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": "capw-remote", "namespace": "kube-system"}],
-        }),
-    ];
-    to.apply_objects(&objects).await;
+    to.apply_objects(&manifests::documents(WORKLOAD)).await;
     let path = to.kubeconfig_for("kube-system", "capw-remote").await;
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
