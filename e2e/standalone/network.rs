@@ -1,11 +1,12 @@
 //! The pod network of a cluster without Cluster API: a WindowsCluster names the cluster as its pools do, and brings the network to their nodes.
 
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use super::{LIMIT, POOL};
 use crate::linux_side::{self, BROUGHT, COMPATIBLE, COMPONENTS, gone};
-use crate::workers;
-use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text};
+use crate::workers::REMOTE_USER;
+use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
 
 const NETWORK_SAMPLE: &str = include_str!("../../config/samples/standalone-network.yaml");
 const RECORDING: &str = "src/components/fixtures/flannel-vxlan-4096.yaml";
@@ -26,7 +27,7 @@ fn a_network_for_standalone_pools() {
         step("the WindowsCluster waits for the kubeconfig");
 
         other.apply_recording(RECORDING).await;
-        let kubeconfig = workers::remote_kubeconfig(&other).await;
+        let kubeconfig = kubeconfig(&other).await;
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "production", "namespace": "default"},
             "stringData": {"value": kubeconfig}});
         cp.apply_objects(&[secret]).await;
@@ -63,7 +64,27 @@ fn a_network_for_standalone_pools() {
         cp.wait_gone(Kind::WINDOWS_CLUSTER, NAME, LIMIT).await;
         gone::wait_gone(&other, NAME).await;
         step("what was brought goes after the last machine");
+
+        let mut refused = other.audit();
+        refused.retain(|event| event.user == REMOTE_USER && event.code == 403);
+        assert!(refused.is_empty(), "CAPW was refused: {:#?}", refused.iter().map(|event| (&event.verb, &event.uri)).collect::<Vec<_>>());
     });
+}
+
+/// A kubeconfig of the cluster, made with the commands of the page.
+async fn kubeconfig(cp: &ControlPlane) -> String {
+    let page = include_str!("../../docs/security.md");
+    let section = page.split_once("## In a workload cluster").expect("the section").1;
+    let commands = section.split_once("```sh\n").expect("its commands").1.split_once("```").expect("their end").0;
+    let file = cp.directory().join("capw.kubeconfig");
+    let programs = Tools::ensure().kubectl.parent().expect("a folder").display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("bash");
+    shell.args(["-euo", "pipefail", "-c", &commands.replace("capw.kubeconfig", &file.display().to_string())]).current_dir(world::checkout());
+    shell.env("PATH", path).env("KUBECONFIG", cp.kubeconfig()).env("KUBECACHEDIR", cp.directory().join("kubectl"));
+    let done = shell.output().await.expect("the program bash runs");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
 }
 
 async fn windows_nodes(cp: &ControlPlane) -> Vec<Value> {
