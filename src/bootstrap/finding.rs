@@ -14,7 +14,7 @@ pub enum Severity {
 /// What a rule found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintFinding {
-    /// `L1` to `L26`.
+    /// `L1` to `L27`.
     pub rule: &'static str,
     pub severity: Severity,
     /// The field in the users' objects.

@@ -26,6 +26,7 @@
 //! | L24 | credential providers |
 //! | L25 | secrets in the text of a script |
 //! | L26 | installers that restart Windows by themselves |
+//! | L27 | a proxy without the networks of the nodes |
 
 mod credentials;
 mod fields;

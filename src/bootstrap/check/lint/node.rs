@@ -1,4 +1,4 @@
-//! Rules about reserves, addresses, kubeadm, containerd, kube-proxy and delivery: L7, L9 to L14, L18, L25, L26.
+//! Rules about reserves, addresses, kubeadm, containerd, kube-proxy and delivery: L7, L9 to L14, L18, L25 to L27.
 
 use serde_json::Value;
 
@@ -12,6 +12,7 @@ const WINDOWS_MIB: u64 = 2048;
 pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
     check_delivery(node.facts, findings);
     check_installers(node.facts, findings);
+    check_node_networks(node.facts, findings);
     // Whether they fit into the machine is checked where they are computed.
     let reserves = &node.documents.reserves;
     let kept = reserves.system.memory_mib + reserves.kube.memory_mib;
@@ -68,6 +69,15 @@ fn check_installers(facts: &BootstrapFacts, findings: &mut Findings) {
             let remedy = "it may restart Windows by itself (exit code 1641) while the plan goes on: add /norestart, and 3010 to exitCodes.restart";
             findings.warning("L26", format!("spec.steps.{list}[{index}].command.argv"), &step.name, remedy);
         }
+    }
+}
+
+/// L27: a proxy, and nothing that says which addresses the nodes have.
+fn check_node_networks(facts: &BootstrapFacts, findings: &mut Findings) {
+    let network = &facts.spec.network;
+    if network.node_networks.is_empty() && network.proxy.as_ref().is_some_and(|proxy| proxy.no_proxy.is_empty()) {
+        let remedy = "with a proxy, containerd and the node's other programs reach addresses of other nodes, e.g. a registry mirror, through it: name the networks of your nodes, e.g. 10.0.0.0/16";
+        findings.warning("L27", "spec.network.nodeNetworks", "none", remedy);
     }
 }
 

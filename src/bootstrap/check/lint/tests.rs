@@ -319,3 +319,17 @@ fn an_installer_that_restarts_windows_is_a_warning() {
         assert_eq!(said(&facts), expected, "{argv:?} {raw:?}");
     }
 }
+
+#[test]
+fn a_proxy_without_the_networks_of_the_nodes_is_a_warning() {
+    for (network, expected) in [
+        (json!({"proxy": {"http": "http://proxy:3128"}}), &["W:L27"][..]),
+        (json!({"proxy": {"http": "http://proxy:3128"}, "nodeNetworks": ["10.0.0.0/16"]}), &[]),
+        (json!({"proxy": {"http": "http://proxy:3128", "noProxy": ["10.0.0.0/16"]}}), &[]),
+        (json!({}), &[]),
+    ] {
+        let mut facts = facts();
+        facts.spec.network = serde_json::from_value(network.clone()).unwrap();
+        assert_eq!(said(&facts), expected, "{network}");
+    }
+}
