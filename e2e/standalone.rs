@@ -22,7 +22,7 @@ fn a_pool_without_cluster_api() {
     world::run(async {
         let cp = ControlPlane::start(Options::standalone().named("standalone-pool")).await;
         install_rights(&cp).await;
-        let capw = Capw::start(&cp, &[]).await;
+        let capw = Capw::start(&cp, &["--image=registry.example.com/capw:v0"]).await;
         cp.apply(SAMPLE).await;
         let first = wait_settled(&cp, &cp, POOL, 2).await;
         step("2 nodes are Ready");
@@ -63,6 +63,9 @@ fn a_pool_without_cluster_api() {
             cp.audit().iter().filter(|event| event.user == Capw::USER && event.code == 403).map(|event| event.uri.clone()).collect();
         assert!(refused.is_empty(), "CAPW was refused: {refused:#?}");
         step("the pool is gone, and nothing is left");
+
+        network::in_the_own_cluster(&cp).await;
+        step("the pod network was brought to the own cluster, and is gone");
     });
 }
 

@@ -71,20 +71,47 @@ fn a_network_for_standalone_pools() {
     });
 }
 
+/// In the cluster that CAPW runs in: it says which right it lacks, and brings the network when the commands of the page have granted it.
+pub async fn in_the_own_cluster(cp: &ControlPlane) {
+    cp.apply_recording(RECORDING).await;
+    let (cluster, _) = NETWORK_SAMPLE.split_once("---").expect("the WindowsCluster comes first");
+    let own = cluster.replace("cluster: # the same as in the pools\n    kubeconfigSecretRef:\n      name: production", "cluster: {}");
+    assert!(own.contains("cluster: {}"), "{own}");
+    cp.apply(&own).await;
+    cp.wait_object(Kind::WINDOWS_CLUSTER, NAME, "it says which right is missing", LIMIT, |object| {
+        let forbidden = |found: &&Value| found["reason"] == "WorkloadClusterForbidden" && text(found, "/message").contains("list");
+        condition(object, COMPATIBLE).filter(forbidden).map(drop)
+    })
+    .await;
+    page_commands(cp, include_str!("../../docs/standalone.md"), "## The pod network", &[]).await;
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, NAME, COMPATIBLE, "True", LIMIT).await;
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, NAME, COMPONENTS, "True", LIMIT).await;
+    assert!(!gone::left(cp, NAME).await.is_empty(), "nothing was brought");
+    cp.delete(Kind::WINDOWS_CLUSTER, NAME).await;
+    cp.wait_gone(Kind::WINDOWS_CLUSTER, NAME, LIMIT).await;
+    gone::wait_gone(cp, NAME).await;
+}
+
 /// A kubeconfig of the cluster, made with the commands of the page.
 async fn kubeconfig(cp: &ControlPlane) -> String {
-    let page = include_str!("../../docs/security.md");
-    let section = page.split_once("## In a workload cluster").expect("the section").1;
-    let commands = section.split_once("```sh\n").expect("its commands").1.split_once("```").expect("their end").0;
     let file = cp.directory().join("capw.kubeconfig");
+    let path = file.display().to_string();
+    page_commands(cp, include_str!("../../docs/security.md"), "## In a workload cluster", &[("capw.kubeconfig", &path)]).await;
+    std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Runs the first commands of a page's section, as an administrator of the cluster.
+async fn page_commands(cp: &ControlPlane, page: &str, section: &str, replaced: &[(&str, &str)]) {
+    let section = page.split_once(section).expect("the section").1;
+    let commands = section.split_once("```sh\n").expect("its commands").1.split_once("```").expect("their end").0;
+    let commands = replaced.iter().fold(commands.to_owned(), |commands, (from, to)| commands.replace(from, to));
     let programs = Tools::ensure().kubectl.parent().expect("a folder").display().to_string();
     let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("bash");
-    shell.args(["-euo", "pipefail", "-c", &commands.replace("capw.kubeconfig", &file.display().to_string())]).current_dir(world::checkout());
+    shell.args(["-euo", "pipefail", "-c", &commands]).current_dir(world::checkout());
     shell.env("PATH", path).env("KUBECONFIG", cp.kubeconfig()).env("KUBECACHEDIR", cp.directory().join("kubectl"));
     let done = shell.output().await.expect("the program bash runs");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+    assert!(done.status.success(), "{commands}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 async fn windows_nodes(cp: &ControlPlane) -> Vec<Value> {
