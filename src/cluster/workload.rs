@@ -205,15 +205,19 @@ impl Workload {
     }
 
     /// The minor of the API server, to compare with that of a kubelet. Asked once, and again for a kubelet that would be newer: the API server
-    /// may have been upgraded. `None`: it does not say.
-    pub async fn minor_for(&self, kubelet: u32) -> Option<u32> {
+    /// may have been upgraded. `None`: it does not say, or not to these credentials.
+    pub async fn minor_for(&self, kubelet: u32) -> Result<Option<u32>, WorkloadError> {
         let known = self.minor.load(Ordering::Relaxed);
         if known != 0 && known >= kubelet {
-            return Some(known);
+            return Ok(Some(known));
         }
-        let minor = minor(&self.version().await.ok()?)?;
-        self.minor.store(minor, Ordering::Relaxed);
-        Some(minor)
+        let version = match self.version().await {
+            Err(WorkloadError::Forbidden { .. }) => return Ok(None),
+            answer => answer?,
+        };
+        let found = minor(&version);
+        self.minor.store(found.unwrap_or_default(), Ordering::Relaxed);
+        Ok(found)
     }
 
     /// What tells this cluster from every other: the UID of its namespace `kube-system`, as an API server says that has a certificate of

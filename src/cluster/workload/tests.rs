@@ -124,13 +124,15 @@ async fn rights_that_are_lacking_are_listed() {
 async fn the_version_is_asked_again_only_for_a_newer_kubelet() {
     let version = |git: &str| json!({"major": "1", "minor": "", "gitVersion": git, "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
     let answers = ["v1.35.4", "v1.36.0"].map(|git| step("GET /version", version(git)));
-    let (client, script) = Script::new(answers.into_iter().chain([refuse("GET /version", 403, "Forbidden")]).collect());
+    let failures = [(403, "Forbidden"), (503, "ServiceUnavailable")].map(|(code, reason)| refuse("GET /version", code, reason));
+    let (client, script) = Script::new(answers.into_iter().chain(failures).collect());
     let workload =
         Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
-    assert_eq!(workload.minor_for(34).await, Some(35));
-    assert_eq!(workload.minor_for(35).await, Some(35));
+    assert_eq!(workload.minor_for(34).await.unwrap(), Some(35));
+    assert_eq!(workload.minor_for(35).await.unwrap(), Some(35));
     assert_eq!(script.seen().len(), 1);
-    assert_eq!(workload.minor_for(36).await, Some(36), "upgraded meanwhile");
-    assert_eq!(workload.minor_for(37).await, None, "it does not say");
-    assert_eq!(script.seen().len(), 3);
+    assert_eq!(workload.minor_for(36).await.unwrap(), Some(36), "upgraded meanwhile");
+    assert_eq!(workload.minor_for(37).await.unwrap(), None, "it does not say so to these credentials");
+    workload.minor_for(37).await.unwrap_err();
+    assert_eq!(script.seen().len(), 4);
 }

@@ -53,7 +53,13 @@ pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found,
         Err(secret_values::ValueError::Api(error)) => return Err(error.into()),
     };
     let windows_machine = found.windows_machine.as_deref();
-    let api_server_minor = workload.minor_for(request.version.as_deref().and_then(minor).unwrap_or_default()).await;
+    let api_server_minor = match workload.minor_for(request.version.as_deref().and_then(minor).unwrap_or_default()).await {
+        Ok(minor) => minor,
+        Err(error) => {
+            ctx.clusters.doubt(&target.cluster, &error).await;
+            return unusable(ctx, object, &error).await;
+        }
+    };
     let sources = Sources { object, request, target, windows_machine, endpoint, workload: &workload, api_server_minor, secrets: &secrets };
     let render = |token| sources.facts(token).and_then(|facts| Ok(bootstrap::render(&facts)?));
     // What cannot be rendered gets no token: a secret of the same length stands in for it.
