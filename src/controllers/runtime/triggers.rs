@@ -7,7 +7,7 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use kube::api::ObjectMeta;
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
 use super::caches::{Cache, Caches};
@@ -97,23 +97,43 @@ pub fn generation(meta: &ObjectMeta) -> String {
     format!("{:?} {:?}", meta.uid, meta.generation)
 }
 
-/// The objects that a change concerns, if the facts that they depend on have changed: most changes of a Cluster do not concern its
-/// thousand machines.
+/// The objects that a change concerns, if the facts that they depend on have changed, or the object is gone: most changes of a Cluster do
+/// not concern its thousand machines.
 pub fn concerned<K: Kind, T: Kind>(
     caches: &Arc<Caches>,
     cache: &Cache<K>,
     facts: fn(&K) -> String,
     objects: fn(&Caches, &K) -> Vec<ObjectRef<T>>,
 ) -> BoxStream<'static, ObjectRef<T>> {
-    let caches = caches.clone();
-    let seen = Mutex::new(HashMap::<ObjectRef<K>, String>::new());
+    let (caches, store) = (caches.clone(), cache.0.store());
+    let seen = Mutex::new(Seen::default());
     let touched = cache.0.subscribe().map(move |object| {
-        let facts = facts(&object);
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = seen.insert(ObjectRef::from_obj(&*object), facts.clone()).is_none_or(|before| before != facts);
+        let is_news = seen.lock().unwrap_or_else(PoisonError::into_inner).is_news(&store, &object, facts(&object));
         if is_news { objects(&caches, &object) } else { Vec::new() }
     });
     touched.flat_map(stream::iter).boxed()
+}
+
+/// The newest facts of each object that a cache holds.
+struct Seen<K: Kind>(HashMap<ObjectRef<K>, String>);
+
+impl<K: Kind> Default for Seen<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Kind> Seen<K> {
+    /// Whether the object is gone or its facts have changed. The watch writes the cache before it tells of a change, so an object that the
+    /// cache does not hold is gone; another one of its name may be there already.
+    fn is_news(&mut self, cache: &Store<K>, object: &K, facts: String) -> bool {
+        let key = ObjectRef::from_obj(object);
+        if cache.get(&key).is_none_or(|held| held.uid() != object.uid()) {
+            self.0.remove(&key);
+            return true;
+        }
+        self.0.insert(key, facts.clone()).is_none_or(|before| before != facts)
+    }
 }
 
 pub fn cluster_facts(cluster: &Cluster) -> String {
@@ -139,4 +159,33 @@ pub fn named<K: Kind>(reference: Option<&Reference>, kind: &str, from: &impl Res
 
 pub fn namespace(object: &impl Resource) -> String {
     object.meta().namespace.clone().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::controllers::testing::{holding, read};
+
+    #[test]
+    fn an_object_that_goes_is_news_and_so_is_the_next_one_of_its_name() {
+        let cluster = |uid: &str| json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab", "uid": uid}, "spec": {}});
+        let mut seen = Seen::<Cluster>::default();
+        // What the watch tells of, what the cache holds by then, whether it is news, and how many objects are remembered.
+        for (told, held, is_news, remembered) in [
+            ("a", Some("a"), true, 1),
+            ("a", Some("a"), false, 1),
+            ("a", None, true, 0),
+            ("b", Some("b"), true, 1),
+            ("b", Some("b"), false, 1),
+            // The watch is ahead: it has written the next one already.
+            ("b", Some("c"), true, 0),
+            ("c", Some("c"), true, 1),
+        ] {
+            let (cache, object) = (holding::<Cluster>(held.map(cluster).into_iter().collect()), read::<Cluster>(cluster(told)));
+            let found = seen.is_news(&cache.0.store(), &object, cluster_facts(&object));
+            assert_eq!((found, seen.0.len()), (is_news, remembered), "{told} {held:?}");
+        }
+    }
 }
