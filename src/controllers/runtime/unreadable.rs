@@ -10,6 +10,7 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::core::{PartialObjectMeta, PartialObjectMetaExt};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::management::Management;
 use super::watch::{Selection, Watch};
@@ -73,11 +74,15 @@ impl Unreadable {
 
 /// Lets every object of a kind with conditions that cannot be read say so, until `stop`.
 pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, selection: &Selection, stop: impl Future<Output = ()>) {
-    let unreadable = watch.unreadable();
-    let told = unreadable.follow().take_until(stop).for_each_concurrent(AT_ONCE, |object| {
-        let unreadable = unreadable.clone();
+    let (unreadable, turns) = (watch.unreadable(), Semaphore::new(AT_ONCE));
+    let told = unreadable.follow().take_until(stop).for_each_concurrent(None, |object| {
+        let (unreadable, turns) = (unreadable.clone(), &turns);
         async move {
-            while let Err(error) = report::<K>(management, &object, selection).await {
+            let in_turn = || async {
+                let _turn = turns.acquire().await;
+                report::<K>(management, &object, selection).await
+            };
+            while let Err(error) = in_turn().await {
                 tracing::warn!(kind = %K::kind(&()), namespace = object.namespace, name = object.name, %error, "that the object cannot be read could not be reported");
                 tokio::time::sleep(TRY_AGAIN).await;
                 if !unreadable.contains(&object) {
@@ -126,7 +131,7 @@ fn said(current: &[Condition], why: &str) -> Vec<Desired> {
 mod tests {
     use super::*;
     use crate::api::pool::WindowsNodePool;
-    use crate::cluster::mock::{Exchange, step};
+    use crate::cluster::mock::{Exchange, hang, refuse, step};
     use crate::controllers::runtime::caches::Caches;
     use crate::controllers::testing::shared;
 
@@ -167,5 +172,21 @@ mod tests {
         report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it is said already");
         report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it was mended meanwhile");
         assert_eq!(script.seen().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reports_that_are_refused_do_not_hold_up_others() {
+        let pools = format!("GET {POOLS}");
+        let refused: fn(&str) -> Exchange = |request| refuse(request, 403, "Forbidden");
+        for (answer, requests) in [(refused, AT_ONCE + 1), (hang as fn(&str) -> Exchange, AT_ONCE)] {
+            let answers = std::iter::repeat_with(|| answer(&pools)).take(AT_ONCE).chain((requests > AT_ONCE).then(|| listed(pool(json!(1)))));
+            let (all, script) = shared(Caches::empty(), 0, answers.collect());
+            let watch = &all.caches.pools.0;
+            (0..=AT_ONCE).for_each(|number| watch.unreadable().found(ObjectKey::new("lab", &format!("win-{number}"))));
+            let selection = Selection::default();
+            let reports = report_all(&all.management, watch, &selection, std::future::pending());
+            assert!(tokio::time::timeout(TRY_AGAIN / 2, reports).await.is_err());
+            assert_eq!(script.seen().len(), requests, "before the first of them is tried again");
+        }
     }
 }
