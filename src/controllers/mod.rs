@@ -278,3 +278,5 @@ async fn forget_clusters(caches: Arc<Caches>, clusters: WorkloadClusters) {
 mod model;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;

@@ -63,6 +63,7 @@ impl Sources<'_> {
         let vm = ours.map(vm_spec).transpose().map_err(|e| wrong(e.to_string()))?;
         let network = self.target.network.clone();
         let blocks = |networks: Option<CidrBlocks>| networks.map(|n| n.cidr_blocks).unwrap_or_default();
+        let spec = with_zone(self.object.spec.clone(), self.request.failure_domain.as_deref());
         Ok(BootstrapFacts {
             machine_uid: self.object.uid().unwrap_or_default(),
             machine_name: self.request.name.clone(),
@@ -83,19 +84,18 @@ impl Sources<'_> {
             pod_networks: blocks(network.pods),
             service_networks: blocks(network.services),
             secrets: self.secrets.clone(),
-            spec: if self.target.is_network_brought == Some(true) { brought(self.spec())? } else { self.spec() },
+            spec: if self.target.is_network_brought == Some(true) { brought(spec)? } else { spec },
         })
     }
+}
 
-    /// The spec, with the Node's zone: the failure domain that was chosen for its Machine, unless the user or a cloud says otherwise.
-    fn spec(&self) -> WindowsBootstrapConfigSpec {
-        let mut spec = self.object.spec.clone();
-        let zone = self.request.failure_domain.clone().filter(|zone| zone.len() <= 63 && spec.kubelet.cloud_provider.is_none());
-        if let Some(zone) = zone {
-            spec.kubelet.node_labels.entry(ZONE_LABEL.to_owned()).or_insert(zone);
-        }
-        spec
+/// The spec, with the Node's zone: the failure domain that was chosen for its Machine, unless the user or a cloud says otherwise, or it is too
+/// long for a label.
+fn with_zone(mut spec: WindowsBootstrapConfigSpec, failure_domain: Option<&str>) -> WindowsBootstrapConfigSpec {
+    if let Some(zone) = failure_domain.filter(|zone| zone.len() <= 63 && spec.kubelet.cloud_provider.is_none()) {
+        spec.kubelet.node_labels.entry(ZONE_LABEL.to_owned()).or_insert_with(|| zone.to_owned());
     }
+    spec
 }
 
 /// The spec of a Node that gets its network and kube-proxy by CAPW: it has a taint until they work.
@@ -117,6 +117,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_zone_of_a_node_is_the_failure_domain_of_its_machine_unless_the_user_or_a_cloud_says_otherwise() {
+        let longest = "x".repeat(63);
+        for (kubelet, failure_domain, zone) in [
+            (json!({}), Some("h1"), Some("h1")),
+            (json!({"nodeLabels": {ZONE_LABEL: "own"}}), Some("h1"), Some("own")),
+            (json!({"cloudProvider": "External"}), Some("h1"), None),
+            (json!({}), Some(&*longest), Some(&*longest)),
+            (json!({}), Some(&*"x".repeat(64)), None),
+            (json!({}), None, None),
+        ] {
+            let spec = with_zone(serde_json::from_value(json!({"kubelet": kubelet})).unwrap(), failure_domain);
+            assert_eq!(spec.kubelet.node_labels.get(ZONE_LABEL).map(String::as_str), zone, "{kubelet} {failure_domain:?}");
+        }
+    }
 
     #[test]
     fn a_node_that_gets_its_network_has_a_taint_and_no_kube_proxy_of_its_own() {

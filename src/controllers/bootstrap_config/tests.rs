@@ -104,6 +104,21 @@ async fn it_goes_although_its_cluster_is_lost_when_no_token_can_be_left() {
 }
 
 #[tokio::test]
+async fn it_stays_and_says_until_when_while_its_token_may_be_used() {
+    let mut leaving = config(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}), "Machine");
+    leaving["status"] = json!({"tokenId": "abc123", "tokenCreatedAt": "2026-01-01T00:00:00Z", "tokenExpiresAt": "2026-01-01T02:00:00Z"});
+    let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let (ctx, script) = stage(vec![refuse(KUBECONFIG, 404, "NotFound"), step(STATUS, leaving.clone()), event]);
+    let error = reconcile(Arc::new(read(leaving)), ctx).await.unwrap_err();
+    assert_eq!(error.label(), "kubeconfig_missing");
+    let conditions = &script.seen()[1].body["status"]["conditions"];
+    let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
+    assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("KubeconfigMissing")));
+    let message = ready["message"].as_str().unwrap();
+    assert!(message.contains("has expired, at the latest at 2026-01-01T02:00:00Z: Secret lab/c1-kubeconfig"), "{message}");
+}
+
+#[tokio::test]
 async fn the_configuration_of_a_machine_pool_gets_a_secret_that_joins_no_machine() {
     let object = config(json!({}), "MachinePool");
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}});

@@ -3,10 +3,13 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::capi::CLUSTER_NAME_LABEL;
+use crate::api::name::VmUuid;
 use crate::api::pool::TEMPLATE_LABEL;
 use crate::cluster::ApiError;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{holding, read, shared};
+use crate::controllers::testing::{holding, read, shared, shared_to};
+use crate::controllers::windows_cluster::server::kubeconfig;
 use crate::lifecycle::pool::template::Template;
 
 const MACHINES: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
@@ -33,6 +36,22 @@ fn machine(name: &str, owner: &str) -> Value {
         "metadata": {"name": name, "namespace": "lab", "uid": format!("uid-{name}"), "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
             "ownerReferences": [{"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsNodePool", "name": "win", "uid": owner}]},
         "spec": {"image": "w"}})
+}
+
+/// The same, when core has made it its own.
+fn of_core(name: &str, owner: &str) -> Value {
+    let mut own = machine(name, owner);
+    let of_core = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": "m"});
+    own["metadata"]["ownerReferences"].as_array_mut().unwrap().push(of_core);
+    own
+}
+
+/// The Machine of the WindowsMachine `a`.
+fn core_machine(deletion: Value, status: Value) -> Value {
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "a", "namespace": "lab", "uid": "m"},
+        "spec": {"clusterName": "c1", "deletion": deletion,
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": "a"}},
+        "status": status})
 }
 
 /// Caches that show nothing but the MachinePool and never change, a clock that goes on a second with each look, and the script.
@@ -155,12 +174,8 @@ async fn nothing_is_removed_while_the_annotation_of_the_autoscaler_is_not_seen_y
 #[tokio::test]
 async fn a_change_in_place_that_is_refused_is_said_and_not_tried_at_once() {
     let template = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) };
-    let mut own = machine("a", "pool-uid");
+    let mut own = of_core("a", "pool-uid");
     own["metadata"]["labels"] = json!({TEMPLATE_LABEL: template.hash()});
-    own["metadata"]["ownerReferences"]
-        .as_array_mut()
-        .unwrap()
-        .push(json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "a", "uid": "m"}));
     let mut wanted = pool();
     wanted["spec"]["template"]["metadata"] = json!({"annotations": {"^$": "v"}});
     let caches = Caches { windows_machines: holding(vec![own]), ..Caches::empty() };
@@ -173,6 +188,75 @@ async fn a_change_in_place_that_is_refused_is_said_and_not_tried_at_once() {
     let conditions = script.seen()[1].body["status"]["conditions"].clone();
     let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("MachinesRefused")), "{ready}");
+}
+
+/// The workload cluster refuses labels of the template on a Node that is there.
+#[tokio::test]
+async fn labels_that_a_node_cannot_have_are_said() {
+    let template = Template { machine: read(json!({"image": "w"})), bootstrap: Some(read(json!({}))), version: Some("v1.36.3".into()) };
+    let id = format!("windows://h1/{}", VmUuid::of("uid-a"));
+    let mut own = of_core("a", "pool-uid");
+    own["metadata"]["labels"] = json!({TEMPLATE_LABEL: template.hash(), CLUSTER_NAME_LABEL: "c1"});
+    own["spec"]["providerID"] = json!(id);
+    let ready = json!({"type": "NodeReady", "status": "True", "reason": "NodeReady", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let machine = core_machine(json!({}), json!({"nodeRef": {"name": "a"}, "conditions": [ready]}));
+    let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+        "metadata": {"name": "a", "namespace": "lab", "uid": "c",
+            "ownerReferences": [{"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine", "name": "a", "uid": "uid-a"}]},
+        "spec": {}});
+    let caches = Caches {
+        machine_pools: holding(vec![machine_pool()]),
+        windows_machines: holding(vec![own]),
+        machines: holding(vec![machine]),
+        configs: holding(vec![config]),
+        ..Caches::empty()
+    };
+    let mut wanted = pool();
+    wanted["spec"]["template"]["bootstrap"] = json!({"kubelet": {"nodeLabels": {"tier": "web"}}});
+    wanted["spec"]["providerIDList"] = json!([id]);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "uid": "n", "resourceVersion": "1"}, "spec": {"providerID": id}});
+    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+    let (workload, nodes) = Script::new(vec![
+        step("GET /api/v1/namespaces/kube-system", kube_system),
+        step("GET /api/v1/nodes/a", node),
+        refuse("PATCH /api/v1/nodes/a", 422, "Invalid"),
+    ]);
+    let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let (shared, script) =
+        shared_to(caches, 1, vec![kubeconfig(), step(STATUS, pool()), event], Arc::new(move |_: kube::Config| Ok(workload.clone())));
+    reconcile(Arc::new(read(wanted)), shared.pool()).await.expect("it is reported");
+    assert_eq!(nodes.seen()[2].body["metadata"]["labels"], json!({"tier": "web"}));
+    let conditions = script.seen()[1].body["status"]["conditions"].clone();
+    let up_to_date = conditions.as_array().unwrap().iter().find(|c| c["type"] == "MachinesUpToDate").unwrap();
+    assert_eq!((&up_to_date["status"], &up_to_date["reason"]), (&json!("False"), &json!("NodesRefused")), "{up_to_date}");
+}
+
+/// Core does not hand them on.
+#[tokio::test]
+async fn machines_get_the_time_limits_of_their_machine_pool() {
+    let template = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) };
+    let mut own = of_core("a", "pool-uid");
+    own["metadata"]["labels"] = json!({TEMPLATE_LABEL: template.hash()});
+    let mut owner = machine_pool();
+    owner["spec"]["template"]["spec"]["deletion"] = json!({"nodeDrainTimeoutSeconds": 60, "nodeDeletionTimeoutSeconds": 10});
+    const OF_CORE: &str = "PATCH /apis/cluster.x-k8s.io/v1beta2/namespaces/lab/machines/a";
+    for (has, lacks) in [
+        (json!({}), json!({"nodeDrainTimeoutSeconds": 60, "nodeDeletionTimeoutSeconds": 10})),
+        (json!({"nodeDrainTimeoutSeconds": 5, "nodeDeletionTimeoutSeconds": 10}), json!({"nodeDrainTimeoutSeconds": 60})),
+        (json!({"nodeDrainTimeoutSeconds": 60, "nodeDeletionTimeoutSeconds": 10}), Value::Null),
+    ] {
+        let machine = core_machine(has.clone(), json!({}));
+        let caches = Caches {
+            machine_pools: holding(vec![owner.clone()]),
+            windows_machines: holding(vec![own.clone()]),
+            machines: holding(vec![machine.clone()]),
+            ..Caches::empty()
+        };
+        let request = if lacks.is_null() { step(STATUS, pool()) } else { step(OF_CORE, machine) };
+        let (shared, script) = shared(caches, 1, vec![request]);
+        pass(&shared.pool()).await.expect("it is written");
+        assert_eq!(script.seen()[0].body["spec"]["deletion"], lacks, "{has}");
+    }
 }
 
 /// After a restore every object has another UID; and others take owner references away.
