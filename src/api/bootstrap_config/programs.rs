@@ -58,3 +58,21 @@ pub enum Program {
     /// Flannel's CNI plugin: `flannel-amd64.exe` of a release, which becomes `flannel.exe`.
     FlannelCni,
 }
+
+impl Program {
+    /// Its name in ids, files and addresses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kubelet => "kubelet",
+            Self::Kubeadm => "kubeadm",
+            Self::KubeLogRunner => "kube-log-runner",
+            Self::Kubectl => "kubectl",
+            Self::KubeProxy => "kube-proxy",
+            Self::Containerd => "containerd",
+            Self::CniPlugins => "cni-plugins",
+            Self::Crictl => "crictl",
+            Self::Flanneld => "flanneld",
+            Self::FlannelCni => "flannel-cni",
+        }
+    }
+}

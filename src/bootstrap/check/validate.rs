@@ -48,8 +48,7 @@ fn credentials(facts: &BootstrapFacts) -> Result<(), RenderError> {
 
 fn network(facts: &BootstrapFacts) -> Result<(), RenderError> {
     let endpoint = facts.endpoint.as_str();
-    let host_and_port = endpoint.rsplit_once(':').filter(|(host, port)| host_ok(host) && port.parse::<u16>().is_ok_and(|p| p > 0));
-    if host_and_port.is_none() {
+    if !host_and_port_ok(endpoint) {
         let remedy = "expected host:port of the API server without a scheme, IPv6 in brackets, e.g. api.example.com:6443";
         return Err(RenderError::invalid("controlPlaneEndpoint", endpoint, remedy));
     }
@@ -74,6 +73,10 @@ fn host_ok(host: &str) -> bool {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
         None => name_ok(&host.to_ascii_lowercase()),
     }
+}
+
+fn host_and_port_ok(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| host_ok(host) && port.parse::<u16>().is_ok_and(|p| p > 0))
 }
 
 fn versions(facts: &BootstrapFacts) -> Result<(), RenderError> {
@@ -120,7 +123,11 @@ fn labels(facts: &BootstrapFacts) -> Result<(), RenderError> {
 /// Digests protect the node's administrators from a malicious mirror.
 fn programs(facts: &BootstrapFacts) -> Result<(), RenderError> {
     let programs = &facts.spec.programs;
+    if let Some(address) = &programs.base_url {
+        web_address("spec.programs.baseURL".into(), address)?;
+    }
     for download in &programs.downloads {
+        let field = |name: &str| format!("spec.programs.downloads[{}].{name}", download.name.name());
         let digits = |length: usize, text: &str| text.len() == length && text.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
         let good = match download.digest.split_once(':') {
             Some(("sha256", hex)) => digits(64, hex),
@@ -129,18 +136,24 @@ fn programs(facts: &BootstrapFacts) -> Result<(), RenderError> {
         };
         if !good {
             let remedy = "expected sha256: with 64 or sha512: with 128 hexadecimal digits in lower case";
-            return Err(RenderError::invalid("spec.programs.downloads[].digest", &download.digest, remedy));
+            return Err(RenderError::invalid(field("digest"), &download.digest, remedy));
         }
-    }
-    let addresses = programs.base_url.iter().chain(programs.downloads.iter().filter_map(|download| download.url.as_ref()));
-    for address in addresses {
-        let web = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
-        if !web.is_some_and(|rest| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_graphic() && !"@\"<>^`{|}\\".contains(c))) {
-            let remedy = "expected an http or https address without user name and spaces, e.g. https://mirror.example.com/kubernetes";
-            return Err(RenderError::invalid("spec.programs", address, remedy));
+        if let Some(address) = &download.url {
+            web_address(field("url"), address)?;
         }
     }
     Ok(())
+}
+
+fn web_address(field: String, address: &str) -> Result<(), RenderError> {
+    let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://")).unwrap_or_default();
+    let place = rest.split(['/', '?']).next().unwrap_or_default();
+    let is_plain = rest.chars().all(|c| c.is_ascii_graphic() && !"@\"<>^`{|}\\".contains(c));
+    if is_plain && (host_ok(place) || host_and_port_ok(place)) {
+        return Ok(());
+    }
+    let remedy = "expected an http or https address without user name and spaces, IPv6 in brackets, e.g. https://mirror.example.com/kubernetes";
+    Err(RenderError::invalid(field, address, remedy))
 }
 
 /// A certificate that containerd cannot read would make it ignore the whole list of mirrors.

@@ -106,7 +106,7 @@ fn a_node_with_every_field_set() {
 #[test]
 fn invalid_settings_are_refused_with_their_field() {
     type Change = fn(&mut BootstrapFacts);
-    let cases: [(Change, &str); 12] = [
+    let cases: [(Change, &str); 16] = [
         (|f| f.spec.containerd.registries[0].mirrors[1].ca_certificates = Some(pem("PRIVATE KEY")), "caCertificates"),
         (|f| f.spec.kubelet.node_ips = vec!["10.0.0.1".into(), "10.0.0.2".into()], "spec.kubelet.nodeIPs"),
         (|f| f.spec.kubelet.extra_args = vec![Argument { name: "--v".into(), value: "4".into() }], "spec.kubelet.extraArgs"),
@@ -120,11 +120,15 @@ fn invalid_settings_are_refused_with_their_field() {
             "providers[acr-credential-provider].tokenAttributes",
         ),
         (|f| provider(f).match_images.clear(), "matchImages"),
-        (|f| f.spec.programs.downloads[0].digest = "sha256:AB".into(), "digest"),
+        (|f| f.spec.programs.downloads[0].digest = "sha256:AB".into(), "spec.programs.downloads[kubelet].digest"),
+        (|f| f.spec.programs.downloads[2].digest = String::new(), "spec.programs.downloads[containerd].digest"),
+        (|f| f.spec.programs.downloads[2].url = Some("ftp://mirror.example.com/a".into()), "spec.programs.downloads[containerd].url"),
         (|f| f.spec.programs.downloads[2].url = None, "spec.programs.downloads[containerd].url"),
         (|f| f.spec.programs.downloads[4].url = None, "spec.programs.downloads[flanneld].url"),
         (|f| f.spec.programs.downloads[5].url = None, "spec.programs.downloads[flannel-cni].url"),
-        (|f| f.spec.programs.base_url = Some("https://a:b@mirror.example.com".into()), "spec.programs"),
+        (|f| f.spec.programs.base_url = Some("https://a:b@mirror.example.com".into()), "spec.programs.baseURL"),
+        (|f| f.spec.programs.base_url = Some("https://[.a]/kubernetes".into()), "spec.programs.baseURL"),
+        (|f| f.spec.programs.base_url = Some("https://a..b/kubernetes".into()), "spec.programs.baseURL"),
     ];
     for (change, field) in cases {
         let mut facts = everything();

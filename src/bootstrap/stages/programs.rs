@@ -20,22 +20,6 @@ const NEEDED: [(Program, &str); 4] = [
     (Program::KubeLogRunner, paths::LOG_RUNNER),
 ];
 
-/// Its name in ids, files and addresses.
-fn name(program: Program) -> &'static str {
-    match program {
-        Program::Kubelet => "kubelet",
-        Program::Kubeadm => "kubeadm",
-        Program::KubeLogRunner => "kube-log-runner",
-        Program::Kubectl => "kubectl",
-        Program::KubeProxy => "kube-proxy",
-        Program::Containerd => "containerd",
-        Program::CniPlugins => "cni-plugins",
-        Program::Crictl => "crictl",
-        Program::Flanneld => "flanneld",
-        Program::FlannelCni => "flannel-cni",
-    }
-}
-
 /// Whether it is published with Kubernetes, under the node's version.
 fn is_of_kubernetes(program: Program) -> bool {
     match program {
@@ -46,7 +30,7 @@ fn is_of_kubernetes(program: Program) -> bool {
 
 /// Where its file comes to: an archive for as long as the plan runs, a program to where it is called.
 fn path(program: Program) -> String {
-    let name = name(program);
+    let name = program.name();
     match (archive(program), program) {
         (Some(_), _) => format!(r"{}\{name}.tar.gz", paths::DOWNLOADS),
         (None, Program::FlannelCni) => paths::FLANNEL_CNI.to_owned(),
@@ -73,7 +57,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
     for (program, path) in NEEDED.into_iter().filter(|(program, _)| !downloads.iter().any(|download| download.name == *program)) {
         let remedy = "Use an image that has this program at this path (where image-builder puts it), or name it in spec.programs.downloads.";
         let kind = Kind::Wait { check: Check::File(path.into()) };
-        let id = format!("program-{}", name(program));
+        let id = format!("program-{}", program.name());
         all.add(Item {
             attempts: 1,
             ..item(&id, FailureCode::ProgramMissing, 5, kind, why("The image must contain the programs of the node.", NODE_DOCS, remedy))
@@ -84,7 +68,7 @@ pub(super) fn stage(all: &mut PlanBuilder, facts: &BootstrapFacts) -> Result<(),
 
 fn add(all: &mut PlanBuilder, facts: &BootstrapFacts, download: &Download) -> Result<(), RenderError> {
     let program = download.name;
-    let name = name(program);
+    let name = program.name();
     let base = facts.spec.programs.base_url.as_deref().unwrap_or(RELEASES).trim_end_matches('/');
     let url = match &download.url {
         Some(url) => url.clone(),
@@ -128,5 +112,5 @@ pub(super) fn leaves_archives(facts: &BootstrapFacts) -> bool {
 
 /// The id of the item that replaces a program, if it is downloaded.
 pub(super) fn unpacked(facts: &BootstrapFacts, program: Program) -> Option<String> {
-    facts.spec.programs.downloads.iter().any(|download| download.name == program).then(|| format!("unpack-{}", name(program)))
+    facts.spec.programs.downloads.iter().any(|download| download.name == program).then(|| format!("unpack-{}", program.name()))
 }
