@@ -59,7 +59,7 @@ pub struct KubeconfigSecretReference {
     /// Key in the Secret. Default: `value`.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[-._A-Za-z0-9]+$')").message("must be a key of a Secret: letters, digits, -, _ and ., e.g. value"))]
+    #[x_kube(validation = Rule::new("self.matches('^[.]?[-_A-Za-z0-9][-._A-Za-z0-9]*$')").message("must be a key of a Secret: letters, digits, -, _ and ., not . alone and not .. at its beginning, e.g. value"))]
     pub key: String,
 }
 

@@ -40,6 +40,7 @@ pub struct CredentialProvider {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 1024)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(validation = Rule::new("self.all(a, !a.contains('\\u0000'))").message("must not contain the character NUL, which ends a text in Windows"))]
     pub args: Vec<String>,
     /// Environment variables of the program, in addition to the kubelet's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -47,6 +47,9 @@ pub const JOIN_GROUP: &str = "system:bootstrappers:capw";
 /// The signer of the client certificates of joining kubelets.
 pub const JOIN_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
+/// In an address of the web, what stands in brackets is an IP address; the rule beside this one asks for a colon in it.
+const BRACKETS: &str = "self.indexOf(']') <= self.indexOf('[') || isIP(self.substring(self.indexOf('[') + 1, self.indexOf(']')))";
+
 /// How one Windows machine becomes a node.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(

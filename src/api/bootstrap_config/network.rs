@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CaBundleSource, ValueSource};
+use super::{BRACKETS, CaBundleSource, ValueSource};
 
 /// The node's own network.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
@@ -118,12 +118,14 @@ pub struct Proxy {
     /// For `http://`, e.g. `http://proxy.example.com:3128`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.][A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://(_*[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.]_*[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*|\\\\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
+    #[x_kube(validation = Rule::new(BRACKETS).message("must have an IPv6 address in the brackets, e.g. http://[fd00::1]:3128"))]
     pub http: Option<String>,
     /// For `https://`: the address of a proxy, which is usually itself reached over `http://`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.][A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://(_*[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9_])?([.]_*[A-Za-z0-9]([-A-Za-z0-9_]*[A-Za-z0-9_])?)*|\\\\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$')").message("must be http://host:port; with a user and password, take it from a Secret by urlFrom"))]
+    #[x_kube(validation = Rule::new(BRACKETS).message("must have an IPv6 address in the brackets, e.g. http://[fd00::1]:3128"))]
     pub https: Option<String>,
     /// The address of the proxy for both, with user and password, from a Secret. Only containerd, the kubelet and the downloads of `spec.programs` get it; Windows itself and other programs of the node do not use the proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::BRACKETS;
+
 /// Where the programs of a node come from. Programs that are not listed must be in the image.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -11,7 +13,8 @@ pub struct Programs {
     /// Base URL of the Kubernetes programs, with the layout of dl.k8s.io below it: `v1.36.3/bin/windows/amd64/kubelet.exe`. Default: `https://dl.k8s.io/release`.
     #[serde(default, rename = "baseURL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 9, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[-A-Za-z0-9._~]+)*$')").message("must be an http or https address without user, query and a slash at its end, e.g. https://mirror.example.com/kubernetes"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[-A-Za-z0-9._~]+)*$')").message("must be an http or https address without user, query and a slash at its end, e.g. https://mirror.example.com/kubernetes"))]
+    #[x_kube(validation = Rule::new(BRACKETS).message("must have an IPv6 address in the brackets, e.g. https://[fd00::1]/kubernetes"))]
     pub base_url: Option<String>,
     /// The downloads. The node itself fetches them, through its proxy, and verifies each digest before use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -34,7 +37,8 @@ pub struct Download {
     /// Address of the file. Default for Kubernetes programs: from `baseURL` and the node's version; others have no default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 9, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/[-A-Za-z0-9._~/%+?=&]+$')").message("must be an http or https address without user and blanks, e.g. https://mirror.example.com/containerd-2.3.7-windows-amd64.tar.gz"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/[-A-Za-z0-9._~/%+?=&]+$')").message("must be an http or https address without user and blanks, e.g. https://mirror.example.com/containerd-2.3.7-windows-amd64.tar.gz"))]
+    #[x_kube(validation = Rule::new(BRACKETS).message("must have an IPv6 address in the brackets, e.g. https://[fd00::1]/containerd-2.3.7-windows-amd64.tar.gz"))]
     pub url: Option<String>,
 }
 

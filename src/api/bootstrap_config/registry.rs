@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ValueSource;
+use super::{BRACKETS, ValueSource};
 
 /// Where the images of one registry come from: containerd's `hosts.toml`.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
@@ -42,7 +42,8 @@ pub enum Fallback {
 pub struct Mirror {
     /// Address, e.g. `https://mirror.example.com` or `https://mirror.example.com/v2/docker-hub`.
     #[schemars(length(min = 9, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[-A-Za-z0-9._~/]*)?$')").message("must be an http or https address without user, query and blanks, e.g. https://mirror.example.com/v2/docker-hub"))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[-A-Za-z0-9._~/]*)?$')").message("must be an http or https address without user, query and blanks, e.g. https://mirror.example.com/v2/docker-hub"))]
+    #[x_kube(validation = Rule::new(BRACKETS).message("must have an IPv6 address in the brackets, e.g. https://[fd00::1]/v2/docker-hub"))]
     pub url: String,
     /// What the mirror is used for. Default: both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -16,7 +16,7 @@ pub struct SecretKeyRef {
     pub name: String,
     /// Key below its `data`.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[-._A-Za-z0-9]+$')").message("must be a key of a Secret: letters, digits, -, _ and ."))]
+    #[x_kube(validation = Rule::new("self.matches('^[.]?[-_A-Za-z0-9][-._A-Za-z0-9]*$')").message("must be a key of a Secret: letters, digits, -, _ and ., not . alone and not .. at its beginning"))]
     pub key: String,
 }
 
@@ -30,7 +30,7 @@ pub struct ConfigMapKeyRef {
     pub name: String,
     /// Key below its `data` or `binaryData`.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[-._A-Za-z0-9]+$')").message("must be a key of a ConfigMap: letters, digits, -, _ and ."))]
+    #[x_kube(validation = Rule::new("self.matches('^[.]?[-_A-Za-z0-9][-._A-Za-z0-9]*$')").message("must be a key of a ConfigMap: letters, digits, -, _ and ., not . alone and not .. at its beginning"))]
     pub key: String,
 }
 

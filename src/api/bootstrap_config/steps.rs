@@ -93,7 +93,7 @@ pub struct CommandStep {
     /// Working directory. Default: `C:\`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 240))]
-    #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:\\\\')"#).message("must be an absolute Windows path, e.g. C:\\k"))]
+    #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]*[^<>:"/|?*\\\\[:cntrl:]. ])*\\\\?$')"#).message("must be an absolute Windows path of a directory, without .. and without names that end in a dot or blank, e.g. C:\\k"))]
     pub directory: Option<String>,
     /// If this holds, the step is done and the program is not run. Without a check the program is run once, and again if the machine is killed while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub struct StepCheck {
     /// The file exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 4, max = 240))]
-    #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:\\\\')"#).message("must be an absolute Windows path, e.g. C:\\k\\done"))]
+    #[x_kube(validation = Rule::new(r#"self.matches('^[A-Za-z]:(\\\\[^<>:"/|?*\\\\[:cntrl:]]*[^<>:"/|?*\\\\[:cntrl:]. ])+$')"#).message("must be an absolute Windows path of a file, without .. and without names that end in a dot or blank, e.g. C:\\k\\done"))]
     pub file: Option<String>,
     /// The registry value is that text or number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,6 +119,7 @@ pub struct StepCheck {
     /// The service runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 80))]
+    #[x_kube(validation = Rule::new(r#"self.matches('^[^/\\\\*?\\[\\][:cntrl:]]+$') && self == self.trim()"#).message("must be the name of one service as Get-Service shows it, e.g. containerd"))]
     pub service: Option<String>,
     /// Something listens on this TCP port of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]

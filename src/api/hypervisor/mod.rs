@@ -141,9 +141,11 @@ impl Orphans {
 pub struct Alias {
     /// The name that machines use.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[^[:space:][:cntrl:]]([^[:cntrl:]]*[^[:space:][:cntrl:]])?$')").message("must not begin or end with a blank or hold line breaks: write the name as machines do"))]
     pub name: String,
     /// The name that the hypervisor shows.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[^[:space:][:cntrl:]]([^[:cntrl:]]*[^[:space:][:cntrl:]])?$')").message("must not begin or end with a blank or hold line breaks: write the name as the hypervisor shows it"))]
     pub is: String,
 }
 
@@ -184,6 +186,7 @@ pub struct Simulated {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
+    #[x_kube(validation = Rule::new("self.all(i, i.matches('^[^[:space:][:cntrl:]]([^[:cntrl:]]*[^[:space:][:cntrl:]])?$'))").message("must not begin or end with a blank or hold line breaks: write the names as machines do, e.g. windows-server-2022"))]
     pub images: Option<Vec<String>>,
     /// What new VMs run: `Model` is a model of Windows inside the operator, for thousands of VMs; `Wine` runs the Windows programs themselves (kubelet, kubeadm, containerd) under Wine, which needs `--wine-programs`, root and Linux.
     #[serde(default)]
@@ -255,11 +258,12 @@ pub struct SimulatedDelays {
 }
 
 /// One scripted fault.
-#[derive(JsonSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
+#[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedFault {
     /// VM names that it affects; `*` stands for any text.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^[-a-z0-9.*]+$')").message("must be the name of a machine, lower case letters, digits, - and ., with * for any text, e.g. pool-1-*"))]
     pub names: String,
     /// What happens.
     pub fault: Fault,

@@ -23,7 +23,8 @@ pub(in crate::bootstrap) fn check(facts: &BootstrapFacts) -> Result<(), RenderEr
     kubelet(facts)?;
     registries(facts)?;
     programs(facts)?;
-    files(facts)
+    files(facts)?;
+    steps(facts)
 }
 
 fn credentials(facts: &BootstrapFacts) -> Result<(), RenderError> {
@@ -228,11 +229,7 @@ fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
     for (index, file) in facts.spec.files.iter().enumerate() {
         let wrong = |remedy: &str| Err(RenderError::invalid(format!("spec.files[{index}].path"), &file.path, remedy));
         let lower = file.path.to_lowercase();
-        let rest = lower.get(3..).unwrap_or_default();
-        let absolute = lower.as_bytes().first().is_some_and(u8::is_ascii_alphabetic) && lower.get(1..3) == Some(":\\") && !rest.is_empty();
-        let part_ok =
-            |part: &str| !part.is_empty() && !part.ends_with(['.', ' ']) && !part.chars().any(|c| c.is_control() || "<>:\"/|?*".contains(c));
-        if !absolute || !rest.split('\\').all(part_ok) {
+        if !is_path(&file.path) {
             return wrong(
                 "expected an absolute Windows path, e.g. C:\\k\\audit.json, without `..`, wildcards and names that end with a dot or space",
             );
@@ -245,6 +242,38 @@ fn files(facts: &BootstrapFacts) -> Result<(), RenderError> {
         }
         if !seen.insert(lower) {
             return wrong("the same file is given twice; Windows does not distinguish upper and lower case");
+        }
+    }
+    Ok(())
+}
+
+/// Whether it is an absolute path of Windows, and Windows keeps each name in it as it is.
+fn is_path(path: &str) -> bool {
+    let part_ok = |part: &str| !part.is_empty() && !part.ends_with(['.', ' ']) && !part.chars().any(|c| c.is_control() || "<>:\"/|?*".contains(c));
+    let is_on_drive = path.starts_with(|c: char| c.is_ascii_alphabetic());
+    is_on_drive && path.get(1..).and_then(|rest| rest.strip_prefix(":\\")).is_some_and(|rest| rest.split('\\').all(part_ok))
+}
+
+/// What a command is run in and what it is checked by: without one of them it would fail on the node, or be run in vain.
+fn steps(facts: &BootstrapFacts) -> Result<(), RenderError> {
+    let lists = [("beforeJoin", &facts.spec.steps.before_join), ("afterJoin", &facts.spec.steps.after_join)];
+    let numbered = lists.into_iter().flat_map(|(list, steps)| steps.iter().enumerate().map(move |(index, step)| (list, index, step)));
+    for (list, index, step) in numbered {
+        let Some(command) = &step.command else { continue };
+        let wrong =
+            |field: &str, value: &str, remedy: &str| Err(RenderError::invalid(format!("spec.steps.{list}[{index}].command.{field}"), value, remedy));
+        if let Some(directory) = &command.directory
+            && !is_path(&format!("{}\\x", directory.strip_suffix('\\').unwrap_or(directory)))
+        {
+            return wrong("directory", directory, "expected an absolute Windows path of a directory, e.g. C:\\k");
+        }
+        let Some(check) = &command.check else { continue };
+        if let Some(file) = check.file.as_ref().filter(|file| !is_path(file)) {
+            return wrong("check.file", file, "expected an absolute Windows path of a file, e.g. C:\\k\\done");
+        }
+        let is_service = |name: &str| !name.is_empty() && name == name.trim() && !name.chars().any(|c| c.is_control() || "/\\*?[]".contains(c));
+        if let Some(service) = check.service.as_ref().filter(|service| !is_service(service)) {
+            return wrong("check.service", service, "expected the name of one service as Get-Service shows it, e.g. containerd");
         }
     }
     Ok(())

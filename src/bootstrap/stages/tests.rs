@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use secrecy::SecretString;
 
-use crate::api::bootstrap_config::{CloudProvider, PortRange, Route, SecretKeyRef};
+use crate::api::bootstrap_config::{CloudProvider, CommandStep, PortRange, Route, SecretKeyRef, StepCheck};
 use crate::bootstrap::delivery::read::Payload;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::plan::{Access, Item, Kind, Plan, Variables};
@@ -202,7 +202,13 @@ fn invalid_settings_are_refused_with_their_field() {
     fn secret(facts: &mut BootstrapFacts, key: &str, value: &str) {
         facts.secrets.insert(SecretKeyRef { name: "windows".into(), key: key.into() }, value.into());
     }
-    let cases: [(Change, &[&str]); 14] = [
+    fn command(facts: &mut BootstrapFacts) -> &mut CommandStep {
+        facts.spec.steps.before_join[0].command.as_mut().unwrap()
+    }
+    fn service(facts: &mut BootstrapFacts, name: &str) {
+        command(facts).check = Some(StepCheck { service: Some(name.into()), ..StepCheck::default() });
+    }
+    let cases: [(Change, &[&str]); 21] = [
         (|f| f.secrets = Default::default(), &["spec.network.caBundleFrom.secretKeyRef", "windows/ca.pem"]),
         (|f| secret(f, "ca.pem", "nonsense"), &["spec.network.caBundleFrom", "at least one certificate"]),
         (
@@ -224,6 +230,19 @@ fn invalid_settings_are_refused_with_their_field() {
             |f| f.spec.steps.before_join[0].command.as_mut().unwrap().argv[1] = "a\nb".into(),
             &["spec.steps.beforeJoin[0].command.argv", "control characters"],
         ),
+        (|f| command(f).directory = Some(r"C:\a|b".into()), &["spec.steps.beforeJoin[0].command.directory", "a|b"]),
+        (|f| command(f).directory = Some(r"C:\\".into()), &["spec.steps.beforeJoin[0].command.directory", r"e.g. C:\k"]),
+        (
+            |f| command(f).check = Some(StepCheck { file: Some(r"C:\a*".into()), ..StepCheck::default() }),
+            &["spec.steps.beforeJoin[0].command.check.file"],
+        ),
+        (
+            |f| command(f).check = Some(StepCheck { file: Some(r"C:\".into()), ..StepCheck::default() }),
+            &["spec.steps.beforeJoin[0].command.check.file"],
+        ),
+        (|f| service(f, "a*"), &["spec.steps.beforeJoin[0].command.check.service", "e.g. containerd"]),
+        (|f| service(f, " kubelet"), &["spec.steps.beforeJoin[0].command.check.service"]),
+        (|f| service(f, r"a\b"), &["spec.steps.beforeJoin[0].command.check.service"]),
         (
             |f| f.spec.steps.before_join[2].registry.as_mut().unwrap().key = r"HKCU:\x".into(),
             &["spec.steps.beforeJoin[2].registry.key", r"HKLM:\SOFTWARE\Example"],
