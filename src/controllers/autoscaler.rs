@@ -28,7 +28,7 @@ impl NodeGroups for CachedNodeGroups {
 
     fn machines(&self, pool: &WindowsNodePool) -> Vec<Arc<WindowsMachine>> {
         let mut machines = self.0.windows_machines.all(&pool.namespace().unwrap_or_default());
-        machines.retain(|machine| is_of(machine, pool.metadata.uid.as_deref().unwrap_or_default()));
+        machines.retain(|machine| is_of(&machine.metadata, pool.metadata.uid.as_deref().unwrap_or_default()));
         machines
     }
 

@@ -33,6 +33,11 @@ pub fn holding<K: Kind>(objects: Vec<Value>) -> Cache<K> {
     Cache(Watch::holding(objects.into_iter().map(read).collect()))
 }
 
+/// The same, with objects some of which cannot be read.
+pub fn holding_unreadable<K: Kind>(objects: Vec<Value>) -> Cache<K> {
+    Cache(Watch::holding_unreadable(objects.into_iter().map(read).collect()))
+}
+
 /// The question for the groups of kinds that are served, and this answer.
 pub fn groups(names: &[&str]) -> Exchange {
     let version = |name: &str| json!({"groupVersion": format!("{name}/v1"), "version": "v1"});

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::api::hypervisor::{Limits, Orphans, WindowsHypervisor};
@@ -10,7 +11,7 @@ use crate::api::machine::WindowsMachine;
 use crate::api::name::mebibytes;
 use crate::lifecycle::Decision;
 use crate::lifecycle::conditions::in_stored_words;
-use crate::lifecycle::identity::{chosen, provider_id, vm_uuid};
+use crate::lifecycle::identity::{annotated, chosen, provider_id, vm_uuid};
 use crate::lifecycle::seconds;
 use crate::vm::{DriverError, MachineKey};
 
@@ -95,14 +96,26 @@ pub fn must_describe(object: &WindowsHypervisor, admitted: Option<Timestamp>, no
 }
 
 /// Whether the limits of a hypervisor leave room for a machine that has chosen it, as `machines` have. Machines that are there count
-/// first, then those that were created first; so of several that come at once, the right number is made.
-pub fn room<'a>(limits: Option<&Limits>, machines: impl Iterator<Item = &'a WindowsMachine>, object: &WindowsMachine) -> Result<(), String> {
+/// first, then those that were created first; so of several that come at once, the right number is made. Of the `unreadable`, which were adopted for
+/// it too, only the number is known.
+pub fn room<'a>(
+    limits: Option<&Limits>,
+    machines: impl Iterator<Item = &'a WindowsMachine>,
+    unreadable: &[ObjectMeta],
+    object: &WindowsMachine,
+) -> Result<(), String> {
     let Some(limits) = limits else { return Ok(()) };
+    if let (Some(first), true) = (unreadable.first(), limits.cpus.is_some() || limits.memory.is_some()) {
+        let name = first.name.as_deref().unwrap_or_default();
+        return Err(format!("WindowsMachine {name} cannot be read, so what spec.limits leaves is not known: correct that machine"));
+    }
     let turn = |machine: &WindowsMachine| {
         (provider_id(machine).is_none(), machine.metadata.creation_timestamp.as_ref().map(|time| time.0), machine.metadata.uid.clone())
     };
     let mine = turn(object);
-    let (mut count, mut cpus, mut memory) = (1, i64::from(object.spec.cpus), mebibytes(&object.spec.memory).unwrap_or_default());
+    let there = i64::try_from(unreadable.len()).unwrap_or(i64::MAX);
+    let (mut count, mut cpus, mut memory) =
+        (there.saturating_add(1), i64::from(object.spec.cpus), mebibytes(&object.spec.memory).unwrap_or_default());
     for other in machines.filter(|other| turn(other) < mine) {
         count += 1;
         cpus += i64::from(other.spec.cpus);
@@ -173,6 +186,11 @@ pub fn is_used_by(object: &WindowsHypervisor, machine: &WindowsMachine) -> bool 
     chosen(machine).as_deref() == object.metadata.name.as_deref()
 }
 
+/// The same of a machine of which only the metadata can be read: its provider ID may name any hypervisor, unless it was adopted for another one.
+pub fn may_be_used_by(object: &WindowsHypervisor, machine: &ObjectMeta) -> bool {
+    annotated(machine).is_none_or(|name| Some(name) == object.metadata.name.as_deref())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,7 +217,7 @@ mod tests {
     fn of_eight_machines_that_come_at_once_two_fit_into_two_places() {
         let machines: Vec<WindowsMachine> = (0..8).map(|n| machine(&format!("m{n}"), false, 8 - n)).collect();
         let admitted = |limits: &Limits| {
-            let fits = machines.iter().filter(|object| room(Some(limits), machines.iter(), object).is_ok());
+            let fits = machines.iter().filter(|object| room(Some(limits), machines.iter(), &[], object).is_ok());
             fits.map(|object| object.metadata.name.clone().unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(admitted(&Limits { machines: Some(2), ..Limits::default() }), ["m6", "m7"], "the oldest");
@@ -208,10 +226,15 @@ mod tests {
         assert_eq!(admitted(&Limits { changes: Some(1), ..Limits::default() }).len(), 8);
         let (there, new) = (machine("there", true, 99), machine("new", false, 1));
         let one = Limits { machines: Some(1), ..Limits::default() };
-        let error = room(Some(&one), [&there, &new].into_iter(), &new).unwrap_err();
+        let error = room(Some(&one), [&there, &new].into_iter(), &[], &new).unwrap_err();
         assert!(error.contains("2 machines") && error.contains("spec.limits allows 1"), "{error}");
-        assert_eq!(room(Some(&one), [&there, &new].into_iter(), &there), Ok(()), "what is there stays");
-        assert_eq!(room(None, machines.iter(), &machines[0]), Ok(()));
+        assert_eq!(room(Some(&one), [&there, &new].into_iter(), &[], &there), Ok(()), "what is there stays");
+        assert_eq!(room(None, machines.iter(), &[], &machines[0]), Ok(()));
+        let unreadable = [there.metadata];
+        let error = room(Some(&one), [&new].into_iter(), &unreadable, &new).unwrap_err();
+        assert!(error.contains("2 machines"), "{error}");
+        let error = room(Some(&Limits { cpus: Some(99), ..Limits::default() }), [&new].into_iter(), &unreadable, &new).unwrap_err();
+        assert!(error.contains("WindowsMachine there cannot be read"), "{error}");
     }
 
     #[test]

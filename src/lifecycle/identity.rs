@@ -1,6 +1,7 @@
 //! What identifies a machine: its hypervisor, its VM, its provider ID and its host name.
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::cluster_ref::made_for;
 use crate::api::machine::WindowsMachine;
@@ -18,8 +19,12 @@ pub const VERSION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/kubernetes
 
 /// The hypervisor that was chosen for this machine, if it was adopted: what its provider ID says, which cannot change, or the annotation.
 pub fn chosen(object: &WindowsMachine) -> Option<String> {
-    let annotated = || object.metadata.annotations.as_ref().and_then(|a| a.get(HYPERVISOR_ANNOTATION)).cloned();
-    provider_id(object).map(|id| id.hypervisor).or_else(annotated)
+    provider_id(object).map(|id| id.hypervisor).or_else(|| annotated(&object.metadata).map(str::to_owned))
+}
+
+/// The hypervisor that the annotation of a machine names.
+pub fn annotated(machine: &ObjectMeta) -> Option<&str> {
+    machine.annotations.as_ref()?.get(HYPERVISOR_ANNOTATION).map(String::as_str)
 }
 
 /// The provider ID in the spec, if it is one of ours.
@@ -34,12 +39,17 @@ pub fn future_provider_id(object: &WindowsMachine) -> Option<ProviderId> {
 
 /// Identity of the VM: from the provider ID once there is one (it survives `clusterctl move`), else computed from the UID.
 pub fn vm_uuid(object: &WindowsMachine) -> VmUuid {
-    provider_id(object).map_or_else(|| VmUuid::of(object.metadata.uid.as_deref().unwrap_or_default()), |id| id.vm)
+    provider_id(object).map_or_else(|| own_vm(&object.metadata), |id| id.vm)
+}
+
+/// The VM that the UID of a machine stands for.
+pub fn own_vm(machine: &ObjectMeta) -> VmUuid {
+    VmUuid::of(machine.uid.as_deref().unwrap_or_default())
 }
 
 /// Whether its VM is not the one that its own UID stands for: it was moved or restored, or it is a copy of another object.
 pub fn is_inherited(object: &WindowsMachine) -> bool {
-    vm_uuid(object) != VmUuid::of(object.metadata.uid.as_deref().unwrap_or_default())
+    vm_uuid(object) != own_vm(&object.metadata)
 }
 
 /// Of two objects that name the same VM, whether it is the first one's: that of the one whose UID it was computed from, else of the older one.

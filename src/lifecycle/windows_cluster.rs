@@ -3,6 +3,7 @@
 mod ending;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ending::{End, end};
 pub use ending::{Unremoved, is_ending, left_behind, needs_kubeconfig, unremoved};
@@ -14,6 +15,9 @@ use super::{Decision, has_finalizer, paused, paused_condition};
 use crate::api::cluster::{FINALIZER, FailureDomain, WindowsCluster};
 use crate::api::components::ComponentsMode;
 use crate::api::condition::{ConditionType, Desired, Reason};
+
+/// While machines keep one that is to go.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// What a decision depends on.
 pub struct ObservedWindowsCluster<'a> {
@@ -83,8 +87,12 @@ fn serve(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
     let domains = names.iter().map(domain).collect();
     // A missing hypervisor does not make the cluster unready: its nodes work without us. A message would be repeated by the Cluster, whose
     // Available has nothing to say while all is well.
-    let decision =
+    let mut decision =
         Decision::new(WindowsClusterStep::Serve(domains)).say(Desired::yes(ConditionType::Ready, Reason::Provisioned)).say(hypervisors(s, &names));
+    if is_ending(s.object, s.cluster) {
+        // Nothing triggers a pass when the last machine was one that cannot be read.
+        decision = decision.look_again(LEAVING);
+    }
     if s.object.metadata.deletion_timestamp.is_none() {
         return decision;
     }

@@ -80,7 +80,7 @@ fn is_of_windows(deployment: &MachineDeployment) -> bool {
 }
 
 fn is_of_a_pool(objects: &Objects, machine: &WindowsMachine) -> bool {
-    objects.pools.iter().any(|pool| is_of(machine, &pool.uid().unwrap_or_default()))
+    objects.pools.iter().any(|pool| is_of(&machine.metadata, &pool.uid().unwrap_or_default()))
 }
 
 /// `None`: nothing of CAPW belongs to it.
@@ -120,7 +120,7 @@ fn cluster(objects: &Objects, key: ObjectKey, now: Timestamp) -> Option<Entry> {
 
 fn of_pool<'a>(objects: &'a Objects, pool: &WindowsNodePool) -> impl Iterator<Item = &'a WindowsMachine> {
     let uid = pool.uid().unwrap_or_default();
-    objects.windows_machines.iter().filter(move |machine| is_of(machine, &uid))
+    objects.windows_machines.iter().filter(move |machine| is_of(&machine.metadata, &uid))
 }
 
 /// A pool that belongs to no Cluster.

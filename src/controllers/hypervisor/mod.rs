@@ -25,7 +25,7 @@ use crate::api::name::ObjectKey;
 use crate::hypervisor::drivers::Drivers;
 use crate::hypervisor::{Driver, DriverError, Endpoint, Row, Wanted};
 use crate::lifecycle::conditions::{conditions, observed};
-use crate::lifecycle::hypervisor::{Orphan, answered, distrust, failed, is_orphan, is_to_forget, is_used_by, must_describe, unfit};
+use crate::lifecycle::hypervisor::{Orphan, answered, distrust, failed, is_orphan, is_to_forget, is_used_by, may_be_used_by, must_describe, unfit};
 use crate::lifecycle::identity::{chosen, vm_uuid};
 use crate::lifecycle::machine::{Reach, vm};
 use crate::lifecycle::{Decision, paused, paused_condition};
@@ -88,11 +88,14 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
     if let Some(why) = paused(&object.metadata, None) {
         return report(ctx, object, &Decision::new(()).say(paused_condition(Some(why))), None).await;
     }
-    let machines = ctx.caches.windows_machines.all(&object.namespace().unwrap_or_default());
+    let namespace = object.namespace().unwrap_or_default();
+    let unreadable = ctx.caches.windows_machines.unreadable(&namespace);
+    let machines = ctx.caches.windows_machines.all(&namespace);
     if !ctx.selection.selects(&object.metadata) {
         return Ok(only_look(ctx, object, &machines).await);
     }
-    if object.metadata.deletion_timestamp.is_some() && !machines.iter().any(|machine| is_used_by(object, machine)) {
+    let is_used = machines.iter().any(|machine| is_used_by(object, machine)) || unreadable.iter().any(|machine| may_be_used_by(object, machine));
+    if object.metadata.deletion_timestamp.is_some() && !is_used {
         return release(ctx, object).await;
     }
     if object.metadata.deletion_timestamp.is_none() && ctx.management.add_finalizer(object, FINALIZER).await? {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::mock::{Script, step};
-use crate::controllers::testing::{Empty, holding, read, shared};
+use crate::controllers::testing::{Empty, holding_unreadable, read, shared};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowshypervisors/h1";
@@ -17,7 +17,7 @@ fn hypervisor(finalizers: &[&str], deleted: bool) -> Value {
 
 /// A status that reports a failure comes with an event for each of its two conditions.
 fn stage(machines: Vec<Value>, request: &str) -> (Context, Script) {
-    let caches = Caches { windows_machines: holding(machines), ..Caches::empty() };
+    let caches = Caches { windows_machines: holding_unreadable(machines), ..Caches::empty() };
     let events = if request == STATUS { 2 } else { 0 };
     let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
     let exchanges = std::iter::once(step(request, hypervisor(&[], false))).chain(std::iter::repeat_with(event).take(events));
@@ -79,6 +79,18 @@ async fn it_stays_while_a_machine_uses_it() {
     let (ctx, script) = stage(vec![], OBJECT);
     pass(&ctx, hypervisor(&[FINALIZER], true)).await;
     assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]));
+}
+
+#[tokio::test]
+async fn it_stays_while_a_machine_that_cannot_be_read_may_use_it() {
+    for (annotations, request) in
+        [(json!({HYPERVISOR_ANNOTATION: "h1"}), STATUS), (json!({}), STATUS), (json!({HYPERVISOR_ANNOTATION: "h2"}), OBJECT)]
+    {
+        let machine = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+            "metadata": {"name": "m", "namespace": "lab", "uid": "m", "annotations": annotations}, "spec": 5});
+        let (ctx, _script) = stage(vec![machine], request);
+        pass(&ctx, hypervisor(&[FINALIZER], true)).await;
+    }
 }
 
 /// Another process reports about it; machines that this one looks after may be there.

@@ -17,7 +17,7 @@ use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
 use crate::hypervisor::{Driver, DriverError, DriverStep as Called, Kept};
 use crate::lifecycle::Decision;
 use crate::lifecycle::hypervisor::{is_used_by, room};
-use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, NodeIdentity, is_provisioned};
+use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, NodeIdentity, annotated, is_provisioned};
 use crate::lifecycle::machine::driver_failure::{self, AfterFailure};
 use crate::lifecycle::machine::vm::{self, VmStep};
 use crate::lifecycle::machine::{Goal, Target};
@@ -174,9 +174,12 @@ async fn carried_out(
 /// There must be room, what the spec names must exist, and ids that the driver reserves are stored before it uses them.
 async fn create(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, observed: &Observed) -> Result<Called, Failure> {
     let Goal::Run { spec, secret } = &vm.target.goal else { return Ok(Called::Done) };
-    let machines = ctx.caches.windows_machines.all(&object.namespace().unwrap_or_default());
+    let namespace = object.namespace().unwrap_or_default();
+    let mut unreadable = ctx.caches.windows_machines.unreadable(&namespace);
+    unreadable.retain(|machine| annotated(machine) == Some(&vm.place.name));
+    let machines = ctx.caches.windows_machines.all(&namespace);
     let there = machines.iter().filter(|machine| is_used_by(vm.hypervisor, machine)).map(|machine| &**machine);
-    room(vm.hypervisor.spec.limits.as_ref(), there, object).map_err(DriverError::Capacity)?;
+    room(vm.hypervisor.spec.limits.as_ref(), there, &unreadable, object).map_err(DriverError::Capacity)?;
     let seed = seed(ctx, object, vm, spec, secret).await?;
     vm.driver.check(spec, seed.kind()).await?;
     let planned = vm.driver.plan(&vm.target.key, spec, &vm.journal).await?;

@@ -8,7 +8,7 @@ use crate::api::cluster_ref::{JOINS_ANNOTATION, MADE_FOR_ANNOTATION};
 use crate::api::machine::FINALIZER;
 use crate::api::name::ObjectKey;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{Empty, holding, read, shared, shared_to};
+use crate::controllers::testing::{Empty, holding, holding_unreadable, read, shared, shared_to};
 use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
@@ -193,6 +193,45 @@ async fn a_copy_of_a_machine_does_not_take_the_vm_of_the_original_with_it() {
     copy["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     pass(&ctx, copy).await;
     assert_eq!(script.seen()[2].body["metadata"]["finalizers"], json!([]), "the hypervisor is not asked");
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_read_keeps_its_vm_from_its_copies() {
+    let mut original = owned(json!({"name": "win-0", "uid": "original"}));
+    original["spec"] = json!(5);
+    let (shared, script) =
+        shared(Caches { windows_machines: holding_unreadable(vec![original]), ..caches() }, 1, vec![step(OBJECT, owned(json!({})))]);
+    let mut copy = owned(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    copy["spec"]["providerID"] = json!(format!("windows://h1/{}", crate::api::name::VmUuid::of("original")));
+    pass(&shared.machine(), copy).await;
+    assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([]), "the hypervisor is not asked");
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_read_takes_its_place_on_a_hypervisor() {
+    for (chosen, reason) in [("h1", "NoCapacity"), ("h2", "Provisioning")] {
+        let mut other = owned(json!({"name": "win-0", "uid": "o", "annotations": {HYPERVISOR_ANNOTATION: chosen}}));
+        other["spec"] = json!(5);
+        let mut limited = serde_json::to_value(&*caches().hypervisors.get("lab", "h1").unwrap()).unwrap();
+        limited["spec"] = json!({"simulated": {"images": ["w"]}, "limits": {"machines": 1}});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}, "data": {"value": "I2Nsb3VkLWNvbmZpZw=="}});
+        let exchanges = match reason {
+            "NoCapacity" => vec![step(STATUS, owned(json!({}))), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}))],
+            _ => vec![step("GET /api/v1/namespaces/lab/secrets/win-1", secret), step(STATUS, owned(json!({})))],
+        };
+        let caches = Caches { windows_machines: holding_unreadable(vec![other]), hypervisors: holding(vec![limited]), ..caches() };
+        let (shared, script) = shared(caches, 1, exchanges);
+        let (ctx, h1) = (shared.machine(), ObjectKey::new("lab", "h1"));
+        ctx.hypervisors.inventories.listed(&h1, vec![]);
+        ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), &Default::default()).unwrap();
+        ctx.hypervisors.drivers.admit(&h1, Some(jiff::Timestamp::UNIX_EPOCH));
+        let annotations = json!({HYPERVISOR_ANNOTATION: "h1", MADE_FOR_ANNOTATION: "c1"});
+        let adopted = owned(json!({"finalizers": [FINALIZER], "annotations": annotations, "creationTimestamp": "2025-12-01T00:00:00Z"}));
+        pass(&ctx, adopted).await;
+        let conditions = script.seen().iter().rev().find_map(|request| request.body["status"]["conditions"].as_array().cloned()).unwrap();
+        let ready = conditions.iter().find(|c| c["type"] == "Ready").unwrap();
+        assert_eq!(ready["reason"], reason, "{ready}");
+    }
 }
 
 /// The third failure in a row is said with the hypervisor's words and one event; the first success ends it.

@@ -25,7 +25,7 @@ pub async fn hand_over(ctx: &Context, object: &WindowsNodePool, request: &PoolRe
         }
         if !stays(meta, standalone) {
             calls.push(hand_over_one(ctx, object, request, machine).boxed());
-        } else if is_lost(&machine.object, object) {
+        } else if is_lost(meta, object) {
             calls.push(adopt(ctx, object, request, machine).boxed());
         }
     }

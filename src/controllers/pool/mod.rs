@@ -36,7 +36,7 @@ use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::pool::{FINALIZER, MOST_MACHINES, WindowsNodePool};
 use crate::bootstrap::render::reserves::capacity;
 use crate::lifecycle::pool::request::PoolRequest;
-use crate::lifecycle::pool::{Goal, Member, ObservedPool, PoolStep, decide, nodes_refused, refused, report};
+use crate::lifecycle::pool::{Goal, Member, ObservedPool, PoolStep, decide, nodes_refused, refused, report, unread};
 use crate::lifecycle::{has_finalizer, paused, paused_condition, waiting};
 
 const MANAGER: &str = "capw-windowsnodepool";
@@ -81,6 +81,12 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     let why = paused(&object.metadata, cluster.as_deref().and_then(Cluster::paused_name));
     if let Some(why) = why.or_else(|| object.spec.paused.then(|| "spec.paused is true".to_owned())) {
         return say(ctx, object, &[paused_condition(Some(why))]).await;
+    }
+    let unreadable = observe::unreadable(ctx, object);
+    if !unreadable.is_empty() {
+        say(ctx, object, &[unread(&unreadable)]).await?;
+        // Nothing triggers a pass when one of them is deleted.
+        return Ok(Outcome::look_again(MEND));
     }
     machines::look_for_unseen(ctx, object).await?;
     if deleting {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::Context;
@@ -64,7 +65,7 @@ pub struct PoolMachine {
 pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<PoolMachine> {
     let (namespace, uid) = (object.namespace().unwrap_or_default(), object.uid().unwrap_or_default());
     let mut all = ctx.caches.windows_machines.all(&namespace);
-    all.retain(|m| is_of(m, &uid) || is_lost(m, object));
+    all.retain(|m| is_its(&m.metadata, object));
     let unseen = ctx.memories.unseen(&uid, &all, ctx.management.now());
     all.extend(unseen.into_iter().map(Arc::new));
     all.sort_by_key(|m| m.name_any());
@@ -73,18 +74,33 @@ pub fn machines(ctx: &Context, object: &WindowsNodePool, hash: &str) -> Vec<Pool
     all.into_iter().map(|m| machine(ctx, object, m, hash, standalone, &named)).collect()
 }
 
+/// Names of the pool's machines of which nothing but the metadata could ever be read.
+pub fn unreadable(ctx: &Context, object: &WindowsNodePool) -> Vec<String> {
+    let all = ctx.caches.windows_machines.unreadable(&object.namespace().unwrap_or_default());
+    all.into_iter().filter(|machine| is_its(machine, object)).filter_map(|machine| machine.name).collect()
+}
+
+fn is_its(machine: &ObjectMeta, pool: &WindowsNodePool) -> bool {
+    is_of(machine, pool.metadata.uid.as_deref().unwrap_or_default()) || is_lost(machine, pool)
+}
+
 /// Bootstrap configurations of the pool's machines that are still there.
 pub fn configs_left(ctx: &Context, object: &WindowsNodePool) -> usize {
     let label = capi::label_value(&object.name_any());
-    ctx.caches.configs.all(&object.namespace().unwrap_or_default()).iter().filter(|c| c.labels().get(POOL_LABEL) == Some(&label)).count()
+    ctx.caches.configs.count(&object.namespace().unwrap_or_default(), |config| pool_label(config) == Some(&label))
 }
 
 /// Whether a machine of this pool has lost its owner reference, or names the pool as it was before a restore, with another UID. Labels
 /// alone do not make it one: users copy them. The name is that of a machine which the pool made.
-pub fn is_lost(object: &WindowsMachine, pool: &WindowsNodePool) -> bool {
-    let is_marked = is_name_of(pool, &object.name_any()) && object.labels().get(POOL_LABEL) == Some(&capi::label_value(&pool.name_any()));
-    let owner = capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool");
+pub fn is_lost(machine: &ObjectMeta, pool: &WindowsNodePool) -> bool {
+    let is_named = is_name_of(pool, machine.name.as_deref().unwrap_or_default());
+    let is_marked = is_named && pool_label(machine) == Some(&capi::label_value(&pool.name_any()));
+    let owner = capi::owner(machine.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool");
     is_marked && owner.is_none_or(|owner| owner.name == pool.name_any() && Some(&owner.uid) != pool.metadata.uid.as_ref())
+}
+
+fn pool_label(meta: &ObjectMeta) -> Option<&String> {
+    meta.labels.as_ref()?.get(POOL_LABEL)
 }
 
 /// `named`: machines that are to be removed by name.

@@ -8,7 +8,7 @@ use crate::api::name::VmUuid;
 use crate::api::pool::TEMPLATE_LABEL;
 use crate::cluster::ApiError;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{holding, read, shared, shared_to};
+use crate::controllers::testing::{holding, holding_unreadable, read, shared, shared_to};
 use crate::controllers::windows_cluster::server::kubeconfig;
 use crate::lifecycle::pool::template::Template;
 
@@ -291,4 +291,42 @@ async fn machines_of_another_pool_are_not_adopted() {
         let (ctx, _script) = stage_of(caches, 1, vec![step(&format!("POST {MACHINES}"), machine("win-x", "pool-uid")), step(STATUS, pool())]);
         pass(&ctx).await.expect("one of its own is made");
     }
+}
+
+/// A newer version wrote it: its VM runs all the same.
+#[tokio::test]
+async fn a_pool_waits_for_a_machine_that_cannot_be_read() {
+    let mut owned = machine("win-abc12", "pool-uid");
+    owned["spec"]["image"] = json!(5);
+    let mut lost = owned.clone();
+    lost["metadata"]["ownerReferences"] = json!([]);
+    lost["metadata"]["labels"] = json!({crate::api::pool::POOL_LABEL: "win"});
+    let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    for (unreadable, deleted) in [(owned.clone(), Value::Null), (lost, Value::Null), (owned, json!("2026-01-02T00:00:00Z"))] {
+        // One more than is asked for.
+        let caches = Caches {
+            windows_machines: holding_unreadable(vec![machine("a", "pool-uid"), machine("b", "pool-uid"), unreadable]),
+            clusters: holding(vec![]),
+            ..Caches::empty()
+        };
+        let (ctx, script) = stage_of(caches, 1, vec![step(STATUS, pool()), event()]);
+        let mut object = pool();
+        object["metadata"]["deletionTimestamp"] = deleted;
+        let outcome = reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap();
+        assert_eq!(outcome, Outcome::look_again(MEND), "nothing tells when it is deleted");
+        let ready = &script.seen()[0].body["status"]["conditions"][1];
+        assert_eq!((&ready["type"], &ready["status"], &ready["reason"]), (&json!("Ready"), &json!("False"), &json!("InvalidSpec")), "{ready}");
+        assert!(ready["message"].as_str().unwrap().contains("win-abc12"), "{ready}");
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_goes_waits_for_a_configuration_that_cannot_be_read() {
+    let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+        "metadata": {"name": "win-abc12", "namespace": "lab", "uid": "c", "labels": {crate::api::pool::POOL_LABEL: "win"}}, "spec": 5});
+    let (ctx, script) = stage_of(Caches { configs: holding_unreadable(vec![config]), ..Caches::empty() }, 1, vec![step(STATUS, pool())]);
+    let mut object = pool();
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+    reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap();
+    assert!(script.seen()[0].body["status"].to_string().contains("1 bootstrap configurations"), "the finalizer stays");
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
@@ -15,7 +16,7 @@ use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
 use crate::api::pool::{PoolCluster, WindowsNodePool};
 use crate::cluster::Kind;
-use crate::lifecycle::identity::{INFRASTRUCTURE, is_first_of, is_inherited, vm_uuid};
+use crate::lifecycle::identity::{INFRASTRUCTURE, is_first_of, is_inherited, own_vm, vm_uuid};
 use crate::lifecycle::owner::TargetCluster;
 
 /// The caches that decisions read.
@@ -121,8 +122,12 @@ impl Caches {
         if !is_inherited(object) {
             return None;
         }
-        let all = self.windows_machines.all(&object.namespace().unwrap_or_default());
-        let twin = all.into_iter().find(|other| other.uid() != object.uid() && vm_uuid(other) == vm_uuid(object) && is_first_of(other, object));
+        let (namespace, vm) = (object.namespace().unwrap_or_default(), vm_uuid(object));
+        if let Some(unreadable) = self.windows_machines.unreadable(&namespace).into_iter().find(|meta| own_vm(meta) == vm) {
+            return unreadable.name;
+        }
+        let all = self.windows_machines.all(&namespace);
+        let twin = all.into_iter().find(|other| other.uid() != object.uid() && vm_uuid(other) == vm && is_first_of(other, object));
         twin.map(|twin| twin.name_any())
     }
 
@@ -159,6 +164,20 @@ impl<K: Kind> Cache<K> {
     /// Every object of the namespace.
     pub fn all(&self, namespace: &str) -> Vec<Arc<K>> {
         self.0.store().state().into_iter().filter(|o| o.meta().namespace.as_deref() == Some(namespace)).collect()
+    }
+
+    /// The metadata of the objects of the namespace that could never be read, by name: no more is known of them. Look here before [`Cache::all`].
+    pub fn unreadable(&self, namespace: &str) -> Vec<ObjectMeta> {
+        let mut all = self.0.never_read();
+        all.retain(|meta| meta.namespace.as_deref() == Some(namespace));
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// How many objects of the namespace have such metadata, also of those that could never be read.
+    pub fn count(&self, namespace: &str, is_one: impl Fn(&ObjectMeta) -> bool) -> usize {
+        let unreadable = self.unreadable(namespace).iter().filter(|meta| is_one(meta)).count();
+        unreadable + self.all(namespace).iter().filter(|object| is_one(object.meta())).count()
     }
 
     /// The names of every object of the namespace that is not being deleted, sorted.

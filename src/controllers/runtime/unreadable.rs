@@ -1,7 +1,8 @@
 //! Objects that do not have the shape of their kind: the schema let them in, or another version of it did. Such an object says so
-//! itself, and gets no pass until it can be read again, since what the cache knows of it is old.
+//! itself, and gets no pass until it can be read again, since what the cache knows of it is old. It is there all the same: what counts objects, or
+//! lets go of what they need, counts it too.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,36 +32,53 @@ pub struct Unreadable(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
-    objects: HashSet<ObjectKey>,
+    objects: HashMap<ObjectKey, ObjectMeta>,
+    /// Those that a new listing has not shown as such yet.
+    unlisted: HashSet<ObjectKey>,
     followers: Vec<UnboundedSender<ObjectKey>>,
 }
 
 impl Unreadable {
-    pub(super) fn found(&self, object: ObjectKey) {
-        let mut known = self.lock();
-        known.followers.retain(|follower| follower.unbounded_send(object.clone()).is_ok());
-        known.objects.insert(object);
+    pub(super) fn found(&self, object: ObjectMeta) {
+        let (mut known, key) = (self.lock(), ObjectKey::of(&object));
+        known.followers.retain(|follower| follower.unbounded_send(key.clone()).is_ok());
+        known.unlisted.remove(&key);
+        known.objects.insert(key, ObjectMeta { managed_fields: None, ..object });
     }
 
-    /// It can be read, or is gone.
+    /// The store has it, or it is gone.
     pub(super) fn settled(&self, object: &ObjectKey) {
         self.lock().objects.remove(object);
     }
 
-    /// All are listed anew.
-    pub(super) fn clear(&self) {
-        self.lock().objects.clear();
+    /// All are listed anew: until that is done, those that were known stay.
+    pub(super) fn listing(&self) {
+        let mut known = self.lock();
+        known.unlisted = known.objects.keys().cloned().collect();
+    }
+
+    /// What the listing has not shown as unreadable is in the store, or gone.
+    pub(super) fn listed(&self) {
+        let known = &mut *self.lock();
+        for gone in known.unlisted.drain() {
+            known.objects.remove(&gone);
+        }
     }
 
     pub(super) fn contains(&self, object: &ObjectKey) -> bool {
-        self.lock().objects.contains(object)
+        self.lock().objects.contains_key(object)
+    }
+
+    /// Their metadata.
+    pub(super) fn all(&self) -> Vec<ObjectMeta> {
+        self.lock().objects.values().cloned().collect()
     }
 
     /// Those that are known now, then each that is found or changed.
     fn follow(&self) -> impl Stream<Item = ObjectKey> + use<> {
         let (sender, receiver) = unbounded();
         let mut known = self.lock();
-        for object in &known.objects {
+        for object in known.objects.keys() {
             let _ = sender.unbounded_send(object.clone());
         }
         known.followers.push(sender);

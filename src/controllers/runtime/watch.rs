@@ -2,7 +2,7 @@
 //!
 //! Each watch has its own back-off and its errors end here, counted and logged: merged into a controller, the error of one
 //! watch would pause all of them (`docs/design/faults.md#watches`). An object that does not have the shape of its kind does not stop
-//! the watch: it is [`Unreadable`], and the cache keeps what could be read of it last.
+//! the watch: it is [`Unreadable`], and the cache keeps what could be read of it last, whether it is changed or listed anew.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -128,6 +128,20 @@ impl<K: Kind> Watch<K> {
         Self { store, subscribers: Subscribers::default(), unreadable: Unreadable::default() }
     }
 
+    /// The same, with objects some of which cannot be read.
+    #[cfg(test)]
+    pub(in crate::controllers) fn holding_unreadable(objects: Vec<Guarded<K>>) -> Self {
+        let mut readable = Vec::new();
+        let unreadable = Unreadable::default();
+        for object in objects {
+            match object.0 {
+                Ok(object) => readable.push(object),
+                Err(invalid) => unreadable.found(invalid.metadata),
+            }
+        }
+        Self { unreadable, ..Self::holding(readable) }
+    }
+
     pub(in crate::controllers) fn over(
         watching: &Watching,
         events: impl Stream<Item = watcher::Result<watcher::Event<Guarded<K>>>> + Send + 'static,
@@ -156,6 +170,14 @@ impl<K: Kind> Watch<K> {
     /// The objects that are not what their kind says.
     pub fn unreadable(&self) -> Unreadable {
         self.unreadable.clone()
+    }
+
+    /// The metadata of the objects that could never be read: the cache does not hold them. Look here before there, since one that can be read by now
+    /// goes from here to there.
+    pub fn never_read(&self) -> Vec<ObjectMeta> {
+        let mut all = self.unreadable.all();
+        all.retain(|meta| last(&self.store, meta).is_none());
+        all
     }
 
     /// Returns when the cache holds everything that existed at the start.
@@ -239,11 +261,12 @@ impl<K: Kind> Sink<K> {
     fn apply(&mut self, event: watcher::Event<Guarded<K>>) {
         use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
         let event = match event {
-            Apply(object) => self.read(object).map(Apply),
-            InitApply(object) => self.read(object).map(InitApply),
-            Delete(object) => self.last(object).map(Delete),
+            Apply(object) => self.read(object).ok().map(Apply),
+            // What a listing does not have counts as gone.
+            InitApply(object) => self.read(object).or_else(|meta| last(&self.store, &meta).ok_or(meta)).ok().map(InitApply),
+            Delete(object) => self.deleted(object).map(Delete),
             Init => {
-                self.unreadable.clear();
+                self.unreadable.listing();
                 Some(Init)
             }
             InitDone => Some(InitDone),
@@ -253,10 +276,15 @@ impl<K: Kind> Sink<K> {
         let complete = matches!(event, InitDone);
         let before = if complete { self.store.state() } else { Vec::new() };
         self.writer.apply_watcher_event(&event);
+        // What can be read again is in the store before it stops being unreadable: it is never in neither.
         let touched: Vec<Arc<K>> = match event {
-            Apply(object) | Delete(object) => vec![Arc::new(object)],
+            Apply(object) | Delete(object) => {
+                self.unreadable.settled(&ObjectKey::of(object.meta()));
+                vec![Arc::new(object)]
+            }
             // A new listing: what is there now, and what vanished while the watch was down.
             InitDone => {
+                self.unreadable.listed();
                 let gone = before.into_iter().filter(|old| self.store.get(&ObjectRef::from_obj(&**old)).is_none());
                 gone.chain(self.store.state()).collect()
             }
@@ -269,12 +297,12 @@ impl<K: Kind> Sink<K> {
         }
     }
 
-    fn read(&self, object: Guarded<K>) -> Option<K> {
+    /// The object, or the metadata of one that cannot be read.
+    fn read(&self, object: Guarded<K>) -> Result<K, Box<ObjectMeta>> {
         match object.0 {
             Ok(mut object) => {
                 object.meta_mut().managed_fields = None;
-                self.unreadable.settled(&ObjectKey::of(object.meta()));
-                Some(object)
+                Ok(object)
             }
             Err(invalid) => {
                 self.watching.metrics.malformed(&K::plural(&()));
@@ -286,21 +314,26 @@ impl<K: Kind> Sink<K> {
                     error = invalid.error,
                     "an object is not what its kind says: nothing is done for it"
                 );
-                self.unreadable.found(key);
-                None
+                self.unreadable.found(invalid.metadata.clone());
+                Err(Box::new(invalid.metadata))
             }
         }
     }
 
-    /// A deleted object as it was when it could be read last.
-    fn last(&self, object: Guarded<K>) -> Option<K> {
+    fn deleted(&self, object: Guarded<K>) -> Option<K> {
         match object.0 {
-            Ok(_) => self.read(object),
+            Ok(_) => self.read(object).ok(),
             Err(invalid) => {
-                let key = ObjectKey::of(&invalid.metadata);
-                self.unreadable.settled(&key);
-                self.store.get(&ObjectRef::new(&key.name).within(&key.namespace)).map(|object| (*object).clone())
+                self.unreadable.settled(&ObjectKey::of(&invalid.metadata));
+                last(&self.store, &invalid.metadata)
             }
         }
     }
+}
+
+/// An object as it was when it could be read last.
+fn last<K: Kind>(store: &Store<K>, meta: &ObjectMeta) -> Option<K> {
+    let key = ObjectKey::of(meta);
+    let known = store.get(&ObjectRef::new(&key.name).within(&key.namespace))?;
+    (known.meta().uid == meta.uid).then(|| (*known).clone())
 }

@@ -69,7 +69,7 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
             ctx.management.add_finalizer(object, FINALIZER).await?;
             Ok(Outcome::done())
         }
-        WindowsClusterStep::Serve(domains) => serve(ctx, object, cluster.as_ref(), domains, decision.conditions).await,
+        WindowsClusterStep::Serve(domains) => serve(ctx, object, cluster.as_ref(), domains, decision.conditions, decision.look_again).await,
         WindowsClusterStep::TakeAway => ending::take_away(ctx, object, &name, cluster.as_ref()).await,
         WindowsClusterStep::LeaveBehind(why) => ending::leave_behind(ctx, object, &name, cluster.as_ref(), &why).await,
         WindowsClusterStep::Release => {
@@ -90,9 +90,9 @@ async fn target(ctx: &Context, object: &WindowsCluster, name: &ClusterRef) -> Re
     Ok(found.map(|cluster| TargetCluster::of_cluster(&cluster, Some(object))))
 }
 
-/// How many WindowsMachines a cluster has.
+/// How many WindowsMachines a cluster has, also such as cannot be read.
 fn machines(caches: &Caches, cluster: &ClusterRef) -> usize {
-    caches.windows_machines.all(&cluster.namespace).iter().filter(|machine| ClusterRef::of(&machine.metadata).as_ref() == Some(cluster)).count()
+    caches.windows_machines.count(&cluster.namespace, |machine| ClusterRef::of(machine).as_ref() == Some(cluster))
 }
 
 /// Does what is asked for, and reports it.
@@ -102,18 +102,19 @@ async fn serve(
     cluster: Option<&TargetCluster>,
     domains: Vec<FailureDomain>,
     mut conditions: Vec<Desired>,
+    look_again: Option<Duration>,
 ) -> Result<Outcome, ReconcileError> {
     let mut next: WindowsClusterStatus = object.status.clone().unwrap_or_default();
     next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
     next.failure_domains = domains;
     // One that is gone leads nowhere; its machines go too.
-    let Some(cluster) = cluster else { return say(ctx, object, next, &conditions, None).await };
+    let Some(cluster) = cluster else { return say(ctx, object, next, &conditions, look_again).await };
     let asked = object.spec.components.as_ref().filter(|components| components.mode != ComponentsMode::Off);
     let seen = match asked {
         Some(components) => Some(linux_side::look(ctx, object, cluster, components).await),
         None => linux_side::leave(ctx, object, cluster).await,
     };
-    let look_again = seen.as_ref().map(|seen| seen.look_again);
+    let look_again = look_again.into_iter().chain(seen.as_ref().map(|seen| seen.look_again)).min();
     // What was known stays while the cluster cannot be read.
     let is_unread = seen.as_ref().is_some_and(|seen| seen.status.is_none());
     next.components = seen.as_ref().and_then(|seen| seen.status.clone().or(next.components));

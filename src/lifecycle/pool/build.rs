@@ -74,8 +74,8 @@ pub fn name(object: &WindowsNodePool, seed: &str) -> String {
 }
 
 /// Whether a pool with that UID owns the machine.
-pub fn is_of(object: &WindowsMachine, pool: &str) -> bool {
-    capi::owner(object.metadata.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|owner| owner.uid == pool)
+pub fn is_of(machine: &ObjectMeta, pool: &str) -> bool {
+    capi::owner(machine.owner_references.as_ref(), INFRASTRUCTURE, "WindowsNodePool").is_some_and(|owner| owner.uid == pool)
 }
 
 /// Whether [`name`] could have given that name to a machine of the pool.

@@ -11,6 +11,17 @@ pub(super) fn conditions(view: &View<'_>, step: &PoolStep) -> Vec<Desired> {
     vec![up_to_date(view, step), ready(view, step)]
 }
 
+/// What a pool says while some of its machines cannot be read: how many it has, and in which state, is not known.
+pub fn unread(machines: &[String]) -> Desired {
+    let more = machines.len().checked_sub(NAMES).filter(|more| *more > 0).map(|more| format!(" and {more} more")).unwrap_or_default();
+    let named: Vec<&str> = machines.iter().take(NAMES).map(String::as_str).collect();
+    let message = format!(
+        "CAPW cannot read WindowsMachine {}{more} of this pool: no machine is made or removed until that is corrected; its condition Ready names the field",
+        named.join(", ")
+    );
+    Desired::no(ConditionType::Ready, Reason::InvalidSpec, message)
+}
+
 fn ready(view: &View<'_>, step: &PoolStep) -> Desired {
     let goal = view.s.goal;
     let promised = if view.rolling() { goal.replicas.saturating_sub(goal.unavailable) } else { goal.replicas };

@@ -23,4 +23,5 @@ mod tests;
 
 pub use decide::{PoolStep, Why, decide, nodes_refused, refused};
 pub use member::{Known, member};
+pub use messages::unread;
 pub use situation::{Failure, Failures, Goal, Member, ObservedPool, Replace, State};

@@ -39,6 +39,10 @@ fn object(name: &str, version: u64) -> ConfigMap {
     ConfigMap { metadata, ..Default::default() }
 }
 
+fn broken(name: &str, version: u64) -> DeserializeGuard<ConfigMap> {
+    DeserializeGuard(Err(InvalidObject { error: "no".into(), metadata: object(name, version).metadata }))
+}
+
 impl Stage {
     /// Objects of version 1 with these names exist.
     fn new(names: &[&str]) -> Self {
@@ -294,7 +298,7 @@ async fn an_object_that_cannot_be_read_gets_no_pass_until_it_can_and_goes_when_i
         async { Ok(Outcome::look_again(Duration::from_secs(1))) }
     });
     reaches(&passes, 2).await;
-    let broken = || DeserializeGuard(Err(InvalidObject { error: "no".into(), metadata: object("a", 2).metadata }));
+    let broken = || broken("a", 2);
     stage.tell(Ok(watcher::Event::Apply(broken())));
     sleep(Duration::from_millis(1)).await;
     let before = passes.load(Ordering::SeqCst);
@@ -325,4 +329,43 @@ async fn only_objects_that_the_watch_filter_selects_get_a_pass_and_all_are_known
     reaches(&passes, 1).await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!((passes.load(Ordering::SeqCst), stage.watch.store().state().len()), (1, 2));
+}
+
+/// Every watch lists anew now and then; what the list has and cannot be read must not count as gone.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_stays_when_all_are_listed_anew() {
+    let stage = Stage::new(&["a", "gone"]);
+    let passes = Arc::new(AtomicUsize::new(0));
+    let count = passes.clone();
+    let _task = stage.run(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Outcome::done()) }
+    });
+    reaches(&passes, 2).await;
+    let names = || {
+        let held: Vec<String> = stage.watch.store().state().iter().map(|object| object.name_any()).collect();
+        (held, stage.watch.never_read().into_iter().filter_map(|meta| meta.name).collect::<Vec<_>>())
+    };
+    for name in ["a", "gone", "b"] {
+        stage.tell(Ok(watcher::Event::Apply(broken(name, 2))));
+    }
+    let listed = |objects: Vec<DeserializeGuard<ConfigMap>>| {
+        stage.tell(Ok(watcher::Event::Init));
+        objects.into_iter().for_each(|object| stage.tell(Ok(watcher::Event::InitApply(object))));
+        stage.tell(Ok(watcher::Event::InitDone));
+    };
+    listed(vec![broken("a", 2), broken("b", 2)]);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(names(), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    assert_eq!(passes.load(Ordering::SeqCst), 2, "neither gets a pass");
+
+    // It was made anew while the watch was down: of this one nothing was ever read.
+    let mut anew = object("a", 3).metadata;
+    anew.uid = Some("another".into());
+    listed(vec![DeserializeGuard(Err(InvalidObject { error: "no".into(), metadata: anew })), DeserializeGuard(Ok(object("b", 3)))]);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(names(), (vec!["b".to_owned()], vec!["a".to_owned()]), "the second can be read by now");
+    stage.tell(Ok(watcher::Event::Delete(broken("a", 4))));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(names(), (vec!["b".to_owned()], vec![]));
 }

@@ -10,7 +10,7 @@ use super::super::server::{Server, connect, kubeconfig};
 use super::*;
 use crate::cluster::mock::{Exchange, Recorded, refuse, step};
 use crate::controllers::runtime::caches::Caches;
-use crate::controllers::testing::{holding, read, shared_to};
+use crate::controllers::testing::{holding, holding_unreadable, read, shared_to};
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters/w1";
 const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters/w1/status";
@@ -84,7 +84,7 @@ async fn pass(
     server: &Arc<Mutex<Server>>,
     exchanges: Vec<Exchange>,
 ) -> (Result<Outcome, ReconcileError>, Vec<Recorded>) {
-    let caches = Caches { clusters: holding(cluster.into_iter().collect()), windows_machines: holding(machines), ..Caches::empty() };
+    let caches = Caches { clusters: holding(cluster.into_iter().collect()), windows_machines: holding_unreadable(machines), ..Caches::empty() };
     let (shared, script) = shared_to(caches, 0, exchanges, connect(server));
     let outcome = reconcile(Arc::new(read(object)), shared.windows_cluster()).await;
     (outcome, script.seen())
@@ -158,11 +158,16 @@ async fn a_windows_cluster_that_is_deleted_alone_takes_it_away_unless_its_cluste
 
 #[tokio::test]
 async fn nothing_goes_while_a_machine_is_there() {
-    let server = workload();
-    // It is served as before, and its Cluster has no control plane here to look at.
-    let exchanges = vec![step(STATUS, windows_cluster(false, None)), step(EVENT, json!({}))];
-    let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![machine()], &server, exchanges).await;
-    assert!(outcome.is_ok() && left(&server).len() == 2 && server.lock().unwrap().asked.is_empty());
+    let mut unreadable = machine();
+    unreadable["spec"] = json!(5);
+    for machine in [machine(), unreadable] {
+        let server = workload();
+        // It is served as before, and its Cluster has no control plane here to look at.
+        let exchanges = vec![step(STATUS, windows_cluster(false, None)), step(EVENT, json!({}))];
+        let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![machine], &server, exchanges).await;
+        assert_ne!(outcome.unwrap(), Outcome::done(), "nothing tells when the second one is deleted");
+        assert!(left(&server).len() == 2 && server.lock().unwrap().asked.is_empty());
+    }
 }
 
 #[tokio::test]
