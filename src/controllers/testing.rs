@@ -1,7 +1,7 @@
 //! Contexts for wiring tests: caches that never change, a clock, and an API server that answers as a script says.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -80,10 +80,14 @@ pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect
     )
 }
 
-/// A hypervisor without VMs.
+/// A hypervisor that lists no VMs.
 #[derive(Default)]
 pub struct Empty {
     pub unfit: Option<String>,
+    /// What a look at any VM shows, if not that it is absent.
+    pub observed: Option<Observed>,
+    /// The VMs that were to go.
+    pub retired: Mutex<Vec<MachineKey>>,
     /// It may have VMs, and hides them.
     pub hides: bool,
 }
@@ -108,7 +112,7 @@ impl Driver for Empty {
     }
 
     async fn observe(&self, _: &MachineKey, _: &Journal) -> Result<Observed, DriverError> {
-        Ok(Observed::Absent)
+        Ok(self.observed.clone().unwrap_or(Observed::Absent))
     }
 
     async fn confirm_absence(&self, _: &MachineKey) -> Result<(), DriverError> {
@@ -123,7 +127,8 @@ impl Driver for Empty {
         Ok(DriverStep::Done)
     }
 
-    async fn retire(&self, _: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+    async fn retire(&self, key: &MachineKey, _: StopMode, _: &Journal, _: &Observed) -> Result<DriverStep, DriverError> {
+        self.retired.lock().unwrap().push(key.clone());
         Ok(DriverStep::Done)
     }
 }

@@ -1,9 +1,11 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::condition::Desired;
 use crate::cluster::mock::{Script, step};
 use crate::controllers::testing::{Empty, holding_unreadable, read, shared};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
+use crate::vm::{Observed, Power, Present, Seeded};
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowshypervisors/h1";
 const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowshypervisors/h1/status";
@@ -106,16 +108,42 @@ async fn one_that_the_watch_filter_does_not_select_is_looked_at_and_never_writte
 
 const MACHINES: &str = "GET /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
 
-/// A VM that was seen without a machine an hour and more ago, and a tick later: what is said each time.
-async fn after_an_hour(machines: Vec<Value>, lists: usize) -> Vec<Option<crate::api::condition::Desired>> {
-    let list = || json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineList", "metadata": {}, "items": machines});
-    let exchanges = std::iter::repeat_with(|| step(MACHINES, list())).take(lists).collect();
+/// A VM that was seen without a machine so many minutes ago, where that is removed after an hour.
+struct Orphaned {
+    minutes: i64,
+    orphans: &'static str,
+    deleted: bool,
+    vm: Observed,
+    /// What the API server lists.
+    machines: Vec<Value>,
+    /// How many times it is asked.
+    lists: usize,
+}
+
+fn orphaned(machines: Vec<Value>, lists: usize) -> Orphaned {
+    let present = Present { power: Power::On, seeded: Seeded::No, vm: true, addresses: vec![], report: None, trouble: None, warning: None };
+    Orphaned { minutes: 60, orphans: "Remove", deleted: false, vm: Observed::Present(present), machines, lists }
+}
+
+fn machine(spec: Value) -> Value {
+    json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+        "metadata": {"name": "m", "namespace": "lab", "uid": "w"}, "spec": spec})
+}
+
+/// Two ticks: what is said each time, and the VMs that were to go.
+async fn two_ticks(case: Orphaned) -> (Vec<Option<Desired>>, Vec<MachineKey>) {
+    let list =
+        || json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachineList", "metadata": {}, "items": case.machines});
+    let exchanges = std::iter::repeat_with(|| step(MACHINES, list())).take(case.lists).collect();
     let (shared, _script) = shared(Caches::empty(), 1, exchanges);
     let ctx = shared.hypervisor(&Selection::default());
+    let mut object: WindowsHypervisor = read(hypervisor(&[FINALIZER], case.deleted));
+    object.spec.orphans = read(json!(case.orphans));
+    let driver = Arc::new(Empty { observed: Some(case.vm), ..Empty::default() });
+    ctx.hypervisors.drivers.put(&object, driver.clone());
     let key = MachineKey { vm: crate::api::name::VmUuid::of("w"), cluster: "lab/c1".into(), name: "m".into() };
-    let (place, hour) = (ObjectKey::new("lab", "h1"), jiff::SignedDuration::from_hours(1));
-    ctx.hypervisors.inventories.orphans(&place, vec![key.clone()], ctx.management.now() - hour);
-    let mut object: WindowsHypervisor = read(hypervisor(&[FINALIZER], false));
+    let (place, before) = (ObjectKey::new("lab", "h1"), jiff::SignedDuration::from_mins(case.minutes));
+    ctx.hypervisors.inventories.orphans(&place, vec![key.clone()], ctx.management.now() - before);
     let mut said = Vec::new();
     for _ in 0..2 {
         let found = ctx.hypervisors.inventories.orphans(&place, vec![key.clone()], ctx.management.now());
@@ -125,18 +153,41 @@ async fn after_an_hour(machines: Vec<Value>, lists: usize) -> Vec<Option<crate::
         status.conditions = crate::lifecycle::conditions::conditions(&status.conditions, &conditions, None, ctx.management.now());
         said.push(says);
     }
-    said
+    let retired = driver.retired.lock().unwrap().clone();
+    (said, retired)
+}
+
+fn is_reported(said: &[Option<Desired>]) -> bool {
+    said.iter().all(|said| said.as_ref().is_some_and(|said| said.status == Some(false) && said.message.contains("m (")))
 }
 
 #[tokio::test]
 async fn a_vm_that_no_machine_asks_for_is_reported_after_one_more_look() {
-    let said = after_an_hour(vec![], 1).await;
-    assert!(said.iter().all(|said| said.as_ref().is_some_and(|said| said.status == Some(false) && said.message.contains("m ("))), "{said:?}");
+    let (said, retired) = two_ticks(Orphaned { orphans: "Report", ..orphaned(vec![], 1) }).await;
+    assert!(is_reported(&said) && retired.is_empty(), "{said:?} {retired:?}");
 }
 
 #[tokio::test]
 async fn a_machine_that_the_cache_does_not_hold_keeps_its_vm() {
-    let machine = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
-        "metadata": {"name": "m", "namespace": "lab", "uid": "w"}, "spec": {"image": "w"}});
-    assert_eq!(after_an_hour(vec![machine], 1).await, [None, None], "asked once, not at every tick");
+    let (said, retired) = two_ticks(orphaned(vec![machine(json!({"image": "w"}))], 1)).await;
+    assert_eq!((said, retired), (vec![None, None], vec![]), "asked once, not at every tick");
+}
+
+/// The only place where a VM is destroyed without the word of its object.
+#[tokio::test]
+async fn a_vm_that_no_machine_asks_for_is_removed_after_an_hour_where_that_is_wanted() {
+    let (said, retired) = two_ticks(orphaned(vec![], 2)).await;
+    assert!(is_reported(&said), "{said:?}");
+    assert_eq!(retired.len(), 2, "one call at each tick, until it is gone");
+    assert!(retired.iter().all(|key| key.name == "m"), "{retired:?}");
+    let foreign = Observed::Foreign { what: "VM m".into(), is_marked: false };
+    for (why, case) in [
+        ("too early", Orphaned { minutes: 59, ..orphaned(vec![], 1) }),
+        ("its mark names another object by now", Orphaned { vm: foreign, ..orphaned(vec![], 2) }),
+        ("it is gone by now", Orphaned { vm: Observed::Absent, ..orphaned(vec![], 2) }),
+        ("the WindowsHypervisor goes", Orphaned { deleted: true, ..orphaned(vec![], 1) }),
+    ] {
+        let (said, retired) = two_ticks(case).await;
+        assert!(is_reported(&said) && retired.is_empty(), "{why}: {said:?} {retired:?}");
+    }
 }
