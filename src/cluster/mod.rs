@@ -27,8 +27,9 @@ pub mod workload;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::NamespaceResourceScope;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -61,6 +62,14 @@ pub enum Creation<K> {
     Made(K),
     /// An object of that name was there; whose it is, the caller must look.
     Existing(K),
+}
+
+/// The objects of a list.
+#[derive(Clone, Debug)]
+pub struct Listed<K> {
+    pub items: Vec<K>,
+    /// Those that do not have the shape of their kind: no more than this is known of them.
+    pub unreadable: Vec<ObjectMeta>,
 }
 
 /// The management cluster.
@@ -102,20 +111,35 @@ impl Cluster {
         Ok(Some(raw))
     }
 
-    /// All objects in a namespace that have these labels (`key=value,…`), or all of them.
-    pub async fn list<K: Kind>(&self, namespace: &str, labels: Option<&str>) -> Result<Vec<K>, ApiError> {
-        let parameters = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() };
-        Ok(request(&what::<K>("list", namespace, ""), self.api::<K>(namespace).list(&parameters)).await?.items)
+    /// As [`Cluster::get`], for kinds that controllers may list and not get.
+    pub async fn find<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<K>, ApiError> {
+        let Some(raw) = self.get_raw::<K>(namespace, name).await? else { return Ok(None) };
+        serde_path_to_error::deserialize(raw)
+            .map(Some)
+            .map_err(|error| ApiError::Other(format!("{} {namespace}/{name} cannot be read: {}: correct that field", K::kind(&()), error.path())))
     }
 
-    /// The same, in a namespace or in all of them.
+    /// All objects in a namespace that have these labels (`key=value,…`), or all of them.
+    pub async fn list<K: Kind>(&self, namespace: &str, labels: Option<&str>) -> Result<Listed<K>, ApiError> {
+        let api: Api<DeserializeGuard<K>> = Api::namespaced(self.client.clone(), namespace);
+        let found = request(&what::<K>("list", namespace, ""), api.list(&having(labels))).await?;
+        let mut listed = Listed { items: Vec::new(), unreadable: Vec::new() };
+        for object in found.items {
+            match object.0 {
+                Ok(object) => listed.items.push(object),
+                Err(invalid) => listed.unreadable.push(invalid.metadata),
+            }
+        }
+        Ok(listed)
+    }
+
+    /// The same, in a namespace or in all of them. One that cannot be read is an error: it would be missing in what people are shown.
     pub async fn list_in<K: Kind>(&self, namespace: Option<&str>, labels: Option<&str>) -> Result<Vec<K>, ApiError> {
-        let Some(namespace) = namespace else {
-            let what = format!("list {} in all namespaces", K::plural(&()));
-            let parameters = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() };
-            return Ok(request(&what, Api::<K>::all(self.client.clone()).list(&parameters)).await?.items);
+        let (what, api) = match namespace {
+            Some(namespace) => (what::<K>("list", namespace, ""), self.api::<K>(namespace)),
+            None => (format!("list {} in all namespaces", K::plural(&())), Api::all(self.client.clone())),
         };
-        self.list(namespace, labels).await
+        Ok(request(&what, api.list(&having(labels))).await?.items)
     }
 
     /// The same for a kind that may not be served: then it has no objects.
@@ -230,6 +254,10 @@ pub(crate) async fn request<T>(what: &str, call: impl Future<Output = kube::Resu
         Ok(answer) => answer.map_err(|e| ApiError::of(what, e)),
         Err(_) => Err(ApiError::Unreachable(format!("{what}: no answer within {}s", REQUEST_LIMIT.as_secs()))),
     }
+}
+
+fn having(labels: Option<&str>) -> ListParams {
+    ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() }
 }
 
 fn what<K: Resource<DynamicType = ()>>(verb: &str, namespace: &str, name: &str) -> String {

@@ -125,7 +125,7 @@ impl Look {
         let Some(cluster) = ClusterRef::of(&machine.metadata) else { return };
         let found = async {
             let ClusterSource::ClusterApi(name) = &cluster.source else {
-                let all = self.cluster.list::<WindowsCluster>(&self.namespace, None).await?;
+                let all = self.cluster.list_in::<WindowsCluster>(Some(&self.namespace), None).await?;
                 return Ok(all.into_iter().find(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(&cluster)));
             };
             let cluster: Option<capi::Cluster> = self.cluster.get(&self.namespace, name).await?;
@@ -150,7 +150,7 @@ impl Look {
         let ours = |event: &Event| {
             event.reason.as_deref().and_then(Reason::from_name).is_some_and(|reason| reason.is_problem() && reason.condition().is_some())
         };
-        match self.cluster.list::<Event>(&self.namespace, None).await {
+        match self.cluster.list_in::<Event>(Some(&self.namespace), None).await {
             Ok(events) => self.symptoms.extend(events.iter().filter(|event| about(event) && !ours(event)).filter_map(objects::of_event)),
             Err(error) => self.skipped("events", &error),
         }

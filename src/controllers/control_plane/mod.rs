@@ -5,6 +5,7 @@ mod secrets;
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -17,16 +18,16 @@ use super::runtime::owners::{cluster_now, lists_providers};
 use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::capi::{self, Cluster};
-use crate::api::cluster::WindowsCluster;
+use crate::api::cluster::{self, WindowsCluster};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, ConditionType};
 use crate::api::control_plane::{ExternalControlPlane, FINALIZER};
 use crate::cluster::ApiError;
 use crate::cluster::workload::{self, Right, WorkloadError};
-use crate::lifecycle::Decision;
 use crate::lifecycle::control_plane::{Answer, ControlPlaneStep, ObservedControlPlane, Probe, WindowsSide, decide, status};
 use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_cluster::needs_kubeconfig;
+use crate::lifecycle::{Decision, has_finalizer};
 
 const MANAGER: &str = "capw-externalcontrolplane";
 
@@ -72,8 +73,10 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     let namespace = object.namespace().unwrap_or_default();
     let owner = object.owner_references().iter().find(|o| o.kind == "Cluster" && o.api_version.starts_with(capi::GROUP)).map(|o| o.name.clone());
     let cluster = owner.as_deref().and_then(|name| ctx.caches.clusters.get(&namespace, name));
+    let unreadable = ctx.caches.machines.unreadable(&namespace);
+    let unreadable = unreadable.iter().filter(|machine| owner.is_some() && capi::cluster_name(machine.labels.as_ref()) == owner.as_deref()).count();
     let machines = ctx.caches.machines.all(&namespace);
-    let machines = machines.iter().filter(|machine| owner.as_deref() == Some(&machine.spec.cluster_name)).count();
+    let machines = unreadable + machines.iter().filter(|machine| owner.as_deref() == Some(&machine.spec.cluster_name)).count();
     let mut observed = ObservedControlPlane {
         object: &object,
         cluster: cluster.as_deref(),
@@ -127,13 +130,17 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
 /// Whether a WindowsCluster of the Cluster needs the kubeconfig. Its kind may not be installed.
 async fn windows_side(ctx: &Context, namespace: &str, name: &str, cluster: Option<&Cluster>) -> Result<WindowsSide, ApiError> {
     let all = match ctx.management.cluster.list::<WindowsCluster>(namespace, None).await {
-        Err(ApiError::NotServed(_)) if lists_providers(&ctx.management.cluster.groups().await?) => Vec::new(),
+        Err(ApiError::NotServed(_)) if lists_providers(&ctx.management.cluster.groups().await?) => return Ok(WindowsSide::Gone),
         listed => listed?,
     };
     let (reference, target) = (ClusterRef::cluster_api(namespace, name), cluster.map(|cluster| TargetCluster::of_cluster(cluster, None)));
     let is_its =
         |object: &WindowsCluster| ClusterRef::of_windows_cluster(object).as_ref() == Some(&reference) && needs_kubeconfig(object, target.as_ref());
-    Ok(all.into_iter().find(is_its).map_or(WindowsSide::Gone, |object| WindowsSide::Leaving(object.name_any())))
+    let may_be_its =
+        |meta: &ObjectMeta| has_finalizer(meta, cluster::FINALIZER) && ClusterRef::of_template(meta).is_none_or(|cluster| cluster == reference);
+    let its = all.items.into_iter().find(is_its).map(|object| object.metadata);
+    let its = its.or_else(|| all.unreadable.into_iter().find(may_be_its));
+    Ok(its.map_or(WindowsSide::Gone, |meta| WindowsSide::Leaving(meta.name.unwrap_or_default())))
 }
 
 async fn probe(

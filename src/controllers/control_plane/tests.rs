@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::mock::{refuse, step};
-use crate::controllers::testing::{groups, holding, read, shared};
+use crate::controllers::testing::{groups, holding, holding_unreadable, read, shared};
 
 const STATUS: &str = "PATCH /apis/controlplane.cluster.x-k8s.io/v1alpha1/namespaces/lab/externalcontrolplanes/c1/status";
 
@@ -61,10 +61,17 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
     let released = || step(OBJECT, leaving.clone());
     let waits = || step(STATUS, leaving.clone());
     let looks_again = Ok(Outcome::look_again(std::time::Duration::from_secs(5)));
+    let unreadable = |cluster: &str, ours: bool| {
+        let mut unreadable = windows_cluster(cluster, ours);
+        unreadable["spec"] = json!(5);
+        unreadable
+    };
     for (exchanges, expected) in [
         (vec![clusters(false), windows_clusters(vec![]), released()], Ok(Outcome::done())),
         (vec![clusters(false), windows_clusters(vec![windows_cluster("c1", false), windows_cluster("c2", true)]), released()], Ok(Outcome::done())),
         (vec![clusters(false), windows_clusters(vec![windows_cluster("c1", true)]), waits()], looks_again),
+        (vec![clusters(false), windows_clusters(vec![unreadable("c1", false), unreadable("c2", true)]), released()], Ok(Outcome::done())),
+        (vec![clusters(false), windows_clusters(vec![unreadable("c1", true)]), waits()], looks_again),
         // The Cluster is gone, and takes the WindowsCluster with it.
         (vec![list(CLUSTERS, "ClusterList", vec![]), windows_clusters(vec![windows_cluster("c1", true)]), waits()], looks_again),
         (vec![clusters(true), windows_clusters(vec![]), waits()], Ok(Outcome::done())),
@@ -82,4 +89,11 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
         let outcome = reconcile(Arc::new(read(leaving.clone())), shared.control_plane()).await;
         assert_eq!(outcome.map_err(|error| error.label()), expected);
     }
+
+    let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+        "metadata": {"name": "m", "namespace": "lab", "uid": "m", "labels": {"cluster.x-k8s.io/cluster-name": "c1"}}, "spec": 5});
+    let caches = Caches { clusters: holding(vec![cluster(false)]), machines: holding_unreadable(vec![machine]), ..Caches::empty() };
+    let (shared, _script) = shared(caches, 1, vec![waits()]);
+    let outcome = reconcile(Arc::new(read(leaving.clone())), shared.control_plane()).await;
+    assert_eq!(outcome.map_err(|error| error.label()), looks_again, "a machine that cannot be read needs it too");
 }

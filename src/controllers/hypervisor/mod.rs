@@ -166,7 +166,8 @@ async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<Windows
     let wanted = Wanted { words_of: machines.iter().filter(talks).map(|machine| vm_uuid(machine)).collect() };
     let listing = driver.list(&wanted).await?;
     let used = used(&listing.rows);
-    let is_without = |row: &&Row| is_orphan(&row.key, &key.namespace, machines.iter().map(|machine| &**machine));
+    let unreadable = ctx.caches.windows_machines.unreadable(&key.namespace);
+    let is_without = |row: &&Row| is_orphan(&row.key, &key.namespace, machines.iter().map(|machine| &**machine), &unreadable);
     let without: Vec<MachineKey> = listing.rows.iter().filter(is_without).map(|row| row.key.clone()).collect();
     let orphans = inventories.orphans(&key, without, ctx.management.now());
     // Machines may wait for the first answer of the endpoint.

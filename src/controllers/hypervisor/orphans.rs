@@ -7,31 +7,31 @@ use crate::api::condition::{self, ConditionType, Desired};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
-use crate::cluster::ApiError;
+use crate::cluster::{ApiError, Listed};
 use crate::lifecycle::hypervisor::{Orphan, is_orphan, orphans};
 use crate::vm::{Journal, MachineKey, Observed, StopMode};
 
 /// One step; what is to be said. The API server is asked for the machines only when something new is to be said or done: the cache may be
 /// behind, and it holds what the watch filter selects.
 pub async fn look_after(ctx: &Context, object: &WindowsHypervisor, found: &[Orphan]) -> Result<Option<Desired>, ApiError> {
-    let now = ctx.management.now();
+    let (now, namespace) = (ctx.management.now(), object.namespace().unwrap_or_default());
     let mut found: Vec<Orphan> = found.iter().filter(|orphan| orphan.is_to_be_reported(now)).cloned().collect();
-    let said = orphans(object, &found);
+    let said = orphans(object, &found, &ctx.caches.windows_machines.unreadable(&namespace));
     let is_removing = found.iter().any(|orphan| orphan.is_to_be_removed(object, now));
     if found.is_empty() || (!is_removing && is_said(object, said.as_ref())) {
         return Ok(said);
     }
-    let namespace = object.namespace().unwrap_or_default();
-    let machines: Vec<WindowsMachine> = ctx.management.cluster.list(&namespace, None).await?;
-    let (left, claimed): (Vec<_>, Vec<_>) = found.into_iter().partition(|orphan| is_orphan(&orphan.key, &namespace, machines.iter()));
+    let Listed { items: machines, unreadable } = ctx.management.cluster.list::<WindowsMachine>(&namespace, None).await?;
+    let (left, claimed): (Vec<_>, Vec<_>) = found.into_iter().partition(|orphan| is_orphan(&orphan.key, &namespace, machines.iter(), &unreadable));
     found = left;
     for orphan in claimed {
         ctx.hypervisors.inventories.is_claimed(&ObjectKey::of(&object.metadata), orphan.key.vm, now);
     }
-    for orphan in found.iter().filter(|orphan| orphan.is_to_be_removed(object, now)) {
+    // After a move or a restore, any of them may be that of a machine that cannot be read.
+    for orphan in found.iter().filter(|orphan| unreadable.is_empty() && orphan.is_to_be_removed(object, now)) {
         remove(ctx, object, &orphan.key).await;
     }
-    Ok(orphans(object, &found))
+    Ok(orphans(object, &found, &unreadable))
 }
 
 fn is_said(object: &WindowsHypervisor, said: Option<&Desired>) -> bool {

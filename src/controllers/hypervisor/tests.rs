@@ -169,8 +169,10 @@ async fn a_vm_that_no_machine_asks_for_is_reported_after_one_more_look() {
 
 #[tokio::test]
 async fn a_machine_that_the_cache_does_not_hold_keeps_its_vm() {
-    let (said, retired) = two_ticks(orphaned(vec![machine(json!({"image": "w"}))], 1)).await;
-    assert_eq!((said, retired), (vec![None, None], vec![]), "asked once, not at every tick");
+    for machine in [machine(json!({"image": "w"})), machine(json!(5))] {
+        let (said, retired) = two_ticks(orphaned(vec![machine], 1)).await;
+        assert_eq!((said, retired), (vec![None, None], vec![]), "asked once, not at every tick");
+    }
 }
 
 /// The only place where a VM is destroyed without the word of its object.
@@ -190,4 +192,14 @@ async fn a_vm_that_no_machine_asks_for_is_removed_after_an_hour_where_that_is_wa
         let (said, retired) = two_ticks(case).await;
         assert!(is_reported(&said) && retired.is_empty(), "{why}: {said:?} {retired:?}");
     }
+}
+
+/// After a move or a restore its VM is not that of its UID.
+#[tokio::test]
+async fn no_vm_is_removed_while_a_machine_cannot_be_read() {
+    let mut unreadable = machine(json!(5));
+    unreadable["metadata"]["uid"] = json!("of the restored object");
+    let (said, retired) = two_ticks(orphaned(vec![unreadable], 2)).await;
+    assert!(is_reported(&said) && retired.is_empty(), "{said:?} {retired:?}");
+    assert!(said.iter().flatten().all(|said| said.message.contains("cannot read WindowsMachine m")), "{said:?}");
 }

@@ -1,5 +1,6 @@
 //! Makes and removes the machines of a pool.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::api::capi::{self, Machine, MachinePool};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
-use crate::cluster::{ApiError, Creation};
+use crate::cluster::{ApiError, Creation, Listed};
 use crate::controllers::runtime::outcome::ReconcileError;
 use crate::guards::Guard;
 use crate::lifecycle::identity::NodeIdentity;
@@ -110,16 +111,17 @@ async fn refuse_if_annotations_have_changed(
     found: &[PoolMachine],
 ) -> Result<(), ReconcileError> {
     let labels: Vec<String> = request.core_labels.iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_ref()?))).collect();
-    let now: Vec<Machine> = ctx.management.cluster.list(&object.namespace().unwrap_or_default(), Some(&labels.join(","))).await?;
-    let goes_first = |machine: &Machine| machine.annotations().contains_key(capi::DELETE_ANNOTATION);
-    let known = |machine: &Machine| found.iter().find(|known| known.object.name_any() == machine.name_any());
-    let has_changed = |machine: &Machine| known(machine).is_some_and(|k| goes_first(machine) != k.machine.as_deref().is_some_and(goes_first));
-    match now.into_iter().find(has_changed) {
-        Some(machine) => {
-            Err(ApiError::Conflict(format!("the annotation {} of Machine {} has just changed", capi::DELETE_ANNOTATION, machine.name_any())).into())
+    let now: Listed<Machine> = ctx.management.cluster.list(&object.namespace().unwrap_or_default(), Some(&labels.join(","))).await?;
+    let goes_first = |machine: &ObjectMeta| machine.annotations.as_ref().is_some_and(|all| all.contains_key(capi::DELETE_ANNOTATION));
+    let now = now.items.into_iter().map(|machine| machine.metadata).chain(now.unreadable);
+    for machine in now {
+        let name = machine.name.as_deref().unwrap_or_default();
+        let Some(known) = found.iter().find(|known| known.object.name_any() == name) else { continue };
+        if goes_first(&machine) != known.machine.as_ref().is_some_and(|machine| goes_first(&machine.metadata)) {
+            return Err(ApiError::Conflict(format!("the annotation {} of Machine {name} has just changed", capi::DELETE_ANNOTATION)).into());
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 /// Removes one machine; `false`: nothing was removed.

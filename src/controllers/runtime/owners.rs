@@ -95,13 +95,12 @@ impl Owners {
 
 /// The Cluster as the API server has it now: for what cannot be undone, a cache may be behind. Roles have no right to get one.
 pub async fn cluster_now(management: &Management, namespace: &str, name: &str) -> Result<Option<Cluster>, ApiError> {
-    match management.cluster.list::<Cluster>(namespace, None).await {
-        Ok(all) => Ok(all.into_iter().find(|cluster| cluster.name_any() == name)),
+    match management.cluster.find::<Cluster>(namespace, name).await {
         Err(ApiError::NotServed(why)) if is_cluster_api_gone(&management.cluster.groups().await?) => {
             tracing::info!(namespace, cluster = name, "Cluster API is not installed any more, so the Cluster is gone: {why}");
             Ok(None)
         }
-        Err(error) => Err(error),
+        found => found,
     }
 }
 
@@ -134,7 +133,9 @@ mod tests {
         let answer =
             |items: Value| step(CLUSTERS, json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterList", "metadata": {}, "items": items}));
         let paused = json!({"metadata": {"name": "c1", "namespace": "lab"}, "spec": {"paused": true}});
-        let exchanges = vec![answer(json!([paused])), answer(json!([])), refuse(CLUSTERS, 503, "ServiceUnavailable")];
+        let mut unreadable = paused.clone();
+        unreadable["spec"]["paused"] = json!("Never");
+        let exchanges = vec![answer(json!([paused])), answer(json!([])), refuse(CLUSTERS, 503, "ServiceUnavailable"), answer(json!([unreadable]))];
         let (all, script) = shared(Caches::empty(), 1, exchanges);
         let object = |deleted: Value| -> ObjectMeta {
             read(json!({"name": "m", "namespace": "lab", "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "deletionTimestamp": deleted}))
@@ -144,8 +145,11 @@ mod tests {
         assert!(found.is_some_and(|cluster| cluster.is_paused()));
         assert!(all.owners.missing_cluster(&all.management, &going).await.unwrap().is_none(), "it is gone");
         assert!(all.owners.missing_cluster(&all.management, &going).await.is_err(), "in doubt, nothing is removed");
+        let error = all.owners.missing_cluster(&all.management, &going).await.unwrap_err().to_string();
+        assert!(error.contains("Cluster lab/c1 cannot be read: spec.paused"), "{error}");
         assert!(all.owners.missing_cluster(&all.management, &object(Value::Null)).await.unwrap().is_none());
-        assert_eq!(script.seen().len(), 3, "one that stays asks for nothing");
+        let queries: Vec<String> = script.seen().into_iter().map(|request| request.query).collect();
+        assert_eq!(queries, ["&fieldSelector=metadata.name%3Dc1"; 4], "another Cluster is not read; one that stays asks for nothing");
     }
 
     /// Before anything is removed for it, the list of groups must say so too.
