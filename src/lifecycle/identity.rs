@@ -75,7 +75,8 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// `None` while the machine has no hypervisor: then it has no Node either.
+    /// As the object says; whether another one says the same, only the caches know. `None` while the machine has no hypervisor: then it
+    /// has no Node either.
     pub fn of(object: &WindowsMachine) -> Option<Self> {
         Some(Self { name: host_name(object).ok()?, provider_id: future_provider_id(object)? })
     }

@@ -17,7 +17,7 @@ use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
 use crate::hypervisor::{Driver, DriverError, DriverStep as Called, Kept};
 use crate::lifecycle::Decision;
 use crate::lifecycle::hypervisor::{is_used_by, room};
-use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, NodeIdentity, annotated, is_provisioned};
+use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, annotated, is_provisioned};
 use crate::lifecycle::machine::driver_failure::{self, AfterFailure};
 use crate::lifecycle::machine::vm::{self, VmStep};
 use crate::lifecycle::machine::{Goal, Target};
@@ -236,7 +236,7 @@ pub async fn release(ctx: &Context, object: &WindowsMachine) -> Result<Outcome, 
 /// Completes the Node of a machine of a standalone pool, as Cluster API does for others. No request when it is complete.
 pub async fn complete_node(ctx: &Context, object: &WindowsMachine) -> Result<(), WorkloadError> {
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(()) };
-    let Some(machine) = NodeIdentity::of(object) else { return Ok(()) };
+    let Some(machine) = ctx.caches.node_of(object) else { return Ok(()) };
     let Some(node) = ctx.clusters.nodes().of(&cluster, &machine) else { return Ok(()) };
     if completion(object, &node).is_none() {
         return Ok(());

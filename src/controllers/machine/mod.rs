@@ -59,7 +59,7 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
     let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);
     let twin = ctx.caches.first_with_the_vm_of(object);
     let observed =
-        ObservedMachine { object, owner: &owner, cluster: cluster.as_ref(), hypervisors: &hypervisors, reach: &reach, twin: twin.as_deref() };
+        ObservedMachine { object, owner: &owner, cluster: cluster.as_ref(), hypervisors: &hypervisors, reach: &reach, twin: twin.as_ref() };
     let decision = machine::decide(&observed, ctx.management.now());
     match &decision.step {
         MachineStep::Ignore => Ok(Outcome::done()),

@@ -10,7 +10,6 @@ use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::ReconcileError;
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::Decision;
-use crate::lifecycle::identity::NodeIdentity;
 use crate::lifecycle::node::teardown::{self, TeardownStep};
 
 /// One step. `None`: no Node is in the way of the end of the VM. Else what to report, and when to look again; a change of the Node
@@ -25,7 +24,7 @@ pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<
 
 /// When nothing is left of the VM: deletes a Node that is left. `None`: there is none. Else what to report.
 pub async fn delete_left_node(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
-    let Some(machine) = NodeIdentity::of(object) else { return Ok(None) };
+    let Some(machine) = ctx.caches.node_of(object) else { return Ok(None) };
     let target = ctx.owners.cluster_of(&object.metadata, None);
     let Some(target) = target.filter(|target| teardown::may_leave_node(&ctx.owners.of_machine(object), target)) else { return Ok(None) };
     let delete = async || {
@@ -57,7 +56,7 @@ async fn unusable(ctx: &Context, cluster: &ClusterRef, error: WorkloadError, is_
 async fn step(ctx: &Context, object: &WindowsMachine, cluster: &ClusterRef) -> Result<Option<Decision<()>>, WorkloadError> {
     let workload = ctx.clusters.get_with_nodes(cluster).await?;
     let listed = ctx.clusters.nodes().are_known(cluster);
-    let node = NodeIdentity::of(object).and_then(|machine| ctx.clusters.nodes().of(cluster, &machine));
+    let node = ctx.caches.node_of(object).and_then(|machine| ctx.clusters.nodes().of(cluster, &machine));
     match teardown::decide(listed, node.as_deref()) {
         TeardownStep::Drain(node) => {
             if let Some(decision) = drain::drain(ctx, object, &workload, node).await? {

@@ -234,6 +234,33 @@ async fn a_machine_that_cannot_be_read_takes_its_place_on_a_hypervisor() {
     }
 }
 
+/// The admins of two namespaces may join the cluster that CAPW runs in, and one of them knows the other's provider IDs.
+#[tokio::test]
+async fn a_copy_in_another_namespace_does_not_take_the_node_of_the_original_with_it() {
+    let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("original"));
+    let forged = |metadata: Value| {
+        let mut all = json!({"annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "own/cluster"}});
+        json_patch::merge(&mut all, &metadata);
+        let mut machine = machine(all);
+        machine["spec"]["providerID"] = json!(id);
+        machine
+    };
+    let original = forged(json!({"namespace": "other", "uid": "original"}));
+    let (shared, script) = shared(
+        Caches { windows_machines: holding(vec![original]), ..caches() },
+        1,
+        vec![step(STATUS, owned(json!({}))), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({})), step(OBJECT, owned(json!({})))],
+    );
+    let ctx = shared.machine();
+    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
+    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
+    pass(&ctx, forged(json!({"finalizers": [FINALIZER]}))).await;
+    let conditions = script.seen()[0].body["status"]["conditions"].to_string();
+    assert!(conditions.contains("ForeignVirtualMachine") && conditions.contains("WindowsMachine other/win-1"), "{conditions}");
+    pass(&ctx, forged(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}))).await;
+    assert_eq!(script.seen()[2].body["metadata"]["finalizers"], json!([]), "the cluster is not asked");
+}
+
 /// The third failure in a row is said with the hypervisor's words and one event; the first success ends it.
 #[tokio::test]
 async fn a_fault_that_does_not_pass_by_itself_is_said() {

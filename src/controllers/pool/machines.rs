@@ -13,7 +13,6 @@ use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
 use crate::cluster::{ApiError, Creation, Listed};
 use crate::controllers::runtime::outcome::ReconcileError;
 use crate::guards::Guard;
-use crate::lifecycle::identity::NodeIdentity;
 use crate::lifecycle::pool::removal::{self, Removal};
 use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::template::Template;
@@ -152,7 +151,7 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
 /// That a machine has not joined, or its Node is not Ready or gone, may be old news, if the watch of the Nodes is behind.
 async fn refuse_if_its_node_serves(ctx: &Context, machine: &PoolMachine) -> Result<(), ReconcileError> {
     let object = &machine.object;
-    let (Some(cluster), Some(identity)) = (ClusterRef::standalone(&object.metadata), NodeIdentity::of(object)) else { return Ok(()) };
+    let (Some(cluster), Some(identity)) = (ClusterRef::standalone(&object.metadata), ctx.caches.node_of(object)) else { return Ok(()) };
     let Some(node) = ctx.clusters.get_with_nodes(&cluster).await?.node(identity.name.as_str()).await? else { return Ok(()) };
     if removal::is_refuted(&machine.member, &identity, &node) {
         return Err(ApiError::Conflict(format!("Node {} is there by now, or Ready", identity.name)).into());

@@ -12,7 +12,6 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::bootstrap::render::kubelet::lasting_taints;
 use crate::cluster::workload::WorkloadError;
 use crate::controllers::runtime::outcome::ReconcileError;
-use crate::lifecycle::identity::NodeIdentity;
 use crate::lifecycle::pool::State;
 use crate::lifecycle::pool::in_place::{LabelsAndTaints, node as change};
 use crate::lifecycle::pool::template::Template;
@@ -63,7 +62,7 @@ async fn change_node(
     let had = LabelsAndTaints { labels: &config.spec.kubelet.node_labels, taints: &had };
     let wanted = LabelsAndTaints { labels: &spec.kubelet.node_labels, taints: &wanted };
     // Core finds a Node by its provider ID alone.
-    let Some(identity) = NodeIdentity::of(&machine.object) else { return Ok(()) };
+    let Some(identity) = ctx.caches.node_of(&machine.object) else { return Ok(()) };
     let workload = ctx.clusters.get(cluster).await?;
     workload.change_node(name, |node| change(node, had, wanted).filter(|_| identity.is_of(node))).await
 }

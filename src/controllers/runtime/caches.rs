@@ -14,9 +14,10 @@ use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineTemplate};
+use crate::api::name::ObjectKey;
 use crate::api::pool::{PoolCluster, WindowsNodePool};
 use crate::cluster::Kind;
-use crate::lifecycle::identity::{INFRASTRUCTURE, is_first_of, is_inherited, own_vm, vm_uuid};
+use crate::lifecycle::identity::{INFRASTRUCTURE, NodeIdentity, is_first_of, is_inherited, own_vm, vm_uuid};
 use crate::lifecycle::owner::TargetCluster;
 
 /// The caches that decisions read.
@@ -117,18 +118,25 @@ impl Caches {
         all.into_iter().min_by_key(|object| (object.creation_timestamp(), object.name_any()))
     }
 
-    /// Name of the WindowsMachine to which the VM belongs that this one names, if that is another one.
-    pub fn first_with_the_vm_of(&self, object: &WindowsMachine) -> Option<String> {
+    /// The WindowsMachine to which the VM belongs that this one names, if that is another one. It may be in any namespace: every user who
+    /// may write a WindowsMachine can write its provider ID.
+    pub fn first_with_the_vm_of(&self, object: &WindowsMachine) -> Option<ObjectKey> {
         if !is_inherited(object) {
             return None;
         }
-        let (namespace, vm) = (object.namespace().unwrap_or_default(), vm_uuid(object));
-        if let Some(unreadable) = self.windows_machines.unreadable(&namespace).into_iter().find(|meta| own_vm(meta) == vm) {
-            return unreadable.name;
+        let vm = vm_uuid(object);
+        if let Some(unreadable) = self.windows_machines.0.never_read().iter().find(|meta| own_vm(meta) == vm) {
+            return Some(ObjectKey::of(unreadable));
         }
-        let all = self.windows_machines.all(&namespace);
-        let twin = all.into_iter().find(|other| other.uid() != object.uid() && vm_uuid(other) == vm && is_first_of(other, object));
-        twin.map(|twin| twin.name_any())
+        let mut all = self.windows_machines.0.store().state();
+        all.retain(|other| vm_uuid(other) == vm);
+        let first = all.into_iter().reduce(|one, other| if is_first_of(&one, &other) { one } else { other })?;
+        (first.uid() != object.uid() && is_first_of(&first, object)).then(|| ObjectKey::of(&first.metadata))
+    }
+
+    /// What a Node must be to be that of a machine. `None` for a copy of another machine too: the Node is that one's.
+    pub fn node_of(&self, object: &WindowsMachine) -> Option<NodeIdentity> {
+        NodeIdentity::of(object).filter(|_| self.first_with_the_vm_of(object).is_none())
     }
 
     /// The configuration of one machine of a pool: it has the name of the WindowsMachine, and belongs to it.

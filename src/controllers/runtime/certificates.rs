@@ -24,7 +24,6 @@ use crate::cluster::csr;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap_config::csr::{Expected, Key, Verdict, claimed_node, is_approved, is_decided, judge, key_of, token_of};
 use crate::lifecycle::bootstrap_config::token_id;
-use crate::lifecycle::identity::{future_provider_id, host_name};
 
 /// Requests of one workload cluster that are handled at the same time.
 const AT_ONCE: usize = 8;
@@ -247,7 +246,7 @@ async fn handle_in_order(
 #[derive(Debug)]
 pub(super) enum Handled {
     Done,
-    /// Who asks for the node is not known yet, e.g. because the Nodes of the cluster are still being listed.
+    /// Whose node it is, is not known yet, e.g. because the Nodes of the cluster are still being listed, or its machine is a copy of another one.
     Unseen,
 }
 
@@ -361,9 +360,9 @@ fn expected(context: &WatchContext, config: &WindowsBootstrapConfig, token_id: S
         return Some(Expected { token_id, host_name: request.name.clone(), provider_id: None, approved_key: None, taken_by: None });
     }
     let machine = context.caches.windows_machines.get(&config.namespace().unwrap_or_default(), &request.infrastructure.name)?;
-    let host_name = host_name(&machine).ok()?.to_string();
-    let provider_id = future_provider_id(&machine).map(|id| id.to_string());
-    Some(Expected { token_id, host_name, provider_id, approved_key: None, taken_by: None })
+    let node = context.caches.node_of(&machine)?;
+    let provider_id = Some(node.provider_id.to_string());
+    Some(Expected { token_id, host_name: node.name.to_string(), provider_id, approved_key: None, taken_by: None })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
 use crate::cluster::ApiError;
-use crate::lifecycle::identity::{INFRASTRUCTURE, NodeIdentity, is_provisioned};
+use crate::lifecycle::identity::{INFRASTRUCTURE, is_provisioned};
 use crate::lifecycle::owner::{NodeRequest, Owner, TargetCluster, machine_pool_of, may_join};
 
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Owners {
         if is_provisioned(object) && !self.nodes.are_known(&cluster) {
             return Owner::Unseen;
         }
-        let machine = NodeIdentity::of(object);
+        let machine = self.caches.node_of(object);
         let node = machine.as_ref().and_then(|machine| self.nodes.of(&cluster, machine));
         let unready = machine.as_ref().and_then(|machine| self.nodes.unready_since(&cluster, machine));
         NodeRequest::standalone(object, &cluster, self.caches.config_of(object).as_deref(), node.as_deref()).seen_unready(unready).into()
@@ -120,11 +120,15 @@ pub fn lists_providers(groups: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kube::runtime::watcher::Event;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::cluster_ref::JOINS_ANNOTATION;
+    use crate::api::name::VmUuid;
     use crate::cluster::mock::{refuse, step};
-    use crate::controllers::testing::{groups, read, shared};
+    use crate::cluster::workload::Workload;
+    use crate::controllers::testing::{groups, holding, read, shared};
 
     /// A Cluster that no cache holds must not count as one that is not paused.
     #[tokio::test]
@@ -150,6 +154,30 @@ mod tests {
         assert!(all.owners.missing_cluster(&all.management, &object(Value::Null)).await.unwrap().is_none());
         let queries: Vec<String> = script.seen().into_iter().map(|request| request.query).collect();
         assert_eq!(queries, ["&fieldSelector=metadata.name%3Dc1"; 4], "another Cluster is not read; one that stays asks for nothing");
+    }
+
+    /// Its pool would label that Node, and count it.
+    #[tokio::test]
+    async fn a_copy_of_a_machine_does_not_have_the_node_of_the_original() {
+        let joins = "secret/there/value";
+        let id = format!("windows://h1/{}", VmUuid::of("original"));
+        let machine = |namespace: &str, uid: &str| {
+            json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine", "spec": {"image": "w", "providerID": id},
+                "metadata": {"name": "win-1", "namespace": namespace, "uid": uid, "annotations": {JOINS_ANNOTATION: joins}}})
+        };
+        let originals = holding(vec![machine("other", "original")]);
+        let (all, _script) = shared(Caches { windows_machines: originals, ..Caches::empty() }, 1, vec![]);
+        let node = json!({"metadata": {"name": "win-1"}, "spec": {"providerID": id}});
+        for (namespace, uid, expected) in [("other", "original", Some("win-1")), ("lab", "copy", None)] {
+            let object: WindowsMachine = read(machine(namespace, uid));
+            let cluster = ClusterRef::standalone(&object.metadata).unwrap();
+            let workload = Workload::of(all.management.cluster.client().clone());
+            all.clusters.nodes().watch(&cluster, &workload, |_| tokio::spawn(std::future::pending::<()>()).abort_handle());
+            for event in [Event::Init, Event::InitApply(read(node.clone())), Event::InitDone] {
+                all.clusters.nodes().note(&cluster, event, jiff::Timestamp::UNIX_EPOCH);
+            }
+            assert_eq!(all.owners.of_machine(&object).request().unwrap().node.as_deref(), expected, "{namespace}");
+        }
     }
 
     /// Before anything is removed for it, the list of groups must say so too.

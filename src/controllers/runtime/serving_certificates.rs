@@ -23,7 +23,7 @@ use crate::cluster::csr;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap_config::csr::serving::{ExpectedServing, SERVING_SIGNER, judge, own_addresses, requester};
 use crate::lifecycle::bootstrap_config::csr::{Verdict, is_decided};
-use crate::lifecycle::identity::NodeIdentity;
+use crate::lifecycle::identity::host_name;
 
 /// Between two tries of requests that came too early or failed: the watch does not show them again, and a kubelet asks anew after a quarter of
 /// an hour.
@@ -150,7 +150,8 @@ fn machines_of(context: &WatchContext, cluster: &ClusterRef) -> Vec<Arc<WindowsM
 
 /// The machine of that node.
 fn machine_of(context: &WatchContext, cluster: &ClusterRef, node: &str) -> Option<Arc<WindowsMachine>> {
-    let is_it = |machine: &Arc<WindowsMachine>| NodeIdentity::of(machine).is_some_and(|identity| identity.name.as_str() == node);
+    let has_name = |machine: &WindowsMachine| host_name(machine).is_ok_and(|name| name.as_str() == node);
+    let is_it = |machine: &Arc<WindowsMachine>| has_name(machine) && context.caches.node_of(machine).is_some();
     machines_of(context, cluster).into_iter().find(is_it)
 }
 
@@ -160,7 +161,7 @@ fn expected(context: &WatchContext, cluster: &ClusterRef, machine: &WindowsMachi
     let machines = machines_of(context, cluster);
     let others: Vec<&str> = machines.iter().filter(|other| other.uid() != machine.uid()).flat_map(|other| addresses(other)).collect();
     let addresses = own_addresses(addresses(machine).into_iter(), &others);
-    Some(ExpectedServing { node: NodeIdentity::of(machine)?, addresses })
+    Some(ExpectedServing { node: context.caches.node_of(machine)?, addresses })
 }
 
 fn addresses(machine: &WindowsMachine) -> Vec<&str> {

@@ -18,7 +18,7 @@ use super::owner::{Owner, TargetCluster};
 use super::{Decision, Gate, paused_condition};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{FINALIZER, FirmwareType, WindowsMachine};
-use crate::api::name::{NameError, mebibytes};
+use crate::api::name::{NameError, ObjectKey, mebibytes};
 use crate::guards::Guard;
 use crate::vm::{MacAddress, MachineKey, Nic, VmDisk, VmSpec};
 
@@ -32,7 +32,7 @@ pub struct ObservedMachine<'a> {
     /// State of the chosen one.
     pub reach: &'a (dyn Fn(&str) -> Reach + Sync),
     /// Another WindowsMachine to which the VM belongs that this one's provider ID names: this one is a copy.
-    pub twin: Option<&'a str>,
+    pub twin: Option<&'a ObjectKey>,
 }
 
 /// What is known of a hypervisor without asking it.

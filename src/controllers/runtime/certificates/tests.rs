@@ -15,17 +15,24 @@ use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, INFRASTRUCTURE};
 const NODE: &str = "GET /api/v1/nodes/win-1";
 
 fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
+    stage_of(vec![machine("lab", "w", Value::Null)], exchanges)
+}
+
+fn machine(namespace: &str, uid: &str, provider_id: Value) -> Value {
+    json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine",
+        "metadata": {"name": "win-1", "namespace": namespace, "uid": uid, "annotations": {HYPERVISOR_ANNOTATION: "h1"}},
+        "spec": {"image": "w", "providerID": provider_id}})
+}
+
+fn stage_of(machines: Vec<Value>, exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
     let core = "cluster.x-k8s.io/v1beta2";
     let of_core = json!({"apiVersion": core, "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
         "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "WindowsMachine", "name": "win-1"}}});
-    let machine = json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine",
-        "metadata": {"name": "win-1", "namespace": "lab", "uid": "w", "annotations": {HYPERVISOR_ANNOTATION: "h1"}}, "spec": {"image": "w"}});
     let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
         "metadata": {"name": "win-1", "namespace": "lab", "uid": "c", "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
             "ownerReferences": [{"apiVersion": core, "kind": "Machine", "name": "win-1", "uid": "m", "controller": true}]},
         "spec": {}, "status": {"tokenID": "abcdef"}});
-    let caches =
-        Caches { machines: holding(vec![of_core]), windows_machines: holding(vec![machine]), configs: holding(vec![config]), ..Caches::empty() };
+    let caches = Caches { machines: holding(vec![of_core]), windows_machines: holding(machines), configs: holding(vec![config]), ..Caches::empty() };
     let (clusters, workload, script) = with(caches, exchanges);
     (clusters, ClusterRef::cluster_api("lab", "c1"), workload, script)
 }
@@ -103,6 +110,16 @@ async fn a_name_that_another_approver_gave_away_is_told_and_not_given_again() {
 async fn a_node_that_renews_its_certificate_is_left_alone() {
     let (clusters, cluster, workload, _script) = stage(vec![]);
     handle_all(&clusters, &cluster, &workload, vec![request("renewal", "system:node:win-1", json!([]))]).await;
+}
+
+/// It says that it is a machine whose Node is there, and so would get a certificate of that Node.
+#[tokio::test]
+async fn a_copy_of_a_machine_of_another_namespace_gets_no_certificate() {
+    let id = json!(format!("windows://h1/{}", crate::api::name::VmUuid::of("original")));
+    let machines = vec![machine("other", "original", id.clone()), machine("lab", "w", id)];
+    let (clusters, cluster, workload, _script) = stage_of(machines, vec![]);
+    let forged = request("forged", "system:bootstrap:abcdef", json!([]));
+    assert!(matches!(handle(&clusters, &cluster, &workload, &forged).await.unwrap(), Handled::Unseen));
 }
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

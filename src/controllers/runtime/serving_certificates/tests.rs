@@ -24,6 +24,10 @@ fn stage_with(is_seen: bool, exchanges: Vec<Exchange>) -> (WorkloadClusters, Clu
         "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "WindowsMachine", "name": "win-1"}}});
     let machines = vec![machine("win-1", &["10.0.0.5", "10.0.0.7"]), machine("win-2", &["10.0.0.7"])];
     let of_core = if is_seen { vec![of_core] } else { vec![] };
+    stage_of(of_core, machines, exchanges)
+}
+
+fn stage_of(of_core: Vec<Value>, machines: Vec<Value>, exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
     let caches = Caches { machines: holding(of_core), windows_machines: holding(machines), ..Caches::empty() };
     let (shared, script) = shared(caches, 1, exchanges);
     let workload = Workload::of(shared.management.cluster.client().clone());
@@ -100,4 +104,11 @@ async fn a_request_that_fails_or_comes_too_early_is_kept() {
 async fn nodes_of_others_are_left_to_others() {
     let (clusters, cluster, workload, _script) = stage(vec![]);
     handle(&clusters, &cluster, &workload, &request("linux-1", "10.0.0.5")).await.unwrap();
+
+    let mut first = machine("win-1", &["10.0.0.5"]);
+    first["metadata"]["namespace"] = json!("other");
+    first["metadata"]["uid"] = json!("a");
+    let (clusters, cluster, workload, _script) = stage_of(vec![], vec![first, machine("win-1", &["10.0.0.6"])], vec![]);
+    let done = handle(&clusters, &cluster, &workload, &request("win-1", "10.0.0.6")).await.unwrap();
+    assert!(matches!(done, Handled::Done), "its machine is in another namespace, and this is a copy of it");
 }
