@@ -26,7 +26,7 @@ pub enum Guard {
     StaleCaches,
     /// Only the object with the UID that was read is deleted.
     ExactDeletion,
-    /// The Node is read before its machine is removed because of it.
+    /// The Node is read before its machine is removed because of it, or before others because it is not Ready.
     FreshNode,
     /// A machine whose VM was removed by something else gets no second one.
     OneVm,

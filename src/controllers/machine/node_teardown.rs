@@ -1,8 +1,6 @@
 //! Tears down the Node of a machine that is being deleted: before its VM, if it belongs to a standalone pool, and after it, if the Node is left.
 //! The decisions are in [`crate::lifecycle::node::teardown`] and [`crate::lifecycle::node::drain`].
 
-use kube::ResourceExt;
-
 use super::{Context, drain};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
@@ -45,28 +43,22 @@ async fn unusable(ctx: &Context, cluster: &ClusterRef, error: WorkloadError, is_
     }
     match teardown::unusable(fault(&error), &error.to_string(), is_over) {
         TeardownStep::Wait(waiting) => Ok(Some(waiting)),
-        TeardownStep::Finished { left_behind } => {
-            tracing::warn!(%cluster, "its Node may be left behind, {}: {error}", left_behind.unwrap_or_default());
+        TeardownStep::LeaveBehind(why) => {
+            tracing::warn!(%cluster, "its Node may be left behind, {why}: {error}");
             Ok(None)
         }
-        TeardownStep::BackOff | TeardownStep::Drain(_) => Err(error.into()),
+        TeardownStep::BackOff => Err(error.into()),
     }
 }
 
+/// The Node is read as it is now: the watch may be behind, and a VM that stops takes the pods on its Node with it.
 async fn step(ctx: &Context, object: &WindowsMachine, cluster: &ClusterRef) -> Result<Option<Decision<()>>, WorkloadError> {
+    let Some(machine) = ctx.caches.node_of(object) else { return Ok(None) };
     let workload = ctx.clusters.get_with_nodes(cluster).await?;
-    let listed = ctx.clusters.nodes().are_known(cluster);
-    let node = ctx.caches.node_of(object).and_then(|machine| ctx.clusters.nodes().of(cluster, &machine));
-    match teardown::decide(listed, node.as_deref()) {
-        TeardownStep::Drain(node) => {
-            if let Some(decision) = drain::drain(ctx, object, &workload, node).await? {
-                return Ok(Some(decision));
-            }
-            let provider_id = node.spec.as_ref().and_then(|s| s.provider_id.as_deref()).unwrap_or_default();
-            workload.delete_node(&node.name_any(), provider_id).await?;
-            Ok(Some(teardown::deleted(&node.name_any())))
-        }
-        TeardownStep::Wait(waiting) => Ok(Some(waiting)),
-        TeardownStep::Finished { .. } | TeardownStep::BackOff => Ok(None),
+    let Some(node) = workload.node(machine.name.as_str()).await?.filter(|node| machine.is_of(node)) else { return Ok(None) };
+    if let Some(decision) = drain::drain(ctx, object, &workload, &node).await? {
+        return Ok(Some(decision));
     }
+    workload.delete_node(machine.name.as_str(), &machine.provider_id.to_string()).await?;
+    Ok(Some(teardown::deleted(machine.name.as_str())))
 }

@@ -1,10 +1,11 @@
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::cluster_ref::{JOINS_ANNOTATION, MADE_FOR_ANNOTATION};
+use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION, MADE_FOR_ANNOTATION};
 use crate::api::machine::FINALIZER;
 use crate::api::name::ObjectKey;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
@@ -90,17 +91,24 @@ async fn a_hypervisor_that_is_not_admitted_is_not_asked() {
     assert_eq!(script.seen()[1].body["metadata"]["finalizers"], json!([]));
 }
 
+/// The Node of the machine `w`.
+fn node() -> Value {
+    let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("w"));
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"}, "spec": {"providerID": id}})
+}
+
+/// By which a cluster is told from others.
+fn kube_system() -> BTreeMap<String, Value> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+    [("/api/v1/namespaces/kube-system".to_owned(), namespace)].into()
+}
+
 /// What is asked of the workload cluster when nothing is left of the VM of a machine of Cluster API, and whether the machine is released.
 async fn end_of_vm(of_core: Value, seconds: i64, refused: Option<&str>) -> (Vec<String>, Value) {
-    let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("w"));
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"}, "spec": {"providerID": id}});
-    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-    let server = Arc::new(Mutex::new(Server {
-        objects: [("/api/v1/namespaces/kube-system".to_owned(), kube_system)].into(),
-        others: vec![node],
-        refused: refused.map(str::to_owned),
-        ..Server::default()
-    }));
+    let node = node();
+    let id = node["spec"]["providerID"].clone();
+    let server =
+        Arc::new(Mutex::new(Server { objects: kube_system(), others: vec![node], refused: refused.map(str::to_owned), ..Server::default() }));
     let mut machine = serde_json::to_value(&*caches().machines.get("lab", "win-1").unwrap()).unwrap();
     json_patch::merge(&mut machine, &of_core);
     let names_node = machine["status"]["nodeRef"].is_object();
@@ -113,7 +121,7 @@ async fn end_of_vm(of_core: Value, seconds: i64, refused: Option<&str>) -> (Vec<
     ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
     let mut leaving =
         owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
-    leaving["spec"]["providerID"] = json!(id);
+    leaving["spec"]["providerID"] = id;
     pass(&ctx, leaving).await;
     let asked = server.lock().unwrap().asked.iter().filter(|line| line.contains("nodes")).cloned().collect();
     (asked, script.seen().last().unwrap().body.clone())
@@ -170,6 +178,32 @@ async fn the_node_of_a_standalone_pool_goes_before_its_vm() {
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/other/value"}}));
     let error = reconcile(Arc::new(read(leaving)), ctx.clone()).await.unwrap_err();
     assert_eq!(error.label(), "forbidden", "the management cluster refuses the kubeconfig: the hypervisor is not asked");
+}
+
+/// A VM that stops takes the pods on its Node with it.
+#[tokio::test]
+async fn a_node_that_the_watch_has_not_shown_is_drained_before_its_vm_stops() {
+    let server = Arc::new(Mutex::new(Server { objects: kube_system(), ..Server::default() }));
+    let (shared, script) = shared_to(caches(), 1, vec![kubeconfig(), step(STATUS, owned(json!({})))], connect(&server));
+    let ctx = shared.machine();
+    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
+    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
+    let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}}));
+    let cluster = ClusterRef::standalone(&read::<WindowsMachine>(leaving.clone()).metadata).unwrap();
+    ctx.clusters.get_with_nodes(&cluster).await.unwrap();
+    while !ctx.clusters.nodes().are_known(&cluster) {
+        tokio::task::yield_now().await;
+    }
+    server.lock().unwrap().others.push(node());
+    for _ in 0..2 {
+        pass(&ctx, leaving.clone()).await;
+    }
+    let asked: Vec<String> = server.lock().unwrap().asked.iter().filter(|line| line.contains("nodes/win-1")).cloned().collect();
+    let [get, cordon, delete] = ["GET", "PATCH", "DELETE"].map(|method| format!("{method} /api/v1/nodes/win-1"));
+    assert_eq!(asked, [&get, &get, &cordon, &get, &get, &delete].map(String::clone));
+    let said = script.seen()[1].body["status"]["conditions"].to_string();
+    assert!(said.contains("Node win-1 is being removed"), "{said}");
 }
 
 /// An object that was exported and created again under another name.

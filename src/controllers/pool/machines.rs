@@ -44,7 +44,12 @@ pub async fn carry_out(
             }
             let mut calls = Vec::new();
             for machine in found.iter().filter(|machine| names.contains(&machine.member.name)) {
-                calls.push(remove(ctx, object, machine, removal::of_machine(request.is_standalone(), machine.machine.as_deref()), *why));
+                calls.push(async move {
+                    if request.is_standalone() && Guard::FreshNode.holds() {
+                        refuse_if_its_node_serves(ctx, machine, *why).await?;
+                    }
+                    remove(ctx, object, machine, removal::of_machine(request.is_standalone(), machine.machine.as_deref()), *why).await
+                });
             }
             Ok(all(calls).await?.into_iter().any(|done| done))
         }
@@ -135,9 +140,6 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
         }
         (Removal::WindowsMachine, _) => {
             let (name, uid) = (machine.object.name_any(), machine.object.uid().unwrap_or_default());
-            if why == Why::Failed && machine.member.failed_by_its_node() && Guard::FreshNode.holds() {
-                refuse_if_its_node_serves(ctx, machine).await?;
-            }
             ctx.management.cluster.delete_exact::<WindowsMachine>(&namespace, &name, &uid, None).await?;
             (name, uid)
         }
@@ -149,11 +151,14 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
 }
 
 /// That a machine has not joined, or its Node is not Ready or gone, may be old news, if the watch of the Nodes is behind.
-async fn refuse_if_its_node_serves(ctx: &Context, machine: &PoolMachine) -> Result<(), ReconcileError> {
+async fn refuse_if_its_node_serves(ctx: &Context, machine: &PoolMachine, why: Why) -> Result<(), ReconcileError> {
     let object = &machine.object;
+    if !removal::is_because_of_its_node(&machine.member, why) {
+        return Ok(());
+    }
     let (Some(cluster), Some(identity)) = (ClusterRef::standalone(&object.metadata), ctx.caches.node_of(object)) else { return Ok(()) };
     let Some(node) = ctx.clusters.get_with_nodes(&cluster).await?.node(identity.name.as_str()).await? else { return Ok(()) };
-    if removal::is_refuted(&machine.member, &identity, &node) {
+    if removal::is_refuted(&machine.member, why, &identity, &node) {
         return Err(ApiError::Conflict(format!("Node {} is there by now, or Ready", identity.name)).into());
     }
     Ok(())

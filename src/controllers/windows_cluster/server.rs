@@ -51,8 +51,11 @@ impl Server {
 
     fn carry_out(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
         if let Some(name) = path.strip_prefix("/api/v1/nodes/") {
-            let node = self.others.iter().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name);
-            return node.map(|node| (200, node.clone()));
+            let node = self.others.iter_mut().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name)?;
+            if *method == Method::PATCH {
+                json_patch::merge(node, &serde_json::from_slice(body).unwrap());
+            }
+            return Some((200, node.clone()));
         }
         if path == "/api/v1/nodes" {
             let nodes: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Node").collect();

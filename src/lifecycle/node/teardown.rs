@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node;
 
 use super::drain::{elapsed, since};
 use crate::api::condition::{ConditionType, Desired, Reason};
@@ -17,42 +16,29 @@ use crate::lifecycle::workload::Fault;
 const GOING: Duration = Duration::from_secs(5);
 /// What a person can mend in or around the workload cluster is looked at again after this time.
 const MEND: Duration = Duration::from_secs(10);
-/// The watch of the Nodes begins.
-const LISTING: Duration = Duration::from_secs(1);
 /// Under Cluster API, a machine whose VM is gone waits so long from its deletion on for a workload cluster that cannot be used. Core itself does not
 /// wait for a Node that it does not know of.
 const CORE: Duration = Duration::from_secs(120);
 
-/// The next step.
+/// What comes next when the workload cluster cannot be used.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TeardownStep<'a> {
-    /// The VM may go: there is no Node, or it is left behind for this reason.
-    Finished { left_behind: Option<&'static str> },
+pub enum TeardownStep {
+    /// The VM may go, and the Node is left behind for this reason.
+    LeaveBehind(&'static str),
     /// The Node is in the way; what to report meanwhile.
     Wait(Decision<()>),
-    /// Drain it ([`super::drain`]); when that is done, delete it.
-    Drain(&'a Node),
     /// Try again with back-off: the error passes by itself.
     BackOff,
 }
 
-/// When the workload cluster can be used. `listed`: its Nodes are known; then `node` is that of the machine.
-pub fn decide(listed: bool, node: Option<&Node>) -> TeardownStep<'_> {
-    match node {
-        _ if !listed => wait(LISTING, "the Nodes of the cluster are being listed".into()),
-        Some(node) => TeardownStep::Drain(node),
-        None => TeardownStep::Finished { left_behind: None },
-    }
-}
-
 /// When the workload cluster cannot be used: `fault`, in words `error`; `None` passes by itself. `is_over`: the time for the teardown of the
 /// Node has passed.
-pub fn unusable(fault: Option<Fault>, error: &str, is_over: bool) -> TeardownStep<'static> {
+pub fn unusable(fault: Option<Fault>, error: &str, is_over: bool) -> TeardownStep {
     match fault {
-        Some(Fault::KubeconfigMissing) => TeardownStep::Finished { left_behind: Some("the kubeconfig of its cluster is gone") },
-        Some(Fault::OwnClusterRefused) => TeardownStep::Finished { left_behind: Some("its namespace may not use the cluster that CAPW runs in") },
-        _ if is_over => TeardownStep::Finished { left_behind: Some("the time for it has passed") },
-        Some(_) => wait(MEND, format!("the Node must go first, and cannot: {error}")),
+        Some(Fault::KubeconfigMissing) => TeardownStep::LeaveBehind("the kubeconfig of its cluster is gone"),
+        Some(Fault::OwnClusterRefused) => TeardownStep::LeaveBehind("its namespace may not use the cluster that CAPW runs in"),
+        _ if is_over => TeardownStep::LeaveBehind("the time for it has passed"),
+        Some(_) => TeardownStep::Wait(waiting(MEND, format!("the Node must go first, and cannot: {error}"))),
         None => TeardownStep::BackOff,
     }
 }
@@ -75,10 +61,6 @@ pub fn deleted(node: &str) -> Decision<()> {
     waiting(GOING, format!("Node {node} is being removed"))
 }
 
-fn wait(after: Duration, message: String) -> TeardownStep<'static> {
-    TeardownStep::Wait(waiting(after, message))
-}
-
 fn waiting(after: Duration, message: String) -> Decision<()> {
     Decision::new(()).say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message)).look_again(after)
 }
@@ -89,14 +71,6 @@ mod tests {
     use crate::api::capi::{Cluster, ClusterSpec};
     use crate::api::cluster_ref::{ClusterRef, ClusterSource};
     use crate::lifecycle::owner::NodeRequest;
-
-    #[test]
-    fn a_node_is_drained_once_it_is_known_to_be_there() {
-        let node = Node::default();
-        assert!(matches!(decide(false, None), TeardownStep::Wait(_)), "it may be there");
-        assert_eq!(decide(true, Some(&node)), TeardownStep::Drain(&node));
-        assert_eq!(decide(true, None), TeardownStep::Finished { left_behind: None });
-    }
 
     #[test]
     fn core_leaves_a_node_that_its_machine_does_not_name() {
@@ -133,10 +107,9 @@ mod tests {
             (None, true, "left"),
         ] {
             let step = match unusable(fault, "x", over) {
-                TeardownStep::Finished { left_behind: Some(_) } => "left",
+                TeardownStep::LeaveBehind(_) => "left",
                 TeardownStep::Wait(_) => "waits",
                 TeardownStep::BackOff => "again",
-                other => panic!("{other:?}"),
             };
             assert_eq!(step, expected, "{fault:?} {over}");
         }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::Member;
+use super::{Member, State, Why};
 use crate::api::capi::{MACHINE_FINALIZER, Machine};
 use crate::lifecycle::has_finalizer;
 use crate::lifecycle::identity::NodeIdentity;
@@ -41,16 +41,25 @@ pub fn with_pool(standalone: bool, machine: Option<&Machine>, is_leaving: bool, 
     }
 }
 
+/// Whether a machine goes because of its Node: it failed by what that one did, or goes before others because that one is not Ready.
+pub fn is_because_of_its_node(member: &Member, why: Why) -> bool {
+    match why {
+        Why::Named => false,
+        Why::Failed => member.failed_by_its_node(),
+        Why::TooMany | Why::Outdated => !matches!(member.state, State::Ready { .. }),
+    }
+}
+
 /// Whether a machine that is to be removed because of its Node is well: `node` is the one of its name, as it is now.
-pub fn is_refuted(member: &Member, machine: &NodeIdentity, node: &Node) -> bool {
-    machine.is_of(node) && (member.had_no_node() || is_ready(node))
+pub fn is_refuted(member: &Member, why: Why, machine: &NodeIdentity, node: &Node) -> bool {
+    machine.is_of(node) && (is_ready(node) || (why == Why::Failed && member.had_no_node()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::name::{HostName, ProviderId, VmUuid};
-    use crate::lifecycle::pool::{Failure, Replace, State};
+    use crate::lifecycle::pool::{Failure, Replace};
     use serde_json::json;
 
     #[test]
@@ -75,15 +84,28 @@ mod tests {
             .unwrap()
         };
         let (own, other) = (VmUuid::of("u"), VmUuid::of("other"));
-        for (member, node, refuted) in [
-            (failed(State::NotReady, "NodeStatusUnknown"), node(own, "True"), true),
-            (failed(State::NotReady, "NodeStatusUnknown"), node(own, "Unknown"), false),
-            (failed(State::NotReady, "NodeStatusUnknown"), node(other, "True"), false),
-            (failed(State::NotReady, "NodeDeleted"), node(own, "Unknown"), true),
-            (failed(State::Starting, "NodeNeverJoined"), node(own, "False"), true),
-            (failed(State::Starting, "NodeNeverJoined"), node(other, "True"), false),
+        for (member, why, node, refuted) in [
+            (failed(State::NotReady, "NodeStatusUnknown"), Why::Failed, node(own, "True"), true),
+            (failed(State::NotReady, "NodeStatusUnknown"), Why::Failed, node(own, "Unknown"), false),
+            (failed(State::NotReady, "NodeStatusUnknown"), Why::Failed, node(other, "True"), false),
+            (failed(State::NotReady, "NodeDeleted"), Why::Failed, node(own, "Unknown"), true),
+            (failed(State::Starting, "NodeNeverJoined"), Why::Failed, node(own, "False"), true),
+            (failed(State::Starting, "NodeNeverJoined"), Why::Failed, node(other, "True"), false),
+            // Its Node is there, and of no use yet.
+            (failed(State::Starting, "NodeNeverJoined"), Why::Outdated, node(own, "False"), false),
+            (failed(State::Starting, "NodeNeverJoined"), Why::Outdated, node(own, "True"), true),
+            (failed(State::NotReady, "NodeStatusUnknown"), Why::TooMany, node(own, "True"), true),
         ] {
-            assert_eq!(is_refuted(&member, &machine, &node), refuted, "{member:?}");
+            assert_eq!(is_refuted(&member, why, &machine, &node), refuted, "{member:?} {why:?}");
+        }
+        let ready = || failed(State::Ready { since: jiff::Timestamp::UNIX_EPOCH }, "VirtualMachineRemoved");
+        for (member, why, expected) in [
+            (failed(State::Starting, "NodeNeverJoined"), Why::Named, false),
+            (failed(State::NotReady, "VirtualMachineRemoved"), Why::Failed, false),
+            (ready(), Why::Outdated, false),
+            (ready(), Why::TooMany, false),
+        ] {
+            assert_eq!(is_because_of_its_node(&member, why), expected, "{member:?} {why:?}");
         }
     }
 
