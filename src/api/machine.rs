@@ -238,6 +238,9 @@ pub struct WindowsMachineStatus {
     /// When the VM was first seen running; the join deadline starts here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub powered_on_at: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+    /// Since when the Node is in the way of the removal of the machine, in a pool without Cluster API: `drain.timeoutSeconds` starts here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining_since: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
     /// When its guest was first asked to shut down, because the machine is being removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping_since: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,

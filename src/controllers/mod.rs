@@ -196,6 +196,7 @@ impl Shared {
             hypervisors: self.hypervisors.clone(),
             seeds: Arc::default(),
             failures: Arc::default(),
+            endings: Arc::default(),
         }
     }
 

@@ -102,6 +102,7 @@ pub async fn carry_out(
         }
         VmStep::Release => {
             ctx.seeds.forget(key.vm);
+            ctx.endings.forget(key.vm);
             ctx.failures.ended(key.vm);
             ctx.hypervisors.inventories.note(vm.place, key.vm, None);
             return match delete_left_node(ctx, object).await? {

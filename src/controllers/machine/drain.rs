@@ -1,6 +1,6 @@
 //! Drains the Node of a machine of a standalone pool, one step per pass. The decisions are in [`crate::lifecycle::node::drain`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
@@ -12,6 +12,7 @@ use crate::api::machine::WindowsMachine;
 use crate::cluster::drain::Evicted;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::Decision;
+use crate::lifecycle::identity::vm_uuid;
 use crate::lifecycle::node::drain::{self, DrainStep, Limits, ObservedNode, Victim, decide, is_excluded, since};
 
 /// Evictions at the same time.
@@ -20,12 +21,16 @@ const AT_ONCE: usize = 8;
 /// One step. `None`: the Node may go.
 pub async fn drain(ctx: &Context, object: &WindowsMachine, workload: &Workload, node: &Node) -> Result<Option<Decision<()>>, WorkloadError> {
     let now = ctx.management.now();
-    let pods;
-    let mut s = ObservedNode { node, pods: None, since: since(object, now), limits: limits(ctx, object), excluded: is_excluded(object) };
+    let none = HashMap::new();
+    let (pods, endings);
+    let mut s =
+        ObservedNode { node, pods: None, endings: &none, since: since(object, now), limits: limits(ctx, object), excluded: is_excluded(object) };
     let mut plan = decide(&s, now);
     if plan.step == DrainStep::List {
         pods = workload.pods_on(&node.name_any()).await?;
+        endings = ctx.endings.note(vm_uuid(object), &pods, now);
         s.pods = Some(&pods);
+        s.endings = &endings;
         plan = decide(&s, now);
     }
     let mut refused = BTreeMap::new();

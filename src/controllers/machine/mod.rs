@@ -6,6 +6,7 @@
 
 mod act;
 mod drain;
+mod endings;
 mod failures;
 mod node_teardown;
 mod seed;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 
+pub use self::endings::Endings;
 pub use self::failures::Failures;
 pub use self::seed::Seeds;
 pub use self::triggers::triggers;
@@ -45,6 +47,7 @@ pub struct Context {
     pub hypervisors: Hypervisors,
     pub seeds: Arc<Seeds>,
     pub failures: Arc<Failures>,
+    pub endings: Arc<Endings>,
 }
 
 pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outcome, ReconcileError> {

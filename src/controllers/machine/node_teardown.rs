@@ -1,7 +1,7 @@
 //! Tears down the Node of a machine that is being deleted: before its VM, if it belongs to a standalone pool, and after it, if the Node is left.
 //! The decisions are in [`crate::lifecycle::node::teardown`] and [`crate::lifecycle::node::drain`].
 
-use super::{Context, drain};
+use super::{Context, drain, write};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::cluster::workload::WorkloadError;
@@ -16,7 +16,7 @@ pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(None) };
     match step(ctx, object, &cluster).await {
         Ok(waiting) => Ok(waiting),
-        Err(error) => unusable(ctx, &cluster, error, drain::is_over(ctx, object)).await,
+        Err(error) => unusable(ctx, object, &cluster, error, drain::is_over(ctx, object)).await,
     }
 }
 
@@ -32,12 +32,18 @@ pub async fn delete_left_node(ctx: &Context, object: &WindowsMachine) -> Result<
     let is_over = if target.cluster.is_standalone() { drain::is_over(ctx, object) } else { teardown::is_over(object, ctx.management.now()) };
     match delete().await {
         Ok(()) => Ok(None),
-        Err(error) => unusable(ctx, &target.cluster, error, is_over).await,
+        Err(error) => unusable(ctx, object, &target.cluster, error, is_over).await,
     }
 }
 
 /// What an error of the workload cluster means for the machine. `None`: the machine goes, and its Node may be left behind.
-async fn unusable(ctx: &Context, cluster: &ClusterRef, error: WorkloadError, is_over: bool) -> Result<Option<Decision<()>>, ReconcileError> {
+async fn unusable(
+    ctx: &Context,
+    object: &WindowsMachine,
+    cluster: &ClusterRef,
+    error: WorkloadError,
+    is_over: bool,
+) -> Result<Option<Decision<()>>, ReconcileError> {
     if !matches!(error, WorkloadError::KubeconfigMissing { .. }) {
         ctx.clusters.doubt(cluster, &error).await;
     }
@@ -47,7 +53,13 @@ async fn unusable(ctx: &Context, cluster: &ClusterRef, error: WorkloadError, is_
             tracing::warn!(%cluster, "its Node may be left behind, {why}: {error}");
             Ok(None)
         }
-        TeardownStep::BackOff => Err(error.into()),
+        TeardownStep::BackOff => {
+            let is_noted = object.status.as_ref().is_some_and(|status| status.draining_since.is_some());
+            if cluster.is_standalone() && !is_noted {
+                write(ctx, object, &[teardown::begun()], None, None).await?;
+            }
+            Err(error.into())
+        }
     }
 }
 

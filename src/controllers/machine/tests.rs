@@ -172,12 +172,14 @@ async fn a_machine_that_was_never_adopted_goes_at_once() {
 #[tokio::test]
 async fn the_node_of_a_standalone_pool_goes_before_its_vm() {
     let secret = "GET /api/v1/namespaces/lab/secrets/other";
-    let (ctx, _script) = stage(vec![refuse(secret, 403, "Forbidden")]);
+    let (ctx, script) = stage(vec![refuse(secret, 403, "Forbidden"), step(STATUS, owned(json!({})))]);
     ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
-    let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z",
+    let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2025-12-31T23:54:00Z",
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/other/value"}}));
     let error = reconcile(Arc::new(read(leaving)), ctx.clone()).await.unwrap_err();
     assert_eq!(error.label(), "forbidden", "the management cluster refuses the kubeconfig: the hypervisor is not asked");
+    let since = &script.seen()[1].body["status"]["drainingSince"];
+    assert!(since.as_str().unwrap().starts_with("2026-01-01T00:00"), "by our own clock: {since}");
 }
 
 /// A VM that stops takes the pods on its Node with it.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::guest;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::{MachineAddress, MachineAddressType, MachineInitialization, WindowsMachine, WindowsMachineStatus};
 use crate::lifecycle::conditions::{conditions, observed, whole_second};
@@ -23,6 +24,10 @@ pub fn status(
     status.observed_generation = observed(&status.conditions, object.metadata.generation, status.observed_generation);
     if let Some(journal) = journal {
         status.journal = journal;
+    }
+    // Said while the Node is in the way. The time of the deletion is that of another clock.
+    if said.iter().any(|said| said.type_ == ConditionType::Deleting) && ClusterRef::standalone(&object.metadata).is_some() {
+        status.draining_since.get_or_insert(Time(whole_second(now)));
     }
     // Said while the VM is being stopped.
     if said.iter().any(|said| said.type_ == ConditionType::Ready && said.reason == Reason::Deleting) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::drain::{elapsed, since};
+use super::drain::elapsed;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
 use crate::lifecycle::Decision;
@@ -53,7 +53,13 @@ pub fn may_leave_node(owner: &Owner, cluster: &TargetCluster) -> bool {
 
 /// Whether a machine of Cluster API has waited long enough for a workload cluster that cannot be used.
 pub fn is_over(object: &WindowsMachine, now: Timestamp) -> bool {
-    elapsed(since(object, now), now) >= CORE
+    let deleted = object.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
+    elapsed(deleted, now) >= CORE
+}
+
+/// What is reported from the first try on that fails.
+pub fn begun() -> Desired {
+    Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message("its Node goes first")
 }
 
 /// What is reported once the Node was deleted.

@@ -10,7 +10,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -49,8 +49,10 @@ pub struct ObservedNode<'a> {
     pub node: &'a Node,
     /// All pods on it; `None` before they are listed.
     pub pods: Option<&'a [Pod]>,
-    /// When the removal of the machine was asked for.
+    /// See [`since`].
     pub since: Timestamp,
+    /// Since when each pod is seen to end, by UID and our own clock; those that are not in it were told just now.
+    pub endings: &'a HashMap<String, Timestamp>,
     pub limits: Limits,
     /// See [`EXCLUDE_ANNOTATION`].
     pub excluded: bool,
@@ -131,7 +133,8 @@ pub fn decide(s: &ObservedNode<'_>, now: Timestamp) -> Plan {
     let mut left = Left::default();
     let (mut force, mut next_hung, mut keeps_volumes) = (Vec::new(), None::<Duration>, false);
     for pod in pods {
-        let stand = pod::stand(pod, s.limits.hung, unreachable, now);
+        let told = pod.metadata.uid.as_ref().and_then(|uid| s.endings.get(uid)).copied().unwrap_or(now);
+        let stand = pod::stand(pod, s.limits.hung, unreachable, elapsed(told, now));
         let Some(victim) = pod::victim(pod).filter(|_| stand != Stand::Stays) else {
             keeps_volumes |= pod::holds_volumes(pod);
             continue;
@@ -200,9 +203,10 @@ pub fn is_excluded(object: &WindowsMachine) -> bool {
     object.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(EXCLUDE_ANNOTATION))
 }
 
-/// When the removal of a machine was asked for.
+/// Since when the Node of a machine is in the way of its removal, by our own clock.
 pub fn since(object: &WindowsMachine, now: Timestamp) -> Timestamp {
-    object.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0)
+    let noted = object.status.as_ref().and_then(|status| status.draining_since.as_ref());
+    noted.map_or(now, |since| since.0)
 }
 
 /// Whether the time for the drain has passed: then the machine goes even if its Node cannot be reached.

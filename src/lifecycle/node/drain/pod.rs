@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Victim, elapsed};
+use super::Victim;
 use crate::api::capi::DRAIN_LABEL;
 
 /// On the API server's picture of a static pod.
@@ -31,17 +30,18 @@ pub enum Stand {
     Completes,
 }
 
-pub fn stand(pod: &Pod, hung: Option<Duration>, unreachable: bool, now: Timestamp) -> Stand {
+/// `ending`: so long it is seen to end. The API server writes when its grace period ends, by another clock than ours.
+pub fn stand(pod: &Pod, hung: Option<Duration>, unreachable: bool, ending: Duration) -> Stand {
     let drain = pod.metadata.labels.as_ref().and_then(|l| l.get(DRAIN_LABEL)).map(|value| value.replacen('-', "", 1).to_lowercase());
     if is_finished(pod) || is_mirror(pod) || is_of_daemon_set(pod) || drain.as_deref() == Some("skip") {
         return Stand::Stays;
     }
-    // The API server writes when the grace period ends, not when the deletion was asked for.
-    let Some(end) = pod.metadata.deletion_timestamp.as_ref() else {
+    if pod.metadata.deletion_timestamp.is_none() {
         return if drain.as_deref() == Some("waitcompleted") { Stand::Completes } else { Stand::Runs };
-    };
-    let late = elapsed(end.0, now);
-    let forced = pod.metadata.deletion_grace_period_seconds == Some(0);
+    }
+    let grace = pod.metadata.deletion_grace_period_seconds;
+    let late = ending.saturating_sub(Duration::from_secs(grace.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or_default()));
+    let forced = grace == Some(0);
     let due = hung.map(|hung| hung.saturating_sub(late));
     match due {
         _ if unreachable && late > GONE_WITH_ITS_NODE => Stand::Stays,

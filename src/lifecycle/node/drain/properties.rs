@@ -97,11 +97,14 @@ fn made(n: usize, kind: &Kind) -> Pod {
 
 /// Runs a drain to its end; gives how it ended and how long it took.
 fn run(world: &mut World, limits: Limits) -> (DrainStep, Duration) {
-    let since = world.now;
+    let (since, mut endings) = (world.now, HashMap::new());
     for _ in 0..20_000 {
         let pods: Vec<Pod> = world.pods.iter().map(|(_, pod)| pod.clone()).collect();
         let cordoned = world.node.spec.as_ref().and_then(|s| s.unschedulable) == Some(true);
-        let situation = ObservedNode { node: &world.node.clone(), pods: Some(&pods), since, limits, excluded: false };
+        for pod in pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
+            endings.entry(pod.metadata.uid.clone().unwrap()).or_insert(world.now);
+        }
+        let situation = ObservedNode { node: &world.node.clone(), pods: Some(&pods), endings: &endings, since, limits, excluded: false };
         let plan = decide(&situation, world.now);
         let words = conditions(&situation, &plan.left, &BTreeMap::new());
         assert!(words[0].message.len() < 4096);

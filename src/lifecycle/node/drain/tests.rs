@@ -35,7 +35,49 @@ fn limits(whole: u64, hung: u64) -> Limits {
 }
 
 fn look(node: &Node, pods: Option<&[Pod]>, limits: Limits, second: i64) -> Plan {
-    decide(&ObservedNode { node, pods, since: at(0), limits, excluded: false }, at(second))
+    let endings = told(pods.unwrap_or_default());
+    decide(&ObservedNode { node, pods, endings: &endings, since: at(0), limits, excluded: false }, at(second))
+}
+
+/// When pods were told to end, as one who was there saw it.
+fn told(pods: &[Pod]) -> HashMap<String, Timestamp> {
+    let told = |pod: &Pod| {
+        let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default());
+        Some((pod.metadata.uid.clone()?, pod.metadata.deletion_timestamp.as_ref()?.0 - grace))
+    };
+    pods.iter().filter_map(told).collect()
+}
+
+fn stand(pod: &Pod, hung: Option<Duration>, unreachable: bool) -> Stand {
+    let since = told(std::slice::from_ref(pod)).into_values().next();
+    pod::stand(pod, hung, unreachable, since.map_or(Duration::ZERO, |since| elapsed(since, at(100))))
+}
+
+#[test]
+fn the_time_of_a_drain_is_counted_by_our_own_clock() {
+    let machine = |status: Value| -> WindowsMachine {
+        serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+            "metadata": {"name": "win-1", "deletionTimestamp": at(-360).to_string()}, "spec": {"image": "w"}, "status": status}))
+        .unwrap()
+    };
+    let since = |second| json!({"drainingSince": at(second).to_string()});
+    for (status, expected) in [(json!({}), false), (since(-299), false), (since(-300), true)] {
+        assert_eq!(is_over(&machine(status.clone()), &limits(300, 0), at(0)), expected, "{status}");
+    }
+}
+
+/// The clock of the API server is six minutes behind ours.
+#[test]
+fn a_pod_has_its_time_whatever_the_clock_of_its_api_server_says() {
+    let pods = [ending("a", -330, 30)];
+    let node = node("True", true);
+    let look = |endings: &HashMap<String, Timestamp>, second| {
+        decide(&ObservedNode { node: &node, pods: Some(&pods), endings, since: at(0), limits: limits(0, 300), excluded: false }, at(second)).step
+    };
+    assert_eq!(look(&HashMap::new(), 0), DrainStep::Wait, "seen for the first time");
+    let endings = [("uid-a".to_owned(), at(0))].into();
+    assert_eq!(look(&endings, 329), DrainStep::Wait);
+    assert!(matches!(look(&endings, 330), DrainStep::Force(_)));
 }
 
 fn names(pods: &[Victim]) -> Vec<&str> {
@@ -78,11 +120,11 @@ fn who_is_waited_for() {
         ("much too late", ending("x", -200, 30), Stand::Hangs { force_in: Some(Duration::ZERO) }),
         ("kept by a finalizer", ending("x", -200, 0), Stand::Stays),
     ] {
-        assert_eq!(pod::stand(&pod, hung, false, at(100)), expected, "{what}");
+        assert_eq!(stand(&pod, hung, false), expected, "{what}");
     }
-    assert_eq!(pod::stand(&ending("x", -9000, 30), None, false, at(100)), Stand::Hangs { force_in: None }, "force is off");
-    assert_eq!(pod::stand(&ending("x", 99, 1), hung, true, at(100)), Stand::Ends, "the kubelet may still be there");
-    assert_eq!(pod::stand(&ending("x", 98, 1), hung, true, at(100)), Stand::Stays, "no kubelet is there to end it");
+    assert_eq!(stand(&ending("x", -9000, 30), None, false), Stand::Hangs { force_in: None }, "force is off");
+    assert_eq!(stand(&ending("x", 99, 1), hung, true), Stand::Ends, "the kubelet may still be there");
+    assert_eq!(stand(&ending("x", 98, 1), hung, true), Stand::Stays, "no kubelet is there to end it");
 }
 
 #[test]
@@ -116,7 +158,7 @@ fn a_limit_ends_it_whatever_is_left_and_zero_never_does() {
     }
     assert!(matches!(look(&node("True", true), Some(&pods), limits(0, 300), 10_000_000).step, DrainStep::Evict { .. }));
     let node = node("True", false);
-    let excluded = ObservedNode { node: &node, pods: None, since: at(0), limits: limits(0, 300), excluded: true };
+    let excluded = ObservedNode { node: &node, pods: None, endings: &HashMap::new(), since: at(0), limits: limits(0, 300), excluded: true };
     assert_eq!(decide(&excluded, at(1)).step, DrainStep::GiveUp);
     assert!(given_up(&excluded).contains("exclude-node-draining"));
     assert_eq!(Limits::of(&Drain::default()), limits(0, 300));
@@ -154,7 +196,8 @@ fn the_words_name_what_blocks() {
     let mut pods = vec![pod("blocked", json!({})), pod("lonely", unowned), ending("hung", 0, 30), pod("batch", completing)];
     pods.extend((0..5).map(|n| ending(&format!("end-{n}"), 100, 30)));
     let node = node("True", true);
-    let situation = ObservedNode { node: &node, pods: Some(&pods), since: at(0), limits: limits(600, 300), excluded: false };
+    let endings = told(&pods);
+    let situation = ObservedNode { node: &node, pods: Some(&pods), endings: &endings, since: at(0), limits: limits(600, 300), excluded: false };
     let left = decide(&situation, at(60)).left;
     let blocked = left.evicted[0].clone();
     let refused = [(
