@@ -60,6 +60,9 @@ pub enum WorkloadError {
         "machines of namespace {namespace} may not join the cluster that CAPW runs in: start CAPW with --own-cluster-namespaces={namespace}, or name a kubeconfig in spec.cluster.kubeconfigSecretRef of the pool"
     )]
     OwnClusterRefused { namespace: String },
+    /// Nothing is wrong so far.
+    #[error("CAPW has asked the API server of {cluster} and waits for its first answer")]
+    NotReached { cluster: String },
     /// Any other answer of the workload cluster.
     #[error("{0}")]
     Api(ApiError),
@@ -89,13 +92,20 @@ impl WorkloadError {
             Self::Foreign { .. } => "workload_foreign",
             Self::ClusterReplaced { .. } => "cluster_replaced",
             Self::OwnClusterRefused { .. } => "own_cluster_refused",
+            Self::NotReached { .. } => "workload_not_reached",
             Self::Api(error) | Self::Management(error) => error.label(),
         }
+    }
+
+    /// Whether nothing has failed: an answer is awaited, which triggers the next pass. There is nothing to report meanwhile.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::NotReached { .. })
     }
 
     pub fn retry(&self) -> Retry {
         match self {
             Self::Api(error) | Self::Management(error) => error.retry(),
+            Self::NotReached { .. } => Retry::OnChange,
             // All of these are cured outside, without a change that we watch.
             _ => Retry::Backoff,
         }

@@ -8,10 +8,12 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 
 use super::Shared;
 use super::runtime::caches::{Cache, Caches};
 use super::runtime::management::Management;
+use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::triggers::Requests;
 use super::runtime::watch::Watch;
 use crate::api::namespaces::Namespaces;
@@ -78,6 +80,16 @@ pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect
         ),
         script,
     )
+}
+
+/// A pass, and those after it that an answer triggers which it waits for.
+pub async fn with_answers(pass: impl AsyncFn() -> Result<Outcome, ReconcileError>) -> Result<Outcome, ReconcileError> {
+    loop {
+        match pass().await {
+            Err(error) if error.is_pending() => yield_now().await,
+            ended => return ended,
+        }
+    }
 }
 
 /// A hypervisor that lists no VMs.

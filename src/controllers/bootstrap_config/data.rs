@@ -86,7 +86,7 @@ async fn make_in(
     workload: &Workload,
     render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
 ) -> Result<Outcome, Failure> {
-    ctx.clusters.ensure_join_rights(workload).await?;
+    ctx.clusters.ensure_join_rights(cluster, workload)?;
     if object.spec.kube_proxy.is_some() {
         join_rights::ensure_proxy(workload).await?;
     }

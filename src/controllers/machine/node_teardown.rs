@@ -44,6 +44,9 @@ async fn unusable(
     error: WorkloadError,
     is_over: bool,
 ) -> Result<Option<Decision<()>>, ReconcileError> {
+    if error.is_pending() {
+        return Err(error.into());
+    }
     if !matches!(error, WorkloadError::KubeconfigMissing { .. }) {
         ctx.clusters.doubt(cluster, &error).await;
     }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use super::outcome::{Outcome, ReconcileError, delay};
+use super::outcome::{ON_CHANGE, Outcome, ReconcileError, delay};
 use super::unreadable::Unreadable;
 use super::watch::{Selection, Watch};
 use super::written::Written;
@@ -146,10 +146,18 @@ impl Controller {
         let label = match &result {
             Ok(Outcome { look_again: None }) => "done",
             Ok(_) => "look_again",
+            Err(error) if error.is_pending() => "look_again",
             Err(error) => error.label(),
         };
         self.settings.metrics.reconcile_finished(self.name, label, start.elapsed());
-        let outcome = result?;
+        let outcome = match result {
+            // Nothing has failed: the answer triggers the next pass.
+            Err(error) if error.is_pending() => {
+                span.in_scope(|| tracing::debug!("{error}"));
+                return Ok(Action::requeue(ON_CHANGE));
+            }
+            ended => ended?,
+        };
         if self.trouble.lock().unwrap_or_else(PoisonError::into_inner).remove(&key).is_some_and(|t| t.failures > 1) {
             span.in_scope(|| tracing::info!("works again"));
         }

@@ -2,85 +2,75 @@
 //!
 //! One read per kubeconfig and process, and one for each full listing of Nodes after the first.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
-
+use super::answers::Answers;
+use super::caches::Caches;
+use super::workload_clusters::WorkloadClusters;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::cluster::workload::{Workload, WorkloadError};
 
-/// One read that all who wait for it share.
-type Asked = Shared<BoxFuture<'static, Result<String, WorkloadError>>>;
-
 #[derive(Default)]
-pub struct Identities(Mutex<HashMap<ClusterRef, Identity>>);
-
-struct Identity {
-    /// Of the kubeconfig.
-    fingerprint: String,
-    uid: Asked,
-    confirmed: bool,
-}
+pub struct Identities(Arc<Answers<String>>);
 
 impl Identities {
-    /// An error if the kubeconfig leads to another cluster than the `pinned` one. No request if that is known.
-    pub async fn confirm(&self, cluster: &ClusterRef, workload: &Workload, pinned: impl FnOnce() -> Option<String>) -> Result<(), WorkloadError> {
+    /// An error if the kubeconfig leads to another cluster than machines were made for, and while that is not known. Machines hold on to theirs:
+    /// without one, every cluster is right.
+    pub fn confirm(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
         if cluster.source == ClusterSource::InCluster {
             return Ok(());
         }
-        let (asked, confirmed) = self.ask(cluster, workload);
-        if confirmed {
-            return Ok(());
-        }
-        let answer = asked.clone().await.and_then(|found| match pinned() {
-            Some(expected) if expected != found => Err(WorkloadError::ClusterReplaced { endpoint: workload.server.clone(), expected, found }),
-            _ => Ok(()),
-        });
-        let mut all = self.lock();
-        if all.get(cluster).is_some_and(|known| known.uid.ptr_eq(&asked)) {
-            match all.get_mut(cluster).filter(|_| answer.is_ok()) {
-                Some(known) => known.confirmed = true,
-                None => drop(all.remove(cluster)),
-            }
-        }
-        answer
+        clusters.ask(&self.0, cluster, workload, || read(clusters.clone(), cluster.clone(), workload.clone())).map(drop)
     }
 
-    fn ask(&self, cluster: &ClusterRef, workload: &Workload) -> (Asked, bool) {
-        let mut all = self.lock();
-        if let Some(known) = all.get(cluster).filter(|known| known.fingerprint == workload.fingerprint) {
-            return (known.uid.clone(), known.confirmed);
-        }
-        let client = workload.clone();
-        let uid = async move { client.uid().await }.boxed().shared();
-        all.insert(cluster.clone(), Identity { fingerprint: workload.fingerprint.clone(), uid: uid.clone(), confirmed: false });
-        (uid, false)
+    /// Asks again, although the kubeconfig is the same, and waits for the answer.
+    pub async fn confirm_again(&self, clusters: &WorkloadClusters, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
+        self.0.forget(cluster);
+        self.0.wait(|| self.confirm(clusters, cluster, workload)).await
     }
 
-    /// The next one who needs it asks again.
-    pub fn doubt(&self, cluster: &ClusterRef) {
-        self.lock().remove(cluster);
+    pub fn forget(&self, cluster: &ClusterRef) {
+        self.0.forget(cluster);
     }
 
     /// What was found and confirmed.
     pub fn uid(&self, cluster: &ClusterRef) -> Option<String> {
-        let all = self.lock();
-        let known = all.get(cluster).filter(|known| known.confirmed)?;
-        known.uid.peek()?.as_ref().ok().filter(|uid| !uid.is_empty()).cloned()
+        self.0.known(cluster).filter(|uid| !uid.is_empty())
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Identity>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+async fn read(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) -> Result<String, WorkloadError> {
+    let found = workload.uid().await?;
+    match pinned(&clusters.context().caches, &cluster) {
+        Some(expected) if expected != found => Err(WorkloadError::ClusterReplaced { endpoint: workload.server, expected, found }),
+        _ => Ok(found),
     }
+}
+
+/// The cluster that machines were made for, as their configurations have it.
+fn pinned(caches: &Caches, cluster: &ClusterRef) -> Option<String> {
+    let configs = caches.configs.all(&cluster.namespace);
+    let mut of_cluster = configs.iter().filter(|config| ClusterRef::of(&config.metadata).as_ref() == Some(cluster));
+    of_cluster.find_map(|config| config.status.as_ref()?.cluster_uid.clone())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+    use futures::StreamExt;
+    use serde_json::{Value, json};
+    use tokio::task::yield_now;
+    use tokio::time::{Instant, sleep};
+
+    use super::super::answers::AGAIN;
+    use super::super::triggers::{Requested, Requests};
+    use super::super::workload_clusters::WatchContext;
     use super::*;
-    use crate::cluster::mock::{Exchange, Script, refuse, step};
-    use serde_json::json;
+    use crate::cluster::mock::{Exchange, Script, hang, refuse, step};
+    use crate::cluster::workload::Workloads;
+    use crate::controllers::testing::{holding, shared};
 
     const READ: &str = "GET /api/v1/namespaces/kube-system";
 
@@ -88,58 +78,158 @@ mod tests {
         step(READ, json!({"metadata": {"name": "kube-system", "uid": uid}}))
     }
 
-    fn stage(exchanges: Vec<Exchange>) -> (Identities, ClusterRef, impl Fn(&str) -> Workload, Script) {
-        let (client, script) = Script::new(exchanges);
-        let workload =
-            move |fingerprint: &str| Workload { server: "https://a".into(), fingerprint: fingerprint.into(), ..Workload::of(client.clone()) };
-        (Identities::default(), ClusterRef::cluster_api("lab", "c1"), workload, script)
+    struct Stage {
+        clusters: WorkloadClusters,
+        identities: Identities,
+        requested: Requested,
+        script: Script,
     }
 
-    #[tokio::test]
-    async fn a_kubeconfig_is_asked_once_for_its_cluster() {
-        let (identities, cluster, workload, _script) = stage(vec![says("a")]);
-        let one = workload("one");
-        let (first, second) = tokio::join!(identities.confirm(&cluster, &one, || None), identities.confirm(&cluster, &one, || None));
-        assert_eq!((first, second), (Ok(()), Ok(())));
-        assert_eq!(identities.confirm(&cluster, &one, || Some("a".into())).await, Ok(()));
-        assert_eq!(identities.uid(&cluster).as_deref(), Some("a"));
+    fn c1() -> ClusterRef {
+        ClusterRef::cluster_api("lab", "c1")
     }
 
-    #[tokio::test]
-    async fn another_cluster_behind_the_same_secret_is_refused_until_the_first_is_back() {
-        let (identities, cluster, workload, _script) = stage(vec![says("a"), says("b"), says("b"), says("a")]);
-        let pinned = || Some("a".to_owned());
-        identities.confirm(&cluster, &workload("one"), pinned).await.unwrap();
-        for _ in 0..2 {
-            let error = identities.confirm(&cluster, &workload("two"), pinned).await.unwrap_err();
-            assert_eq!(error, WorkloadError::ClusterReplaced { endpoint: "https://a".into(), expected: "a".into(), found: "b".into() });
-            assert_eq!(identities.uid(&cluster), None);
+    /// With one object of each kind of the cluster `c1`, whose machines were made for this one.
+    fn stage(pinned: Option<&str>, exchanges: Vec<Exchange>) -> Stage {
+        let object = |group: &str, kind: &str, name: &str, cluster: &str, spec: Value| {
+            json!({"apiVersion": format!("{group}.cluster.x-k8s.io/v1alpha1"), "kind": kind, "spec": spec,
+                "metadata": {"name": name, "namespace": "lab", "labels": {"cluster.x-k8s.io/cluster-name": cluster}}})
+        };
+        let mut config = object("bootstrap", "WindowsBootstrapConfig", "config", "c1", json!({}));
+        config["status"] = json!({"clusterUID": pinned});
+        let machine = |name: &str, cluster: &str| object("infrastructure", "WindowsMachine", name, cluster, json!({"image": "w"}));
+        let caches = Caches {
+            configs: holding(vec![config]),
+            windows_machines: holding(vec![machine("machine", "c1"), machine("another", "c3")]),
+            pools: holding(vec![object("infrastructure", "WindowsNodePool", "pool", "c1", json!({"template": {"machine": {"image": "w"}}}))]),
+            windows_clusters: holding(vec![object("infrastructure", "WindowsCluster", "cluster", "c1", json!({}))]),
+            ..Caches::empty()
+        };
+        let (shared, script) = shared(caches, 1, exchanges);
+        let (requests, requested) = Requests::new();
+        let of = shared.clusters.context();
+        let context = WatchContext {
+            management: of.management.clone(),
+            caches: of.caches.clone(),
+            owners: of.owners.clone(),
+            requests,
+            nodes: of.nodes.clone(),
+            approve_serving_certificates: true,
+        };
+        let clusters = WorkloadClusters::new(Workloads::new(of.management.cluster.clone()), context);
+        Stage { clusters, identities: Identities::default(), requested, script }
+    }
+
+    impl Stage {
+        fn confirm(&self, cluster: &ClusterRef, fingerprint: &str) -> Result<(), WorkloadError> {
+            let client = self.clusters.context().management.cluster.client().clone();
+            let workload = Workload { server: "https://a".into(), fingerprint: fingerprint.into(), ..Workload::of(client) };
+            self.identities.confirm(&self.clusters, cluster, &workload)
         }
-        identities.confirm(&cluster, &workload("three"), pinned).await.unwrap();
+
+        /// As passes do that the answer triggers.
+        async fn answer(&self, fingerprint: &str) -> Result<(), WorkloadError> {
+            while self.confirm(&c1(), fingerprint).is_err_and(|error| error.is_pending()) {
+                yield_now().await;
+            }
+            self.confirm(&c1(), fingerprint)
+        }
+
+        /// The objects that get a pass now.
+        fn triggered(&mut self) -> Vec<String> {
+            let Requested { machines, configs, pools, windows_clusters } = &mut self.requested;
+            let mut names = Vec::new();
+            names.extend(std::iter::from_fn(|| machines.next().now_or_never().flatten()).map(|object| object.name));
+            names.extend(std::iter::from_fn(|| configs.next().now_or_never().flatten()).map(|object| object.name));
+            names.extend(std::iter::from_fn(|| pools.next().now_or_never().flatten()).map(|object| object.name));
+            names.extend(std::iter::from_fn(|| windows_clusters.next().now_or_never().flatten()).map(|object| object.name));
+            names
+        }
+    }
+
+    const ALL: [&str; 4] = ["machine", "config", "pool", "cluster"];
+
+    #[tokio::test(start_paused = true)]
+    async fn no_pass_waits_for_a_cluster_that_hangs() {
+        let mut stage = stage(None, vec![hang(READ), says("b")]);
+        let (start, c2) = (Instant::now(), ClusterRef::cluster_api("lab", "c2"));
+        for _ in 0..32 {
+            let error = stage.confirm(&c1(), "one").unwrap_err();
+            assert_eq!(error.to_string(), "CAPW has asked the API server of the workload cluster of Cluster c1 and waits for its first answer");
+            yield_now().await;
+        }
+        assert_eq!(stage.script.seen().len(), 1);
+        while stage.confirm(&c2, "two").is_err() {
+            yield_now().await;
+        }
+        assert_eq!((stage.identities.uid(&c2).as_deref(), start.elapsed()), (Some("b"), Duration::ZERO));
+        assert_eq!(stage.triggered(), [""; 0], "of another cluster");
+        sleep(Duration::from_secs(21)).await;
+        assert!(matches!(stage.confirm(&c1(), "one"), Err(WorkloadError::Unreachable { .. })));
+        assert_eq!(stage.triggered(), ALL, "they say that it does not answer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kubeconfig_is_asked_once_for_its_cluster_and_the_answer_triggers_the_passes() {
+        let mut stage = stage(None, vec![says("a")]);
+        assert!(stage.confirm(&c1(), "one").unwrap_err().is_pending());
+        assert_eq!(stage.triggered(), [""; 0]);
+        assert_eq!(stage.answer("one").await, Ok(()));
+        assert_eq!((stage.identities.uid(&c1()).as_deref(), stage.triggered()), (Some("a"), ALL.map(str::to_owned).to_vec()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_failed_is_tried_again_after_its_time_and_not_with_each_pass() {
+        let refused = || refuse(READ, 503, "ServiceUnavailable");
+        let mut stage = stage(None, vec![refused(), refused(), says("a")]);
+        for asked in 1..3 {
+            for _ in 0..5 {
+                assert!(matches!(stage.answer("one").await, Err(WorkloadError::Unreachable { .. })));
+                yield_now().await;
+            }
+            assert_eq!(stage.script.seen().len(), asked);
+            assert_eq!(stage.triggered().is_empty(), asked > 1, "the same failure again is no news");
+            sleep(AGAIN).await;
+            assert!(matches!(stage.confirm(&c1(), "one"), Err(WorkloadError::Unreachable { .. })), "that holds until there is an answer");
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!((stage.answer("one").await, stage.triggered().len()), (Ok(()), 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_cluster_behind_the_same_secret_is_refused_until_the_first_is_back() {
+        let stage = stage(Some("a"), vec![says("a"), says("b"), says("a")]);
+        stage.answer("one").await.unwrap();
+        for _ in 0..2 {
+            let error = stage.answer("two").await.unwrap_err();
+            assert_eq!(error, WorkloadError::ClusterReplaced { endpoint: "https://a".into(), expected: "a".into(), found: "b".into() });
+            assert_eq!(stage.identities.uid(&c1()), None);
+        }
+        stage.answer("three").await.unwrap();
     }
 
     #[tokio::test]
     async fn without_machines_every_cluster_is_right() {
-        let (identities, cluster, workload, _script) = stage(vec![says("a"), says("b")]);
-        identities.confirm(&cluster, &workload("one"), || None).await.unwrap();
-        identities.confirm(&cluster, &workload("two"), || None).await.unwrap();
-        assert_eq!(identities.uid(&cluster).as_deref(), Some("b"));
+        let stage = stage(None, vec![says("a"), says("b")]);
+        stage.answer("one").await.unwrap();
+        stage.answer("two").await.unwrap();
+        assert_eq!(stage.identities.uid(&c1()).as_deref(), Some("b"));
     }
 
     #[tokio::test]
-    async fn the_same_kubeconfig_is_asked_again_when_it_is_doubted_or_did_not_answer() {
-        let (identities, cluster, workload, _script) = stage(vec![refuse(READ, 503, "ServiceUnavailable"), says("a"), says("b")]);
-        let one = workload("one");
-        assert!(matches!(identities.confirm(&cluster, &one, || None).await, Err(WorkloadError::Unreachable { .. })));
-        identities.confirm(&cluster, &one, || None).await.unwrap();
-        identities.doubt(&cluster);
-        assert!(matches!(identities.confirm(&cluster, &one, || Some("a".into())).await, Err(WorkloadError::ClusterReplaced { .. })));
+    async fn the_same_kubeconfig_is_asked_again_after_a_new_listing_of_nodes() {
+        let stage = stage(Some("a"), vec![says("a"), says("b")]);
+        stage.answer("one").await.unwrap();
+        let client = stage.clusters.context().management.cluster.client().clone();
+        let workload = Workload { fingerprint: "one".into(), ..Workload::of(client) };
+        let again = stage.identities.confirm_again(&stage.clusters, &c1(), &workload).await;
+        assert!(matches!(again, Err(WorkloadError::ClusterReplaced { .. })));
     }
 
     #[tokio::test]
     async fn the_own_cluster_cannot_be_another() {
-        let (identities, cluster, workload, _script) = stage(vec![]);
-        let own = ClusterRef { source: ClusterSource::InCluster, ..cluster };
-        identities.confirm(&own, &workload("one"), || Some("a".into())).await.unwrap();
+        let stage = stage(Some("a"), vec![]);
+        let own = ClusterRef { source: ClusterSource::InCluster, ..c1() };
+        stage.confirm(&own, "one").unwrap();
     }
 }

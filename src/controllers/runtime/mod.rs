@@ -1,6 +1,7 @@
 //! What every controller runs on: its loop, what triggers a pass, the watches with their caches, the management cluster, and the
 //! connections to workload clusters.
 
+mod answers;
 pub mod caches;
 pub mod certificates;
 pub mod controller;

@@ -160,7 +160,7 @@ async fn follow_one_cluster(clusters: &WorkloadClusters, cluster: &ClusterRef, w
                     request_passes(clusters, &cluster.namespace, node);
                 }
                 if complete {
-                    context.requests.all_standalone(&context.caches, &cluster.namespace);
+                    context.requests.all_of(&context.caches, cluster);
                 }
             }
             Err(error) => {

@@ -71,6 +71,11 @@ impl ReconcileError {
         matches!(self, Self::Api(error) | Self::Workload(WorkloadError::Api(error)) if error.is_refusal())
     }
 
+    /// As [`WorkloadError::is_pending`].
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::Workload(error) if error.is_pending())
+    }
+
     pub fn retry(&self) -> Retry {
         match self {
             Self::Api(error) => error.retry(),
@@ -95,7 +100,7 @@ impl ReconcileError {
 
 /// After an error that only a change can cure, the object is still looked at this often: what changed may be something that is not
 /// watched.
-const ON_CHANGE: Duration = Duration::from_secs(300);
+pub(super) const ON_CHANGE: Duration = Duration::from_secs(300);
 
 /// The delay after the `failures`-th failure in a row (1 is the first), with a jitter of ±20 % that depends on the object.
 pub(super) fn delay(error: &ReconcileError, failures: u32, object: &str) -> Duration {

@@ -70,14 +70,19 @@ impl Requests {
     pub fn windows_cluster(&self, object: ObjectRef<WindowsCluster>) {
         let _ = self.windows_clusters.unbounded_send(object);
     }
-    /// Every standalone pool of the namespace, and everything that belongs to one.
-    pub fn all_standalone(&self, caches: &Caches, namespace: &str) {
-        for pool in caches.pools.all(namespace).iter().filter(|p| ClusterRef::of_pool(p).is_some()) {
+    /// Every object that uses the cluster.
+    pub fn all_of(&self, caches: &Caches, cluster: &ClusterRef) {
+        let is_of = |meta: &ObjectMeta| ClusterRef::of(meta).as_ref() == Some(cluster);
+        let is_its_pool = |pool: &WindowsNodePool| ClusterRef::of_pool(pool).map_or_else(|| is_of(&pool.metadata), |of| of == *cluster);
+        let namespace = &cluster.namespace;
+        for pool in caches.pools.all(namespace).iter().filter(|pool| is_its_pool(pool)) {
             let _ = self.pools.unbounded_send(ObjectRef::from_obj(&**pool));
         }
-        let is_standalone = |meta: &ObjectMeta| ClusterRef::standalone(meta).is_some();
-        caches.windows_machines.all(namespace).iter().filter(|m| is_standalone(&m.metadata)).for_each(|m| self.machine(m));
-        caches.configs.all(namespace).iter().filter(|c| is_standalone(&c.metadata)).for_each(|c| self.config(c));
+        caches.windows_machines.all(namespace).iter().filter(|machine| is_of(&machine.metadata)).for_each(|machine| self.machine(machine));
+        caches.configs.all(namespace).iter().filter(|config| is_of(&config.metadata)).for_each(|config| self.config(config));
+        let all = caches.windows_clusters.all(namespace);
+        let its = all.iter().filter(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(cluster));
+        its.for_each(|object| self.windows_cluster(ObjectRef::from_obj(&**object)));
     }
 }
 

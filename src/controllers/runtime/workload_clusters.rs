@@ -1,12 +1,11 @@
 //! The workload clusters in use: their clients, the watches of their Nodes and certificate requests, and the rights of joining nodes.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::OnceCell;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::answers::Answers;
 use super::caches::Caches;
 use super::certificates::{self, Certificates};
 use super::identities::Identities;
@@ -25,9 +24,6 @@ use crate::cluster::workload::{Workload, WorkloadError, Workloads};
 use crate::lifecycle::owner::data_secret;
 use crate::lifecycle::workload::Fault;
 
-/// Of so many kubeconfigs it is remembered whether the rights of joining nodes were looked at.
-const KUBECONFIGS: usize = 1000;
-
 /// Clones share everything.
 #[derive(Clone)]
 pub struct WorkloadClusters {
@@ -41,8 +37,8 @@ struct Shared {
     serving: ServingCertificates,
     linux_sides: LinuxSides,
     context: WatchContext,
-    /// By kubeconfig: whether the rights of joining nodes were looked at.
-    join_rights: Mutex<HashMap<String, Arc<OnceCell<()>>>>,
+    /// Whether the rights of joining nodes were looked at.
+    join_rights: Arc<Answers<()>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -66,7 +62,7 @@ impl WorkloadClusters {
             serving: ServingCertificates::default(),
             linux_sides: LinuxSides::default(),
             context,
-            join_rights: Mutex::default(),
+            join_rights: Arc::default(),
             tasks: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -89,22 +85,39 @@ impl WorkloadClusters {
     /// The client of a cluster, if it is the one that machines were made for.
     pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
         let workload = self.shared.clients.get(cluster).await?;
-        if let Err(error) = self.confirm(cluster, &workload).await {
+        if let Err(error) = self.shared.identities.confirm(self, cluster, &workload) {
             self.doubt(cluster, &error).await;
             return Err(error);
         }
         Ok(workload)
     }
 
-    /// Asks once per kubeconfig which cluster it leads to. Machines hold on to theirs: without one, every cluster is right.
-    async fn confirm(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
-        self.shared.identities.confirm(cluster, workload, || pinned(&self.shared.context.caches, cluster)).await
+    /// Asks again which cluster a kubeconfig leads to, and waits for the answer.
+    pub(super) async fn confirm_again(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
+        self.shared.identities.confirm_again(self, cluster, workload).await
     }
 
-    /// Asks again, although the kubeconfig is the same.
-    pub(super) async fn confirm_again(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
-        self.shared.identities.doubt(cluster);
-        self.confirm(cluster, workload).await
+    /// What is known of a cluster. If it is time to ask, a task sends `question`; its answer triggers the passes of the cluster.
+    pub(super) fn ask<T, Q>(
+        &self,
+        answers: &Arc<Answers<T>>,
+        cluster: &ClusterRef,
+        workload: &Workload,
+        question: impl FnOnce() -> Q,
+    ) -> Result<T, WorkloadError>
+    where
+        T: Clone + Send + 'static,
+        Q: Future<Output = Result<T, WorkloadError>> + Send + 'static,
+    {
+        answers.get(cluster, workload, || {
+            let (clusters, answers, cluster, workload, question) = (self.clone(), answers.clone(), cluster.clone(), workload.clone(), question());
+            self.spawn(async move {
+                let answer = question.await;
+                if answers.note(&cluster, &workload, answer) {
+                    clusters.context().requests.all_of(&clusters.context().caches, &cluster);
+                }
+            });
+        })
     }
 
     /// What tells the cluster from every other, once it was used.
@@ -185,18 +198,12 @@ impl WorkloadClusters {
         &self.shared.linux_sides
     }
 
-    /// The rights of joining nodes are looked at once per process and kubeconfig: of many machines that begin at the same time, all
-    /// but the first wait here.
-    pub async fn ensure_join_rights(&self, workload: &Workload) -> Result<(), WorkloadError> {
-        let once = {
-            let mut known = self.shared.join_rights.lock().unwrap_or_else(PoisonError::into_inner);
-            // Kubeconfigs are renewed: those of before are not needed any more.
-            if known.len() >= KUBECONFIGS && !known.contains_key(&workload.fingerprint) {
-                known.clear();
-            }
-            known.entry(workload.fingerprint.clone()).or_default().clone()
-        };
-        once.get_or_try_init(|| async { join_rights::ensure(workload).await.map(drop) }).await.copied()
+    /// The rights of joining nodes are looked at once per process and kubeconfig.
+    pub fn ensure_join_rights(&self, cluster: &ClusterRef, workload: &Workload) -> Result<(), WorkloadError> {
+        self.ask(&self.shared.join_rights, cluster, workload, || {
+            let workload = workload.clone();
+            async move { join_rights::ensure(&workload).await.map(drop) }
+        })
     }
 
     /// Drops the client and the watches of a cluster that is no longer used.
@@ -205,26 +212,22 @@ impl WorkloadClusters {
         self.serving_certificates().forget(cluster);
         self.nodes().forget(cluster);
         self.linux_sides().forget(cluster);
-        self.shared.identities.doubt(cluster);
+        self.shared.identities.forget(cluster);
+        self.shared.join_rights.forget(cluster);
         self.shared.clients.forget(cluster).await;
     }
 
     /// Runs a task that ends with the controllers.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(task)
+        let mut tasks = self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task)
     }
 
     /// Ends every task. The tasks hold this, and this holds the tasks.
     pub fn stop(&self) {
         self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
     }
-}
-
-/// The cluster that machines were made for, as their configurations have it.
-fn pinned(caches: &Caches, cluster: &ClusterRef) -> Option<String> {
-    let configs = caches.configs.all(&cluster.namespace);
-    let mut of_cluster = configs.iter().filter(|config| ClusterRef::of(&config.metadata).as_ref() == Some(cluster));
-    of_cluster.find_map(|config| config.status.as_ref()?.cluster_uid.clone())
 }
 
 /// The class of an error; `None` when it passes by itself.
@@ -238,6 +241,6 @@ pub fn fault(error: &WorkloadError) -> Option<Fault> {
         WorkloadError::Foreign { .. } => Fault::Foreign,
         WorkloadError::ClusterReplaced { .. } => Fault::Replaced,
         WorkloadError::OwnClusterRefused { .. } => Fault::OwnClusterRefused,
-        WorkloadError::Api(_) | WorkloadError::Management(_) => return None,
+        WorkloadError::NotReached { .. } | WorkloadError::Api(_) | WorkloadError::Management(_) => return None,
     })
 }

@@ -24,6 +24,9 @@ pub async fn take_away(
         ctx.management.remove_finalizer(object, FINALIZER).await?;
         return Ok(Outcome::done());
     };
+    if error.is_pending() {
+        return Err(error.into());
+    }
     ctx.clusters.doubt(name, &error).await;
     match unremoved(object, cluster, fault(&error), &error.to_string(), ctx.management.now()) {
         Unremoved::TryAgain { since, condition, after } => {

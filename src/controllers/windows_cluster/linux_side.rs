@@ -37,12 +37,13 @@ struct Observed {
     watched: Vec<Watched>,
 }
 
-/// Reads the Linux side, takes the next step of a change of it, and brings to Windows nodes what they need, as far as `components` asks for it.
-pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster, components: &Components) -> Seen {
+/// Reads the Linux side, takes the next step of a change of it, and brings to Windows nodes what they need, as far as `components` asks for it. An
+/// error: an answer is awaited.
+pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster, components: &Components) -> Result<Seen, WorkloadError> {
     if !cluster.control_plane_initialized {
         let (condition, look_again) =
             unread(Reason::WaitingForControlPlaneInitialized, "the control plane of the Cluster is not initialized yet".into());
-        return Seen { status: None, conditions: vec![condition], look_again };
+        return Ok(Seen { status: None, conditions: vec![condition], look_again });
     }
     let name = &cluster.cluster;
     let looked = async {
@@ -50,16 +51,17 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
         let reader = Reader { clusters: &ctx.clusters, cluster: name, workload: &workload };
         let Observed { objects, side, watched } = observe(&reader, object, components).await?;
         ctx.clusters.watch_linux_side(name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
-        Ok((workload, objects, side))
+        Ok::<_, WorkloadError>((workload, objects, side))
     };
     let (workload, objects, side) = match looked.await {
         Ok(looked) => looked,
+        Err(error) if error.is_pending() => return Err(error),
         Err(error) => {
             ctx.clusters.doubt(name, &error).await;
             tracing::warn!(error = error.label(), "the pod network cannot be read: {error}");
             // What passes by itself is no news.
             let conditions = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0).into_iter().collect();
-            return Seen { status: None, conditions, look_again: LOOK_SOON };
+            return Ok(Seen { status: None, conditions, look_again: LOOK_SOON });
         }
     };
     let found = judge(&side);
@@ -96,15 +98,17 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
     } else {
         seen.conditions.extend(taint_stays(&side.nodes));
     }
-    seen
+    Ok(seen)
 }
 
-/// Looks at the cluster no more, and removes what CAPW brought there. The value says what is left; `None`: nothing is.
-pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Option<Seen> {
+/// Looks at the cluster no more, and removes what CAPW brought there. The value says what is left; `None`: nothing is. An error: an answer is awaited.
+pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Seen>, WorkloadError> {
     ctx.clusters.linux_sides().forget(&cluster.cluster);
-    let Brought { parts, objects, condition, look_again, .. } = windows_side::leave(ctx, object, cluster).await?;
-    let status = ComponentsStatus { parts, objects, ..ComponentsStatus::default() };
-    Some(Seen { status: Some(status), conditions: vec![condition], look_again })
+    let left = windows_side::leave(ctx, object, cluster).await?;
+    Ok(left.map(|Brought { parts, objects, condition, look_again, .. }| {
+        let status = ComponentsStatus { parts, objects, ..ComponentsStatus::default() };
+        Seen { status: Some(status), conditions: vec![condition], look_again }
+    }))
 }
 
 /// Reads a cluster for one pass.

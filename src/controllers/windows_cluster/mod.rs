@@ -111,8 +111,8 @@ async fn serve(
     let Some(cluster) = cluster else { return say(ctx, object, next, &conditions, look_again).await };
     let asked = object.spec.components.as_ref().filter(|components| components.mode != ComponentsMode::Off);
     let seen = match asked {
-        Some(components) => Some(linux_side::look(ctx, object, cluster, components).await),
-        None => linux_side::leave(ctx, object, cluster).await,
+        Some(components) => Some(linux_side::look(ctx, object, cluster, components).await?),
+        None => linux_side::leave(ctx, object, cluster).await?,
     };
     let look_again = look_again.into_iter().chain(seen.as_ref().map(|seen| seen.look_again)).min();
     // What was known stays while the cluster cannot be read.

@@ -185,10 +185,11 @@ pub async fn now<'a>(workload: &Workload, objects: &'a [Value], these: &[&Value]
     Ok(Cow::Owned(now))
 }
 
-/// Removes what was brought, if anything was. The value says what is left, and when to try again; `None`: nothing is.
-pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Option<Brought> {
+/// Removes what was brought, if anything was. The value says what is left, and when to try again; `None`: nothing is. An error: an answer is
+/// awaited.
+pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Brought>, WorkloadError> {
     if !may_be_there(object) {
-        return None;
+        return Ok(None);
     }
     let name = &cluster.cluster;
     let left = async {
@@ -196,11 +197,14 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetClust
         take_away(&workload, object).await?;
         free_nodes(&workload).await
     };
-    let error = left.await.err()?;
+    let Err(error) = left.await else { return Ok(None) };
+    if error.is_pending() {
+        return Err(error);
+    }
     ctx.clusters.doubt(name, &error).await;
     let reason = fault(&error).map_or(Reason::NotRemoved, |fault| fault.reason());
     let (condition, look_again) = not_removed(reason, &error.to_string());
-    Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, look_again })
+    Ok(Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, look_again }))
 }
 
 /// Removes all that was brought for this WindowsCluster. What is not its own stays, and what is forbidden keeps nothing else from going.

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::super::watch::{Selection, Watching};
 use super::*;
 use crate::cluster::ApiError;
+use crate::cluster::workload::WorkloadError;
 use crate::hypervisor::DriverError;
 use crate::telemetry::Readiness;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -136,6 +137,24 @@ async fn passes_of_one_object_never_overlap_and_those_of_all_are_limited() {
     task.await.unwrap();
     assert_eq!(most.load(Ordering::SeqCst), 4);
     assert!(!stage.controller.metrics.text().contains("outcome=\"defect\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_waits_for_an_answer_has_not_failed() {
+    let (stage, passes) = (Stage::new(&["a"]), Arc::new(AtomicUsize::new(0)));
+    let counted = passes.clone();
+    let task = stage.run(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async { Err(WorkloadError::NotReached { cluster: "c1".into() }.into()) }
+    });
+    reaches(&passes, 1).await;
+    sleep(Duration::from_secs(200)).await;
+    assert_eq!(passes.load(Ordering::SeqCst), 1, "the answer triggers the next pass");
+    reaches(&passes, 2).await;
+    stage.controller.stop.cancel();
+    task.await.unwrap();
+    let text = stage.controller.metrics.text();
+    assert!(text.contains("outcome=\"look_again\"") && !text.contains("not_reached"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use super::super::server::{Server, connect, kubeconfig};
 use super::*;
 use crate::cluster::mock::{Exchange, Recorded, refuse, step};
 use crate::controllers::runtime::caches::Caches;
-use crate::controllers::testing::{holding, holding_unreadable, read, shared_to};
+use crate::controllers::testing::{holding, holding_unreadable, read, shared_to, with_answers};
 
 const OBJECT: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters/w1";
 const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters/w1/status";
@@ -76,7 +76,7 @@ fn left(server: &Arc<Mutex<Server>>) -> Vec<String> {
     now.into_keys().filter(|path| [NAMESPACE, CLASS].contains(&path.as_str())).collect()
 }
 
-/// One pass of a process that has just started.
+/// One pass of a process that has just started, and another one if it waits for the cluster's first answer.
 async fn pass(
     object: Value,
     cluster: Option<Value>,
@@ -86,13 +86,18 @@ async fn pass(
 ) -> (Result<Outcome, ReconcileError>, Vec<Recorded>) {
     let caches = Caches { clusters: holding(cluster.into_iter().collect()), windows_machines: holding_unreadable(machines), ..Caches::empty() };
     let (shared, script) = shared_to(caches, 0, exchanges, connect(server));
-    let outcome = reconcile(Arc::new(read(object)), shared.windows_cluster()).await;
-    (outcome, script.seen())
+    let (context, object): (_, Arc<WindowsCluster>) = (shared.windows_cluster(), Arc::new(read(object)));
+    (with_answers(async || reconcile(object.clone(), context.clone()).await).await, script.seen())
 }
 
 /// What a removal asks of the management cluster.
 fn removal() -> Vec<Exchange> {
     vec![kubeconfig(), step(OBJECT, windows_cluster(false, None))]
+}
+
+/// The same when the WindowsCluster alone is deleted: each of two passes asks for its Cluster.
+fn removal_alone(clusters: &[Value]) -> Vec<Exchange> {
+    vec![listed(clusters), kubeconfig(), listed(clusters), step(OBJECT, windows_cluster(false, None))]
 }
 
 #[tokio::test]
@@ -140,13 +145,13 @@ async fn whatever_request_fails_the_finalizer_goes_after_what_was_brought() {
 async fn a_windows_cluster_that_is_deleted_alone_takes_it_away_unless_its_cluster_is_paused() {
     let deleted = windows_cluster(true, None);
     for (cached, exchanges, is_removed) in [
-        (Some(cluster(false, false)), [vec![listed(&[cluster(false, false)])], removal()], true),
-        (None, [vec![listed(&[])], removal()], true),
-        (Some(cluster(false, false)), [vec![listed(&[cluster(true, false)])], vec![step(STATUS, deleted.clone())]], false),
-        (None, [vec![listed(&[cluster(true, false)])], vec![step(STATUS, deleted.clone())]], false),
+        (Some(cluster(false, false)), removal_alone(&[cluster(false, false)]), true),
+        (None, removal_alone(&[]), true),
+        (Some(cluster(false, false)), vec![listed(&[cluster(true, false)]), step(STATUS, deleted.clone())], false),
+        (None, vec![listed(&[cluster(true, false)]), step(STATUS, deleted.clone())], false),
     ] {
         let server = workload();
-        let (outcome, seen) = pass(deleted.clone(), cached, vec![], &server, exchanges.into_iter().flatten().collect()).await;
+        let (outcome, seen) = pass(deleted.clone(), cached, vec![], &server, exchanges).await;
         assert_eq!((outcome.unwrap(), left(&server).is_empty()), (Outcome::done(), is_removed));
         let is_released = seen.last().unwrap().body["metadata"]["finalizers"] == json!(["other"]);
         assert_eq!(is_released, is_removed);
