@@ -1,4 +1,5 @@
-//! What the caches hold, as metrics: how many machines are in which phase, how long phases took, which problems are new. Writes nothing.
+//! What the caches hold, as metrics: how many machines are in which phase, how long phases took, which problems are new; and how long requests for
+//! certificates are undecided. Writes nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -8,21 +9,32 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::runtime::Roles;
 use super::runtime::caches::Caches;
 use super::runtime::management::Clock;
+use super::runtime::workload_clusters::WorkloadClusters;
 use crate::api::condition::{self, ConditionType};
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
 use crate::lifecycle::machine::phase::{Phase, phase};
 use crate::telemetry::Metrics;
-use crate::telemetry::fleet::{Existing, Hypervisor, InPhase};
+use crate::telemetry::fleet::{Existing, Hypervisor, InPhase, Undecided};
 
-/// Keeps the metrics until it is dropped.
-pub async fn observe(caches: Arc<Caches>, metrics: Metrics, clock: Clock) {
+/// Keeps the metrics of these roles until it is dropped.
+pub async fn observe(caches: Arc<Caches>, clusters: WorkloadClusters, metrics: Metrics, clock: Clock, roles: Roles) {
     let looked_at = caches.clone();
-    metrics.watch_fleet(Some(Arc::new(move || existing(&looked_at, clock()))));
+    let look = move || {
+        let now = clock();
+        let requests = if roles.bootstrap { undecided(&clusters, now) } else { Vec::new() };
+        let existing = if roles.infrastructure { existing(&looked_at, now) } else { Existing::default() };
+        Existing { requests, ..existing }
+    };
+    metrics.watch_fleet(Some(Arc::new(look)));
     let _end = End(metrics.clone());
+    if !roles.infrastructure {
+        return std::future::pending().await;
+    }
     let is_there = |machine: &WindowsMachine| caches.windows_machines.get(&machine.namespace().unwrap_or_default(), &machine.name_any()).is_some();
     tokio::join!(follow(caches.windows_machines.0.subscribe(), is_there, &metrics), forget(caches.hypervisors.0.subscribe(), &caches, &metrics),);
 }
@@ -99,9 +111,16 @@ fn existing(caches: &Caches, now: Timestamp) -> Existing {
     });
     Existing {
         phases: phases(machines.iter().filter_map(|machine| phase(machine)), now),
-        outdated: outdated.sum(),
+        outdated: Some(outdated.sum()),
         hypervisors: hypervisors.collect(),
+        requests: Vec::new(),
     }
+}
+
+/// Every signer, also one without such a request: an alert must see a 0.
+fn undecided(clusters: &WorkloadClusters, now: Timestamp) -> Vec<Undecided> {
+    let oldest = |since: Option<Timestamp>| since.map(|since| elapsed(since, now)).unwrap_or_default();
+    clusters.oldest_requests().map(|(signer, since)| Undecided { signer, oldest: oldest(since) }).to_vec()
 }
 
 /// Every phase, also those without machines: an alert must see a 0.
@@ -118,6 +137,7 @@ fn phases(machines: impl Iterator<Item = (Phase, Timestamp)>, now: Timestamp) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::testing::shared;
     use serde_json::json;
 
     fn machine(status: serde_json::Value) -> Arc<WindowsMachine> {
@@ -166,14 +186,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_gauges_end_with_the_controllers() {
-        let (metrics, caches) = (Metrics::default(), Arc::new(Caches::empty()));
-        let clock: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-        {
-            let mut observing = std::pin::pin!(observe(caches, metrics.clone(), clock));
-            let _ = futures::poll!(&mut observing);
-            assert!(metrics.text().contains("capw_machines{phase=\"joining\"} 0.0"));
+    async fn the_gauges_of_each_role_end_with_the_controllers() {
+        let (machines, requests) = ("capw_machines{phase=\"joining\"} 0.0", "capw_certificate_request_oldest_seconds{signer=");
+        for (infrastructure, bootstrap) in [(true, true), (true, false), (false, true)] {
+            let (metrics, clusters) = (Metrics::default(), shared(Caches::empty(), 1, vec![]).0.clusters);
+            let clock: Clock = Arc::new(|| Timestamp::UNIX_EPOCH);
+            {
+                let roles = Roles { infrastructure, bootstrap, control_plane: false };
+                let mut observing = std::pin::pin!(observe(Arc::new(Caches::empty()), clusters, metrics.clone(), clock, roles));
+                let _ = futures::poll!(&mut observing);
+                assert_eq!(metrics.text().contains(machines), infrastructure);
+                assert_eq!(metrics.text().contains("capw_pool_outdated_machines"), infrastructure);
+                assert_eq!(metrics.text().matches(requests).count(), if bootstrap { 2 } else { 0 });
+            }
+            assert!(!metrics.text().contains("capw_machines{") && !metrics.text().contains(requests));
         }
-        assert!(!metrics.text().contains("capw_machines{"));
     }
 }

@@ -85,11 +85,12 @@ pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watch
         tracing::info!("cluster-autoscaler is answered");
     }
     shared.clusters.spawn(forget_clusters(shared.caches.clone(), shared.clusters.clone()));
+    let (metrics, clock) = (controllers.metrics.clone(), shared.management.clock.clone());
+    let observing = fleet::observe(shared.caches.clone(), shared.clusters.clone(), metrics, clock, roles);
+    let _observing = AbortOnDropHandle::new(tokio::spawn(observing));
     let Requested { machines, configs, pools, windows_clusters } = requested;
     let infrastructure = async {
         if roles.infrastructure {
-            let observing = fleet::observe(shared.caches.clone(), controllers.metrics.clone(), shared.management.clock.clone());
-            let _observing = AbortOnDropHandle::new(tokio::spawn(observing));
             run_infrastructure(shared, controllers, watching, (machines, pools, windows_clusters)).await;
         }
     };

@@ -5,17 +5,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::channel::mpsc::unbounded;
 use jiff::Timestamp;
 use kube::Client;
+use kube::core::DeserializeGuard;
+use kube::runtime::watcher;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
+use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::runtime::caches::{Cache, Caches};
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::triggers::Requests;
-use super::runtime::watch::Watch;
+use super::runtime::watch::{Selection, Watch, Watching};
 use crate::api::namespaces::Namespaces;
 use crate::cluster::events::Events;
 use crate::cluster::mock::{Exchange, Script, step};
@@ -23,6 +27,7 @@ use crate::cluster::workload::{Connect, Workloads};
 use crate::cluster::{Cluster, Kind};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
+use crate::telemetry::{Metrics, Readiness};
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
 /// An object from JSON.
@@ -38,6 +43,23 @@ pub fn holding<K: Kind>(objects: Vec<Value>) -> Cache<K> {
 /// The same, with objects some of which cannot be read.
 pub fn holding_unreadable<K: Kind>(objects: Vec<Value>) -> Cache<K> {
     Cache(Watch::holding_unreadable(objects.into_iter().map(read).collect()))
+}
+
+/// An empty cache, and what puts an object into it.
+pub fn changing<K: Kind>() -> (Cache<K>, impl Fn(Value)) {
+    let (client, _script) = Script::new(vec![]);
+    let watching = Watching {
+        client,
+        selection: Selection::default(),
+        metrics: Metrics::default(),
+        readiness: Readiness::default(),
+        stop: CancellationToken::new(),
+    };
+    let (events, shown) = unbounded();
+    let tell = move |event| drop(events.unbounded_send(Ok(event)));
+    tell(watcher::Event::Init);
+    tell(watcher::Event::InitDone);
+    (Cache(Watch::over(&watching, shown)), move |object| tell(watcher::Event::Apply(DeserializeGuard(Ok(read(object))))))
 }
 
 /// The question for the groups of kinds that are served, and this answer.

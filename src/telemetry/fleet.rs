@@ -1,4 +1,4 @@
-//! Gauges about what exists now, asked for at each scrape: machines by phase, pools that roll, hypervisors that answer.
+//! Gauges about what exists now, asked for at each scrape: machines by phase, pools that roll, hypervisors that answer, requests for certificates.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Existing {
     pub phases: Vec<InPhase>,
-    /// Machines of pools that were not made from their pool's current template.
-    pub outdated: u32,
+    /// Machines of pools that were not made from their pool's current template; `None`: another process knows.
+    pub outdated: Option<u32>,
     pub hypervisors: Vec<Hypervisor>,
+    pub requests: Vec<Undecided>,
 }
 
 /// The machines of one phase.
@@ -32,6 +33,14 @@ pub struct Hypervisor {
     /// As in the metrics about calls.
     pub endpoint: String,
     pub answers: bool,
+}
+
+/// The requests for certificates that are neither approved nor denied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Undecided {
+    pub signer: &'static str,
+    /// How long the oldest of them is there.
+    pub oldest: Duration,
 }
 
 /// Looks at what exists.
@@ -57,7 +66,7 @@ impl fmt::Debug for Fleet {
 impl Collector for Fleet {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let look = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(Existing { phases, outdated, hypervisors }) = look.map(|look| look()) else { return Ok(()) };
+        let Some(Existing { phases, outdated, hypervisors, requests }) = look.map(|look| look()) else { return Ok(()) };
         let machines = phases.iter().map(|of| (of.phase, of.machines.into()));
         gauges(&mut encoder, "capw_machines", "WindowsMachines by phase", "phase", machines)?;
         let oldest = phases.iter().map(|of| (of.phase, of.oldest.as_secs_f64()));
@@ -65,6 +74,10 @@ impl Collector for Fleet {
         gauges(&mut encoder, "capw_machine_oldest_seconds", help, "phase", oldest)?;
         let up = hypervisors.iter().map(|hypervisor| (hypervisor.endpoint.as_str(), f64::from(u8::from(hypervisor.answers))));
         gauges(&mut encoder, "capw_hypervisor_up", "1 if the endpoint answers and accepts the credentials", "endpoint", up)?;
+        let oldest = requests.iter().map(|of| (of.signer, of.oldest.as_secs_f64()));
+        let help = "How long the oldest undecided certificate request of a machine is there; 0: there is none";
+        gauges(&mut encoder, "capw_certificate_request_oldest_seconds", help, "signer", oldest)?;
+        let Some(outdated) = outdated else { return Ok(()) };
         let help = "Machines of pools that were not made from their pool's current template";
         ConstGauge::new(f64::from(outdated)).encode(encoder.encode_descriptor("capw_pool_outdated_machines", help, None, MetricType::Gauge)?)
     }

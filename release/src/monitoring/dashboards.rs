@@ -46,6 +46,7 @@ const FLEET: &[Panel] = &[
         "ops",
         &[("{{call}} {{code}}", "sum by (call, code) (rate(capw_autoscaler_calls_total{$of}[$__rate_interval]))")],
     ),
+    panel("Oldest undecided certificate request", "s", &[("{{signer}}", "max by (signer) (capw_certificate_request_oldest_seconds{$of})")]),
 ];
 
 const OPERATOR: &[Panel] = &[

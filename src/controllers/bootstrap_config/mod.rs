@@ -14,6 +14,7 @@ mod token;
 mod triggers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::ResourceExt;
 
@@ -36,6 +37,8 @@ use crate::lifecycle::bootstrap_config::{BootstrapStep, decide};
 use crate::lifecycle::owner::{TargetCluster, data_secret};
 
 const MANAGER: &str = "capw-windowsbootstrapconfig";
+/// A cluster whose certificate requests cannot be watched is tried again after this time.
+const WATCH: Duration = Duration::from_secs(15);
 
 #[derive(Clone)]
 pub struct Context {
@@ -64,22 +67,34 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
     }
     let observed = found.observed(object, ctx.clusters.certificates().issued(object));
     let decision = decide(&observed, ctx.management.now());
+    let mut is_watched = true;
     if let (Some(target), BootstrapStep::Wait | BootstrapStep::ExtendToken { .. }) = (&found.cluster, &decision.step) {
-        ctx.clusters.watch_certificates_for(&target.cluster, object).await;
-        ctx.clusters.watch_serving_certificates_for(&target.cluster, object).await;
+        is_watched &= ctx.clusters.watch_certificates_for(&target.cluster, object).await;
+        is_watched &= ctx.clusters.watch_serving_certificates_for(&target.cluster, object).await;
     }
+    let outcome = carry_out(ctx, object, &found, &decision).await?;
+    // Its node may ask for a certificate meanwhile.
+    Ok(if is_watched { outcome } else { outcome.at_latest(WATCH) })
+}
+
+async fn carry_out(
+    ctx: &Context,
+    object: &WindowsBootstrapConfig,
+    found: &observe::Found,
+    decision: &Decision<BootstrapStep>,
+) -> Result<Outcome, ReconcileError> {
     match &decision.step {
         BootstrapStep::Ignore => Ok(Outcome::done()),
-        BootstrapStep::Wait => say(ctx, object, &decision, None, None).await,
+        BootstrapStep::Wait => say(ctx, object, decision, None, None).await,
         BootstrapStep::Adopt => {
             ctx.management.add_finalizer(object, FINALIZER).await?;
             Ok(Outcome::done())
         }
         BootstrapStep::Restore { secret } => restore(ctx, object, secret).await,
-        BootstrapStep::MakeData { endpoint } => data::make(ctx, object, &found, endpoint).await,
-        BootstrapStep::ExtendToken { expires } => token::extend(ctx, object, &found, *expires).await,
-        BootstrapStep::DeleteToken { expired } => token::delete(ctx, object, &found, *expired).await,
-        BootstrapStep::CleanUp => leave(ctx, object, &found).await,
+        BootstrapStep::MakeData { endpoint } => data::make(ctx, object, found, endpoint).await,
+        BootstrapStep::ExtendToken { expires } => token::extend(ctx, object, found, *expires).await,
+        BootstrapStep::DeleteToken { expired } => token::delete(ctx, object, found, *expired).await,
+        BootstrapStep::CleanUp => leave(ctx, object, found).await,
     }
 }
 

@@ -1,8 +1,12 @@
+use std::sync::Mutex;
+
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::*;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{holding, read, shared};
+use crate::controllers::testing::{holding, read, shared, shared_to};
+use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/bootstrap.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsbootstrapconfigs/win-1";
@@ -173,4 +177,29 @@ async fn the_secret_of_a_machine_pool_gets_its_owner_back() {
     pass(&ctx, object).await;
     assert_eq!(script.seen()[2].body["metadata"]["ownerReferences"][0]["uid"], "c");
     assert_eq!(script.seen()[3].body["status"]["dataSecretName"], "win-1");
+}
+
+/// Its node may ask for a certificate meanwhile, and half the life of a token is long.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_whose_certificate_requests_are_not_watched_yet_is_tried_again_soon() {
+    const READ: &str = "/api/v1/namespaces/kube-system";
+    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+    let failing = Some((format!("GET {READ}"), false));
+    let server = Arc::new(Mutex::new(Server { objects: [(READ.to_owned(), kube_system)].into(), failing, ..Server::default() }));
+    let (shared, _script) = shared_to(caches(), 1, vec![kubeconfig(), kubeconfig()], connect(&server));
+    let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));
+    let mut joining = config(json!({"finalizers": [FINALIZER]}), "Machine");
+    let valid =
+        json!({"type": "JoinCredentialValid", "status": "True", "reason": "TokenValid", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    joining["status"] = json!({"dataSecretName": "win-1", "tokenID": "abcdef", "tokenCreatedAt": "2026-01-01T00:00:00Z",
+        "tokenExpiresAt": "2026-01-01T01:00:00Z", "conditions": [valid]});
+    for _ in 0..2 {
+        assert_eq!(pass(&ctx, joining.clone()).await, Outcome::look_again(WATCH));
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(WATCH).await;
+    for is_watched in [false, true] {
+        assert_eq!(pass(&ctx, joining.clone()).await != Outcome::look_again(WATCH), is_watched);
+        sleep(Duration::from_secs(1)).await;
+    }
 }

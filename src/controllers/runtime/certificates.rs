@@ -3,18 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use kube::runtime::watcher::Event;
-use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::task::AbortHandle;
 
+use super::pending::{Handled, Place, Shown, Signer};
 use super::watch_task::WatchTask;
 use super::workload_clusters::{WatchContext, WorkloadClusters};
 use crate::api::bootstrap_config::{JOIN_SIGNER, WindowsBootstrapConfig};
@@ -24,11 +20,6 @@ use crate::cluster::csr;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::lifecycle::bootstrap_config::csr::{Expected, Key, Verdict, claimed_node, is_approved, is_decided, judge, key_of, token_of};
 use crate::lifecycle::bootstrap_config::token_id;
-
-/// Requests of one workload cluster that are handled at the same time.
-const AT_ONCE: usize = 8;
-/// Between two tries to handle a request.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// What was seen in each workload cluster.
 #[derive(Default)]
@@ -51,6 +42,8 @@ struct ClusterRequests {
     claims: HashMap<String, (String, Key)>,
     /// By name, requests that another approver took: the node whose name each is for, and who made it.
     taken: HashMap<String, (String, String)>,
+    /// Since when the oldest undecided request of one of our machines is there.
+    oldest: Option<Timestamp>,
 }
 
 impl ClusterRequests {
@@ -78,10 +71,6 @@ impl ClusterRequests {
     fn forget_all_but(&mut self, listed: &[CertificateSigningRequest]) {
         self.taken.clear();
         self.claims.retain(|_, (of, _)| listed.iter().any(|request| request.name_any() == *of));
-    }
-
-    fn knows(&self, name: &str) -> bool {
-        self.requests.values().any(|names| names.contains(name))
     }
 
     /// The request is gone. What was issued for it is not.
@@ -122,6 +111,11 @@ impl Certificates {
         }
     }
 
+    /// Since when the oldest undecided request of one of our machines is there.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.lock().values().filter_map(|known| known.oldest).min()
+    }
+
     pub(super) fn is_watching(&self, cluster: &ClusterRef) -> bool {
         self.lock().get(cluster).is_some_and(|known| known.watch.is_running())
     }
@@ -144,55 +138,48 @@ impl Certificates {
     }
 }
 
-/// Follows the requests of one workload cluster until the task is aborted.
-pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
-    let mut events = std::pin::pin!(csr::events(&workload, JOIN_SIGNER));
-    let turns = Arc::new(Semaphore::new(AT_ONCE));
-    // They end with this task.
-    let mut handled = JoinSet::new();
-    let mut begun = Vec::new();
-    while let Some(next) = events.next().await {
-        while handled.try_join_next().is_some() {}
-        let requests = match next {
-            Ok(Event::Init) => {
-                begun.clear();
-                continue;
+/// The requests of joining nodes of one workload cluster.
+#[derive(Clone)]
+pub(super) struct Joins(pub Place);
+
+impl Signer for Joins {
+    const NAME: &'static str = JOIN_SIGNER;
+    const WHAT: &'static str = "certificate requests";
+
+    fn place(&self) -> &Place {
+        &self.0
+    }
+
+    fn learn(&self, shown: Shown) {
+        let Place { clusters, cluster, .. } = &self.0;
+        match shown {
+            Shown::Nothing => {}
+            Shown::All(listed) => {
+                clusters.certificates().note(cluster, |known| known.forget_all_but(&listed));
+                learn_all(clusters, cluster, listed);
             }
-            Ok(Event::InitApply(request)) => {
-                begun.push(request);
-                continue;
-            }
-            Ok(Event::InitDone) => {
-                let listed = std::mem::take(&mut begun);
-                // All of them are handled anew.
-                handled.abort_all();
-                clusters.certificates().note(&cluster, |known| known.forget_all_but(&listed));
-                listed
-            }
-            Ok(Event::Apply(request)) => vec![request],
-            Ok(Event::Delete(request)) => {
-                clusters.certificates().note(&cluster, |known| known.forget(&request.name_any()));
-                continue;
-            }
-            Err(error) => {
-                failed(&clusters, &cluster, &error).await;
-                continue;
-            }
-        };
-        for requests in learn_all(&clusters, &cluster, requests) {
-            handled.spawn(handle_in_order(clusters.clone(), cluster.clone(), workload.clone(), requests, turns.clone()));
+            Shown::One(request) => learn(clusters, cluster, &request),
+            Shown::Gone(request) => clusters.certificates().note(cluster, |known| known.forget(&request.name_any())),
+        }
+    }
+
+    async fn handle(&self, request: &CertificateSigningRequest) -> Result<Handled, WorkloadError> {
+        handle(&self.0, request).await
+    }
+
+    fn tell(&self, oldest: Option<Timestamp>) {
+        if let Some(known) = self.0.clusters.certificates().lock().get_mut(&self.0.cluster) {
+            known.oldest = oldest;
         }
     }
 }
 
-/// What was approved before, for which key and for whom, is known before any of them is judged. Those with the same token come together,
-/// the oldest first: it says which key is the machine's.
-fn learn_all(clusters: &WorkloadClusters, cluster: &ClusterRef, mut requests: Vec<CertificateSigningRequest>) -> Vec<Vec<CertificateSigningRequest>> {
-    requests.sort_by_key(|request| (token_of(request), request.creation_timestamp()));
+/// What was approved before, for which key and for whom: the oldest first, which says which key is the machine's.
+fn learn_all(clusters: &WorkloadClusters, cluster: &ClusterRef, mut requests: Vec<CertificateSigningRequest>) {
+    requests.sort_by_key(ResourceExt::creation_timestamp);
     for request in &requests {
         learn(clusters, cluster, request);
     }
-    requests.chunk_by(|one, next| token_of(one) == token_of(next)).map(<[_]>::to_vec).collect()
 }
 
 /// Remembers what a request says about tokens and names.
@@ -230,81 +217,17 @@ fn learn(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &Certificat
     }
 }
 
-async fn handle_in_order(
-    clusters: WorkloadClusters,
-    cluster: ClusterRef,
-    workload: Workload,
-    requests: Vec<CertificateSigningRequest>,
-    turns: Arc<Semaphore>,
-) {
-    for request in requests {
-        handle_until_done(&clusters, &cluster, &workload, request, &turns).await;
-    }
-}
-
-/// What has become of a request.
-#[derive(Debug)]
-pub(super) enum Handled {
-    Done,
-    /// Whose node it is, is not known yet, e.g. because the Nodes of the cluster are still being listed, or its machine is a copy of another one.
-    Unseen,
-}
-
-/// Handles a request, again after a failure or when it comes too early: the watch does not show it a second time.
-async fn handle_until_done(
-    clusters: &WorkloadClusters,
-    cluster: &ClusterRef,
-    workload: &Workload,
-    mut request: CertificateSigningRequest,
-    turns: &Semaphore,
-) {
-    let mut wait = Duration::from_secs(1);
-    loop {
-        let turn = turns.acquire().await;
-        let done = handle(clusters, cluster, workload, &request).await;
-        drop(turn);
-        match &done {
-            Ok(Handled::Done) => return,
-            Ok(Handled::Unseen) => {}
-            Err(error) => failed(clusters, cluster, error).await,
-        }
-        sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
-        if done.is_ok() {
-            // That costs no request, so it goes on until the request or its token is gone.
-            if clusters.certificates().note(cluster, |known| known.knows(&request.name_any())) {
-                continue;
-            }
-            return;
-        }
-        // Without an answer it is tried as it was: if it has changed, that is a conflict.
-        let Ok(all) = csr::list(workload).await else { continue };
-        match all.into_iter().find(|now| now.metadata.uid == request.metadata.uid) {
-            Some(now) => request = now,
-            None => return clusters.certificates().note(cluster, |known| known.forget(&request.name_any())),
-        }
-    }
-}
-
-async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
-    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "certificate requests: {error}");
-    clusters.doubt(cluster, error).await;
-}
-
-async fn handle(
-    clusters: &WorkloadClusters,
-    cluster: &ClusterRef,
-    workload: &Workload,
-    request: &CertificateSigningRequest,
-) -> Result<Handled, WorkloadError> {
+async fn handle(place: &Place, request: &CertificateSigningRequest) -> Result<Handled, WorkloadError> {
+    let Place { clusters, cluster, workload } = place;
     let context = clusters.context();
-    let Some((token, config)) = token_of(request).and_then(|token| Some((token.clone(), config_of(context, cluster, &token)?))) else {
-        watch_name(clusters, cluster, request).await;
-        return Ok(Handled::Done);
-    };
+    let known = token_of(request).and_then(|token| Some((token.clone(), config_of(context, cluster, &token)?)));
     if is_decided(request) {
+        if known.is_none() {
+            watch_name(clusters, cluster, request).await;
+        }
         return Ok(Handled::Done);
     }
+    let Some((token, config)) = known else { return Ok(watch_name(clusters, cluster, request).await) };
     let Some(expected) = expected(context, &config, token.clone()) else { return Ok(Handled::Unseen) };
     let (host_name, node) = (expected.host_name.clone(), workload.node(&expected.host_name).await?);
     match clusters.certificates().note(cluster, |known| known.judge(request, expected, node.as_ref())) {
@@ -316,34 +239,41 @@ async fn handle(
                 None => known.forget(&request.name_any()),
             });
             tracing::info!(namespace = cluster.namespace, %cluster, request = request.name_any(), node = host_name, "certificate request approved");
+            Ok(Handled::Done)
         }
-        Verdict::Ignore => {}
-        Verdict::Refuse(why) => refuse(clusters, cluster, &config, request, &why).await,
+        Verdict::Ignore => Ok(Handled::Foreign),
+        Verdict::Refuse(why) => Ok(refuse(clusters, cluster, &config, request, &why).await),
     }
-    Ok(Handled::Done)
 }
 
 /// Tells of a request for the name of one of our machines that was not made with its token, also if another approver took it.
-async fn watch_name(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &CertificateSigningRequest) {
-    let Some(node) = claimed_node(request).filter(|_| !csr::is_approved_here(request)) else { return };
+async fn watch_name(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &CertificateSigningRequest) -> Handled {
+    let Some(node) = claimed_node(request).filter(|_| !csr::is_approved_here(request)) else { return Handled::Foreign };
     let context = clusters.context();
     let is_of_cluster = |config: &Arc<WindowsBootstrapConfig>| ClusterRef::of(&config.metadata).as_ref() == Some(cluster);
     let mut configs = context.caches.configs.all(&cluster.namespace).into_iter().filter(is_of_cluster);
     let is_its_name = |config: &Arc<WindowsBootstrapConfig>| expected(context, config, token_id(config)).is_some_and(|e| e.host_name == node);
-    let Some(config) = configs.find(is_its_name) else { return };
+    let Some(config) = configs.find(is_its_name) else { return Handled::Foreign };
     let who = request.spec.username.as_deref().unwrap_or_default();
     let then = if is_approved(request) { ", and another approver took it" } else { "" };
-    refuse(clusters, cluster, &config, request, &format!("it asks for the name of this machine, {node}, as {who:?}, which is not its token{then}"))
-        .await;
+    let why = format!("it asks for the name of this machine, {node}, as {who:?}, which is not its token{then}");
+    refuse(clusters, cluster, &config, request, &why).await
 }
 
-/// Told once.
-async fn refuse(clusters: &WorkloadClusters, cluster: &ClusterRef, config: &WindowsBootstrapConfig, request: &CertificateSigningRequest, why: &str) {
+/// Told once, and judged again: what is in the way may go.
+async fn refuse(
+    clusters: &WorkloadClusters,
+    cluster: &ClusterRef,
+    config: &WindowsBootstrapConfig,
+    request: &CertificateSigningRequest,
+    why: &str,
+) -> Handled {
     if clusters.certificates().note(cluster, |known| known.refused.insert(request.name_any())) {
         let note = format!("certificate request {} was left alone: {why}", request.name_any());
         tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
         clusters.context().management.events.warning(config, Reason::CertificateRequestRefused, "Approve", &note).await;
     }
+    Handled::Refused
 }
 
 /// The configuration that the token was made for.

@@ -12,6 +12,7 @@ mod merged;
 pub mod nodes;
 pub mod outcome;
 pub mod owners;
+mod pending;
 mod serving_certificates;
 mod shown;
 pub mod triggers;

@@ -31,6 +31,11 @@ impl Outcome {
         Self { look_again }
     }
 
+    /// The same, but another pass not later than after that time.
+    pub fn at_latest(self, after: Duration) -> Self {
+        Self { look_again: Some(self.look_again.map_or(after, |look| look.min(after))) }
+    }
+
     /// Another pass after that time, or earlier when something changes.
     pub fn look_again(after: Duration) -> Self {
         Self { look_again: Some(after) }

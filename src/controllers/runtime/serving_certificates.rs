@@ -4,18 +4,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
-use kube::runtime::watcher::Event;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
 
-use super::certificates::Handled;
+use super::pending::{Handled, Place, Shown, Signer};
 use super::watch_task::WatchTask;
-use super::workload_clusters::{WatchContext, WorkloadClusters};
+use super::workload_clusters::WatchContext;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::Reason;
 use crate::api::machine::{MachineAddressType, WindowsMachine};
@@ -25,10 +22,6 @@ use crate::lifecycle::bootstrap_config::csr::serving::{ExpectedServing, SERVING_
 use crate::lifecycle::bootstrap_config::csr::{Verdict, is_decided};
 use crate::lifecycle::identity::host_name;
 
-/// Between two tries of requests that came too early or failed: the watch does not show them again, and a kubelet asks anew after a quarter of
-/// an hour.
-const AGAIN: Duration = Duration::from_secs(15);
-
 /// The watches, and what was refused, so that it is told once.
 #[derive(Default)]
 pub struct ServingCertificates(Mutex<HashMap<ClusterRef, Followed>>);
@@ -37,9 +30,16 @@ pub struct ServingCertificates(Mutex<HashMap<ClusterRef, Followed>>);
 struct Followed {
     watch: WatchTask,
     refused: HashSet<String>,
+    /// Since when the oldest undecided request of one of our machines is there.
+    oldest: Option<Timestamp>,
 }
 
 impl ServingCertificates {
+    /// Since when the oldest undecided request of one of our machines is there.
+    pub(super) fn oldest(&self) -> Option<Timestamp> {
+        self.lock().values().filter_map(|followed| followed.oldest).min()
+    }
+
     pub(super) fn is_watching(&self, cluster: &ClusterRef) -> bool {
         self.lock().get(cluster).is_some_and(|followed| followed.watch.is_running())
     }
@@ -57,89 +57,69 @@ impl ServingCertificates {
     }
 }
 
-/// Follows the requests of one workload cluster until the task is aborted.
-pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
-    let mut events = std::pin::pin!(csr::events(&workload, SERVING_SIGNER));
-    let mut waiting = HashMap::new();
-    loop {
-        let next = tokio::select! {
-            next = events.next() => next,
-            () = sleep(AGAIN), if !waiting.is_empty() => {
-                for (_, request) in std::mem::take(&mut waiting) {
-                    handle_or_keep(&clusters, &cluster, &workload, request, &mut waiting).await;
+/// The requests of the nodes of one workload cluster.
+#[derive(Clone)]
+pub(super) struct Serves(pub Place);
+
+impl Signer for Serves {
+    const NAME: &'static str = SERVING_SIGNER;
+    const WHAT: &'static str = "serving certificates";
+
+    fn place(&self) -> &Place {
+        &self.0
+    }
+
+    fn learn(&self, shown: Shown) {
+        self.note(|followed| match shown {
+            Shown::Nothing | Shown::One(_) => {}
+            Shown::All(listed) => followed.refused.retain(|name| listed.iter().any(|request| request.name_any() == *name)),
+            Shown::Gone(request) => {
+                followed.refused.remove(&request.name_any());
+            }
+        });
+    }
+
+    async fn handle(&self, request: &CertificateSigningRequest) -> Result<Handled, WorkloadError> {
+        let Place { clusters, cluster, workload } = &self.0;
+        let context = clusters.context();
+        if is_decided(request) {
+            return Ok(Handled::Done);
+        }
+        let Some(machine) = requester(request).and_then(|node| machine_of(context, cluster, node)) else { return Ok(Handled::Foreign) };
+        let Some(expected) = expected(context, cluster, &machine) else { return Ok(Handled::Unseen) };
+        let node = workload.node(expected.node.name.as_str()).await?;
+        match judge(request, &expected, node.as_ref()) {
+            Verdict::Approve => {
+                let message = format!("names and addresses are those of WindowsMachine {}/{}", cluster.namespace, machine.name_any());
+                csr::approve(workload, request, csr::SERVING_REASON, &message, context.management.now()).await?;
+                let (request, node) = (request.name_any(), expected.node.name);
+                tracing::info!(namespace = cluster.namespace, %cluster, request, %node, "serving certificate approved");
+                Ok(Handled::Done)
+            }
+            Verdict::Ignore => Ok(Handled::Foreign),
+            Verdict::Refuse(why) => {
+                // Told once, and judged again: an address may be reported later.
+                if self.note(|followed| followed.refused.insert(request.name_any())) {
+                    let note = format!("serving certificate request {} was left alone: {why}", request.name_any());
+                    tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
+                    context.management.events.warning(&*machine, Reason::CertificateRequestRefused, "Approve", &note).await;
                 }
-                continue;
+                Ok(Handled::Refused)
             }
-        };
-        match next {
-            Some(Ok(Event::InitApply(request) | Event::Apply(request))) => {
-                handle_or_keep(&clusters, &cluster, &workload, request, &mut waiting).await;
-            }
-            Some(Ok(Event::Delete(request))) => {
-                waiting.remove(&request.name_any());
-                if let Some(followed) = clusters.serving_certificates().lock().get_mut(&cluster) {
-                    followed.refused.remove(&request.name_any());
-                }
-            }
-            // All that there are come now.
-            Some(Ok(Event::Init)) => waiting.clear(),
-            Some(Ok(Event::InitDone)) => {}
-            Some(Err(error)) => failed(&clusters, &cluster, &error).await,
-            None => return,
+        }
+    }
+
+    fn tell(&self, oldest: Option<Timestamp>) {
+        if let Some(followed) = self.0.clusters.serving_certificates().lock().get_mut(&self.0.cluster) {
+            followed.oldest = oldest;
         }
     }
 }
 
-/// Handles a request, or keeps it for the next try.
-async fn handle_or_keep(
-    clusters: &WorkloadClusters,
-    cluster: &ClusterRef,
-    workload: &Workload,
-    request: CertificateSigningRequest,
-    waiting: &mut HashMap<String, CertificateSigningRequest>,
-) {
-    waiting.remove(&request.name_any());
-    match handle(clusters, cluster, workload, &request).await {
-        Ok(Handled::Done) => return,
-        Ok(Handled::Unseen) => {}
-        Err(error) => failed(clusters, cluster, &error).await,
+impl Serves {
+    fn note<T>(&self, change: impl FnOnce(&mut Followed) -> T) -> T {
+        change(self.0.clusters.serving_certificates().lock().entry(self.0.cluster.clone()).or_default())
     }
-    waiting.insert(request.name_any(), request);
-}
-
-async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
-    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "serving certificates: {error}");
-    clusters.doubt(cluster, error).await;
-}
-
-async fn handle(
-    clusters: &WorkloadClusters,
-    cluster: &ClusterRef,
-    workload: &Workload,
-    request: &CertificateSigningRequest,
-) -> Result<Handled, WorkloadError> {
-    let context = clusters.context();
-    let machine = if is_decided(request) { None } else { requester(request).and_then(|node| machine_of(context, cluster, node)) };
-    let Some(machine) = machine else { return Ok(Handled::Done) };
-    let Some(expected) = expected(context, cluster, &machine) else { return Ok(Handled::Unseen) };
-    let node = workload.node(expected.node.name.as_str()).await?;
-    match judge(request, &expected, node.as_ref()) {
-        Verdict::Approve => {
-            let message = format!("names and addresses are those of WindowsMachine {}/{}", cluster.namespace, machine.name_any());
-            csr::approve(workload, request, csr::SERVING_REASON, &message, context.management.now()).await?;
-            tracing::info!(namespace = cluster.namespace, %cluster, request = request.name_any(), node = %expected.node.name, "serving certificate approved");
-        }
-        Verdict::Ignore => {}
-        Verdict::Refuse(why) => {
-            let is_news = clusters.serving_certificates().lock().entry(cluster.clone()).or_default().refused.insert(request.name_any());
-            if is_news {
-                let note = format!("serving certificate request {} was left alone: {why}", request.name_any());
-                tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
-                context.management.events.warning(&*machine, Reason::CertificateRequestRefused, "Approve", &note).await;
-            }
-        }
-    }
-    Ok(Handled::Done)
 }
 
 fn machines_of(context: &WatchContext, cluster: &ClusterRef) -> Vec<Arc<WindowsMachine>> {

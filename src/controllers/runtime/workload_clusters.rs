@@ -2,18 +2,20 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::answers::Answers;
 use super::caches::Caches;
-use super::certificates::{self, Certificates};
+use super::certificates::{Certificates, Joins};
 use super::identities::Identities;
 use super::linux_sides::{LinuxSide, LinuxSides};
 use super::management::Management;
 use super::nodes::{self, Nodes};
 use super::owners::Owners;
-use super::serving_certificates::{self, ServingCertificates};
+use super::pending::{self, Place, Signer};
+use super::serving_certificates::{Serves, ServingCertificates};
 use super::triggers::Requests;
 use crate::api::bootstrap_config::{ServingCertificate, WindowsBootstrapConfig};
 use crate::api::cluster_ref::ClusterRef;
@@ -145,40 +147,48 @@ impl WorkloadClusters {
 
     /// Watches the certificate requests of a cluster whose machines are about to join.
     pub fn watch_certificates(&self, cluster: &ClusterRef, workload: &Workload) {
-        let spawn = |workload| self.spawn(certificates::follow(self.clone(), cluster.clone(), workload));
+        let spawn = |workload| self.spawn(pending::follow(Joins(self.place(cluster, workload))));
         self.certificates().watch(cluster, workload, spawn);
     }
 
-    /// The same for a configuration, if its machine may still join.
-    pub async fn watch_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) {
+    fn place(&self, cluster: &ClusterRef, workload: Workload) -> Place {
+        Place { clusters: self.clone(), cluster: cluster.clone(), workload }
+    }
+
+    /// The same for a configuration, if its machine may still join. `false`: the cluster cannot be watched yet.
+    pub async fn watch_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) -> bool {
         let conditions = config.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
         let may_join = condition::find(conditions, ConditionType::JoinCredentialValid).is_some_and(|c| c.reason == Reason::TokenValid);
         if !may_join || self.certificates().is_watching(cluster) {
-            return;
+            return true;
         }
-        match self.get(cluster).await {
-            Ok(workload) => self.watch_certificates(cluster, &workload),
-            Err(error) => tracing::debug!(namespace = cluster.namespace, %cluster, %error, "certificate requests are not watched yet"),
-        }
+        let workload = self.get(cluster).await.inspect_err(|error| {
+            tracing::debug!(namespace = cluster.namespace, %cluster, %error, "certificate requests are not watched yet");
+        });
+        workload.map(|workload| self.watch_certificates(cluster, &workload)).is_ok()
     }
 
     pub(super) fn serving_certificates(&self) -> &ServingCertificates {
         &self.shared.serving
     }
 
-    /// Watches the requests for serving certificates of a cluster, if a machine of it is to have one that the cluster signs.
-    pub async fn watch_serving_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) {
+    /// Watches the requests for serving certificates of a cluster, if a machine of it is to have one that the cluster signs. `false`: the cluster
+    /// cannot be watched yet.
+    pub async fn watch_serving_certificates_for(&self, cluster: &ClusterRef, config: &WindowsBootstrapConfig) -> bool {
         let is_asked = config.spec.kubelet.serving_certificate == ServingCertificate::ClusterSigned && data_secret(config).is_some();
         if !is_asked || !self.context().approve_serving_certificates || self.serving_certificates().is_watching(cluster) {
-            return;
+            return true;
         }
-        match self.get(cluster).await {
-            Ok(workload) => {
-                let spawn = |workload| self.spawn(serving_certificates::follow(self.clone(), cluster.clone(), workload));
-                self.serving_certificates().watch(cluster, &workload, spawn);
-            }
-            Err(error) => tracing::debug!(namespace = cluster.namespace, %cluster, %error, "serving certificates are not watched yet"),
-        }
+        let workload = self.get(cluster).await.inspect_err(|error| {
+            tracing::debug!(namespace = cluster.namespace, %cluster, %error, "serving certificates are not watched yet");
+        });
+        let spawn = |workload| self.spawn(pending::follow(Serves(self.place(cluster, workload))));
+        workload.map(|workload| self.serving_certificates().watch(cluster, &workload, spawn)).is_ok()
+    }
+
+    /// By signer, since when the oldest request of one of our machines is undecided.
+    pub fn oldest_requests(&self) -> [(&'static str, Option<Timestamp>); 2] {
+        [(Joins::NAME, self.certificates().oldest()), (Serves::NAME, self.serving_certificates().oldest())]
     }
 
     /// From now on, this of the cluster is watched: a change there triggers a pass of its WindowsCluster.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::telemetry::fleet::{Existing, Hypervisor, InPhase};
+use crate::telemetry::fleet::{Existing, Hypervisor, InPhase, Undecided};
 
 /// Metrics of which every family has a member.
 fn full() -> Metrics {
@@ -22,7 +22,8 @@ fn full() -> Metrics {
     metrics.machine_problem("NodeJoined", "JoinFailed");
     let phases = vec![InPhase { phase: "starting", machines: 2, oldest: Duration::from_secs(60) }];
     let hypervisors = vec![Hypervisor { endpoint: "lab/a".into(), answers: true }];
-    let existing = Existing { phases, outdated: 1, hypervisors };
+    let requests = vec![Undecided { signer: "kubernetes.io/kubelet-serving", oldest: Duration::from_secs(30) }];
+    let existing = Existing { phases, outdated: Some(1), hypervisors, requests };
     metrics.watch_fleet(Some(Arc::new(move || existing.clone())));
     metrics
 }
@@ -82,6 +83,7 @@ fn the_text_has_what_was_counted() {
         "capw_machine_problems_total{condition=\"NodeJoined\",reason=\"JoinFailed\"} 1",
         "capw_hypervisor_up{endpoint=\"lab/a\"} 1.0",
         "capw_pool_outdated_machines 1.0",
+        "capw_certificate_request_oldest_seconds{signer=\"kubernetes.io/kubelet-serving\"} 30.0",
         concat!("capw_build_info{version=\"v", env!("CARGO_PKG_VERSION"), "\",revision=\""),
         "process_resident_memory_bytes ",
         "process_cpu_seconds_total ",
@@ -97,8 +99,8 @@ fn a_scrape_of_a_full_registry_has_every_family() {
     let registered = include_str!("../metrics.rs").matches("registry.register(").count();
     let described = described();
     let from_registry = described.iter().filter(|family| family.name.starts_with("capw_")).count();
-    // Four gauges come from what exists.
-    assert_eq!(from_registry, registered + 4, "full() must touch each family: {described:?}");
+    // Five gauges come from what exists.
+    assert_eq!(from_registry, registered + 5, "full() must touch each family: {described:?}");
 }
 
 #[test]

@@ -1,37 +1,37 @@
-use jiff::Timestamp;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
+use kube::runtime::watcher::Event;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
+use super::super::pending;
 use super::*;
-use crate::cluster::mock::{Exchange, Script, refuse, step};
+use crate::cluster::mock::{Exchange, Script, hang, refuse, step};
 use crate::controllers::runtime::caches::Caches;
-use crate::controllers::testing::{holding, read, shared};
+use crate::controllers::testing::{changing, holding, read, shared};
 use crate::lifecycle::identity::INFRASTRUCTURE;
 use crate::lifecycle::machine::report::status;
 use crate::vm::{Power, Present, Seeded};
 
 const VM: &str = "windows://h1/3f2504e0-4f89-51d3-9a0c-0305e82c3301";
 
-fn stage(exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
-    stage_with(true, exchanges)
-}
-
-/// `is_seen`: the Machine is in the cache.
-fn stage_with(is_seen: bool, exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
-    let core = "cluster.x-k8s.io/v1beta2";
-    let of_core = json!({"apiVersion": core, "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
-        "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "WindowsMachine", "name": "win-1"}}});
+fn stage(exchanges: Vec<Exchange>) -> (Serves, Script) {
     let machines = vec![machine("win-1", &["10.0.0.5", "10.0.0.7"]), machine("win-2", &["10.0.0.7"])];
-    let of_core = if is_seen { vec![of_core] } else { vec![] };
-    stage_of(of_core, machines, exchanges)
+    with(Caches { machines: holding(vec![of_core()]), windows_machines: holding(machines), ..Caches::empty() }, exchanges)
 }
 
-fn stage_of(of_core: Vec<Value>, machines: Vec<Value>, exchanges: Vec<Exchange>) -> (WorkloadClusters, ClusterRef, Workload, Script) {
-    let caches = Caches { machines: holding(of_core), windows_machines: holding(machines), ..Caches::empty() };
+fn of_core() -> Value {
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
+        "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "WindowsMachine", "name": "win-1"}}})
+}
+
+fn with(caches: Caches, exchanges: Vec<Exchange>) -> (Serves, Script) {
     let (shared, script) = shared(caches, 1, exchanges);
     let workload = Workload::of(shared.management.cluster.client().clone());
-    (shared.clusters.clone(), ClusterRef::cluster_api("lab", "c1"), workload, script)
+    (Serves(Place { clusters: shared.clusters.clone(), cluster: ClusterRef::cluster_api("lab", "c1"), workload }), script)
 }
 
 /// A WindowsMachine whose VM was seen with these addresses, as a driver lists it.
@@ -65,50 +65,90 @@ fn its_node() -> Exchange {
     step("GET /api/v1/nodes/win-1", json!({"metadata": {"name": "win-1"}, "spec": {"providerID": VM}}))
 }
 
-#[tokio::test]
+const APPROVAL: &str = "PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/csr/approval";
+
+fn approval() -> Exchange {
+    step(APPROVAL, json!(request("win-1", "10.0.0.5")))
+}
+
+fn told() -> Exchange {
+    step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}))
+}
+
+/// What a watch shows is handled for that long.
+async fn handle_for(seconds: u64, serves: &Serves, request: CertificateSigningRequest) {
+    let events = stream::iter([Ok(Event::Apply(request))]).chain(stream::pending());
+    let _ = timeout(Duration::from_secs(seconds), pending::handle_all(serves.clone(), events)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_machine_gets_a_certificate_for_the_address_that_its_hypervisor_reports() {
-    let approval = step("PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/csr/approval", json!(request("win-1", "10.0.0.5")));
-    let (clusters, cluster, workload, script) = stage(vec![its_node(), approval]);
-    handle(&clusters, &cluster, &workload, &request("win-1", "10.0.0.5")).await.unwrap();
+    let (serves, script) = stage(vec![its_node(), approval()]);
+    handle_for(60, &serves, request("win-1", "10.0.0.5")).await;
     assert_eq!(script.seen()[1].body["status"]["conditions"][0]["reason"], csr::SERVING_REASON);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_address_that_another_machine_has_too_is_refused_and_told_once() {
-    let (clusters, cluster, workload, script) =
-        stage(vec![its_node(), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({})), its_node()]);
-    for _ in 0..2 {
-        handle(&clusters, &cluster, &workload, &request("win-1", "10.0.0.7")).await.unwrap();
-    }
+    let (serves, script) = stage(vec![its_node(), told(), its_node()]);
+    handle_for(40, &serves, request("win-1", "10.0.0.7")).await;
     assert!(script.seen()[1].body["note"].as_str().unwrap().contains("10.0.0.7"), "{:?}", script.seen()[1]);
 }
 
-#[tokio::test]
-async fn a_request_that_fails_or_comes_too_early_is_kept() {
-    const APPROVAL: &str = "PUT /apis/certificates.k8s.io/v1/certificatesigningrequests/csr/approval";
-    let ours = || request("win-1", "10.0.0.5");
-    let mut waiting = HashMap::new();
-    let (clusters, cluster, workload, _script) = stage_with(false, vec![]);
-    handle_or_keep(&clusters, &cluster, &workload, ours(), &mut waiting).await;
-    assert_eq!(waiting.len(), 1, "its Machine is not seen yet");
-
-    let exchanges = vec![its_node(), refuse(APPROVAL, 500, "InternalError"), its_node(), step(APPROVAL, json!(ours()))];
-    let (clusters, cluster, workload, _script) = stage(exchanges);
-    handle_or_keep(&clusters, &cluster, &workload, ours(), &mut waiting).await;
-    assert_eq!(waiting.len(), 1, "the approval failed");
-    handle_or_keep(&clusters, &cluster, &workload, ours(), &mut waiting).await;
-    assert!(waiting.is_empty());
+#[tokio::test(start_paused = true)]
+async fn an_address_that_is_reported_later_is_approved_then() {
+    let (machines, show) = changing();
+    show(machine("win-1", &[]));
+    let (serves, script) = with(Caches { machines: holding(vec![of_core()]), windows_machines: machines, ..Caches::empty() }, {
+        vec![its_node(), told(), its_node(), approval()]
+    });
+    let later = async {
+        sleep(Duration::from_secs(15)).await;
+        assert!(script.seen()[1].body["note"].as_str().unwrap().contains("no known address"), "{:?}", script.seen());
+        show(machine("win-1", &["10.0.0.5"]));
+    };
+    tokio::join!(handle_for(60, &serves, request("win-1", "10.0.0.5")), later);
+    assert_eq!(script.seen().len(), 4);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn a_request_that_fails_or_comes_too_early_is_kept() {
+    let (of_cores, show_core) = changing();
+    let (machines, show_machine) = changing();
+    let exchanges = vec![its_node(), refuse(APPROVAL, 500, "InternalError"), its_node(), approval()];
+    let (serves, script) = with(Caches { machines: of_cores, windows_machines: machines, ..Caches::empty() }, exchanges);
+    let later = async {
+        sleep(Duration::from_secs(5)).await;
+        show_machine(machine("win-1", &["10.0.0.5"]));
+        sleep(Duration::from_secs(30)).await;
+        assert!(script.seen().is_empty(), "its Machine is not seen yet");
+        show_core(of_core());
+    };
+    tokio::join!(handle_for(120, &serves, request("win-1", "10.0.0.5")), later);
+    assert_eq!(script.seen().len(), 4);
+}
+
+/// A read that hangs holds up no request of another node.
+#[tokio::test(start_paused = true)]
+async fn requests_are_handled_side_by_side() {
+    let (serves, script) = stage(vec![hang("GET /api/v1/nodes/win-2"), its_node(), approval()]);
+    let mut of_other = request("win-2", "10.0.0.7");
+    of_other.metadata.uid = Some("v".into());
+    let events = stream::iter([of_other, request("win-1", "10.0.0.5")].map(|request| Ok(Event::Apply(request)))).chain(stream::pending());
+    let _ = timeout(Duration::from_secs(5), pending::handle_all(serves, events)).await;
+    assert_eq!(script.seen().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_of_others_are_left_to_others() {
-    let (clusters, cluster, workload, _script) = stage(vec![]);
-    handle(&clusters, &cluster, &workload, &request("linux-1", "10.0.0.5")).await.unwrap();
+    let (serves, _script) = stage(vec![]);
+    handle_for(100, &serves, request("linux-1", "10.0.0.5")).await;
 
     let mut first = machine("win-1", &["10.0.0.5"]);
     first["metadata"]["namespace"] = json!("other");
     first["metadata"]["uid"] = json!("a");
-    let (clusters, cluster, workload, _script) = stage_of(vec![], vec![first, machine("win-1", &["10.0.0.6"])], vec![]);
-    let done = handle(&clusters, &cluster, &workload, &request("win-1", "10.0.0.6")).await.unwrap();
-    assert!(matches!(done, Handled::Done), "its machine is in another namespace, and this is a copy of it");
+    let machines = vec![first, machine("win-1", &["10.0.0.6"])];
+    let (serves, _script) = with(Caches { machines: holding(vec![of_core()]), windows_machines: holding(machines), ..Caches::empty() }, vec![]);
+    // Its machine is in another namespace, and this is a copy of it.
+    handle_for(100, &serves, request("win-1", "10.0.0.6")).await;
 }
