@@ -1,4 +1,5 @@
-//! The bootstrap Secret (`docs/design/cluster-api.md#bootstrap-configuration`): written once; a later try finds and keeps it.
+//! The bootstrap Secret (`docs/design/cluster-api.md#bootstrap-configuration`): a later try finds it, and brings it up to date while no
+//! machine has it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -69,7 +70,7 @@ impl<T> ByUid<T> {
     }
 }
 
-/// Makes the Secret if it is not there, and returns its name.
+/// Makes the Secret if it is not there or holds other data, and returns its name.
 pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
     let mut data = vec![("value", made.user_data.as_bytes()), (TOKEN_KEY, token.expose_secret().as_bytes())];
     data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
@@ -99,9 +100,9 @@ pub async fn ensure_holding(
     };
     match ctx.management.cluster.create_if_absent(&secret).await.map_err(Error::Api)? {
         Creation::Made(_) => Ok(name),
-        Creation::Existing(found) if is_owned(&found, object) => Ok(name),
-        // The token in it is that of the object as it was before: no machine has it yet, else the data would not be made again.
-        Creation::Existing(found) if is_lost(&found, object) => {
+        Creation::Existing(found) if is_owned(&found, object) && found.data == secret.data => Ok(name),
+        // It was made for the object or for a token as they were before: no machine has it yet, else the data would not be made again.
+        Creation::Existing(found) if is_owned(&found, object) || is_lost(&found, object) => {
             let metadata = ObjectMeta { owner_references: secret.metadata.owner_references.clone(), ..found.metadata };
             ctx.management.cluster.replace(&Secret { metadata, ..secret }).await.map_err(Error::Api)?;
             Ok(name)

@@ -203,3 +203,24 @@ async fn a_cluster_whose_certificate_requests_are_not_watched_yet_is_tried_again
         sleep(Duration::from_secs(1)).await;
     }
 }
+
+/// CAPW died before it reported the Secret, and had its data to make again after the token cleaner took the token.
+#[tokio::test]
+async fn a_secret_that_was_not_reported_is_brought_up_to_date() {
+    const SECRETS: &str = "/api/v1/namespaces/lab/secrets";
+    let object: WindowsBootstrapConfig = read(config(json!({"finalizers": [FINALIZER]}), "Machine"));
+    let data = |endpoint: &'static str, token: &'static str| vec![("value", endpoint.as_bytes()), ("token", token.as_bytes())];
+    let (ctx, script) = stage(vec![step(&format!("POST {SECRETS}"), json!({"metadata": {}}))]);
+    assert!(data_secret::ensure_holding(&ctx, &object, Some("c1"), data("10.0.0.1", "abcdef.before")).await.is_ok());
+    let mut before = script.seen()[0].body.clone();
+    json_patch::merge(&mut before, &json!({"metadata": {"uid": "s", "resourceVersion": "8"}}));
+    for (endpoint, token, is_same) in [("10.0.0.1", "abcdef.before", true), ("10.0.0.1", "abcdef.now", false), ("10.0.0.2", "abcdef.before", false)] {
+        let mut exchanges = vec![refuse(&format!("POST {SECRETS}"), 409, "AlreadyExists"), step(&format!("GET {SECRETS}/win-1"), before.clone())];
+        exchanges.extend((!is_same).then(|| step(&format!("PUT {SECRETS}/win-1"), before.clone())));
+        let (ctx, script) = stage(exchanges);
+        assert!(data_secret::ensure_holding(&ctx, &object, Some("c1"), data(endpoint, token)).await.is_ok());
+        if let Some(put) = script.seen().get(2) {
+            assert_eq!((&put.body["data"], &put.body["metadata"]), (&script.seen()[0].body["data"], &before["metadata"]), "{endpoint} {token}");
+        }
+    }
+}

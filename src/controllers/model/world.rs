@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -40,6 +41,8 @@ pub struct World {
     start: Instant,
     /// Machines whose VM is there, by the directory of the VM.
     known: BTreeMap<String, String>,
+    /// How many secrets of tokens were made: no two are the same, whichever process made them.
+    token_secrets: Arc<AtomicUsize>,
     process: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
 }
 
@@ -67,7 +70,7 @@ impl World {
             "template": {"machine": {"image": "windows-server-2022"}, "bootstrap": {"windowsRelease": "2022"}}}});
         api.put(&format!("{INFRASTRUCTURE}/windowsnodepools"), pool);
         let state = std::env::temp_dir().join(format!("capw-model-{}", uuid::Uuid::new_v4()));
-        Self { api, state, start, known: BTreeMap::new(), process: None }
+        Self { api, state, start, known: BTreeMap::new(), token_secrets: Arc::default(), process: None }
     }
 
     /// Starts the controllers, as a process would.
@@ -85,13 +88,14 @@ impl World {
         let watching = Watching { client: client.clone(), selection: Selection::default(), metrics, readiness, stop: stop.clone() };
         let settings = DriverSettings::uncounted(self.state.clone(), 4, clock(self.start));
         let (cluster, there) = (Cluster::new(client.clone()), client.clone());
+        let token_secrets = self.token_secrets.clone();
         let parts = Parts {
             workloads: Workloads::connected(cluster.clone(), Arc::new(move |_| Ok(there.clone())), Namespaces::All),
             cluster,
             events: Events::new(client, "model", Arc::new(|_| ())),
             drivers: Arc::new(Drivers::new(settings)),
             clock: clock(self.start),
-            new_token_secret: Arc::new(|| "0123456789abcdef".to_owned().into()),
+            new_token_secret: Arc::new(move || format!("{:016}", token_secrets.fetch_add(1, Ordering::Relaxed)).into()),
             approve_serving_certificates: true,
             image: None,
             autoscaler: None,
@@ -145,6 +149,9 @@ impl World {
         for (vm, name, runs) in &vms {
             assert!(of(vm).is_some(), "the VM of {name} has no machine any more");
             if *runs && !self.known.contains_key(vm) {
+                if let Some(machine) = of(vm).filter(|machine| machine["metadata"]["deletionTimestamp"].is_null()) {
+                    self.check_token(&machine["metadata"]["name"]);
+                }
                 let id = format!("windows://h/{vm}");
                 let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/os": "windows"}}, "spec": {"providerID": id},
                     "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": clock(self.start)().to_string()}]}});
@@ -153,6 +160,19 @@ impl World {
             }
         }
         self.known.retain(|vm, _| vms.iter().any(|(there, ..)| there == vm));
+    }
+
+    /// What the guest of a machine joins with must be a token, with both of its halves.
+    fn check_token(&self, machine: &Value) {
+        let secrets = self.api.all("secrets");
+        let engine = &base64::engine::general_purpose::STANDARD;
+        let text = |secret: &Value, key: &str| {
+            let bytes = base64::Engine::decode(engine, secret["data"][key].as_str().unwrap_or_default()).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let held = secrets.iter().find(|secret| secret["metadata"]["name"] == *machine).map(|secret| text(secret, "token")).unwrap_or_default();
+        let is_it = |secret: &Value| format!("{}.{}", text(secret, "token-id"), text(secret, "token-secret")) == held;
+        assert!(secrets.iter().any(is_it), "the guest of {machine} joins with {held:?}, which is no token");
     }
 
     async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
