@@ -92,9 +92,10 @@ impl Unreadable {
 
 /// Lets every object of a kind with conditions that cannot be read say so, until `stop`.
 pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, selection: &Selection, stop: impl Future<Output = ()>) {
-    let (unreadable, turns) = (watch.unreadable(), Semaphore::new(AT_ONCE));
+    let (unreadable, turns, waiting) = (watch.unreadable(), Semaphore::new(AT_ONCE), Mutex::new(HashSet::new()));
     let told = unreadable.follow().take_until(stop).for_each_concurrent(None, |object| {
         let (unreadable, turns) = (unreadable.clone(), &turns);
+        let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
         async move {
             let in_turn = || async {
                 let _turn = turns.acquire().await;
@@ -102,7 +103,12 @@ pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, sele
             };
             while let Err(error) = in_turn().await {
                 tracing::warn!(kind = %K::kind(&()), namespace = object.namespace, name = object.name, %error, "that the object cannot be read could not be reported");
+                // It is tried again already, because it was found before.
+                if !waiting().insert(object.clone()) {
+                    break;
+                }
                 tokio::time::sleep(TRY_AGAIN).await;
+                waiting().remove(&object);
                 if !unreadable.contains(&object) {
                     break;
                 }
@@ -192,6 +198,10 @@ mod tests {
         assert_eq!(script.seen().len(), 2);
     }
 
+    fn metadata(name: &str) -> ObjectMeta {
+        ObjectMeta { namespace: Some("lab".into()), name: Some(name.into()), ..ObjectMeta::default() }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn reports_that_are_refused_do_not_hold_up_others() {
         let pools = format!("GET {POOLS}");
@@ -200,11 +210,27 @@ mod tests {
             let answers = std::iter::repeat_with(|| answer(&pools)).take(AT_ONCE).chain((requests > AT_ONCE).then(|| listed(pool(json!(1)))));
             let (all, script) = shared(Caches::empty(), 0, answers.collect());
             let watch = &all.caches.pools.0;
-            (0..=AT_ONCE).for_each(|number| watch.unreadable().found(ObjectKey::new("lab", &format!("win-{number}"))));
+            (0..=AT_ONCE).for_each(|number| watch.unreadable().found(metadata(&format!("win-{number}"))));
             let selection = Selection::default();
             let reports = report_all(&all.management, watch, &selection, std::future::pending());
             assert!(tokio::time::timeout(TRY_AGAIN / 2, reports).await.is_err());
             assert_eq!(script.seen().len(), requests, "before the first of them is tried again");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_changes_while_its_report_is_refused_is_tried_again_once() {
+        let answers = (0..3).map(|_| refuse(&format!("GET {POOLS}"), 403, "Forbidden")).collect();
+        let (all, script) = shared(Caches::empty(), 0, answers);
+        let (watch, selection) = (&all.caches.pools.0, Selection::default());
+        let find = || watch.unreadable().found(metadata("win"));
+        find();
+        let reports = report_all(&all.management, watch, &selection, std::future::pending());
+        let change = async {
+            tokio::time::sleep(TRY_AGAIN / 2).await;
+            find();
+        };
+        assert!(tokio::time::timeout(TRY_AGAIN * 2 - TRY_AGAIN / 4, async { tokio::join!(reports, change) }).await.is_err());
+        assert_eq!(script.seen().len(), 3, "at once, after the change, and after the delay");
     }
 }
