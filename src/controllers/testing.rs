@@ -20,6 +20,8 @@ use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::triggers::Requests;
 use super::runtime::watch::{Selection, Watch, Watching};
+use super::runtime::workload_clusters::WorkloadClusters;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::namespaces::Namespaces;
 use crate::cluster::events::Events;
 use crate::cluster::mock::{Exchange, Script, step};
@@ -111,6 +113,17 @@ pub async fn with_answers(pass: impl AsyncFn() -> Result<Outcome, ReconcileError
             Err(error) if error.is_pending() => yield_now().await,
             ended => return ended,
         }
+    }
+}
+
+/// Waits until the Nodes of a cluster are listed.
+pub async fn list_nodes(clusters: &WorkloadClusters, cluster: &ClusterRef) {
+    while let Err(error) = clusters.get_with_nodes(cluster).await {
+        assert!(error.is_pending(), "{error}");
+        yield_now().await;
+    }
+    while !clusters.nodes().are_known(cluster) {
+        yield_now().await;
     }
 }
 

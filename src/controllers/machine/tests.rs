@@ -9,7 +9,7 @@ use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION, MADE_FOR_ANNOTATION}
 use crate::api::machine::FINALIZER;
 use crate::api::name::ObjectKey;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{Empty, holding, holding_unreadable, read, shared, shared_to, with_answers};
+use crate::controllers::testing::{Empty, holding, holding_unreadable, list_nodes, read, shared, shared_to, with_answers};
 use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
@@ -196,10 +196,7 @@ async fn a_node_that_the_watch_has_not_shown_is_drained_before_its_vm_stops() {
     let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z",
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}}));
     let cluster = ClusterRef::standalone(&read::<WindowsMachine>(leaving.clone()).metadata).unwrap();
-    ctx.clusters.get_with_nodes(&cluster).await.unwrap();
-    while !ctx.clusters.nodes().are_known(&cluster) {
-        tokio::task::yield_now().await;
-    }
+    list_nodes(&ctx.clusters, &cluster).await;
     server.lock().unwrap().others.push(node());
     for _ in 0..2 {
         pass(&ctx, leaving.clone()).await;
@@ -248,15 +245,15 @@ async fn a_machine_that_cannot_be_read_keeps_its_vm_from_its_copies() {
 
 #[tokio::test]
 async fn a_machine_that_cannot_be_read_takes_its_place_on_a_hypervisor() {
-    for (chosen, reason) in [("h1", "NoCapacity"), ("h2", "Provisioning")] {
+    for (chosen, is_full) in [("h1", true), ("h2", false)] {
         let mut other = owned(json!({"name": "win-0", "uid": "o", "annotations": {HYPERVISOR_ANNOTATION: chosen}}));
         other["spec"] = json!(5);
         let mut limited = serde_json::to_value(&*caches().hypervisors.get("lab", "h1").unwrap()).unwrap();
         limited["spec"] = json!({"simulated": {"images": ["w"]}, "limits": {"machines": 1}});
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}, "data": {"value": "I2Nsb3VkLWNvbmZpZw=="}});
-        let exchanges = match reason {
-            "NoCapacity" => vec![step(STATUS, owned(json!({}))), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}))],
-            _ => vec![step("GET /api/v1/namespaces/lab/secrets/win-1", secret), step(STATUS, owned(json!({})))],
+        let exchanges = if is_full {
+            vec![step(STATUS, owned(json!({}))), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}))]
+        } else {
+            vec![refuse("GET /api/v1/namespaces/lab/secrets/win-1", 503, "ServiceUnavailable")]
         };
         let caches = Caches { windows_machines: holding_unreadable(vec![other]), hypervisors: holding(vec![limited]), ..caches() };
         let (shared, script) = shared(caches, 1, exchanges);
@@ -266,10 +263,13 @@ async fn a_machine_that_cannot_be_read_takes_its_place_on_a_hypervisor() {
         ctx.hypervisors.drivers.admit(&h1, Some(jiff::Timestamp::UNIX_EPOCH));
         let annotations = json!({HYPERVISOR_ANNOTATION: "h1", MADE_FOR_ANNOTATION: "c1"});
         let adopted = owned(json!({"finalizers": [FINALIZER], "annotations": annotations, "creationTimestamp": "2025-12-01T00:00:00Z"}));
-        pass(&ctx, adopted).await;
-        let conditions = script.seen().iter().rev().find_map(|request| request.body["status"]["conditions"].as_array().cloned()).unwrap();
-        let ready = conditions.iter().find(|c| c["type"] == "Ready").unwrap();
-        assert_eq!(ready["reason"], reason, "{ready}");
+        let ended = reconcile(Arc::new(read(adopted)), ctx).await;
+        assert_eq!(ended.is_ok(), is_full, "where there is room, its Secret is read next: {ended:?}");
+        if is_full {
+            let conditions = script.seen()[0].body["status"]["conditions"].clone();
+            let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
+            assert_eq!(ready["reason"], "NoCapacity", "{ready}");
+        }
     }
 }
 

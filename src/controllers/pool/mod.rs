@@ -176,6 +176,8 @@ async fn serve(
     let followed = node_labels::follow(ctx, &template, &found).await;
     let mut conditions = decision.conditions;
     let followed = match followed {
+        // What the Nodes are said to be stays until the cluster answers.
+        Err(error) if error.is_pending() => return Err(error),
         Err(error) if error.is_refusal() => {
             conditions = nodes_refused(conditions, &error.to_string());
             Ok(false)

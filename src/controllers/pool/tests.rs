@@ -10,7 +10,7 @@ use crate::api::name::VmUuid;
 use crate::api::pool::TEMPLATE_LABEL;
 use crate::cluster::ApiError;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{holding, holding_unreadable, read, shared, shared_to};
+use crate::controllers::testing::{holding, holding_unreadable, list_nodes, read, shared, shared_to, with_answers};
 use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 use crate::lifecycle::pool::build;
@@ -228,7 +228,8 @@ async fn labels_that_a_node_cannot_have_are_said() {
     let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
     let (shared, script) =
         shared_to(caches, 1, vec![kubeconfig(), step(STATUS, pool()), event], Arc::new(move |_: kube::Config| Ok(workload.clone())));
-    reconcile(Arc::new(read(wanted)), shared.pool()).await.expect("it is reported");
+    let (wanted, ctx): (Arc<WindowsNodePool>, _) = (Arc::new(read(wanted)), shared.pool());
+    with_answers(async || reconcile(wanted.clone(), ctx.clone()).await).await.expect("it is reported");
     assert_eq!(nodes.seen()[2].body["metadata"]["labels"], json!({"tier": "web"}));
     let conditions = script.seen()[1].body["status"]["conditions"].clone();
     let up_to_date = conditions.as_array().unwrap().iter().find(|c| c["type"] == "MachinesUpToDate").unwrap();
@@ -365,14 +366,12 @@ async fn behind(replicas: usize, names: &[&str], is_outdated: bool, status: Valu
     let caches = Caches { windows_machines: holding(machines), configs: holding(configs), ..Caches::empty() };
     let (shared, _script) = shared_to(caches, 1, std::iter::once(kubeconfig()).chain(exchanges).collect(), connect(&server));
     let ctx = shared.pool();
-    ctx.clusters.get_with_nodes(&cluster).await.unwrap();
-    while !ctx.clusters.nodes().are_known(&cluster) {
-        tokio::task::yield_now().await;
-    }
+    list_nodes(&ctx.clusters, &cluster).await;
     let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("uid-win-a"));
     server.lock().unwrap().others.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-a"}, "spec": {"providerID": id},
         "status": {"conditions": [{"type": "Ready", "status": ready}]}}));
-    reconcile(Arc::new(object), ctx).await.map_or_else(|error| error.label(), |_| "removed")
+    let object = Arc::new(object);
+    with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.map_or_else(|error| error.label(), |_| "removed")
 }
 
 /// Another machine would go if the Node were known.

@@ -39,7 +39,7 @@ fn machine(name: &str, addresses: &[&str]) -> Value {
     let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "win-1", "uid": "m", "controller": true});
     let mut machine: WindowsMachine = read(json!({"apiVersion": format!("{INFRASTRUCTURE}/v1alpha1"), "kind": "WindowsMachine",
         "metadata": {"name": name, "namespace": "lab", "uid": name, "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "ownerReferences": [owner]},
-        "spec": {"image": "w", "providerID": VM}}));
+        "spec": {"image": "w", "providerID": if name == "win-1" { VM } else { "windows://h1/3f2504e0-4f89-51d3-9a0c-0305e82c3302" }}}));
     let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
     let seen = Present { power: Power::On, seeded: Seeded::No, vm: true, addresses, report: None, trouble: None, warning: None };
     machine.status = Some(status(&machine, &[], Some(&seen), None, Timestamp::UNIX_EPOCH));
@@ -133,7 +133,7 @@ async fn a_request_that_fails_or_comes_too_early_is_kept() {
 async fn requests_are_handled_side_by_side() {
     let (serves, script) = stage(vec![hang("GET /api/v1/nodes/win-2"), its_node(), approval()]);
     let mut of_other = request("win-2", "10.0.0.7");
-    of_other.metadata.uid = Some("v".into());
+    (of_other.metadata.name, of_other.metadata.uid) = (Some("a".into()), Some("v".into()));
     let events = stream::iter([of_other, request("win-1", "10.0.0.5")].map(|request| Ok(Event::Apply(request)))).chain(stream::pending());
     let _ = timeout(Duration::from_secs(5), pending::handle_all(serves, events)).await;
     assert_eq!(script.seen().len(), 3);
