@@ -62,3 +62,24 @@ pub fn events(workload: &Workload) -> impl Stream<Item = Result<watcher::Event<N
     let api: Api<Node> = Api::all(workload.client.clone());
     watcher(api, windows).default_backoff().map_err(move |error| endpoint.explain(failed("watch nodes", error))).boxed()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::mock::{Script, step};
+
+    /// Between the two requests, another kubelet may have registered a Node of that name, or something else may have written it.
+    #[tokio::test]
+    async fn a_node_is_changed_or_deleted_as_it_was_read() {
+        let node = json!({"metadata": {"name": "win-1", "uid": "n", "resourceVersion": "7"}, "spec": {"providerID": "windows://h/1"}});
+        let request = |verb: &str| step(&format!("{verb} /api/v1/nodes/win-1"), node.clone());
+        let (client, script) = Script::new(["GET", "DELETE", "GET", "GET", "PATCH"].map(request).into());
+        let workload = Workload::of(client);
+        workload.delete_node("win-1", "windows://h/1").await.unwrap();
+        workload.delete_node("win-1", "windows://h/2").await.unwrap();
+        workload.change_node("win-1", |_| Some(json!({"spec": {"unschedulable": true}}))).await.unwrap();
+        let seen = script.seen();
+        assert_eq!(seen[1].body["preconditions"], json!({"uid": "n"}));
+        assert_eq!(seen[4].body["metadata"], json!({"uid": "n", "resourceVersion": "7"}));
+    }
+}

@@ -116,12 +116,17 @@ pub async fn with_answers(pass: impl AsyncFn() -> Result<Outcome, ReconcileError
     }
 }
 
-/// Waits until the Nodes of a cluster are listed.
-pub async fn list_nodes(clusters: &WorkloadClusters, cluster: &ClusterRef) {
-    while let Err(error) = clusters.get_with_nodes(cluster).await {
-        assert!(error.is_pending(), "{error}");
+/// Waits for the first answer of a cluster.
+pub async fn reach(clusters: &WorkloadClusters, cluster: &ClusterRef) {
+    while clusters.get(cluster).await.is_err_and(|error| error.is_pending()) {
         yield_now().await;
     }
+}
+
+/// Waits until the Nodes of a cluster are listed.
+pub async fn list_nodes(clusters: &WorkloadClusters, cluster: &ClusterRef) {
+    reach(clusters, cluster).await;
+    clusters.get_with_nodes(cluster).await.unwrap();
     while !clusters.nodes().are_known(cluster) {
         yield_now().await;
     }
@@ -137,6 +142,10 @@ pub struct Empty {
     pub retired: Mutex<Vec<MachineKey>>,
     /// It may have VMs, and hides them.
     pub hides: bool,
+    /// Why it makes no VM.
+    pub refuses: Option<DriverError>,
+    /// Ids that it chooses for a VM.
+    pub reserves: Journal,
 }
 
 #[async_trait]
@@ -151,7 +160,11 @@ impl Driver for Empty {
     }
 
     async fn check(&self, _: &VmSpec, _: SeedKind) -> Result<(), DriverError> {
-        Ok(())
+        self.refuses.clone().map_or(Ok(()), Err)
+    }
+
+    async fn plan(&self, _: &MachineKey, _: &VmSpec, _: &Journal) -> Result<Journal, DriverError> {
+        Ok(self.reserves.clone())
     }
 
     async fn list(&self, _: &Wanted) -> Result<Listing, DriverError> {

@@ -224,3 +224,66 @@ async fn a_secret_that_was_not_reported_is_brought_up_to_date() {
         }
     }
 }
+
+/// What is asked of the workload cluster, which has these objects besides.
+async fn asked(
+    caches: Caches,
+    others: Vec<Value>,
+    objects: Vec<(&str, Value)>,
+    exchanges: Vec<Exchange>,
+    call: impl AsyncFn(&Context),
+) -> Vec<String> {
+    let list = |kind: &str, version: &str| json!({"apiVersion": version, "kind": kind, "metadata": {}, "items": []});
+    let always = [
+        ("/api/v1/namespaces/kube-system", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}})),
+        ("/api/v1/namespaces/kube-system/secrets", list("SecretList", "v1")),
+        ("/apis/certificates.k8s.io/v1/certificatesigningrequests", list("CertificateSigningRequestList", "certificates.k8s.io/v1")),
+    ];
+    let objects = always.into_iter().chain(objects).map(|(path, object)| (path.to_owned(), object)).collect();
+    let server = Arc::new(Mutex::new(Server { objects, others, ..Server::default() }));
+    let exchanges = std::iter::once(kubeconfig()).chain(exchanges).collect();
+    let (shared, _script) = shared_to(caches, 1, exchanges, connect(&server));
+    let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));
+    reach(&ctx.clusters, &ClusterRef::cluster_api("lab", "c1")).await;
+    call(&ctx).await;
+    server.lock().unwrap().asked.clone()
+}
+
+/// Core deletes the Node of a machine of a Cluster that stays, after it was drained.
+#[tokio::test]
+async fn a_node_goes_with_the_configuration_only_if_its_cluster_goes() {
+    let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("w"));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"}, "spec": {"providerID": id}});
+    let mut of_core = serde_json::to_value(&*caches().machines.get("lab", "win-1").unwrap()).unwrap();
+    of_core["spec"]["providerID"] = json!(id);
+    let object: WindowsBootstrapConfig = read(config(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}), "Machine"));
+    for (deleted, goes) in [(Value::Null, false), (json!("2026-01-01T00:00:00Z"), true)] {
+        let mut cluster = serde_json::to_value(&*caches().clusters.get("lab", "c1").unwrap()).unwrap();
+        cluster["metadata"]["deletionTimestamp"] = deleted;
+        let caches = Caches { machines: holding(vec![of_core.clone()]), clusters: holding(vec![cluster]), ..caches() };
+        let clean_up = async |ctx: &Context| clean_up::clean_up(ctx, &object, &observe::observe(ctx, &object)).await.unwrap();
+        let asked = asked(caches, vec![node.clone()], vec![], vec![], clean_up).await;
+        assert_eq!(asked.contains(&"DELETE /api/v1/nodes/win-1".to_owned()), goes, "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_another_is_not_extended() {
+    use base64::Engine as _;
+    const OWNER: &str = "capw.cluster.x-k8s.io/owner";
+    let object: WindowsBootstrapConfig = read(config(json!({"finalizers": [FINALIZER]}), "Machine"));
+    let id = crate::lifecycle::bootstrap_config::token_id(&object);
+    let name = format!("bootstrap-token-{id}");
+    let path = format!("/api/v1/namespaces/kube-system/secrets/{name}");
+    let text = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    for (owner, is_extended) in [("lab/win-1", true), ("lab/another", false)] {
+        let token = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "uid": "t", "resourceVersion": "1", "annotations": {OWNER: owner}},
+            "data": {"token-id": text(&id), "token-secret": text("0123456789abcdef")}});
+        let extend = async |ctx: &Context| {
+            let _ = token::extend(ctx, &object, &observe::observe(ctx, &object), jiff::Timestamp::UNIX_EPOCH).await;
+        };
+        let written = if is_extended { vec![] } else { vec![step(STATUS, config(json!({}), "Machine"))] };
+        let asked = asked(caches(), vec![], vec![(&path, token)], written, extend).await;
+        assert_eq!(asked.contains(&format!("PATCH {path}")), is_extended, "{asked:?}");
+    }
+}

@@ -49,6 +49,20 @@ async fn an_endpoint_that_fails_is_reported_and_known_to_machines() {
     assert!(matches!(ctx.hypervisors.inventories.reach(&key), Reach::Unreachable(_)));
 }
 
+/// Its word that a VM is not there would release a machine.
+#[tokio::test]
+async fn an_endpoint_that_is_another_one_now_is_not_used() {
+    let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+    let (shared, script) = shared(Caches::empty(), 1, vec![step(STATUS, hypervisor(&[], false)), event]);
+    let (ctx, mut object) = (shared.hypervisor(&Selection::default()), hypervisor(&[FINALIZER], false));
+    object["status"] = json!({"endpointID": "another"});
+    ctx.hypervisors.drivers.put(&read(object.clone()), Arc::new(Empty::default()));
+    pass(&ctx, object).await;
+    let conditions = &script.seen()[0].body["status"]["conditions"];
+    assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Reachable" && c["reason"] == "EndpointChanged"), "{conditions}");
+    assert!(ctx.hypervisors.drivers.connected(&ObjectKey::new("lab", "h1")).is_none());
+}
+
 #[tokio::test]
 async fn an_endpoint_that_cannot_run_vms_as_asked_is_reported_and_used_for_those_that_are_there() {
     let event = || step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));

@@ -1,3 +1,5 @@
+mod preconditions;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -177,6 +179,7 @@ async fn the_node_of_a_standalone_pool_goes_before_its_vm() {
     let secret = "GET /api/v1/namespaces/lab/secrets/other";
     let (ctx, script) = stage(vec![refuse(secret, 403, "Forbidden"), step(STATUS, owned(json!({})))]);
     ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
+    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty { hides: true, ..Empty::default() }));
     let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2025-12-31T23:54:00Z",
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/other/value"}}));
     let error = reconcile(Arc::new(read(leaving)), ctx.clone()).await.unwrap_err();

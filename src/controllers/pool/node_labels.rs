@@ -76,3 +76,54 @@ fn patch_of_config(has: &Kubelet, wanted: &Kubelet) -> Option<Value> {
     let labels: BTreeMap<String, Value> = wanted.node_labels.iter().map(|(key, value)| (key.clone(), json!(value))).chain(dropped).collect();
     Some(json!({ "nodeLabels": labels, "taints": wanted.taints }))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::api::machine::WindowsMachine;
+    use crate::api::name::VmUuid;
+    use crate::controllers::runtime::caches::Caches;
+    use crate::controllers::testing::{read, shared_to};
+    use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
+    use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
+    use crate::lifecycle::pool::Member;
+
+    /// Core names a Node that only says whose it is.
+    #[tokio::test]
+    async fn a_node_of_another_machine_gets_no_labels() {
+        let machine: WindowsMachine = read(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+            "metadata": {"name": "win-1", "namespace": "lab", "uid": "w", "labels": {"cluster.x-k8s.io/cluster-name": "c1"},
+                "annotations": {HYPERVISOR_ANNOTATION: "h1"}}, "spec": {"image": "w"}}));
+        let config = |labels: Value| -> WindowsBootstrapConfig {
+            read(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+                "metadata": {"name": "win-1", "namespace": "lab"}, "spec": {"kubelet": {"nodeLabels": labels}}}))
+        };
+        let member = Member {
+            name: "win-1".into(),
+            created: jiff::Timestamp::UNIX_EPOCH,
+            domain: None,
+            up_to_date: true,
+            state: State::NotReady,
+            failed: None,
+            given_up_at: None,
+            delete_first: false,
+            named: false,
+            build: None,
+        };
+        let cluster = ClusterRef::of(&machine.metadata).unwrap();
+        let found = PoolMachine { object: Arc::new(machine), machine: None, request: None, config: None, member };
+        for (uid, is_changed) in [("w", true), ("another", false)] {
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"},
+                "spec": {"providerID": format!("windows://h1/{}", VmUuid::of(uid))}});
+            let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+            let objects = [("/api/v1/namespaces/kube-system".to_owned(), kube_system)].into();
+            let server = Arc::new(Mutex::new(Server { objects, others: vec![node], ..Server::default() }));
+            let (shared, _script) = shared_to(Caches::empty(), 1, vec![kubeconfig()], connect(&server));
+            let (had, wanted) = (config(json!({})), config(json!({"a": "b"})));
+            change_node(&shared.pool(), &cluster, &found, &had, "win-1", &wanted.spec).await.unwrap();
+            assert_eq!(server.lock().unwrap().asked.contains(&"PATCH /api/v1/nodes/win-1".to_owned()), is_changed, "{uid}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! The wiring of pools, against an API server that answers as the script says: whatever is lost or refused, no machine is made twice.
 
+mod removals;
+
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
@@ -10,11 +12,12 @@ use crate::api::name::VmUuid;
 use crate::api::pool::TEMPLATE_LABEL;
 use crate::cluster::ApiError;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{holding, holding_unreadable, list_nodes, read, shared, shared_to, with_answers};
+use crate::controllers::testing::{holding, holding_unreadable, list_nodes, reach, read, shared, shared_to, with_answers};
 use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 use crate::lifecycle::pool::build;
 use crate::lifecycle::pool::template::Template;
+use crate::lifecycle::pool::{Failure, Replace, State, Why};
 
 const MACHINES: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines";
 const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsnodepools/win/status";
@@ -122,24 +125,28 @@ async fn a_conflict_at_the_report_makes_no_second_machine() {
 
 #[tokio::test]
 async fn a_machine_that_the_watch_never_shows_is_asked_for_and_not_made_twice() {
-    let made = machine("win-x", "pool-uid");
-    let (ctx, script) = stage_of(
-        Caches::empty(),
-        60,
-        vec![
-            step(&format!("POST {MACHINES}"), made.clone()),
-            step(STATUS, pool()),
-            step(&format!("GET {MACHINES}/win-x"), made),
-            step(STATUS, pool()),
-            refuse(&format!("GET {MACHINES}/win-x"), 404, "NotFound"),
-            step(&format!("POST {MACHINES}"), machine("win-y", "pool-uid")),
-            step(STATUS, pool()),
-        ],
-    );
-    pass(&ctx).await.expect("it is made");
-    pass(&ctx).await.expect("it is there");
-    pass(&ctx).await.expect("it is gone, and another one is made");
-    assert_eq!(script.seen().len(), 7);
+    let (made, get) = (machine("win-x", "pool-uid"), format!("GET {MACHINES}/win-x"));
+    let mut anew = made.clone();
+    anew["metadata"]["uid"] = json!("another uid");
+    for gone in [refuse(&get, 404, "NotFound"), step(&get, anew)] {
+        let (ctx, script) = stage_of(
+            Caches::empty(),
+            60,
+            vec![
+                step(&format!("POST {MACHINES}"), made.clone()),
+                step(STATUS, pool()),
+                step(&get, made.clone()),
+                step(STATUS, pool()),
+                gone,
+                step(&format!("POST {MACHINES}"), machine("win-y", "pool-uid")),
+                step(STATUS, pool()),
+            ],
+        );
+        pass(&ctx).await.expect("it is made");
+        pass(&ctx).await.expect("it is there");
+        pass(&ctx).await.expect("it is gone, and another one is made");
+        assert_eq!(script.seen().len(), 7);
+    }
 }
 
 #[tokio::test]
@@ -334,58 +341,4 @@ async fn a_pool_that_goes_waits_for_a_configuration_that_cannot_be_read() {
     object["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
     reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap();
     assert!(script.seen()[0].body["status"].to_string().contains("1 bootstrap configurations"), "the finalizer stays");
-}
-
-/// A standalone pool that asks for these machines and has those of that status, made from another template if `is_outdated`. The watch has shown no
-/// Node, and that of `win-a` is there by now. What the pass ends with.
-async fn behind(replicas: usize, names: &[&str], is_outdated: bool, status: Value, ready: &str, exchanges: Vec<Exchange>) -> &'static str {
-    let mut pool = pool();
-    pool["metadata"]["ownerReferences"] = json!([]);
-    let cluster = json!({"kubeconfigSecretRef": {"name": "c1-kubeconfig", "key": "value"}});
-    json_patch::merge(&mut pool["spec"], &json!({"replicas": replicas, "version": "v1.36.3", "cluster": cluster}));
-    let object: WindowsNodePool = read(pool);
-    let cluster = ClusterRef::of_pool(&object).unwrap();
-    let request = PoolRequest::standalone(&object, cluster.clone());
-    let template = template::resolve(&Caches::empty(), &object, &request).ok().unwrap();
-    let (mut machines, mut configs) = (Vec::new(), Vec::new());
-    for name in names {
-        let mut machine = build::machine(&object, &request, &template, name, None);
-        machine.metadata.uid = Some(format!("uid-{name}"));
-        configs.push(json!(build::config(&object, &machine, &Default::default())));
-        let mut machine = json!(machine);
-        machine["metadata"]["annotations"][HYPERVISOR_ANNOTATION] = json!("h1");
-        if is_outdated {
-            machine["metadata"]["labels"][TEMPLATE_LABEL] = json!("before");
-        }
-        machine["status"] = status.clone();
-        machines.push(machine);
-    }
-    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-    let server = Server { objects: [("/api/v1/namespaces/kube-system".to_owned(), kube_system)].into(), ..Server::default() };
-    let server = Arc::new(Mutex::new(server));
-    let caches = Caches { windows_machines: holding(machines), configs: holding(configs), ..Caches::empty() };
-    let (shared, _script) = shared_to(caches, 1, std::iter::once(kubeconfig()).chain(exchanges).collect(), connect(&server));
-    let ctx = shared.pool();
-    list_nodes(&ctx.clusters, &cluster).await;
-    let id = format!("windows://h1/{}", crate::api::name::VmUuid::of("uid-win-a"));
-    server.lock().unwrap().others.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-a"}, "spec": {"providerID": id},
-        "status": {"conditions": [{"type": "Ready", "status": ready}]}}));
-    let object = Arc::new(object);
-    with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.map_or_else(|error| error.label(), |_| "removed")
-}
-
-/// Another machine would go if the Node were known.
-#[tokio::test]
-async fn a_machine_whose_node_is_ready_by_now_is_not_the_one_that_goes() {
-    let runs = || json!({"initialization": {"provisioned": true}});
-    let mut never_joined = runs();
-    never_joined["conditions"] =
-        json!([{"type": "NodeJoined", "status": "False", "reason": "NodeNeverJoined", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
-    let removal = || vec![step(&format!("DELETE {MACHINES}/win-a"), gone.clone()), step(STATUS, pool())];
-    assert_eq!(behind(1, &["win-a", "win-b"], false, runs(), "True", vec![]).await, "conflict", "too many");
-    assert_eq!(behind(1, &["win-a", "win-b"], false, runs(), "False", removal()).await, "removed", "too many");
-    assert_eq!(behind(1, &["win-a"], true, runs(), "True", vec![]).await, "conflict", "outdated");
-    assert_eq!(behind(1, &["win-a"], true, runs(), "False", removal()).await, "removed", "outdated");
-    assert_eq!(behind(1, &["win-a"], false, never_joined, "True", vec![]).await, "conflict", "failed");
 }

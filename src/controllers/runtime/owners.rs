@@ -130,6 +130,41 @@ mod tests {
     use crate::cluster::workload::Workload;
     use crate::controllers::testing::{groups, holding, read, shared};
 
+    /// An object of that name with another UID was made anew: what it asks for is not for the machine of the first.
+    #[tokio::test]
+    async fn an_owner_is_the_object_that_a_reference_names() {
+        let refers = |kind: &str, group: &str, uid: &str| json!([{"apiVersion": format!("{group}/v1beta2"), "kind": kind, "name": "m", "uid": uid, "controller": true}]);
+        let machine = |owners: Value, of_status: Value| -> WindowsMachine {
+            read(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+                "metadata": {"name": "m", "namespace": "lab", "uid": "w", "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "ownerReferences": owners},
+                "spec": {"image": "w"}, "status": of_status}))
+        };
+        let config = |cluster: &str, uid: &str| -> WindowsBootstrapConfig {
+            read(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+                "metadata": {"name": "m", "namespace": "lab", "labels": {"cluster.x-k8s.io/cluster-name": cluster},
+                    "ownerReferences": refers("WindowsMachine", INFRASTRUCTURE, uid)}, "spec": {}}))
+        };
+        let of_core = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "lab", "uid": "core"},
+            "spec": {"clusterName": "c1", "infrastructureRef": {"apiGroup": INFRASTRUCTURE, "kind": "WindowsMachine", "name": "m"}}});
+        let cached = serde_json::to_value(machine(refers("Machine", capi::GROUP, "core"), json!({}))).unwrap();
+        let caches = Caches { machines: holding(vec![of_core]), windows_machines: holding(vec![cached]), ..Caches::empty() };
+        let owners = shared(caches, 1, vec![]).0.owners;
+        let is_found = |owner: Owner| owner.request().is_some();
+        for (uid, expected) in [("core", true), ("another", false)] {
+            assert_eq!(is_found(owners.of_machine(&machine(refers("Machine", capi::GROUP, uid), json!({})))), expected, "{uid}");
+        }
+        for (cluster, uid, expected) in [("c1", "w", true), ("c1", "another", false), ("another", "w", false)] {
+            assert_eq!(is_found(owners.of_config(&config(cluster, uid))), expected, "{cluster} {uid}");
+        }
+        // Its Node may be there: whether it is, is not known yet.
+        for (provisioned, expected) in [(false, true), (true, false)] {
+            let mut standalone = machine(Value::Null, json!({"initialization": {"provisioned": provisioned}}));
+            standalone.metadata.labels = None;
+            standalone.metadata.annotations = Some([(JOINS_ANNOTATION.to_owned(), "secret/other/value".to_owned())].into());
+            assert_eq!(is_found(owners.of_machine(&standalone)), expected, "{provisioned}");
+        }
+    }
+
     /// A Cluster that no cache holds must not count as one that is not paused.
     #[tokio::test]
     async fn a_cluster_that_no_cache_holds_is_asked_for_before_anything_is_removed() {

@@ -103,6 +103,9 @@ mod tests {
         assert!(!orphan.is_to_be_reported(at(9)) && orphan.is_to_be_reported(at(10)));
         assert!(!orphan.is_to_be_removed(&object("Remove"), at(59)) && orphan.is_to_be_removed(&object("Remove"), at(60)));
         assert!(!orphan.is_to_be_removed(&object("Report"), at(600)));
+        let mut going = object("Remove");
+        going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert!(!orphan.is_to_be_removed(&going, at(600)), "its machines may have gone first, by a move");
         assert_eq!(orphans(&object("Report"), &[], &[]), None, "no write where there never were any");
         let said = orphans(&object("Report"), &[orphan], &[]).unwrap();
         assert_eq!((said.reason, said.status), (Reason::OrphansFound, Some(false)));

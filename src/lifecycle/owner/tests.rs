@@ -138,3 +138,17 @@ fn a_node_counts_as_not_ready_since_it_was_seen_so_whatever_its_own_clock_says()
     };
     assert_eq!((since("Unknown").as_str(), since("True").as_str()), ("2026-03-01T00:00:00Z", "2026-01-01T00:00:00Z"));
 }
+
+#[test]
+fn a_machine_with_another_uid_is_not_the_owner() {
+    let machine = |uid: &str| -> Machine {
+        serde_json::from_value(
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "uid": uid}, "spec": {}}),
+        )
+        .unwrap()
+    };
+    let reference = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "m", "uid": "u", "controller": true}]);
+    let owners: Vec<OwnerReference> = serde_json::from_value(reference).unwrap();
+    assert!(Owner::of(Some(&owners), Some(&machine("u"))).request().is_some());
+    assert!(Owner::of(Some(&owners), Some(&machine("another"))).request().is_none());
+}

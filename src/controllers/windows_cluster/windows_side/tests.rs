@@ -13,7 +13,7 @@ use super::*;
 use crate::api::capi::Cluster;
 use crate::api::components::ProbesMode;
 use crate::api::condition::ConditionType;
-use crate::cluster::mock::refuse;
+use crate::cluster::mock::{Script, refuse, step};
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{holding, read as object, shared, shared_to};
 
@@ -347,4 +347,12 @@ async fn whatever_request_fails_the_end_is_the_same() {
         let left = server.lock().unwrap().objects.keys().filter(|path| !path.contains("/namespaces/capw-windows/")).count();
         assert_eq!(left, 0, "{line}, done: {is_done}");
     }
+}
+
+#[tokio::test]
+async fn an_object_is_removed_as_it_was_read() {
+    let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}, "handler": "h"});
+    let (client, script) = Script::new(vec![step("DELETE /apis/node.k8s.io/v1/runtimeclasses/a", class.clone())]);
+    remove(&Workload::of(client), &class).await.unwrap();
+    assert_eq!(script.seen()[0].body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
 }

@@ -230,6 +230,11 @@ fn what_people_are_told() {
     type Change = fn(&mut World);
     let table: &[(&str, Change, Reason)] = &[
         ("no bootstrap data", |w| w.owner = machine_of_core(false, None), Reason::WaitingForBootstrapData),
+        (
+            "no infrastructure yet",
+            |w| w.cluster.status = serde_json::from_value(json!({"initialization": {"controlPlaneInitialized": true}})).unwrap(),
+            Reason::WaitingForClusterInfrastructureReady,
+        ),
         ("no hypervisor", |w| w.hypervisors.clear(), Reason::HypervisorMissing),
         ("none that the cluster may use", |w| w.usable.push("other".into()), Reason::HypervisorMissing),
         ("two hypervisors, none named", |w| w.hypervisors.push("other".into()), Reason::HypervisorMissing),

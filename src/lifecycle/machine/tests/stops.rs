@@ -1,4 +1,4 @@
-//! How a VM is stopped, and what is said of one that does not run although it is on.
+//! How a VM is stopped, what is said of one that does not run although it is on, what is left of one, and how long it has its seed.
 
 use std::time::Duration;
 
@@ -62,4 +62,36 @@ fn what_a_hypervisor_warns_of_is_told_and_changes_nothing_else() {
     w.vm.as_mut().unwrap().warning = None;
     w.settle();
     assert_eq!(told(&w, ConditionType::VirtualMachineReady).1, "");
+}
+
+#[test]
+fn parts_that_are_left_of_a_vm_are_not_made_a_vm_again() {
+    let mut w = World::new();
+    w.settle();
+    let vm = w.vm.as_mut().unwrap();
+    (vm.vm, vm.power) = (false, Power::Off);
+    w.settle();
+    assert_eq!((w.made, w.reason("Ready")), (1, Reason::VirtualMachineRemoved));
+}
+
+/// A hypervisor may have started it by itself.
+#[test]
+fn a_vm_that_runs_without_its_seed_gets_it_first() {
+    let mut w = World::new();
+    w.pass();
+    w.vm = Some(Present { power: Power::On, seeded: Seeded::No, vm: true, addresses: vec![], report: None, trouble: None, warning: None });
+    w.pass();
+    assert_eq!((w.vm.unwrap().seeded, w.object.unwrap().spec.provider_id), (Seeded::Yes, None));
+}
+
+#[test]
+fn a_seed_stays_until_the_node_has_joined_whatever_the_guest_says() {
+    let mut w = World::new();
+    w.settle();
+    w.vm.as_mut().unwrap().report = said("plan", "finished", 0, "");
+    w.settle();
+    assert_eq!(w.detached, 0);
+    w.owner = machine_of_core(true, Some("win-1"));
+    w.settle();
+    assert_eq!(w.detached, 1);
 }
