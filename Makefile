@@ -1,7 +1,7 @@
 # `make help` prints the ## comment of every target.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build test soak judge compiled unit parts e2e-matrix sequences specs upgrade test-powershell test-autoscaler test-libvirt faults faults-model story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
+.PHONY: help build test soak judge mutants compiled unit parts e2e-matrix sequences specs upgrade test-powershell test-autoscaler test-libvirt faults faults-model story lint fmt crds proto tables dashboards kustomize deny docs verify demo bench render components release-binary always image image-archive image-root release release-check sbom definitions workflows
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Name and tag of the image, where it is pulled from.
@@ -81,6 +81,9 @@ soak: parts compiled ## Run the stories N=20 times without retries, all of the g
 
 judge: parts compiled ## Run what takes too long for `make test` or depends on chance, hours of it (NAME=specs: one of them), and print a table
 	$(XTASK) judge $(if $(NAME),--name $(NAME))
+
+mutants: ## Take the product's guards away one at a time, in a copy of the tree, and say which unit test notices (FOCUS=pool: those with it in their file or words)
+	cargo run --quiet --package xtask -- --output $(OUT) mutants $(if $(FOCUS),--focus "$(FOCUS)")
 
 compiled: $(CARGO_NEXTEST) ## Compile all tests and what they run
 	$(NEXTEST) --no-run

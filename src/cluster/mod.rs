@@ -36,7 +36,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::name::ObjectKey;
-use crate::guards::Guard;
 
 pub use error::{ApiError, Retry};
 
@@ -239,8 +238,7 @@ impl Cluster {
     /// Deletes exactly that object (and that version of it, if given). One that is gone is no error, another one is a conflict.
     pub async fn delete_exact<K: Kind>(&self, namespace: &str, name: &str, uid: &str, version: Option<&str>) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: version.map(str::to_owned) };
-        let preconditions = Some(preconditions).filter(|_| Guard::ExactDeletion.holds());
-        let parameters = DeleteParams { preconditions, ..DeleteParams::background() };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         match request(&what::<K>("delete", namespace, name), self.api::<K>(namespace).delete(name, &parameters)).await {
             Ok(_) | Err(ApiError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),

@@ -23,10 +23,11 @@ const fn trial(name: &'static str, make: &'static [&'static str]) -> Trial {
 }
 
 /// Quick ones first.
-const TRIALS: [Trial; 18] = [
+const TRIALS: [Trial; 19] = [
     // With random numbers: `CAPW_SEED` is set below.
     trial("unit", &["unit"]),
     trial("tests", &["test", "TESTS=judge"]),
+    trial("mutants", &["mutants"]),
     // Alone, so that 30 s of the clock are a fair limit, and for the next one four minutes.
     trial("stuck", &["story", "NAME=stuck::", "CAPW_GOALS=1"]),
     trial("real-vms", &["story", "NAME=real_vms::machines", "CAPW_GOALS=1"]),

@@ -7,6 +7,7 @@ mod judge;
 mod junit;
 mod lacking;
 mod left;
+mod mutants;
 mod nextest;
 mod omitted;
 mod report;
@@ -60,6 +61,15 @@ enum Command {
         #[arg(long)]
         name: Option<String>,
     },
+    /// Take guards of the product away, one at a time: say which unit test misses each.
+    Mutants {
+        /// A part of their words or of their file.
+        #[arg(long)]
+        focus: Option<String>,
+        /// Where Cargo builds.
+        #[arg(long, value_name = "DIR", env = "CARGO_TARGET_DIR", default_value = "target")]
+        target: PathBuf,
+    },
     /// End a run whose runner was killed, and clear up after it. The runner starts this by itself.
     #[command(hide = true)]
     Guard {
@@ -71,11 +81,13 @@ enum Command {
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    let nextest = || Nextest::new(arguments.nextest, arguments.output);
+    let (program, output) = (arguments.nextest, arguments.output);
+    let nextest = || Nextest::new(program, output.clone());
     let passed = match arguments.command {
         Command::Test { profile, more } => report::test(&nextest()?, &profile, &more)?,
         Command::Soak { count, name } => soak::soak(&nextest()?, count, name.as_deref())?,
         Command::Judge { name } => judge::judge(&nextest()?, name.as_deref())?,
+        Command::Mutants { focus, target } => mutants::mutants(&output, &target, focus.as_deref())?,
         Command::Guard { directories } => guard::guard(&directories).map(|()| true)?,
     };
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })

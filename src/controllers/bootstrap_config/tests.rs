@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{holding, read, shared, shared_to};
+use crate::controllers::testing::{holding, reach, read, shared, shared_to};
 use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 

@@ -12,7 +12,6 @@ use crate::api::machine::WindowsMachine;
 use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
 use crate::cluster::{ApiError, Creation, Listed};
 use crate::controllers::runtime::outcome::ReconcileError;
-use crate::guards::Guard;
 use crate::lifecycle::pool::removal::{self, Removal};
 use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::template::Template;
@@ -45,7 +44,7 @@ pub async fn carry_out(
             let mut calls = Vec::new();
             for machine in found.iter().filter(|machine| names.contains(&machine.member.name)) {
                 calls.push(async move {
-                    if request.is_standalone() && Guard::FreshNode.holds() {
+                    if request.is_standalone() {
                         refuse_if_its_node_serves(ctx, machine, *why).await?;
                     }
                     remove(ctx, object, machine, removal::of_machine(request.is_standalone(), machine.machine.as_deref()), *why).await

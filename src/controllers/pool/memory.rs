@@ -92,7 +92,7 @@ impl Memories {
     }
 
     pub fn is_removed(&self, pool: &str, machine: &str) -> bool {
-        self.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine)) && Guard::RemovedMachines.holds()
+        self.lock().get(pool).is_some_and(|m| m.removed.contains_key(machine))
     }
 
     /// A machine that the watch has shown, or the API server does not know, is no longer remembered.

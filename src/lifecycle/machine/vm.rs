@@ -67,8 +67,8 @@ pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
                 .look_again(Duration::from_secs(60))
         }
         (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
-            Some(id) if Guard::OneVm.holds() => removed(&id, &s.target.hypervisor),
-            _ => Decision::new(VmStep::Create),
+            Some(id) => removed(&id, &s.target.hypervisor),
+            None => Decision::new(VmStep::Create),
         },
         (Goal::Run { .. }, Observed::Present(vm)) => running(s, vm, now),
     }
