@@ -10,6 +10,7 @@ use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
+use crate::lifecycle::bootstrap_config::outcome::{DataProblem, not_made};
 use crate::lifecycle::bootstrap_config::report;
 use crate::lifecycle::{paused, paused_condition};
 
@@ -37,7 +38,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
     let labelled = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or(&pool.spec.cluster_name);
     match data_secret::ensure_holding(ctx, object, Some(labelled), vec![("value", DATA.as_bytes())]).await {
         Ok(secret) => say(ctx, object, Desired::yes(ConditionType::Ready, Reason::Ready), Some(&secret)).await,
-        Err(data_secret::Error::Taken(message)) => say(ctx, object, Desired::no(ConditionType::Ready, Reason::SecretConflict, message), None).await,
+        Err(data_secret::Error::Taken(message)) => super::say(ctx, object, &not_made(DataProblem::SecretTaken, message), None, None).await,
         Err(data_secret::Error::Api(error)) => Err(error.into()),
     }
 }

@@ -133,6 +133,12 @@ async fn the_configuration_of_a_machine_pool_gets_a_secret_that_joins_no_machine
     assert_eq!(script.seen()[1].body["status"]["dataSecretName"], "win-1");
 }
 
+/// Owner references of a Secret after something took them away, and after a restore, with the UID from before.
+fn lost() -> [Value; 2] {
+    let before = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "name": "win-1", "uid": "before"});
+    [json!([]), json!([before])]
+}
+
 #[tokio::test]
 async fn the_secret_gets_its_owner_back_when_the_object_does() {
     let secret = |owners: Value| {
@@ -149,12 +155,15 @@ async fn the_secret_gets_its_owner_back_when_the_object_does() {
         object
     };
     const SECRET: &str = "/api/v1/namespaces/lab/secrets/win-1";
-    let (ctx, script) = stage(vec![step(&format!("GET {SECRET}"), secret(json!([]))), step(&format!("PUT {SECRET}"), secret(json!([])))]);
-    for owned in [false, true, true] {
-        pass(&ctx, made(owned)).await;
+    for owners in lost() {
+        let (ctx, script) = stage(vec![step(&format!("GET {SECRET}"), secret(owners.clone())), step(&format!("PUT {SECRET}"), secret(owners))]);
+        for owned in [false, true, true] {
+            pass(&ctx, made(owned)).await;
+        }
+        let metadata = &script.seen()[1].body["metadata"];
+        assert_eq!((&metadata["ownerReferences"][0]["uid"], &metadata["uid"]), (&json!("c"), &json!("s")));
+        assert_eq!(metadata["ownerReferences"].as_array().unwrap().len(), 1);
     }
-    let metadata = &script.seen()[1].body["metadata"];
-    assert_eq!((&metadata["ownerReferences"][0]["uid"], &metadata["uid"]), (&json!("c"), &json!("s")));
 }
 
 #[tokio::test]
@@ -164,19 +173,38 @@ async fn the_secret_of_a_machine_pool_gets_its_owner_back() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}});
     let (ctx, script) = stage(vec![step(&format!("POST {SECRETS}"), secret), step(STATUS, object.clone())]);
     pass(&ctx, object.clone()).await;
-    // As it was made, and then something took its owner reference away.
-    let mut made = script.seen()[0].body.clone();
-    made["metadata"]["ownerReferences"] = json!([]);
-    made["metadata"]["resourceVersion"] = json!("8");
+    for owners in lost() {
+        let mut made = script.seen()[0].body.clone();
+        made["metadata"]["ownerReferences"] = owners;
+        made["metadata"]["resourceVersion"] = json!("8");
+        let (ctx, script) = stage(vec![
+            refuse(&format!("POST {SECRETS}"), 409, "AlreadyExists"),
+            step(&format!("GET {SECRETS}/win-1"), made.clone()),
+            step(&format!("PUT {SECRETS}/win-1"), made),
+            step(STATUS, object.clone()),
+        ]);
+        pass(&ctx, object.clone()).await;
+        let owners = &script.seen()[2].body["metadata"]["ownerReferences"];
+        assert_eq!((&owners[0]["uid"], owners.as_array().unwrap().len()), (&json!("c"), 1));
+        assert_eq!(script.seen()[3].body["status"]["dataSecretName"], "win-1");
+    }
+}
+
+/// Its removal triggers nothing.
+#[tokio::test]
+async fn a_secret_in_the_way_of_a_machine_pool_is_looked_at_again() {
+    const SECRETS: &str = "/api/v1/namespaces/lab/secrets";
+    let foreign = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab", "uid": "s"}, "type": "Opaque"});
+    let object = config(json!({}), "MachinePool");
     let (ctx, script) = stage(vec![
         refuse(&format!("POST {SECRETS}"), 409, "AlreadyExists"),
-        step(&format!("GET {SECRETS}/win-1"), made.clone()),
-        step(&format!("PUT {SECRETS}/win-1"), made),
+        step(&format!("GET {SECRETS}/win-1"), foreign),
         step(STATUS, object.clone()),
+        step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({})),
     ]);
-    pass(&ctx, object).await;
-    assert_eq!(script.seen()[2].body["metadata"]["ownerReferences"][0]["uid"], "c");
-    assert_eq!(script.seen()[3].body["status"]["dataSecretName"], "win-1");
+    assert_eq!(pass(&ctx, object).await, Outcome::look_again(std::time::Duration::from_secs(10)));
+    let conditions = &script.seen()[2].body["status"]["conditions"];
+    assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "SecretConflict"), "{conditions}");
 }
 
 /// Its node may ask for a certificate meanwhile, and half the life of a token is long.
