@@ -28,10 +28,11 @@ const OUR_KINDS: [Kind; 11] = [
 ];
 
 /// What a WindowsNodePool makes and removes.
-const OF_POOLS: [(&str, Kind); 5] = [
+const OF_POOLS: [(&str, Kind); 6] = [
     ("create", Kind::WINDOWS_MACHINE),
     ("delete", Kind::WINDOWS_MACHINE),
     ("create", Kind::WINDOWS_BOOTSTRAP_CONFIG),
+    ("delete", Kind::WINDOWS_BOOTSTRAP_CONFIG),
     ("delete", Kind::MACHINE),
     ("patch", Kind::MACHINE),
 ];

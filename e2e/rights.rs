@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use crate::standalone::install_rights;
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
-/// Rules that a life uses only if an answer is lost or a watch is late, and why they are there.
-const AT_TIMES: [(&str, &str); 2] = [
+/// Rules that a life uses only if an answer is lost, a watch is late or something takes owner references away, and why they are there.
+const AT_TIMES: [(&str, &str); 3] = [
     ("get infrastructure.cluster.x-k8s.io/windowsmachines", "a machine whose creation had no answer, or that no watch shows, is found again"),
     ("get bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs", "the same of its configuration"),
+    ("delete bootstrap.cluster.x-k8s.io/windowsbootstrapconfigs", "a configuration that has lost its owner, and whose machine is gone"),
 ];
 /// Rules that no life uses, and why they are there.
 const UNUSED: [(&str, &str); 10] = [

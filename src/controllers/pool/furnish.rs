@@ -4,11 +4,11 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::observe::PoolMachine;
-use super::{Context, all};
-use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
+use super::{Context, all, configs};
+use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::capi::Machine;
 use crate::api::machine::WindowsMachine;
-use crate::api::pool::{POOL_LABEL, WindowsNodePool};
+use crate::api::pool::WindowsNodePool;
 use crate::cluster::Creation;
 use crate::controllers::runtime::outcome::ReconcileError;
 use crate::lifecycle::pool::build;
@@ -69,11 +69,9 @@ async fn configure(
     let (pool, config) = (object.uid().unwrap_or_default(), build::config(object, machine, spec));
     let answer = ctx.management.cluster.create_if_absent(&config).await;
     match ctx.memories.remember_refusal(&pool, &config.name_any(), answer, ctx.management.now())? {
-        Creation::Existing(found) if is_lost(&found, &config) => {
-            // As it was before a restore, or something took its owner reference away.
-            let patch = json!({ "metadata": { "ownerReferences": config.metadata.owner_references, "resourceVersion": found.resource_version() } });
-            ctx.management.merge(&found, patch).await?;
-            Ok(())
+        // The cache does not show yet what something took away.
+        Creation::Existing(found) if configs::is_labelled(&found.metadata, object) && configs::is_lost(&found, machine) => {
+            configs::adopt(ctx, &found, machine).await
         }
         Creation::Existing(found) if !found.owner_references().iter().any(|o| Some(&o.uid) == machine.metadata.uid.as_ref()) => {
             let name = found.name_any();
@@ -85,11 +83,4 @@ async fn configure(
             Ok(())
         }
     }
-}
-
-/// Whether a configuration that is there is the one that is wanted, but for its owner: that is missing, or has the same name and another UID.
-fn is_lost(found: &WindowsBootstrapConfig, wanted: &WindowsBootstrapConfig) -> bool {
-    let owner = |config: &WindowsBootstrapConfig| config.owner_references().first().map(|owner| (owner.name.clone(), owner.uid.clone()));
-    let (Some((name, uid)), is_of_pool) = (owner(wanted), found.labels().get(POOL_LABEL) == wanted.labels().get(POOL_LABEL)) else { return false };
-    is_of_pool && owner(found).is_none_or(|found| found.0 == name && found.1 != uid)
 }

@@ -1,9 +1,10 @@
 //! WindowsNodePool: observe, decide ([`crate::lifecycle::pool`]), act, report.
 //!
-//! A pass does the first of these that is to be done, and a later one the rest: hand machines over, complete them (configuration,
-//! labels), make or remove one batch. Each of them may be many writes, side by side. Then the pool itself is written: `spec.providerIDList`,
-//! then the status; and labels and taints of Nodes follow the template.
+//! A pass does the first of these that is to be done, and a later one the rest: put lost owners of configurations back, hand machines over,
+//! complete them (configuration, labels), make or remove one batch. Each of them may be many writes, side by side. Then the pool itself is
+//! written: `spec.providerIDList`, then the status; and labels and taints of Nodes follow the template.
 
+mod configs;
 mod furnish;
 mod hand_over;
 mod machines;
@@ -122,6 +123,9 @@ async fn serve(
     request: &PoolRequest,
     machine_pool: Option<&MachinePool>,
 ) -> Result<Outcome, ReconcileError> {
+    if configs::mend(ctx, object).await? {
+        return Ok(Outcome::now());
+    }
     let template = match template::resolve(&ctx.caches, object, request) {
         Ok(template) => template,
         Err(none) => return say(ctx, object, &[none.condition]).await,
@@ -228,7 +232,7 @@ async fn list_providers(ctx: &Context, object: &WindowsNodePool, found: &[PoolMa
 async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, ReconcileError> {
     let found = observe::machines(ctx, object, "");
     // Their configurations go after them, and clean up the workload cluster while the Cluster and its kubeconfig are still there.
-    let configs = observe::configs_left(ctx, object);
+    let configs = configs::count(ctx, object);
     if found.is_empty() && configs == 0 {
         ctx.memories.forget(&object.uid().unwrap_or_default());
         forget_cluster(ctx, object).await;
@@ -242,6 +246,7 @@ async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, Recon
         Desired::no(ConditionType::Ready, Reason::Deleting, message),
     ];
     say(ctx, object, &conditions).await?;
+    configs::mend(ctx, object).await?;
     // Machines without a Machine are looked at again: nothing else triggers a pass when core gives up on them.
     Ok(Outcome::look_again(Duration::from_secs(5)))
 }

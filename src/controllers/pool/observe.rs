@@ -80,14 +80,9 @@ pub fn unreadable(ctx: &Context, object: &WindowsNodePool) -> Vec<String> {
     all.into_iter().filter(|machine| is_its(machine, object)).filter_map(|machine| machine.name).collect()
 }
 
-fn is_its(machine: &ObjectMeta, pool: &WindowsNodePool) -> bool {
+/// Whether a machine is one of the pool's, those included that have lost it.
+pub fn is_its(machine: &ObjectMeta, pool: &WindowsNodePool) -> bool {
     is_of(machine, pool.metadata.uid.as_deref().unwrap_or_default()) || is_lost(machine, pool)
-}
-
-/// Bootstrap configurations of the pool's machines that are still there.
-pub fn configs_left(ctx: &Context, object: &WindowsNodePool) -> usize {
-    let label = capi::label_value(&object.name_any());
-    ctx.caches.configs.count(&object.namespace().unwrap_or_default(), |config| pool_label(config) == Some(&label))
 }
 
 /// Whether a machine of this pool has lost its owner reference, or names the pool as it was before a restore, with another UID. Labels

@@ -1,5 +1,6 @@
 //! The wiring of pools, against an API server that answers as the script says: whatever is lost or refused, no machine is made twice.
 
+mod configs;
 mod removals;
 
 use std::sync::Mutex;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::capi::CLUSTER_NAME_LABEL;
 use crate::api::name::VmUuid;
-use crate::api::pool::TEMPLATE_LABEL;
+use crate::api::pool::{POOL_LABEL, TEMPLATE_LABEL};
 use crate::cluster::ApiError;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
 use crate::controllers::testing::{holding, holding_unreadable, list_nodes, reach, read, shared, shared_to, with_answers};
@@ -278,7 +279,7 @@ async fn machines_that_lost_their_owner_are_adopted_and_not_made_anew() {
     for owners in [json!([]), machine("a", "uid before the restore")["metadata"]["ownerReferences"].clone()] {
         let mut lost = machine("win-abc12", "");
         lost["metadata"]["ownerReferences"] = owners.clone();
-        lost["metadata"]["labels"] = json!({crate::api::pool::POOL_LABEL: "win"});
+        lost["metadata"]["labels"] = json!({POOL_LABEL: "win"});
         let caches = Caches { windows_machines: holding(vec![lost.clone()]), ..Caches::empty() };
         let (ctx, script) = stage_of(caches, 1, vec![step(GIVEN, lost)]);
         pass(&ctx).await.expect("it is adopted");
@@ -292,7 +293,7 @@ async fn machines_that_lost_their_owner_are_adopted_and_not_made_anew() {
 async fn machines_of_another_pool_are_not_adopted() {
     let other = |name: &str, label: &str, owner: &str| {
         let mut other = machine(name, "another uid");
-        other["metadata"]["labels"] = json!({crate::api::pool::POOL_LABEL: label});
+        other["metadata"]["labels"] = json!({POOL_LABEL: label});
         other["metadata"]["ownerReferences"][0]["name"] = json!(owner);
         other
     };

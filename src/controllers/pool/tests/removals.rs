@@ -66,7 +66,8 @@ async fn a_machine_pool_that_was_made_anew_is_another_owner() {
 #[tokio::test]
 async fn a_pool_goes_after_the_configurations_of_its_machines() {
     let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
-        "metadata": {"name": "win-x", "namespace": "lab", "uid": "c", "labels": {crate::api::pool::POOL_LABEL: "win"}}, "spec": {}});
+        "metadata": {"name": "win-x", "namespace": "lab", "uid": "c", "labels": {POOL_LABEL: "win"},
+            "ownerReferences": [{"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine", "name": "win-x", "uid": "w"}]}, "spec": {}});
     let mut leaving = pool();
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let pass = async |configs: Vec<Value>, expected: &str| {
