@@ -20,12 +20,12 @@ use crate::api::fit::read_schemas;
 use crate::api::namespaces::Namespaces;
 use crate::autoscaler::{self, ServiceHandle, server::ServeError};
 use crate::causes::chain;
-use crate::cluster::Cluster;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
 use crate::cluster::limits::Limits;
 use crate::cluster::review::{Access, Reviews};
 use crate::cluster::workload::Workloads;
+use crate::cluster::{ApiError, Cluster};
 use crate::controllers::runtime::controller::ControllerLoop;
 use crate::controllers::runtime::watch::{Selection, Watching};
 use crate::controllers::runtime::written::Written;
@@ -42,6 +42,8 @@ pub use crate::controllers::runtime::Roles;
 /// Passes that run when a stop is asked for may take so long to reach the edge of an effect.
 const DRAIN: Duration = Duration::from_secs(10);
 const RELEASE: Duration = Duration::from_secs(3);
+/// Requests per second that ask whether a client may read the metrics, and how many may come at once.
+const REVIEWS: (u32, u32) = (5, 10);
 /// What a process awaits until its watches (or its turn) have begun.
 const START: &str = "start of the controllers";
 
@@ -119,10 +121,13 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     let rate = Rate::new(settings.qps, settings.burst);
     // A renewal must not wait for its turn behind our own requests, nor on their connections.
     let own = connect(config.clone(), &metrics, Rate::new(0, 1), "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
+    // Anyone who reaches the port of the metrics causes reviews: they have turns of their own.
+    let reviews =
+        connect(config.clone(), &metrics, Rate::new(REVIEWS.0, REVIEWS.1), "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     let client = connect(config, &metrics, rate, "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     tracing::info!(version = BUILD.version, revision = BUILD.revision, health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
 
-    let authorize = (!settings.insecure_diagnostics).then(|| authorize(Reviews::new(client.clone())));
+    let authorize = (!settings.insecure_diagnostics).then(|| authorize(Reviews::new(reviews)));
     let end = CancellationToken::new();
     let handle = ServiceHandle::default();
     let mut servers = vec![
@@ -267,6 +272,7 @@ fn authorize(reviews: Reviews) -> Authorize {
                 Ok(Access::Granted) => Ok(()),
                 Ok(Access::Forbidden) => Err(Refusal::Forbidden),
                 Ok(Access::Unknown) => Err(Refusal::Unauthorized),
+                Err(ApiError::Throttled { .. }) => Err(Refusal::Busy),
                 Err(error) => {
                     tracing::warn!(%error, "whether a client may read the metrics is not known");
                     Err(Refusal::Unavailable)

@@ -36,6 +36,8 @@ pub enum Refusal {
     /// It does not say who it is, or that is not true.
     Unauthorized,
     Forbidden,
+    /// Too many others ask at the same time; the API server was not asked.
+    Busy,
     /// The API server does not answer.
     Unavailable,
 }
@@ -75,6 +77,7 @@ fn refuse(refusal: Refusal) -> Response {
     let (code, text) = match refusal {
         Refusal::Unauthorized => (StatusCode::UNAUTHORIZED, "give the token of a ServiceAccount: Authorization: Bearer TOKEN\n"),
         Refusal::Forbidden => (StatusCode::FORBIDDEN, "the account may not get /metrics: bind it to the ClusterRole capw-system-metrics-reader\n"),
+        Refusal::Busy => (StatusCode::TOO_MANY_REQUESTS, "too many clients ask at the same time; ask again\n"),
         Refusal::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "the API server does not say who you are; ask again\n"),
     };
     (code, text).into_response()
@@ -166,13 +169,14 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tower::ServiceExt;
 
-    /// Lets in the token `good`, knows `poor`, and fails for `late`.
+    /// Lets in the token `good`, knows `poor`, has no time for `many`, and fails for `late`.
     fn authorize() -> Authorize {
         Arc::new(|token, path| {
             assert_eq!(path, "/metrics");
             let answer = match token.expose_secret() {
                 "good" => Ok(()),
                 "poor" => Err(Refusal::Forbidden),
+                "many" => Err(Refusal::Busy),
                 "late" => Err(Refusal::Unavailable),
                 _ => Err(Refusal::Unauthorized),
             };
@@ -187,6 +191,7 @@ mod tests {
             (Some("Bearer good"), 200),
             (Some("bearer good"), 200),
             (Some("Bearer poor"), 403),
+            (Some("Bearer many"), 429),
             (Some("Bearer late"), 503),
             (Some("Bearer x"), 401),
             (Some("Bearer "), 401),

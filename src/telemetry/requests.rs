@@ -6,10 +6,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Method, Request, Response};
+use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
-use tower::{Layer, Service};
+use tower::{BoxError, Layer, Service};
 
 use super::Metrics;
+
+/// A request whose turn would come later is not sent: its caller gives up after 20 s, and the answer takes time too. Without this, requests
+/// that are given up while they wait would take the turns of those that come after them.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Too many requests wait for their turn.
+#[derive(Debug, Error)]
+#[error("not sent: {}s of requests wait for their turn already; raise --kube-api-qps if the API server can bear more", .0.as_secs())]
+struct Crowded(Duration);
 
 /// At most so many requests a second, with a burst. Watches count as one request.
 #[derive(Clone, Debug)]
@@ -28,13 +38,17 @@ impl Rate {
     }
 
     /// Takes a turn: when the request may be sent.
-    fn turn(&self, now: Instant) -> Instant {
+    fn turn(&self, now: Instant) -> Result<Instant, Crowded> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let credit = self.interval.saturating_mul(self.burst - 1);
         let earliest = now.checked_sub(credit).unwrap_or(now);
         let due = next.map_or(earliest, |n| n.max(earliest));
+        let wait = due.saturating_duration_since(now);
+        if wait > LONGEST_WAIT {
+            return Err(Crowded(wait));
+        }
         *next = Some(due + self.interval);
-        due.max(now)
+        Ok(due.max(now))
     }
 }
 
@@ -66,19 +80,23 @@ impl<S, B, A> Service<Request<B>> for CountedService<S>
 where
     S: Service<Request<B>, Response = Response<A>>,
     S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
 {
     type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (verb, resource) = describe(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
         let settings = self.settings.clone();
-        let turn = settings.rate.turn(Instant::now());
+        let turn = match settings.rate.turn(Instant::now()) {
+            Ok(turn) => turn,
+            Err(crowded) => return Box::pin(async { Err(crowded.into()) }),
+        };
         let sent = self.inner.call(request);
         Box::pin(async move {
             sleep_until(turn).await;
@@ -86,7 +104,7 @@ where
             let answer = sent.await;
             let code = answer.as_ref().ok().map(|a| a.status().as_u16());
             settings.metrics.api_request(settings.cluster, verb, &resource, code, start.elapsed());
-            answer
+            answer.map_err(Into::into)
         })
     }
 }
@@ -129,6 +147,7 @@ fn describe(method: &Method, path: &str, query: &str) -> (&'static str, String) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tower::ServiceExt;
 
     #[test]
     fn requests_are_named_as_the_audit_log_does() {
@@ -153,12 +172,38 @@ mod tests {
     async fn a_burst_passes_and_then_the_rate_holds() {
         let rate = Rate::new(10, 3);
         let start = Instant::now();
-        let turns: Vec<u128> = (0..6).map(|_| (rate.turn(start) - start).as_millis()).collect();
+        let turns: Vec<u128> = (0..6).map(|_| (rate.turn(start).unwrap() - start).as_millis()).collect();
         assert_eq!(turns, [0, 0, 0, 100, 200, 300]);
         tokio::time::advance(Duration::from_secs(60)).await;
         let later = Instant::now();
-        let turns: Vec<u128> = (0..5).map(|_| (rate.turn(later) - later).as_millis()).collect();
+        let turns: Vec<u128> = (0..5).map(|_| (rate.turn(later).unwrap() - later).as_millis()).collect();
         assert_eq!(turns, [0, 0, 0, 100, 200]);
-        assert_eq!(Rate::new(0, 1).turn(later), later);
+        assert_eq!(Rate::new(0, 1).turn(later).unwrap(), later);
+    }
+
+    /// Ten times what the rate allows, for ten minutes, each request given up by its caller.
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_come_faster_than_the_rate_never_wait_for_more_than_ten_seconds() {
+        let (rate, mut sent) = (Rate::new(10, 1), 0);
+        for _ in 0..600 {
+            sent += (0..100).filter(|_| rate.turn(Instant::now()).is_ok()).count();
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!((6000..6200).contains(&sent), "{sent} at ten a second");
+        tokio::time::advance(LONGEST_WAIT).await;
+        let now = Instant::now();
+        assert_eq!(rate.turn(now).unwrap(), now, "the backlog is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_a_turn_is_not_sent() {
+        let rate = Rate::new(1, 1);
+        while rate.turn(Instant::now()).is_ok() {}
+        let counted = Counted { metrics: Metrics::default(), rate, cluster: "management" };
+        let server = tower::service_fn(|_: Request<()>| async { panic!("it is sent") as Result<Response<()>, BoxError> });
+        let start = Instant::now();
+        let error = counted.layer(server).oneshot(Request::get("/version").body(()).unwrap()).await.unwrap_err();
+        assert!(error.to_string().contains("--kube-api-qps"), "{error}");
+        assert_eq!(start.elapsed(), Duration::ZERO);
     }
 }
