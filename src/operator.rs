@@ -22,7 +22,7 @@ use crate::autoscaler::{self, ServiceHandle, server::ServeError};
 use crate::causes::chain;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
-use crate::cluster::limits::Limits;
+use crate::cluster::limits::{Budget, Limits};
 use crate::cluster::review::{Access, Reviews};
 use crate::cluster::workload::Workloads;
 use crate::cluster::{ApiError, Cluster};
@@ -118,13 +118,13 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     };
     let config = Config::infer().await.map_err(|e| OperatorError::NoCluster(chain(&e)))?;
     let namespace = config.default_namespace.clone();
-    let rate = Rate::new(settings.qps, settings.burst);
+    let connect =
+        |config, rate| connect(config, &metrics, rate, "management", &Limits::of_management()).map_err(|e| OperatorError::NoCluster(chain(&e)));
     // A renewal must not wait for its turn behind our own requests, nor on their connections.
-    let own = connect(config.clone(), &metrics, Rate::new(0, 1), "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
+    let own = connect(config.clone(), Rate::new(0, 1))?;
     // Anyone who reaches the port of the metrics causes reviews: they have turns of their own.
-    let reviews =
-        connect(config.clone(), &metrics, Rate::new(REVIEWS.0, REVIEWS.1), "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
-    let client = connect(config, &metrics, rate, "management").map_err(|e| OperatorError::NoCluster(chain(&e)))?;
+    let reviews = connect(config.clone(), Rate::new(REVIEWS.0, REVIEWS.1))?;
+    let client = connect(config, Rate::new(settings.qps, settings.burst))?;
     tracing::info!(version = BUILD.version, revision = BUILD.revision, health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
 
     let authorize = (!settings.insecure_diagnostics).then(|| authorize(Reviews::new(reviews)));
@@ -211,8 +211,8 @@ async fn work(
     )));
     let counted = metrics.clone();
     let cluster = Cluster::new(client.clone());
-    let workload_metrics = metrics.clone();
-    let connect_workload = Arc::new(move |config| connect(config, &workload_metrics, Rate::new(0, 1), "workload"));
+    let (workload_metrics, budget) = (metrics.clone(), Budget::of_workloads());
+    let connect_workload = Arc::new(move |config| connect(config, &workload_metrics, Rate::new(0, 1), "workload", &Limits::of_workload(&budget)));
     let selection = Selection { namespaces: settings.namespaces, watch_filter: settings.watch_filter, labels: None };
     let controllers_loop = ControllerLoop {
         concurrency: settings.concurrency,
@@ -309,14 +309,14 @@ fn driver_settings(
 }
 
 /// A client that is counted, kept below a rate, and does not repeat requests behind the back of a reconcile.
-fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static str) -> kube::Result<Client> {
+fn connect(mut config: Config, metrics: &Metrics, rate: Rate, cluster: &'static str, limits: &Limits) -> kube::Result<Client> {
     config.default_retry = false;
     // Proxies are not built in; a variable that is meant for others must not stop us.
     config.proxy_url = None;
     if let Ok(agent) = HeaderValue::try_from(BUILD.user_agent()) {
         config.headers.push((USER_AGENT, agent));
     }
-    Ok(ClientBuilder::try_from(config)?.with_layer(&Limits).with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
+    Ok(ClientBuilder::try_from(config)?.with_layer(limits).with_layer(&Counted { metrics: metrics.clone(), rate, cluster }).build())
 }
 
 /// Cancelled at the first SIGTERM or SIGINT, and at the second one.

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 
 use super::{ApiError, watches};
@@ -48,8 +48,8 @@ pub fn is_approved_here(request: &CertificateSigningRequest) -> bool {
 /// The requests that exist now.
 pub async fn list(workload: &Workload) -> Result<Vec<CertificateSigningRequest>, WorkloadError> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
-    let parameters = kube::api::ListParams::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
-    Ok(workload.call("list certificatesigningrequests", api.list(&parameters)).await?.items)
+    let of_kubelets = ListParams::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
+    workload.pages("list certificatesigningrequests", api, of_kubelets).keep(Some).await
 }
 
 /// Approves exactly the request that was judged: its UID and version go along, so a request that was changed or made anew

@@ -4,11 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::Value;
 
-use super::{ApiError, Cluster, FIELD_MANAGER, request};
+use super::{ApiError, Cluster, FIELD_MANAGER, PAGE, request};
 use crate::api::definition::{Definition, resource};
-
-/// Objects of one request.
-const PAGE: u32 = 500;
 
 impl Cluster {
     /// A definition; `None` when the kind is not installed.

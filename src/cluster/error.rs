@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::core::Status;
 use thiserror::Error;
 
+use super::limits::TooMuch;
 use crate::causes::chain;
 
 /// Characters of a server's message that are kept.
@@ -57,6 +58,9 @@ pub enum ApiError {
     /// The server asks for patience.
     #[error("the API server is busy and asks to wait {}s", .after.as_secs())]
     Throttled { after: Duration },
+    /// The server answers with more than we read.
+    #[error("{0}")]
+    TooLarge(String),
     #[error("{0}")]
     Other(String),
 }
@@ -67,7 +71,15 @@ impl ApiError {
         match error {
             kube::Error::Api(status) => Self::answered(what, &status),
             kube::Error::HyperError(e) => Self::Unreachable(format!("{what}: {}", chain(&e))),
-            kube::Error::Service(e) => Self::Unreachable(format!("{what}: {}", chain(e.as_ref()))),
+            kube::Error::Service(e) => {
+                let text = format!("{what}: {}", chain(e.as_ref()));
+                match e.downcast_ref() {
+                    Some(TooMuch::Large(_) | TooMuch::Costly(_)) => Self::TooLarge(text),
+                    // That passes, and says nothing of the server.
+                    Some(TooMuch::Crowded { .. }) => Self::Other(text),
+                    Some(TooMuch::NoAnswer(_) | TooMuch::Slow(_)) | None => Self::Unreachable(text),
+                }
+            }
             kube::Error::ReadEvents(e) => Self::Unreachable(format!("{what}: {}", chain(&e))),
             kube::Error::Auth(e) => Self::Unauthorized(format!("{what}: {}", chain(&e))),
             // The text of these may quote a body; the class is enough.
@@ -127,6 +139,7 @@ impl ApiError {
             Self::Invalid(_) => "invalid",
             Self::Unreachable(_) => "unreachable",
             Self::Throttled { .. } => "throttled",
+            Self::TooLarge(_) => "too_large",
             Self::Other(_) => "other",
         }
     }
@@ -146,6 +159,7 @@ impl ApiError {
             | Self::Unauthorized(_)
             | Self::Unreachable(_)
             | Self::Throttled { .. }
+            | Self::TooLarge(_)
             | Self::Other(_) => Retry::Backoff,
         }
     }
@@ -219,6 +233,14 @@ mod tests {
             "create windowsmachines: exceeded quota: few, requested: a=1, used: a=2, limited: a=2; raise the ResourceQuota, or make room in it"
         );
         assert_eq!(told("pool-2").to_string(), error.to_string());
+    }
+
+    #[test]
+    fn a_server_that_answers_with_too_much_is_not_told_as_unreachable() {
+        let class = |error: TooMuch| ApiError::of("list pods", kube::Error::Service(error.into())).label();
+        assert_eq!(class(TooMuch::Large(16 << 20)), "too_large");
+        assert_eq!(class(TooMuch::Crowded { whose: "answers of this API server", most: 1 << 20 }), "other");
+        assert_eq!(class(TooMuch::Slow(Duration::from_secs(60))), "unreachable");
     }
 
     #[test]

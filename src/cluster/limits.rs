@@ -1,7 +1,12 @@
 //! A layer around a Kubernetes client: no answer is awaited for ever, and none may grow without end. Watches have their own limit of time
 //! ([`super::watches`]); a single event of one may not grow without end either.
+//!
+//! What is read of the answers of workload clusters at the same time has a [`Budget`], of which one cluster gets a part: none of them can take
+//! the memory of this process. An answer gives its part back when its body is dropped. kube-client decodes it in the same step in which it
+//! reads the end of the body, so that beyond the budget no more than one answer for each thread is decoded.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -9,6 +14,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::{Body, Frame};
 use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep, timeout};
 use tower::{BoxError, Layer, Service};
 
@@ -18,29 +24,87 @@ const BEGIN: Duration = super::REQUEST_LIMIT;
 const REST: Duration = Duration::from_secs(60);
 /// An object: etcd stores no larger ones than 1.5 MiB by default, and no one sets that to more than some MiB.
 const OBJECT: usize = 16 << 20;
-/// A page of a list, or a list that is read whole.
+/// A list of the management cluster, which is read whole. Workload clusters answer with pages, no larger than an object.
 const LIST: usize = 256 << 20;
+/// Of all workload clusters at the same time, and of one.
+const BUDGET: usize = 64 << 20;
+const SHARE: usize = 24 << 20;
+/// What else they are spent for: a server may send each byte alone, and an answer may consist of little but `{`, `[` and `,`, each of which begins
+/// a value that is larger in memory.
+const FRAME: usize = 128;
+const VALUE: usize = 32;
 
 /// Why an answer is not read to its end.
 #[derive(Debug, Error)]
-enum TooMuch {
+pub(super) enum TooMuch {
     #[error("no answer within {}s", .0.as_secs())]
     NoAnswer(Duration),
     #[error("the answer did not end within {}s", .0.as_secs())]
     Slow(Duration),
     #[error("the answer is larger than {} MiB", .0 >> 20)]
     Large(usize),
+    #[error("the answer would take more than {} MiB of memory", .0 >> 20)]
+    Costly(usize),
+    #[error("{whose} that are read at the same time would take more than {} MiB of memory", .most >> 20)]
+    Crowded { whose: &'static str, most: usize },
+}
+
+/// What answers that are read at the same time may cost, in bytes of memory. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    left: Arc<Semaphore>,
+    most: usize,
+    whose: &'static str,
+}
+
+impl Budget {
+    fn new(most: usize, whose: &'static str) -> Self {
+        Self { left: Arc::new(Semaphore::new(most)), most, whose }
+    }
+
+    /// Of all workload clusters.
+    pub fn of_workloads() -> Self {
+        Self::new(BUDGET, "answers of all workload clusters")
+    }
+
+    /// At once or not at all: answers that wait for each other would keep what they have.
+    fn take(&self, cost: usize) -> Result<OwnedSemaphorePermit, TooMuch> {
+        let permits = u32::try_from(cost).unwrap_or(u32::MAX);
+        self.left.clone().try_acquire_many_owned(permits).map_err(|_| TooMuch::Crowded { whose: self.whose, most: self.most })
+    }
 }
 
 /// The layer.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Limits;
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a list.
+    list: usize,
+    budgets: Vec<Budget>,
+}
+
+impl Limits {
+    pub fn of_management() -> Self {
+        Self { list: LIST, budgets: Vec::new() }
+    }
+
+    /// Of one workload cluster.
+    pub fn of_workload(all: &Budget) -> Self {
+        Self { list: OBJECT, budgets: vec![Budget::new(SHARE, "answers of this API server"), all.clone()] }
+    }
+
+    fn most(&self, answer: Answer) -> usize {
+        match answer {
+            Answer::Watch | Answer::Object => OBJECT,
+            Answer::List => self.list,
+        }
+    }
+}
 
 impl<S> Layer<S> for Limits {
     type Service = Limited<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Limited { inner }
+        Limited { inner, limits: self.clone() }
     }
 }
 
@@ -48,6 +112,7 @@ impl<S> Layer<S> for Limits {
 #[derive(Clone)]
 pub struct Limited<S> {
     inner: S,
+    limits: Limits,
 }
 
 impl<S, B, A> Service<Request<B>> for Limited<S>
@@ -65,11 +130,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let kind = Answer::to(&request);
+        let (kind, limits) = (Answer::to(&request), self.limits.clone());
         let sent = self.inner.call(request);
         Box::pin(async move {
             let answer = timeout(BEGIN, sent).await.map_err(|_| TooMuch::NoAnswer(BEGIN))?.map_err(Into::<BoxError>::into)?;
-            Ok(answer.map(|body| LimitedBody::new(body, kind)))
+            Ok(answer.map(|body| LimitedBody::new(body, kind, limits)))
         })
     }
 }
@@ -96,13 +161,6 @@ impl Answer {
         let is_list = matches!(rest, ["namespaces", _, _] | [_]) && request.method() == Method::GET;
         if is_list { Self::List } else { Self::Object }
     }
-
-    fn most(self) -> usize {
-        match self {
-            Self::Watch | Self::Object => OBJECT,
-            Self::List => LIST,
-        }
-    }
 }
 
 /// The body of an answer.
@@ -111,12 +169,43 @@ pub struct LimitedBody<B> {
     kind: Answer,
     /// Bytes so far; of a watch, those of the event that has begun.
     read: usize,
+    /// What they cost, and the same of each budget.
+    cost: usize,
+    held: Vec<OwnedSemaphorePermit>,
+    limits: Limits,
     end: Pin<Box<Sleep>>,
 }
 
 impl<B> LimitedBody<B> {
-    fn new(body: B, kind: Answer) -> Self {
-        Self { inner: Box::pin(body), kind, read: 0, end: Box::pin(sleep(REST)) }
+    fn new(body: B, kind: Answer, limits: Limits) -> Self {
+        Self { inner: Box::pin(body), kind, read: 0, cost: 0, held: Vec::new(), limits, end: Box::pin(sleep(REST)) }
+    }
+
+    fn count(&mut self, data: &[u8]) -> Result<(), TooMuch> {
+        let last_line = if self.kind == Answer::Watch { data.iter().rposition(|byte| *byte == b'\n') } else { None };
+        if last_line.is_some() {
+            (self.read, self.cost) = (0, 0);
+            self.held.clear();
+        }
+        let data = last_line.and_then(|at| data.get(at + 1..)).unwrap_or(data);
+        let values = data.iter().filter(|byte| matches!(byte, b'{' | b'[' | b',')).count();
+        let cost = data.len() + FRAME + VALUE * values;
+        (self.read, self.cost) = (self.read + data.len(), self.cost + cost);
+        let most = self.limits.most(self.kind);
+        if self.read > most {
+            return Err(TooMuch::Large(most));
+        }
+        for (nth, budget) in self.limits.budgets.iter().enumerate() {
+            if self.cost > budget.most {
+                return Err(TooMuch::Costly(budget.most));
+            }
+            let more = budget.take(cost)?;
+            match self.held.get_mut(nth) {
+                Some(held) => held.merge(more),
+                None => self.held.push(more),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -134,14 +223,7 @@ where
         }
         let Some(frame) = ready!(self.inner.as_mut().poll_frame(cx)).transpose().map_err(Into::<BoxError>::into)? else { return Poll::Ready(None) };
         if let Some(data) = frame.data_ref() {
-            let last_line = if self.kind == Answer::Watch { data.iter().rposition(|byte| *byte == b'\n') } else { None };
-            self.read = match last_line {
-                Some(at) => data.len() - at - 1,
-                None => self.read + data.len(),
-            };
-            if self.read > self.kind.most() {
-                return Poll::Ready(Some(Err(TooMuch::Large(self.kind.most()).into())));
-            }
+            self.count(data)?;
         }
         Poll::Ready(Some(Ok(frame)))
     }
@@ -174,13 +256,23 @@ mod tests {
     }
 
     async fn read(uri: &str, chunk: Option<Bytes>, count: usize) -> Result<(), String> {
+        read_with(&Limits::of_management(), uri, chunk, count).await
+    }
+
+    async fn read_with(limits: &Limits, uri: &str, chunk: Option<Bytes>, count: usize) -> Result<(), String> {
+        read_on(&mut begun(limits, uri, chunk, count).await?).await
+    }
+
+    async fn begun(limits: &Limits, uri: &str, chunk: Option<Bytes>, count: usize) -> Result<LimitedBody<Chunks>, String> {
         let server = tower::service_fn(|_: Request<()>| {
             let body = Chunks(chunk.clone(), count);
             async { Ok::<_, BoxError>(Response::new(body)) }
         });
         let request = Request::get(uri).body(()).unwrap();
-        let answer = Limits.layer(server).oneshot(request).await.map_err(|e| e.to_string())?;
-        let mut body = answer.into_body();
+        Ok(limits.layer(server).oneshot(request).await.map_err(|e| e.to_string())?.into_body())
+    }
+
+    async fn read_on(body: &mut LimitedBody<Chunks>) -> Result<(), String> {
         while let Some(frame) = body.frame().await {
             frame.map_err(|e| e.to_string())?;
         }
@@ -190,7 +282,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_never_begins_or_never_ends_is_given_up() {
         let silent = tower::service_fn(|_: Request<()>| pending::<Result<Response<Chunks>, BoxError>>());
-        let error = Limits.layer(silent).oneshot(Request::get(NODE).body(()).unwrap()).await.map(drop).unwrap_err();
+        let error = Limits::of_management().layer(silent).oneshot(Request::get(NODE).body(()).unwrap()).await.map(drop).unwrap_err();
         assert_eq!(error.to_string(), "no answer within 20s");
         assert_eq!(read(NODE, None, 0).await, Err("the answer did not end within 60s".into()));
         assert_eq!(read("/api/v1/nodes?limit=500", None, 0).await, Err("the answer did not end within 60s".into()));
@@ -212,6 +304,59 @@ mod tests {
         ] {
             let expected = wrong.map_or(Ok(()), |most| Err(format!("the answer is larger than {most} MiB")));
             assert_eq!(read(uri, Some(chunk.clone()), count).await, expected, "{uri} {count}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_workload_cluster_answers_with_pages_no_larger_than_an_object() {
+        let (limits, mib) = (Limits::of_workload(&Budget::of_workloads()), Bytes::from(vec![b' '; 1 << 20]));
+        assert_eq!(read_with(&limits, "/api/v1/pods?limit=250", Some(mib.clone()), 16).await, Ok(()));
+        assert_eq!(read_with(&limits, "/api/v1/pods?limit=250", Some(mib), 17).await, Err("the answer is larger than 16 MiB".into()));
+    }
+
+    /// Each cluster has one answer whose end is still to come.
+    #[tokio::test]
+    async fn answers_of_all_workload_clusters_have_one_budget_and_give_it_back() {
+        let (all, mib) = (Budget::of_workloads(), Bytes::from(vec![b' '; 1 << 20]));
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            let mut body = begun(&Limits::of_workload(&all), NODE, Some(mib.clone()), 15).await.unwrap();
+            read_on(&mut body).await.unwrap();
+            held.push(body);
+        }
+        let one_more = async || read_with(&Limits::of_workload(&all), NODE, Some(mib.clone()), 15).await;
+        let crowded = "answers of all workload clusters that are read at the same time would take more than 64 MiB of memory";
+        assert_eq!(one_more().await, Err(crowded.into()));
+        held.pop();
+        assert_eq!(one_more().await, Ok(()));
+        drop(held);
+        assert_eq!(all.left.available_permits(), BUDGET);
+    }
+
+    #[tokio::test]
+    async fn no_workload_cluster_takes_the_share_of_another() {
+        let (all, mib) = (Budget::of_workloads(), Bytes::from(vec![b' '; 1 << 20]));
+        let (one, other) = (Limits::of_workload(&all), Limits::of_workload(&all));
+        let mut held = begun(&one, NODE, Some(mib.clone()), 15).await.unwrap();
+        read_on(&mut held).await.unwrap();
+        let crowded = "answers of this API server that are read at the same time would take more than 24 MiB of memory";
+        assert_eq!(read_with(&one, NODE, Some(mib.clone()), 15).await, Err(crowded.into()));
+        assert_eq!(read_with(&other, NODE, Some(mib.clone()), 15).await, Ok(()));
+        drop(held);
+        assert_eq!(read_with(&one, NODE, Some(mib.clone()), 15).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_costs_more_than_its_bytes_is_given_up() {
+        let limits = Limits::of_workload(&Budget::of_workloads());
+        for (uri, chunk, count, passes) in [
+            (NODE, " ".to_owned(), 1 << 18, false),
+            (NODE, "{},".repeat(1 << 16), 16, false),
+            (NODE, r#"{"name":"DNS","value":"10.0.0.10"},"#.repeat(1 << 10), 150, true),
+            ("/api/v1/nodes?&watch=true", format!("{{\"object\":{}}}\n", "[]".repeat(1 << 10)), 10_000, true),
+        ] {
+            let expected = if passes { Ok(()) } else { Err("the answer would take more than 24 MiB of memory".to_owned()) };
+            assert_eq!(read_with(&limits, uri, Some(Bytes::from(chunk.clone())), count).await, expected, "{uri} {}", &chunk[..chunk.len().min(40)]);
         }
     }
 

@@ -52,8 +52,9 @@ impl Workload {
     /// All objects of a kind in all namespaces; `None` of a kind that the API server does not serve.
     pub async fn objects(&self, of: &Listing) -> Result<Option<Vec<Value>>, WorkloadError> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(of));
-        match self.call(&format!("list {}", of.plural), api.list(&ListParams::default().labels(of.labels))).await {
-            Ok(listed) => Ok(Some(listed.items.into_iter().filter_map(|object| trimmed(object, of)).collect())),
+        let pages = self.pages(&format!("list {}", of.plural), api, ListParams::default().labels(of.labels));
+        match pages.keep(|object| trimmed(object, of)).await {
+            Ok(listed) => Ok(Some(listed)),
             Err(error) if is_unserved(&error) => Ok(None),
             Err(error) => Err(error),
         }

@@ -17,6 +17,7 @@ pub mod linux_side;
 #[cfg(test)]
 pub(crate) mod mock;
 pub mod nodes;
+mod pages;
 pub mod review;
 pub mod survey;
 pub mod token;
@@ -41,6 +42,8 @@ pub use error::{ApiError, Retry};
 
 /// A request without an answer for so long is given up, so that no reconcile hangs and a stop stays bounded.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(20);
+/// Objects of one answer, where a list is read page by page.
+const PAGE: u32 = 250;
 /// Field manager of patches that are not a status of a controller.
 pub const FIELD_MANAGER: &str = "capw";
 

@@ -37,9 +37,9 @@ impl Workload {
 
     /// The Nodes whose provider ID is meant.
     pub async fn nodes_with(&self, is_meant: impl Fn(&str) -> bool) -> Result<Vec<Node>, WorkloadError> {
-        let mut all = self.call("list nodes", Api::<Node>::all(self.client.clone()).list(&ListParams::default())).await?.items;
-        all.retain(|node| node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).is_some_and(&is_meant));
-        Ok(all)
+        let is_meant = |node: &Node| node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).is_some_and(&is_meant);
+        let nodes = Api::<Node>::all(self.client.clone());
+        self.pages("list nodes", nodes, ListParams::default()).keep(|node| is_meant(&node).then_some(node)).await
     }
 
     /// Merges a patch into the Node of that name as it is now; a write in between is a conflict. `change` gives none if none is needed.

@@ -12,8 +12,8 @@ const LIMIT: u32 = 500;
 impl Workload {
     /// All Pods on a Node.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, WorkloadError> {
-        let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        Ok(self.call("list pods", Api::<Pod>::all(self.client.clone()).list(&parameters)).await?.items)
+        let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        self.pages("list pods", Api::<Pod>::all(self.client.clone()), on_node).keep(Some).await
     }
 
     /// Warnings about any of these objects.
@@ -26,10 +26,8 @@ impl Workload {
 
     /// Certificate requests by or for a node, whatever the signer.
     pub async fn requests_of(&self, node: &str) -> Result<Vec<CertificateSigningRequest>, WorkloadError> {
-        let all = self
-            .call("list certificatesigningrequests", Api::<CertificateSigningRequest>::all(self.client.clone()).list(&ListParams::default()))
-            .await?;
+        let all = self.pages("list certificatesigningrequests", Api::all(self.client.clone()), ListParams::default());
         let user = format!("system:node:{node}");
-        Ok(all.items.into_iter().filter(|request| request.spec.username.as_deref() == Some(&user)).collect())
+        all.keep(|request: CertificateSigningRequest| (request.spec.username.as_deref() == Some(&user)).then_some(request)).await
     }
 }

@@ -156,11 +156,13 @@ pub async fn delete(workload: &Workload, id: &str, owner: &str) -> Result<bool, 
 /// it had. How many there were.
 pub async fn delete_all_of(workload: &Workload, owner: &str) -> Result<usize, WorkloadError> {
     let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
-    let found = workload.call(&format!("list secrets {NAMESPACE}"), api(workload).list(&ours)).await?;
+    let mut pages = workload.pages(&format!("list secrets {NAMESPACE}"), api(workload), ours);
     let mut deleted = 0;
-    for token in found.items.into_iter().filter_map(Token::read).filter(|token| token.owner.as_deref() == Some(owner)) {
-        let preconditions = Preconditions { uid: Some(token.uid), resource_version: Some(token.version) };
-        deleted += usize::from(delete_if(workload, &token.id, preconditions).await?);
+    while let Some(secrets) = pages.next().await? {
+        for token in secrets.into_iter().filter_map(Token::read).filter(|token| token.owner.as_deref() == Some(owner)) {
+            let preconditions = Preconditions { uid: Some(token.uid), resource_version: Some(token.version) };
+            deleted += usize::from(delete_if(workload, &token.id, preconditions).await?);
+        }
     }
     Ok(deleted)
 }

@@ -8,7 +8,7 @@ const SECONDS: u32 = 45;
 
 /// The settings that all watches begin with.
 pub fn settings() -> watcher::Config {
-    watcher::Config::default().timeout(SECONDS)
+    watcher::Config::default().timeout(SECONDS).page_size(super::PAGE)
 }
 
 #[cfg(test)]

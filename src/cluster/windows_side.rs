@@ -14,9 +14,6 @@ use crate::api::listing::Listing;
 /// Whose the fields of the Windows side are.
 pub const COMPONENTS_MANAGER: &str = "capw-components";
 
-/// Pods of one answer.
-const PAGE: u32 = 500;
-
 impl Workload {
     /// The object of that name, if there is one. There is none of a kind that the API server does not serve.
     pub async fn object(&self, of: &Listing, namespace: Option<&str>, name: &str) -> Result<Option<Value>, WorkloadError> {
@@ -39,16 +36,14 @@ impl Workload {
     /// until each class is known to be used.
     pub async fn used_runtime_classes(&self, names: &BTreeSet<String>) -> Result<BTreeSet<String>, WorkloadError> {
         let api: Api<Pod> = Api::all(self.client.clone());
-        let mut page = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed").limit(PAGE);
+        let mut pages = self.pages("list pods", api, ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed"));
         let mut used = BTreeSet::new();
-        loop {
-            let found = self.call("list pods", api.list(&page)).await?;
-            used.extend(found.items.into_iter().filter_map(|pod| pod.spec?.runtime_class_name).filter(|name| names.contains(name)));
-            match found.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) if used.len() < names.len() => page = page.continue_token(&token),
-                _ => return Ok(used),
-            }
+        while used.len() < names.len()
+            && let Some(pods) = pages.next().await?
+        {
+            used.extend(pods.into_iter().filter_map(|pod| pod.spec?.runtime_class_name).filter(|name| names.contains(name)));
         }
+        Ok(used)
     }
 
     /// Deletes the object that has this UID and version. One that is gone is no error; one that has changed since is a conflict.
@@ -67,6 +62,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::mock::{Exchange, Script, refuse, step};
+    use super::super::pages::MOST_PAGES;
     use super::*;
 
     fn workload(steps: Vec<Exchange>) -> (Workload, Script) {
@@ -90,6 +86,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_server_whose_pages_never_end_is_told() {
+        let page = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"continue": "x"}, "items": []});
+        let (mut workload, script) = workload((0..MOST_PAGES).map(|_| step("GET /api/v1/pods", page.clone())).collect());
+        workload.server = "https://10.0.0.1:6443".into();
+        let error = workload.used_runtime_classes(&BTreeSet::from(["a".to_owned()])).await.unwrap_err();
+        assert_eq!((error.label(), script.seen().len()), ("workload_too_large", MOST_PAGES));
+        assert_eq!(
+            error.to_string(),
+            "the API server of the workload cluster, https://10.0.0.1:6443, answers with more than CAPW reads: list pods: more than 1000 pages; \
+             remove objects that are not needed there, or look at what answers in its place"
+        );
+    }
+
+    #[tokio::test]
     async fn pods_are_listed_until_each_class_is_found_or_all_are_seen() {
         let page = |classes: &[&str], next: &str| {
             let pod = |class: &&str| json!({"metadata": {"name": "p"}, "spec": {"containers": [], "runtimeClassName": class}});
@@ -107,7 +117,7 @@ mod tests {
             let found = workload.used_runtime_classes(&names).await.unwrap();
             assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), used);
             let queries: Vec<String> = script.seen().into_iter().map(|seen| seen.query).collect();
-            assert!(queries.iter().all(|query| query.contains("limit=500")), "{queries:?}");
+            assert!(queries.iter().all(|query| query.contains("limit=250")), "{queries:?}");
             assert_eq!(queries.iter().filter(|query| query.contains("continue=")).count(), count - 1);
         }
     }

@@ -63,6 +63,10 @@ pub enum WorkloadError {
     /// Nothing is wrong so far.
     #[error("CAPW has asked the API server of {cluster} and waits for its first answer")]
     NotReached { cluster: String },
+    #[error(
+        "the API server of the workload cluster, {endpoint}, answers with more than CAPW reads: {what}; remove objects that are not needed there, or look at what answers in its place"
+    )]
+    TooLarge { endpoint: String, what: String },
     /// Any other answer of the workload cluster.
     #[error("{0}")]
     Api(ApiError),
@@ -93,6 +97,7 @@ impl WorkloadError {
             Self::ClusterReplaced { .. } => "cluster_replaced",
             Self::OwnClusterRefused { .. } => "own_cluster_refused",
             Self::NotReached { .. } => "workload_not_reached",
+            Self::TooLarge { .. } => "workload_too_large",
             Self::Api(error) | Self::Management(error) => error.label(),
         }
     }
@@ -194,6 +199,7 @@ impl Workload {
             ApiError::Unreachable(cause) => WorkloadError::Unreachable { endpoint: self.server.clone(), cause },
             ApiError::Unauthorized(_) => WorkloadError::Unauthorized { endpoint: self.server.clone() },
             ApiError::Forbidden(what) => WorkloadError::Forbidden { what },
+            ApiError::TooLarge(what) => WorkloadError::TooLarge { endpoint: self.server.clone(), what },
             other => WorkloadError::Api(other),
         }
     }

@@ -16,6 +16,8 @@ pub enum Fault {
     Replaced,
     /// The namespace may not use the cluster that CAPW runs in.
     OwnClusterRefused,
+    /// It answers with more than CAPW reads.
+    TooLarge,
 }
 
 impl Fault {
@@ -30,6 +32,7 @@ impl Fault {
             Self::Foreign => Reason::SecretConflict,
             Self::Replaced => Reason::ClusterReplaced,
             Self::OwnClusterRefused => Reason::OwnClusterRefused,
+            Self::TooLarge => Reason::WorkloadClusterTooLarge,
         }
     }
 

@@ -202,6 +202,11 @@ documented_enum! {
         ),
         /// The API server of the workload cluster does not answer.
         WorkloadClusterUnreachable => problem(WorkloadCluster, Ready, "Look at the ExternalControlPlane and the network to it."),
+        /// The API server of the workload cluster answers with more than CAPW reads: an object, or a list that is larger than in any cluster that
+        /// Kubernetes supports, or that does not end. The message says which.
+        WorkloadClusterTooLarge => problem(
+            WorkloadCluster, Ready, "Remove objects of that kind that are not needed, or look at what answers in the place of the API server.",
+        ),
         /// The kubeconfig lacks a permission in the workload cluster; the message says which.
         WorkloadClusterForbidden => problem(
             WorkloadCluster, Ready, "Grant it to the user of the kubeconfig, or use the kubeconfig of an administrator.",

@@ -58,7 +58,7 @@ impl Api {
             async move { api.serve(request).await }
         });
         // As the operator makes it.
-        Client::new(Limits.layer(service), "default")
+        Client::new(Limits::of_management().layer(service), "default")
     }
 
     /// As a user applies it.

@@ -251,6 +251,7 @@ pub fn fault(error: &WorkloadError) -> Option<Fault> {
         WorkloadError::Foreign { .. } => Fault::Foreign,
         WorkloadError::ClusterReplaced { .. } => Fault::Replaced,
         WorkloadError::OwnClusterRefused { .. } => Fault::OwnClusterRefused,
+        WorkloadError::TooLarge { .. } => Fault::TooLarge,
         WorkloadError::NotReached { .. } | WorkloadError::Api(_) | WorkloadError::Management(_) => return None,
     })
 }

@@ -142,6 +142,7 @@ fn a_write_that_is_refused_is_told_unless_it_passes_by_itself() {
     let text = || "patch configmaps a/b: no".to_owned();
     for (error, expected) in [
         (WorkloadError::Forbidden { what: text() }, Some(Reason::WorkloadClusterForbidden)),
+        (WorkloadError::TooLarge { endpoint: text(), what: text() }, Some(Reason::WorkloadClusterTooLarge)),
         (WorkloadError::Api(ApiError::Invalid(text())), Some(Reason::ChangeNeeded)),
         (WorkloadError::Api(ApiError::Conflict(text())), None),
         (WorkloadError::Api(ApiError::NotFound(text())), None),
