@@ -4,6 +4,7 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::bootstrap_config::WindowsBootstrapConfig;
 use super::capi::{self, GROUP};
 use super::cluster::WindowsCluster;
 use super::control_plane::KubeconfigSecretReference;
@@ -14,7 +15,7 @@ use super::pool::WindowsNodePool;
 pub const JOINS_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/joins";
 
 /// Annotation on a WindowsMachine: the cluster that it was made for, which is the one in the owner mark of its VM, whatever becomes of
-/// its labels and of its pool.
+/// its labels and of its pool. On a WindowsBootstrapConfig: the cluster that its token is in, whatever becomes of its labels.
 pub const MADE_FOR_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/made-for";
 
 const IN_CLUSTER: &str = "own/cluster";
@@ -51,6 +52,13 @@ impl ClusterRef {
         let labelled = capi::cluster_name(meta.labels.as_ref()).map(|name| Self::cluster_api(namespace, name));
         let annotated = annotation(meta, JOINS_ANNOTATION).and_then(|text| Self::parse(namespace, text));
         if capi::machine_owner(meta.owner_references.as_ref()).is_some() { labelled.or(annotated) } else { annotated.or(labelled) }
+    }
+
+    /// The cluster of a configuration. Where its label is gone, it is the one that the configuration was made for: its token is there.
+    pub fn of_config(object: &WindowsBootstrapConfig) -> Option<Self> {
+        let meta = &object.metadata;
+        let made_for = || Self::read(meta.namespace.as_deref().unwrap_or_default(), annotation(meta, MADE_FOR_ANNOTATION)?);
+        Self::of(meta).or_else(made_for)
     }
 
     /// The cluster that an object of a standalone pool joins; `None` for an object of Cluster API.
@@ -106,6 +114,11 @@ impl ClusterRef {
     /// Whether no Cluster of Cluster API stands for it.
     pub fn is_standalone(&self) -> bool {
         !matches!(self.source, ClusterSource::ClusterApi(_))
+    }
+
+    /// Reads the value of [`MADE_FOR_ANNOTATION`].
+    fn read(namespace: &str, text: &str) -> Option<Self> {
+        if text.is_empty() || text.contains('/') { Self::parse(namespace, text) } else { Some(Self::cluster_api(namespace, text)) }
     }
 
     /// Reads the value of [`JOINS_ANNOTATION`].
@@ -165,6 +178,29 @@ mod tests {
         }
         for other in ["", "c1", "own/", "secret/x", "own/other", "x/y/z"] {
             assert_eq!(ClusterRef::of(&object(None, Some(other))), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_without_its_label_has_the_cluster_that_it_was_made_for() {
+        let of = |label: Option<&str>, joins: Option<&str>, made_for: &str| {
+            let mut metadata = object(label, joins);
+            metadata.annotations.get_or_insert_default().insert(MADE_FOR_ANNOTATION.into(), made_for.into());
+            let object: WindowsBootstrapConfig = serde_json::from_value(json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1",
+                "kind": "WindowsBootstrapConfig", "metadata": metadata, "spec": {}}))
+            .unwrap();
+            ClusterRef::of_config(&object).map(|cluster| cluster.to_string())
+        };
+        for (label, joins, made_for, expected) in [
+            (None, None, "c1", Some("c1")),
+            (None, None, "own/cluster", Some("own/cluster")),
+            (None, None, "secret/there/value", Some("secret/there/value")),
+            (Some("c2"), None, "c1", Some("c2")),
+            (None, Some("own/cluster"), "c1", Some("own/cluster")),
+            (None, None, "", None),
+            (None, None, "x/y/z", None),
+        ] {
+            assert_eq!(of(label, joins, made_for).as_deref(), expected, "{label:?} {joins:?} {made_for}");
         }
     }
 

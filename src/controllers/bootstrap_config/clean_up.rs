@@ -19,7 +19,7 @@ use crate::lifecycle::identity::{INFRASTRUCTURE, vm_uuid};
 /// Removes all of it; each part finds what an earlier pass left.
 pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found) -> Result<(), WorkloadError> {
     // Without a cluster, nothing was ever made for it.
-    let Some(cluster) = ClusterRef::of(&object.metadata) else { return Ok(()) };
+    let Some(cluster) = ClusterRef::of_config(object) else { return Ok(()) };
     let workload = ctx.clusters.get(&cluster).await?;
     let token = token_id(object);
     if !is_token_gone(object) {

@@ -13,7 +13,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::Context;
 use crate::api::bootstrap_config::{ANSWER_KEY, CHANNEL_KEY, WindowsBootstrapConfig};
-use crate::api::capi::{self, CLUSTER_NAME_LABEL, SECRET_TYPE};
+use crate::api::capi::{CLUSTER_NAME_LABEL, SECRET_TYPE};
+use crate::api::cluster_ref::ClusterRef;
 use crate::bootstrap::Bootstrap;
 use crate::cluster::{ApiError, Creation};
 use crate::lifecycle::bootstrap_config::report::Token;
@@ -74,7 +75,8 @@ impl<T> ByUid<T> {
 pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
     let mut data = vec![("value", made.user_data.as_bytes()), (TOKEN_KEY, token.expose_secret().as_bytes())];
     data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
-    ensure_holding(ctx, object, capi::cluster_name(object.metadata.labels.as_ref()), data).await
+    let cluster = ClusterRef::of_config(object).filter(|cluster| !cluster.is_standalone()).map(|cluster| cluster.to_string());
+    ensure_holding(ctx, object, cluster.as_deref(), data).await
 }
 
 /// As [`ensure`], with this data beside what every Secret of ours holds.

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use serde_json::json;
 
 pub use self::data_secret::{Disowned, KnownTokens, Unreported};
 pub use self::triggers::triggers;
@@ -27,7 +28,7 @@ use super::runtime::owners::Owners;
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi;
-use crate::api::cluster_ref::ClusterRef;
+use crate::api::cluster_ref::{ClusterRef, MADE_FOR_ANNOTATION};
 use crate::cluster::workload::WorkloadError;
 use crate::guards::Guard;
 use crate::lifecycle::Decision;
@@ -58,7 +59,7 @@ pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Res
         return machine_pool::reconcile(ctx, object, owner).await;
     }
     let mut found = observe::observe(ctx, object);
-    if let Some(cluster) = ctx.owners.missing_cluster(&ctx.management, &object.metadata).await? {
+    if let Some(cluster) = ctx.owners.missing_cluster(&ctx.management, &object.metadata, ClusterRef::of_config(object).as_ref()).await? {
         found.cluster = Some(TargetCluster::of_cluster(&cluster, None));
     }
     own_secret(ctx, object, &found).await?;
@@ -87,7 +88,8 @@ async fn carry_out(
         BootstrapStep::Ignore => Ok(Outcome::done()),
         BootstrapStep::Wait => say(ctx, object, decision, None, None).await,
         BootstrapStep::Adopt => {
-            ctx.management.add_finalizer(object, FINALIZER).await?;
+            let made_for = ClusterRef::of_config(object).map(|cluster| cluster.to_string());
+            ctx.management.adopt(object, FINALIZER, json!({ MADE_FOR_ANNOTATION: made_for })).await?;
             Ok(Outcome::done())
         }
         BootstrapStep::Restore { secret } => restore(ctx, object, secret).await,
@@ -136,7 +138,7 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::
         && Guard::TokenBeforeFinalizer.holds()
         && !outcome::may_leave_token(object, fault(&error), ctx.management.now())
     {
-        if let Some(cluster) = ClusterRef::of(&object.metadata) {
+        if let Some(cluster) = ClusterRef::of_config(object) {
             ctx.clusters.doubt(&cluster, &error).await;
         }
         if let Some(fault) = fault(&error) {

@@ -38,13 +38,14 @@ pub fn observe(ctx: &Context, object: &WindowsBootstrapConfig) -> Found {
     let owner = ctx.owners.of_config(object);
     let windows_machine = owner.request().and_then(|request| ctx.caches.windows_machines.get(&namespace, &request.infrastructure.name));
     let pool = windows_machine.as_deref().and_then(|m| ctx.caches.pool_of(m));
-    let cluster = ctx.owners.cluster_of(&object.metadata, pool.as_deref());
+    let of_pool = pool.as_deref().and_then(|pool| pool.spec.cluster.as_ref());
+    let cluster = ClusterRef::of_config(object).and_then(|cluster| ctx.caches.target_cluster(cluster, of_pool));
     Found { owner, cluster, windows_machine }
 }
 
 /// The address of the API server of a standalone pool is in its kubeconfig only: it is read while the data is still to be made.
 pub async fn ask_for_endpoint(ctx: &Context, object: &WindowsBootstrapConfig, found: &mut Found) -> Result<(), WorkloadError> {
-    let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(()) };
+    let Some(cluster) = ClusterRef::of_config(object).filter(ClusterRef::is_standalone) else { return Ok(()) };
     // Whatever an annotation says, nothing is opened that no owner asks for.
     if found.owner.request().is_none()
         || object.metadata.deletion_timestamp.is_some()

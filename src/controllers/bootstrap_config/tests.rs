@@ -21,20 +21,26 @@ fn config(metadata: Value, owner: &str) -> Value {
     json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "metadata": all, "spec": {}})
 }
 
-fn caches() -> Caches {
-    let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
+fn machine() -> Value {
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
         "spec": {"clusterName": "c1", "version": "v1.36.3",
-            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": "win-1"}}});
-    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"},
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsMachine", "name": "win-1"}}})
+}
+
+fn cluster() -> Value {
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"},
         "spec": {"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}},
-        "status": {"initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true}}});
+        "status": {"initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true}}})
+}
+
+fn caches() -> Caches {
     let windows_machine = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
         "metadata": {"name": "win-1", "namespace": "lab", "uid": "w", "annotations": {HYPERVISOR_ANNOTATION: "h1"}}, "spec": {"image": "w"}});
     let pool = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachinePool", "metadata": {"name": "win-1", "namespace": "lab", "uid": "m"},
         "spec": {"clusterName": "c1", "template": {"spec": {"infrastructureRef": {"kind": "WindowsNodePool", "name": "win"}}}}});
     Caches {
-        machines: holding(vec![machine]),
-        clusters: holding(vec![cluster]),
+        machines: holding(vec![machine()]),
+        clusters: holding(vec![cluster()]),
         windows_machines: holding(vec![windows_machine]),
         machine_pools: holding(vec![pool]),
         ..Caches::empty()
@@ -54,7 +60,41 @@ async fn pass(ctx: &Context, object: Value) -> Outcome {
 async fn the_finalizer_is_stored_before_anything_is_made() {
     let (ctx, script) = stage(vec![step(OBJECT, config(json!({}), "Machine"))]);
     assert_eq!(pass(&ctx, config(json!({}), "Machine")).await, Outcome::done());
-    assert_eq!(script.seen()[0].body["metadata"]["finalizers"], json!([FINALIZER]));
+    let metadata = script.seen()[0].body["metadata"].clone();
+    assert_eq!((&metadata["finalizers"], &metadata["annotations"][MADE_FOR_ANNOTATION]), (&json!([FINALIZER]), &json!("c1")));
+}
+
+/// Whatever becomes of the label of a configuration, its token is in the cluster that it was made for.
+#[tokio::test]
+async fn a_token_goes_although_the_label_of_its_cluster_was_removed() {
+    const TOKEN: &str = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef";
+    const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let adopted = json!({"finalizers": [FINALIZER], "labels": null, "annotations": {MADE_FOR_ANNOTATION: "c1"}});
+    for (is_leaving, is_paused) in [(true, false), (false, false), (true, true)] {
+        let mut object = config(adopted.clone(), "Machine");
+        object["status"] = json!({"dataSecretName": "win-1", "tokenID": "abcdef", "tokenCreatedAt": "2026-01-01T00:00:00Z",
+            "tokenExpiresAt": "2026-01-01T01:00:00Z"});
+        if is_leaving {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        let (mut cluster, mut machine) = (cluster(), machine());
+        cluster["spec"]["paused"] = json!(is_paused);
+        machine["status"] = json!({"nodeRef": {"name": "win-1"}});
+        let caches = Caches { clusters: holding(vec![cluster]), machines: holding(vec![machine]), ..caches() };
+        let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+        let token = json!({"apiVersion": "v1", "kind": "Secret", "data": {"token-id": "YWJjZGVm", "token-secret": ""},
+            "metadata": {"uid": "t", "resourceVersion": "1", "annotations": {"capw.cluster.x-k8s.io/owner": "lab/win-1"}}});
+        let requests = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequestList", "metadata": {}, "items": []});
+        let objects = [("/api/v1/namespaces/kube-system", kube_system), (TOKEN, token), (REQUESTS, requests)];
+        let objects = objects.map(|(path, object)| (path.to_owned(), object)).into();
+        let server = Arc::new(Mutex::new(Server { objects, ..Server::default() }));
+        let written = step(if is_leaving && !is_paused { OBJECT } else { STATUS }, object.clone());
+        let exchanges = if is_paused { vec![written] } else { vec![kubeconfig(), written] };
+        let (shared, _script) = shared_to(caches, 1, exchanges, connect(&server));
+        pass(&shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into())), object).await;
+        let is_deleted = server.lock().unwrap().asked.contains(&format!("DELETE {TOKEN}"));
+        assert_eq!(is_deleted, !is_paused, "leaving: {is_leaving}, paused: {is_paused}");
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
+use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
@@ -12,14 +13,16 @@ use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::controllers::runtime::caches::Caches;
-use crate::controllers::runtime::triggers::{Triggers, cluster_facts, concerned, named, namespace, of_cluster};
+use crate::controllers::runtime::triggers::{Triggers, cluster_facts, concerned, named, namespace};
 use crate::lifecycle::identity::chosen;
 use crate::lifecycle::owner::machine_pool_of;
 use crate::lifecycle::windows_side::brings_network;
 
 pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<WindowsBootstrapConfig>>) -> Triggers<WindowsBootstrapConfig> {
     vec![
-        concerned(caches, &caches.clusters, cluster_facts, |caches, cluster| of_cluster(&caches.configs.all(&namespace(cluster)), cluster)),
+        concerned(caches, &caches.clusters, cluster_facts, |caches, cluster| {
+            of_cluster(caches, &ClusterRef::cluster_api(&namespace(cluster), &cluster.name_any()))
+        }),
         caches.machines.0.map(of_machine),
         // The data needs the hypervisor that was chosen for the machine.
         concerned(caches, &caches.windows_machines, |machine| format!("{:?}", chosen(machine)), of_windows_machine),
@@ -38,9 +41,12 @@ fn of_machine(machine: &Machine) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
 }
 
 fn of_windows_cluster(caches: &Caches, object: &WindowsCluster) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
-    let Some(cluster) = ClusterRef::of_windows_cluster(object) else { return Vec::new() };
+    ClusterRef::of_windows_cluster(object).map(|cluster| of_cluster(caches, &cluster)).unwrap_or_default()
+}
+
+fn of_cluster(caches: &Caches, cluster: &ClusterRef) -> Vec<ObjectRef<WindowsBootstrapConfig>> {
     let mut configs = caches.configs.all(&cluster.namespace);
-    configs.retain(|config| ClusterRef::of(&config.metadata).as_ref() == Some(&cluster));
+    configs.retain(|config| ClusterRef::of_config(config).as_ref() == Some(cluster));
     configs.iter().map(|config| ObjectRef::from_obj(&**config)).collect()
 }
 

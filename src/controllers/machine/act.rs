@@ -218,13 +218,8 @@ pub async fn driver_failed(ctx: &Context, object: &WindowsMachine, target: &Targ
 
 /// Stores finalizer, choice of hypervisor and the cluster that the owner mark will name, in one write.
 pub async fn adopt(ctx: &Context, object: &WindowsMachine, hypervisor: &str) -> Result<Outcome, ReconcileError> {
-    let finalizers: Vec<&str> = object.finalizers().iter().map(String::as_str).chain([FINALIZER]).collect();
-    let patch = json!({ "metadata": {
-        "resourceVersion": object.resource_version(),
-        "finalizers": finalizers,
-        "annotations": { HYPERVISOR_ANNOTATION: hypervisor, MADE_FOR_ANNOTATION: made_for(&object.metadata) },
-    }});
-    ctx.management.merge(object, patch).await?;
+    let annotations = json!({ HYPERVISOR_ANNOTATION: hypervisor, MADE_FOR_ANNOTATION: made_for(&object.metadata) });
+    ctx.management.adopt(object, FINALIZER, annotations).await?;
     Ok(Outcome::done())
 }
 

@@ -27,6 +27,7 @@ use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::owners::Owners;
 use super::runtime::workload_clusters::WorkloadClusters;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::Desired;
 use crate::api::machine::WindowsMachine;
 use crate::api::name::ObjectKey;
@@ -54,9 +55,10 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
     let (ctx, object) = (&ctx, &*object);
     let namespace = object.namespace().unwrap_or_default();
     let owner = ctx.owners.of_machine(object);
-    let cluster = match ctx.owners.missing_cluster(&ctx.management, &object.metadata).await? {
+    let cluster = ClusterRef::of(&object.metadata);
+    let cluster = match ctx.owners.missing_cluster(&ctx.management, &object.metadata, cluster.as_ref()).await? {
         Some(cluster) => Some(TargetCluster::of_cluster(&cluster, None)),
-        None => ctx.owners.cluster_of(&object.metadata, None),
+        None => cluster.and_then(|cluster| ctx.caches.target_cluster(cluster, None)),
     };
     let hypervisors = ctx.caches.hypervisors.names(&namespace);
     let reach = |name: &str| ctx.hypervisors.reach(&namespace, name);

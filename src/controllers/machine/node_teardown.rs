@@ -23,7 +23,7 @@ pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<
 /// When nothing is left of the VM: deletes a Node that is left. `None`: there is none. Else what to report.
 pub async fn delete_left_node(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
     let Some(machine) = ctx.caches.node_of(object) else { return Ok(None) };
-    let target = ctx.owners.cluster_of(&object.metadata, None);
+    let target = ClusterRef::of(&object.metadata).and_then(|cluster| ctx.caches.target_cluster(cluster, None));
     let Some(target) = target.filter(|target| teardown::may_leave_node(&ctx.owners.of_machine(object), target)) else { return Ok(None) };
     let delete = async || {
         let workload = ctx.clusters.get(&target.cluster).await?;

@@ -48,7 +48,8 @@ async fn hand_over_one(ctx: &Context, object: &WindowsNodePool, request: &PoolRe
     let joins = request.standalone.as_ref().map(ToString::to_string);
     // The configuration first: whether it was written is seen by its machine.
     if let Some(config) = &machine.config {
-        let patch = json!({ "metadata": { "labels": labels, "annotations": { JOINS_ANNOTATION: joins } } });
+        let annotations = json!({ JOINS_ANNOTATION: joins, MADE_FOR_ANNOTATION: request.cluster() });
+        let patch = json!({ "metadata": { "labels": labels, "annotations": annotations } });
         ctx.management.merge(&**config, patch).await?;
     }
     let annotations = json!({ JOINS_ANNOTATION: joins, MADE_FOR_ANNOTATION: made_for(&machine.object.metadata) });

@@ -75,7 +75,7 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     let mut cluster = observe::cluster(ctx, object);
     let is_missing = cluster.is_none() && observe::names_cluster(object);
     if is_missing && deleting {
-        cluster = ctx.owners.missing_cluster(&ctx.management, &object.metadata).await?.map(Arc::new);
+        cluster = ctx.owners.missing_cluster(&ctx.management, &object.metadata, ClusterRef::of(&object.metadata).as_ref()).await?.map(Arc::new);
     } else if is_missing {
         return wait(ctx, object, "its Cluster is not there (yet)").await;
     }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::capi::CLUSTER_NAME_LABEL;
+use crate::api::cluster_ref::{JOINS_ANNOTATION, MADE_FOR_ANNOTATION};
 use crate::api::name::VmUuid;
 use crate::api::pool::{POOL_LABEL, TEMPLATE_LABEL};
 use crate::cluster::ApiError;
@@ -287,6 +288,23 @@ async fn machines_that_lost_their_owner_are_adopted_and_not_made_anew() {
         assert_eq!(metadata["ownerReferences"][0]["uid"], "pool-uid", "{metadata}");
         assert_eq!((metadata["ownerReferences"].as_array().unwrap().len(), &metadata["resourceVersion"]), (1, &json!("1")));
     }
+}
+
+/// The cluster stays, and has another name from now on.
+#[tokio::test]
+async fn a_configuration_that_is_handed_over_keeps_the_cluster_of_its_token() {
+    let joins = json!({JOINS_ANNOTATION: "own/cluster", MADE_FOR_ANNOTATION: "own/cluster"});
+    let mut machine = machine("win-abc12", "pool-uid");
+    json_patch::merge(&mut machine, &json!({"metadata": {"labels": {crate::api::pool::POOL_LABEL: "win"}, "annotations": joins}}));
+    let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "spec": {},
+        "metadata": {"name": "win-abc12", "namespace": "lab", "uid": "c", "resourceVersion": "1", "annotations": joins, "ownerReferences":
+            [{"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine", "name": "win-abc12", "uid": "uid-win-abc12"}]}});
+    let caches = Caches { windows_machines: holding(vec![machine.clone()]), configs: holding(vec![config.clone()]), ..Caches::empty() };
+    let (ctx, script) = stage_of(caches, 1, vec![step("PATCH *", config), step("PATCH *", machine)]);
+    pass(&ctx).await.expect("it is handed over");
+    let of = |nth: usize| script.seen()[nth].body["metadata"].clone();
+    assert_eq!((&of(0)["uid"], &of(0)["annotations"]), (&json!("c"), &json!({JOINS_ANNOTATION: null, MADE_FOR_ANNOTATION: "c1"})));
+    assert_eq!(of(1)["annotations"][MADE_FOR_ANNOTATION], "own/cluster", "the owner mark of a VM does not change");
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ impl ClusterRequests {
 impl Certificates {
     /// Since when a certificate is known to be issued for the token of this object.
     pub fn issued(&self, object: &WindowsBootstrapConfig) -> Option<Timestamp> {
-        let cluster = ClusterRef::of(&object.metadata)?;
+        let cluster = ClusterRef::of_config(object)?;
         self.lock().get(&cluster)?.issued.get(&token_id(object)).copied()
     }
 
@@ -250,7 +250,7 @@ async fn handle(place: &Place, request: &CertificateSigningRequest) -> Result<Ha
 async fn watch_name(clusters: &WorkloadClusters, cluster: &ClusterRef, request: &CertificateSigningRequest) -> Handled {
     let Some(node) = claimed_node(request).filter(|_| !csr::is_approved_here(request)) else { return Handled::Foreign };
     let context = clusters.context();
-    let is_of_cluster = |config: &Arc<WindowsBootstrapConfig>| ClusterRef::of(&config.metadata).as_ref() == Some(cluster);
+    let is_of_cluster = |config: &Arc<WindowsBootstrapConfig>| ClusterRef::of_config(config).as_ref() == Some(cluster);
     let mut configs = context.caches.configs.all(&cluster.namespace).into_iter().filter(is_of_cluster);
     let is_its_name = |config: &Arc<WindowsBootstrapConfig>| expected(context, config, token_id(config)).is_some_and(|e| e.host_name == node);
     let Some(config) = configs.find(is_its_name) else { return Handled::Foreign };
@@ -278,7 +278,7 @@ async fn refuse(
 
 /// The configuration that the token was made for.
 fn config_of(context: &WatchContext, cluster: &ClusterRef, token: &str) -> Option<Arc<WindowsBootstrapConfig>> {
-    let is_of_cluster = |c: &WindowsBootstrapConfig| ClusterRef::of(&c.metadata).as_ref() == Some(cluster);
+    let is_of_cluster = |c: &WindowsBootstrapConfig| ClusterRef::of_config(c).as_ref() == Some(cluster);
     context.caches.configs.all(&cluster.namespace).into_iter().find(|c| token_id(c) == token && is_of_cluster(c))
 }
 

@@ -50,7 +50,7 @@ async fn read(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workloa
 /// The cluster that machines were made for, as their configurations have it.
 fn pinned(caches: &Caches, cluster: &ClusterRef) -> Option<String> {
     let configs = caches.configs.all(&cluster.namespace);
-    let mut of_cluster = configs.iter().filter(|config| ClusterRef::of(&config.metadata).as_ref() == Some(cluster));
+    let mut of_cluster = configs.iter().filter(|config| ClusterRef::of_config(config).as_ref() == Some(cluster));
     of_cluster.find_map(|config| config.status.as_ref()?.cluster_uid.clone())
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
 use secrecy::SecretString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::written::Written;
 use crate::api::condition::{self, ConditionType, Reason};
@@ -85,6 +86,13 @@ impl Management {
         Ok(written.inspect(|written| self.written.note(written)).is_some())
     }
 
+    /// Stores our finalizer and these annotations in one write.
+    pub async fn adopt<K: Kind>(&self, object: &K, finalizer: &str, annotations: Value) -> Result<K, ApiError> {
+        let finalizers: Vec<&str> = object.finalizers().iter().map(String::as_str).chain([finalizer]).collect();
+        let metadata = json!({ "resourceVersion": object.resource_version(), "finalizers": finalizers, "annotations": annotations });
+        self.merge(object, json!({ "metadata": metadata })).await
+    }
+
     /// Removes our finalizer. `false`: it was not there, or the object is gone.
     pub async fn remove_finalizer<K: Kind>(&self, object: &K, finalizer: &str) -> Result<bool, ApiError> {
         let written = self.cluster.remove_finalizer(object, finalizer).await?;
@@ -156,7 +164,6 @@ mod tests {
     use crate::cluster::mock::step;
     use crate::controllers::runtime::caches::Caches;
     use crate::controllers::testing::{read, shared};
-    use serde_json::json;
 
     /// A configuration has no condition that is about the kubeconfig alone.
     #[tokio::test]

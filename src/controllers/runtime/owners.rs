@@ -12,10 +12,9 @@ use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{self, Cluster};
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::machine::WindowsMachine;
-use crate::api::pool::WindowsNodePool;
 use crate::cluster::ApiError;
 use crate::lifecycle::identity::{INFRASTRUCTURE, is_provisioned};
-use crate::lifecycle::owner::{NodeRequest, Owner, TargetCluster, machine_pool_of, may_join};
+use crate::lifecycle::owner::{NodeRequest, Owner, machine_pool_of, may_join};
 
 #[derive(Clone)]
 pub struct Owners {
@@ -62,7 +61,7 @@ impl Owners {
         let owners = object.metadata.owner_references.as_ref();
         if let Some(reference) = capi::owner(owners, INFRASTRUCTURE, "WindowsMachine") {
             let found = self.caches.windows_machines.get(&namespace, &reference.name).filter(|m| m.metadata.uid.as_deref() == Some(&reference.uid));
-            let same_cluster = |machine: &Arc<WindowsMachine>| ClusterRef::of(&machine.metadata) == ClusterRef::of(&object.metadata);
+            let same_cluster = |machine: &Arc<WindowsMachine>| ClusterRef::of(&machine.metadata) == ClusterRef::of_config(object);
             return match found.filter(same_cluster).map(|m| self.of_machine(&m)) {
                 // Its Machine is still to come.
                 None | Some(Owner::None) => Owner::Unseen,
@@ -70,26 +69,26 @@ impl Owners {
             };
         }
         // A Machine asks for nodes of its Cluster, and no others.
-        if ClusterRef::standalone(&object.metadata).is_some() {
+        if ClusterRef::of_config(object).is_some_and(|cluster| cluster.is_standalone()) {
             return Owner::Unseen;
         }
         let found = capi::machine_owner(owners).and_then(|o| self.caches.machines.get(&namespace, &o.name));
         Owner::of(owners, found.as_deref())
     }
 
-    /// The Cluster of an object that is being deleted, asked for where the cache does not have it: nothing is removed while it is paused, and
-    /// a watch that is behind must not hide that.
-    pub async fn missing_cluster(&self, management: &Management, meta: &ObjectMeta) -> Result<Option<Cluster>, ApiError> {
-        let Some(ClusterRef { namespace, source: ClusterSource::ClusterApi(name) }) = ClusterRef::of(meta) else { return Ok(None) };
-        if meta.deletion_timestamp.is_none() || self.caches.clusters.get(&namespace, &name).is_some() {
+    /// The Cluster of an object that is being deleted and belongs to this cluster, asked for where the cache does not have it: nothing is
+    /// removed while it is paused, and a watch that is behind must not hide that.
+    pub async fn missing_cluster(
+        &self,
+        management: &Management,
+        meta: &ObjectMeta,
+        cluster: Option<&ClusterRef>,
+    ) -> Result<Option<Cluster>, ApiError> {
+        let Some(ClusterRef { namespace, source: ClusterSource::ClusterApi(name) }) = cluster else { return Ok(None) };
+        if meta.deletion_timestamp.is_none() || self.caches.clusters.get(namespace, name).is_some() {
             return Ok(None);
         }
-        cluster_now(management, &namespace, &name).await
-    }
-
-    /// The cluster of an object: its Cluster, or what its standalone pool joins.
-    pub fn cluster_of(&self, meta: &ObjectMeta, pool: Option<&WindowsNodePool>) -> Option<TargetCluster> {
-        self.caches.target_cluster(ClusterRef::of(meta)?, pool.and_then(|pool| pool.spec.cluster.as_ref()))
+        cluster_now(management, namespace, name).await
     }
 }
 
@@ -176,17 +175,16 @@ mod tests {
         unreadable["spec"]["paused"] = json!("Never");
         let exchanges = vec![answer(json!([paused])), answer(json!([])), refuse(CLUSTERS, 503, "ServiceUnavailable"), answer(json!([unreadable]))];
         let (all, script) = shared(Caches::empty(), 1, exchanges);
-        let object = |deleted: Value| -> ObjectMeta {
-            read(json!({"name": "m", "namespace": "lab", "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "deletionTimestamp": deleted}))
-        };
+        let object = |deleted: Value| -> ObjectMeta { read(json!({"name": "m", "namespace": "lab", "deletionTimestamp": deleted})) };
+        let c1 = ClusterRef::cluster_api("lab", "c1");
         let going = object(json!("2026-01-01T00:00:00Z"));
-        let found = all.owners.missing_cluster(&all.management, &going).await.unwrap();
+        let found = all.owners.missing_cluster(&all.management, &going, Some(&c1)).await.unwrap();
         assert!(found.is_some_and(|cluster| cluster.is_paused()));
-        assert!(all.owners.missing_cluster(&all.management, &going).await.unwrap().is_none(), "it is gone");
-        assert!(all.owners.missing_cluster(&all.management, &going).await.is_err(), "in doubt, nothing is removed");
-        let error = all.owners.missing_cluster(&all.management, &going).await.unwrap_err().to_string();
+        assert!(all.owners.missing_cluster(&all.management, &going, Some(&c1)).await.unwrap().is_none(), "it is gone");
+        assert!(all.owners.missing_cluster(&all.management, &going, Some(&c1)).await.is_err(), "in doubt, nothing is removed");
+        let error = all.owners.missing_cluster(&all.management, &going, Some(&c1)).await.unwrap_err().to_string();
         assert!(error.contains("Cluster lab/c1 cannot be read: spec.paused"), "{error}");
-        assert!(all.owners.missing_cluster(&all.management, &object(Value::Null)).await.unwrap().is_none());
+        assert!(all.owners.missing_cluster(&all.management, &object(Value::Null), Some(&c1)).await.unwrap().is_none());
         let queries: Vec<String> = script.seen().into_iter().map(|request| request.query).collect();
         assert_eq!(queries, ["&fieldSelector=metadata.name%3Dc1"; 4], "another Cluster is not read; one that stays asks for nothing");
     }

@@ -23,8 +23,8 @@ pub fn triggers(caches: &Arc<Caches>, requested: Receiver<WindowsCluster>) -> Tr
         concerned(
             caches,
             &caches.configs,
-            |config| windows_pods::host_facts(ClusterRef::of(&config.metadata), &config.spec),
-            |caches, config| windows_pods::without(caches, ClusterRef::of(&config.metadata), &config.spec),
+            |config| windows_pods::host_facts(ClusterRef::of_config(config), &config.spec),
+            |caches, config| windows_pods::without(caches, ClusterRef::of_config(config), &config.spec),
         ),
         concerned(
             caches,

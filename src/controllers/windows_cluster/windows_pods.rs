@@ -99,7 +99,7 @@ async fn used<'a>(workload: &Workload, objects: &[&'a Value]) -> Result<Vec<&'a 
 fn configured(caches: &Caches, cluster: &ClusterRef) -> BTreeSet<Host> {
     let is_its = |meta: &ObjectMeta, of: Option<ClusterRef>| meta.deletion_timestamp.is_none() && of.as_ref() == Some(cluster);
     let (mut configs, mut templates) = (caches.configs.all(&cluster.namespace), caches.config_templates.all(&cluster.namespace));
-    configs.retain(|config| is_its(&config.metadata, ClusterRef::of(&config.metadata)));
+    configs.retain(|config| is_its(&config.metadata, ClusterRef::of_config(config)));
     templates.retain(|template| is_its(&template.metadata, ClusterRef::of_template(&template.metadata)));
     let of_configs = configs.iter().map(|config| Host::configured(&config.spec));
     let of_templates = templates.iter().map(|template| Host::configured(&template.spec.template.spec));

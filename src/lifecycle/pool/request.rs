@@ -70,6 +70,12 @@ impl PoolRequest {
         self.deletion.iter().filter(|(key, value)| has.get(*key) != Some(*value)).map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
+    /// The cluster that machines of the pool belong to, as [`ClusterRef`] is written.
+    pub fn cluster(&self) -> Option<String> {
+        let labelled = self.core_labels.iter().find(|(key, _)| *key == CLUSTER_NAME_LABEL).and_then(|(_, name)| name.clone());
+        self.standalone.as_ref().map(ToString::to_string).or(labelled)
+    }
+
     pub fn is_standalone(&self) -> bool {
         self.standalone.is_some()
     }
