@@ -7,7 +7,7 @@ use super::observe::Found;
 use super::token::owner_of;
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi;
-use crate::api::cluster_ref::ClusterRef;
+use crate::api::cluster_ref::{ClusterRef, ClusterSource};
 use crate::api::machine::HostNamePolicy;
 use crate::api::name::{HostName, ProviderId, VmUuid};
 use crate::cluster::workload::{Workload, WorkloadError};
@@ -45,11 +45,11 @@ pub async fn clean_up(ctx: &Context, object: &WindowsBootstrapConfig, found: &Fo
     }
 }
 
-/// The token that was reported, or any that was made before a report. The rights in a standalone pool's cluster name no list.
+/// The token that was reported, or any that was made before a report. CAPW's account in its own cluster may list none.
 async fn delete_tokens(object: &WindowsBootstrapConfig, cluster: &ClusterRef, workload: &Workload, token: &str) -> Result<(), WorkloadError> {
     let owner = owner_of(object).id;
     let is_reported = object.status.as_ref().is_some_and(|status| status.token_id.is_some());
-    if !is_reported && !cluster.is_standalone() {
+    if !is_reported && cluster.source != ClusterSource::InCluster {
         match token::delete_all_of(workload, &owner).await {
             Err(WorkloadError::Forbidden { .. }) => {}
             done => return done.map(drop),

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::*;
+use crate::api::cluster_ref::JOINS_ANNOTATION;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
 use crate::controllers::testing::{holding, reach, read, shared, shared_to};
 use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
@@ -11,6 +12,9 @@ use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/bootstrap.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsbootstrapconfigs/win-1";
 const STATUS: &str = "PATCH /apis/bootstrap.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsbootstrapconfigs/win-1/status";
+const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
+const TOKEN: &str = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef";
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const KUBECONFIG: &str = "GET /api/v1/namespaces/lab/secrets/c1-kubeconfig";
 
 fn config(metadata: Value, owner: &str) -> Value {
@@ -47,6 +51,18 @@ fn caches() -> Caches {
     }
 }
 
+/// A workload cluster that has a token of `lab/win-1`.
+fn holding_token() -> Arc<Mutex<Server>> {
+    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+    let token = json!({"apiVersion": "v1", "kind": "Secret", "data": {"token-id": "YWJjZGVm", "token-secret": ""},
+        "metadata": {"uid": "t", "resourceVersion": "1", "annotations": {"capw.cluster.x-k8s.io/owner": "lab/win-1"}}});
+    let tokens = json!({"apiVersion": "v1", "kind": "SecretList", "metadata": {}, "items": [token]});
+    let requests = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequestList", "metadata": {}, "items": []});
+    let objects = [("/api/v1/namespaces/kube-system", kube_system), (TOKENS, tokens), (TOKEN, token), (REQUESTS, requests)];
+    let objects = objects.map(|(path, object)| (path.to_owned(), object)).into();
+    Arc::new(Mutex::new(Server { objects, ..Server::default() }))
+}
+
 fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
     let (shared, script) = shared(caches(), 1, exchanges);
     (shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into())), script)
@@ -67,8 +83,6 @@ async fn the_finalizer_is_stored_before_anything_is_made() {
 /// Whatever becomes of the label of a configuration, its token is in the cluster that it was made for.
 #[tokio::test]
 async fn a_token_goes_although_the_label_of_its_cluster_was_removed() {
-    const TOKEN: &str = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef";
-    const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let adopted = json!({"finalizers": [FINALIZER], "labels": null, "annotations": {MADE_FOR_ANNOTATION: "c1"}});
     for (is_leaving, is_paused) in [(true, false), (false, false), (true, true)] {
         let mut object = config(adopted.clone(), "Machine");
@@ -81,13 +95,7 @@ async fn a_token_goes_although_the_label_of_its_cluster_was_removed() {
         cluster["spec"]["paused"] = json!(is_paused);
         machine["status"] = json!({"nodeRef": {"name": "win-1"}});
         let caches = Caches { clusters: holding(vec![cluster]), machines: holding(vec![machine]), ..caches() };
-        let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-        let token = json!({"apiVersion": "v1", "kind": "Secret", "data": {"token-id": "YWJjZGVm", "token-secret": ""},
-            "metadata": {"uid": "t", "resourceVersion": "1", "annotations": {"capw.cluster.x-k8s.io/owner": "lab/win-1"}}});
-        let requests = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequestList", "metadata": {}, "items": []});
-        let objects = [("/api/v1/namespaces/kube-system", kube_system), (TOKEN, token), (REQUESTS, requests)];
-        let objects = objects.map(|(path, object)| (path.to_owned(), object)).into();
-        let server = Arc::new(Mutex::new(Server { objects, ..Server::default() }));
+        let server = holding_token();
         let written = step(if is_leaving && !is_paused { OBJECT } else { STATUS }, object.clone());
         let exchanges = if is_paused { vec![written] } else { vec![kubeconfig(), written] };
         let (shared, _script) = shared_to(caches, 1, exchanges, connect(&server));
@@ -136,6 +144,25 @@ async fn nothing_is_made_in_the_own_cluster_without_a_pool_that_owns_the_machine
         let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));
         let _ = reconcile(Arc::new(read(object.clone())), ctx).await;
         assert_eq!(!script.seen().is_empty(), asked, "{object}");
+    }
+}
+
+/// After a restore without status the object has another UID, and computes another id than that of its token.
+#[tokio::test]
+async fn a_token_of_a_standalone_pool_that_was_never_reported_is_found_by_its_label() {
+    let joins = json!({JOINS_ANNOTATION: "secret/c1-kubeconfig/value"});
+    let metadata = json!({"finalizers": [FINALIZER], "labels": null, "annotations": joins, "deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": null});
+    let object = config(metadata, "Machine");
+    for may_list in [true, false] {
+        let server = holding_token();
+        if !may_list {
+            server.lock().unwrap().refused = Some(format!("GET {TOKENS}"));
+        }
+        let (shared, script) = shared_to(caches(), 1, vec![kubeconfig(), step(OBJECT, object.clone())], connect(&server));
+        pass(&shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into())), object.clone()).await;
+        assert_eq!(script.seen()[1].body["metadata"]["finalizers"], json!([]), "lists: {may_list}");
+        let is_deleted = server.lock().unwrap().asked.contains(&format!("DELETE {TOKEN}"));
+        assert_eq!(is_deleted, may_list);
     }
 }
 
