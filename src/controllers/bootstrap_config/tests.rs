@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::api::cluster_ref::JOINS_ANNOTATION;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
-use crate::controllers::testing::{holding, reach, read, shared, shared_to};
+use crate::controllers::testing::{holding, reach, read, shared, shared_to, with_answers};
 use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
@@ -69,7 +69,8 @@ fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
 }
 
 async fn pass(ctx: &Context, object: Value) -> Outcome {
-    reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap()
+    let object: Arc<WindowsBootstrapConfig> = Arc::new(read(object));
+    with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.unwrap()
 }
 
 #[tokio::test]

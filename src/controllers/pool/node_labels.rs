@@ -85,7 +85,7 @@ mod tests {
     use crate::api::machine::WindowsMachine;
     use crate::api::name::VmUuid;
     use crate::controllers::runtime::caches::Caches;
-    use crate::controllers::testing::{read, shared_to};
+    use crate::controllers::testing::{reach, read, shared_to};
     use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
     use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
     use crate::lifecycle::pool::Member;
@@ -122,7 +122,9 @@ mod tests {
             let server = Arc::new(Mutex::new(Server { objects, others: vec![node], ..Server::default() }));
             let (shared, _script) = shared_to(Caches::empty(), 1, vec![kubeconfig()], connect(&server));
             let (had, wanted) = (config(json!({})), config(json!({"a": "b"})));
-            change_node(&shared.pool(), &cluster, &found, &had, "win-1", &wanted.spec).await.unwrap();
+            let ctx = shared.pool();
+            reach(&ctx.clusters, &cluster).await;
+            change_node(&ctx, &cluster, &found, &had, "win-1", &wanted.spec).await.unwrap();
             assert_eq!(server.lock().unwrap().asked.contains(&"PATCH /api/v1/nodes/win-1".to_owned()), is_changed, "{uid}");
         }
     }

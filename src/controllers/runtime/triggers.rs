@@ -79,7 +79,12 @@ impl Requests {
             let _ = self.pools.unbounded_send(ObjectRef::from_obj(&**pool));
         }
         caches.windows_machines.all(namespace).iter().filter(|machine| is_of(&machine.metadata)).for_each(|machine| self.machine(machine));
-        caches.configs.all(namespace).iter().filter(|config| ClusterRef::of_config(config).as_ref() == Some(cluster)).for_each(|config| self.config(config));
+        caches
+            .configs
+            .all(namespace)
+            .iter()
+            .filter(|config| ClusterRef::of_config(config).as_ref() == Some(cluster))
+            .for_each(|config| self.config(config));
         let all = caches.windows_clusters.all(namespace);
         let its = all.iter().filter(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(cluster));
         its.for_each(|object| self.windows_cluster(ObjectRef::from_obj(&**object)));

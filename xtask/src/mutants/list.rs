@@ -109,16 +109,12 @@ pub const FILES: &[Guarded] = &[
     of(
         "src/lifecycle/node/teardown.rs",
         &["lifecycle::node::teardown::", "controllers::machine::"],
-        &[
-            gone("core's machine waits for its cluster", "«elapsed(deleted, now) >= CORE»", "true"),
-        ],
+        &[gone("core's machine waits for its cluster", "«elapsed(deleted, now) >= CORE»", "true")],
     ),
     of(
         "src/lifecycle/hypervisor.rs",
         &["lifecycle::hypervisor::", "controllers::hypervisor::"],
-        &[
-            gone("another endpoint is not believed", "known.filter(|known| «*known != id»)", "false"),
-        ],
+        &[gone("another endpoint is not believed", "known.filter(|known| «*known != id»)", "false")],
     ),
     of(
         "src/lifecycle/hypervisor/orphans.rs",
@@ -152,9 +148,12 @@ pub const FILES: &[Guarded] = &[
                 "return match «delete_left_node(ctx, object).await?»",
                 "{ release(ctx, object).await?; delete_left_node(ctx, object).await? }",
             ),
-            gone("limits are kept", "«room(vm.hypervisor.spec.limits.as_ref(), there, &unreadable, object).map_err(DriverError::Capacity)?»", "drop(there)"),
+            gone(
+                "limits are kept",
+                "«room(vm.hypervisor.spec.limits.as_ref(), there, &unreadable, object).map_err(DriverError::Capacity)?»",
+                "drop(there)",
+            ),
             gone("the seed's channel is checked first", "«vm.driver.check(spec, seed.kind()).await?»", "()"),
-            gone("an adoption is of what was read", "\"resourceVersion\": «object.resource_version()»", "None::<String>"),
             gone("a Node that was made anew is not completed", "«now.metadata.uid == node.metadata.uid» && machine", "true"),
             gone("another's Node is not completed", "&& «machine.is_of(now)»", "true"),
         ],
@@ -253,12 +252,8 @@ pub const FILES: &[Guarded] = &[
             ),
             gone("an annotation joins no cluster that it may not join", "«!may_join(&cluster, self.caches.pool_of(object).as_deref())»", "false"),
             gone("a Node that may be there is waited for", "&& «!self.nodes.are_known(&cluster)»", "false"),
-            gone(
-                "a configuration joins the cluster of its machine",
-                "«ClusterRef::of(&machine.metadata) == ClusterRef::of(&object.metadata)»",
-                "true",
-            ),
-            gone("a Cluster that no cache has is asked for", "|| «self.caches.clusters.get(&namespace, &name).is_some()»", "true"),
+            gone("a configuration joins the cluster of its machine", "«ClusterRef::of(&machine.metadata) == ClusterRef::of_config(object)»", "true"),
+            gone("a Cluster that no cache has is asked for", "|| «self.caches.clusters.get(namespace, name).is_some()»", "true"),
             gone("an answer without kinds proves nothing", "if «is_cluster_api_gone(&management.cluster.groups().await?)»", "true"),
         ],
     ),
@@ -274,14 +269,21 @@ pub const FILES: &[Guarded] = &[
     of(
         "src/controllers/runtime/identities.rs",
         &["controllers::runtime::identities::"],
-        &[
-            gone("another cluster is not taken for the first", "Some(expected) if «expected != found»", "false"),
-        ],
+        &[gone("another cluster is not taken for the first", "Some(expected) if «expected != found»", "false")],
+    ),
+    of(
+        "src/controllers/runtime/management.rs",
+        &["controllers::machine::", "controllers::bootstrap_config::"],
+        &[gone("an adoption is of what was read", "\"resourceVersion\": «object.resource_version()»", "None::<String>")],
     ),
     of(
         "src/controllers/runtime/answers.rs",
         &["controllers::runtime::"],
-        &[gone("another kubeconfig is asked for its cluster", "all.get(cluster).filter(|answer| «answer.fingerprint == workload.fingerprint»)", "true")],
+        &[gone(
+            "another kubeconfig is asked for its cluster",
+            "all.get(cluster).filter(|answer| «answer.fingerprint == workload.fingerprint»)",
+            "true",
+        )],
     ),
     of(
         "src/controllers/windows_cluster/mod.rs",
