@@ -3,6 +3,7 @@
 //! refuses whatever is wrong, for Linux nodes too. It brings kube-proxy to Calico's network, and a node takes pods once both work. The operator is
 //! played here.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -146,7 +147,9 @@ async fn it_brings_kube_proxy(cp: &ControlPlane, capw: &Capw, workers: &mut Work
 /// What CAPW has asked the workload cluster since then, but for watches with their listings, and for the rights of joining nodes, which it looks at
 /// once.
 fn asked_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
-    let is_watch = |event: &AuditEvent| event.verb == "watch" || (event.verb == "list" && event.uri.contains("limit=500"));
+    let path = |event: &AuditEvent| event.uri.split('?').next().unwrap_or_default().to_owned();
+    let watched: BTreeSet<String> = cp.audit().iter().filter(|event| event.user == REMOTE_USER && event.verb == "watch").map(path).collect();
+    let is_watch = |event: &AuditEvent| event.verb == "watch" || (event.verb == "list" && watched.contains(&path(event)));
     let is_once = |event: &AuditEvent| event.group == "rbac.authorization.k8s.io" || event.uri == "/version";
     let is_its = |event: &AuditEvent| event.user == REMOTE_USER && !event.user_agent.contains("cluster-api");
     let asked = cp.audit_since(mark).into_iter().filter(|event| is_its(event) && !is_watch(event) && !is_once(event));
