@@ -2,34 +2,29 @@
 //! while a machine of it may still join. The rule is [`crate::lifecycle::bootstrap_config::csr`].
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use tokio::task::AbortHandle;
 
+use super::followed::Followed;
 use super::pending::{Handled, Place, Shown, Signer};
-use super::watch_task::WatchTask;
 use super::workload_clusters::{WatchContext, WorkloadClusters};
 use crate::api::bootstrap_config::{JOIN_SIGNER, WindowsBootstrapConfig};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::Reason;
 use crate::cluster::csr;
-use crate::cluster::workload::{Workload, WorkloadError};
+use crate::cluster::workload::WorkloadError;
 use crate::lifecycle::bootstrap_config::csr::{Expected, Key, Verdict, claimed_node, is_approved, is_decided, judge, key_of, token_of};
 use crate::lifecycle::bootstrap_config::token_id;
 
 /// What was seen in each workload cluster.
-#[derive(Default)]
-pub struct Certificates {
-    clusters: Mutex<HashMap<ClusterRef, ClusterRequests>>,
-}
+pub type Certificates = Followed<ClusterRequests>;
 
 #[derive(Default)]
-struct ClusterRequests {
-    watch: WatchTask,
+pub struct ClusterRequests {
     /// Ids of tokens for which a certificate was issued, and when that was seen.
     issued: HashMap<String, Timestamp>,
     /// Names of requests, by token id.
@@ -42,8 +37,6 @@ struct ClusterRequests {
     claims: HashMap<String, (String, Key)>,
     /// By name, requests that another approver took: the node whose name each is for, and who made it.
     taken: HashMap<String, (String, String)>,
-    /// Since when the oldest undecided request of one of our machines is there.
-    oldest: Option<Timestamp>,
 }
 
 impl ClusterRequests {
@@ -89,52 +82,25 @@ impl Certificates {
     /// Since when a certificate is known to be issued for the token of this object.
     pub fn issued(&self, object: &WindowsBootstrapConfig) -> Option<Timestamp> {
         let cluster = ClusterRef::of_config(object)?;
-        self.lock().get(&cluster)?.issued.get(&token_id(object)).copied()
+        self.known(&cluster, |known| known.issued.get(&token_id(object)).copied())?
     }
 
     /// Names of the requests that were made with a token.
     pub fn requests_of(&self, cluster: &ClusterRef, token: &str) -> Vec<String> {
-        let all = self.lock();
-        let requests = all.get(cluster).and_then(|known| known.requests.get(token));
-        requests.into_iter().flatten().cloned().collect()
+        let requests = self.known(cluster, |known| known.requests.get(token).cloned());
+        requests.flatten().into_iter().flatten().collect()
     }
 
     /// Forgets everything about a token whose machine is gone.
     pub fn forget_token(&self, cluster: &ClusterRef, token: &str) {
-        if let Some(known) = self.lock().get_mut(cluster) {
+        self.known(cluster, |known| {
             known.issued.remove(token);
             known.keys.remove(token);
             known.claims.remove(token);
             for request in known.requests.remove(token).into_iter().flatten() {
                 known.refused.remove(&request);
             }
-        }
-    }
-
-    /// Since when the oldest undecided request of one of our machines is there.
-    pub fn oldest(&self) -> Option<Timestamp> {
-        self.lock().values().filter_map(|known| known.oldest).min()
-    }
-
-    pub(super) fn is_watching(&self, cluster: &ClusterRef) -> bool {
-        self.lock().get(cluster).is_some_and(|known| known.watch.is_running())
-    }
-
-    /// Watches a cluster unless it is watched with this kubeconfig.
-    pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
-        self.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
-    }
-
-    pub(super) fn forget(&self, cluster: &ClusterRef) {
-        self.lock().remove(cluster);
-    }
-
-    fn note<T>(&self, cluster: &ClusterRef, change: impl FnOnce(&mut ClusterRequests) -> T) -> T {
-        change(self.lock().entry(cluster.clone()).or_default())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, ClusterRequests>> {
-        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+        });
     }
 }
 
@@ -145,6 +111,11 @@ pub(super) struct Joins(pub Place);
 impl Signer for Joins {
     const NAME: &'static str = JOIN_SIGNER;
     const WHAT: &'static str = "certificate requests";
+    type Known = ClusterRequests;
+
+    fn followed(&self) -> &Certificates {
+        self.0.clusters.certificates()
+    }
 
     fn place(&self) -> &Place {
         &self.0
@@ -165,12 +136,6 @@ impl Signer for Joins {
 
     async fn handle(&self, request: &CertificateSigningRequest) -> Result<Handled, WorkloadError> {
         handle(&self.0, request).await
-    }
-
-    fn tell(&self, oldest: Option<Timestamp>) {
-        if let Some(known) = self.0.clusters.certificates().lock().get_mut(&self.0.cluster) {
-            known.oldest = oldest;
-        }
     }
 }
 

@@ -5,6 +5,7 @@ mod answers;
 pub mod caches;
 pub mod certificates;
 pub mod controller;
+mod followed;
 mod identities;
 pub mod linux_sides;
 pub mod management;

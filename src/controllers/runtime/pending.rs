@@ -13,6 +13,7 @@ use kube::runtime::watcher::Event;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use super::followed::Followed;
 use super::workload_clusters::WorkloadClusters;
 use crate::api::cluster_ref::ClusterRef;
 use crate::cluster::csr;
@@ -184,6 +185,10 @@ pub trait Signer: Clone + Send + Sync + 'static {
     const NAME: &'static str;
     /// For the log.
     const WHAT: &'static str;
+    /// What is known of the requests of a cluster.
+    type Known: Default;
+
+    fn followed(&self) -> &Followed<Self::Known>;
 
     fn place(&self) -> &Place;
 
@@ -191,9 +196,6 @@ pub trait Signer: Clone + Send + Sync + 'static {
     fn learn(&self, shown: Shown);
 
     fn handle(&self, request: &CertificateSigningRequest) -> impl Future<Output = Result<Handled, WorkloadError>> + Send;
-
-    /// Since when the oldest request of one of our machines is undecided.
-    fn tell(&self, oldest: Option<Timestamp>);
 }
 
 /// Follows the requests of one workload cluster until the task is aborted.
@@ -211,7 +213,7 @@ pub async fn handle_all<S: Signer>(signer: S, events: impl Stream<Item = Result<
         for request in pending.due(Instant::now(), AT_ONCE - running.len()) {
             running.spawn(handle(signer.clone(), request));
         }
-        signer.tell(pending.oldest());
+        signer.followed().tell_oldest(&signer.place().cluster, pending.oldest());
         let next = pending.next().filter(|_| running.len() < AT_ONCE);
         tokio::select! {
             event = events.next() => match event {

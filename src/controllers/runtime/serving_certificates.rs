@@ -2,60 +2,26 @@
 //! them. One watch per workload cluster, from the first such machine on. The rule is
 //! [`crate::lifecycle::bootstrap_config::csr::serving`]. A request costs one read of its Node.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashSet;
+use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt;
-use tokio::task::AbortHandle;
 
+use super::followed::Followed;
 use super::pending::{Handled, Place, Shown, Signer};
-use super::watch_task::WatchTask;
 use super::workload_clusters::WatchContext;
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::Reason;
 use crate::api::machine::{MachineAddressType, WindowsMachine};
 use crate::cluster::csr;
-use crate::cluster::workload::{Workload, WorkloadError};
+use crate::cluster::workload::WorkloadError;
 use crate::lifecycle::bootstrap_config::csr::serving::{ExpectedServing, SERVING_SIGNER, judge, own_addresses, requester};
 use crate::lifecycle::bootstrap_config::csr::{Verdict, is_decided};
 use crate::lifecycle::identity::host_name;
 
-/// The watches, and what was refused, so that it is told once.
-#[derive(Default)]
-pub struct ServingCertificates(Mutex<HashMap<ClusterRef, Followed>>);
-
-#[derive(Default)]
-struct Followed {
-    watch: WatchTask,
-    refused: HashSet<String>,
-    /// Since when the oldest undecided request of one of our machines is there.
-    oldest: Option<Timestamp>,
-}
-
-impl ServingCertificates {
-    /// Since when the oldest undecided request of one of our machines is there.
-    pub(super) fn oldest(&self) -> Option<Timestamp> {
-        self.lock().values().filter_map(|followed| followed.oldest).min()
-    }
-
-    pub(super) fn is_watching(&self, cluster: &ClusterRef) -> bool {
-        self.lock().get(cluster).is_some_and(|followed| followed.watch.is_running())
-    }
-
-    pub(super) fn watch(&self, cluster: &ClusterRef, workload: &Workload, spawn: impl FnOnce(Workload) -> AbortHandle) {
-        self.lock().entry(cluster.clone()).or_default().watch.start(workload, spawn);
-    }
-
-    pub(super) fn forget(&self, cluster: &ClusterRef) {
-        self.lock().remove(cluster);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterRef, Followed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// The watches, and the names of requests that were refused, so that each is told once.
+pub type ServingCertificates = Followed<HashSet<String>>;
 
 /// The requests of the nodes of one workload cluster.
 #[derive(Clone)]
@@ -64,17 +30,22 @@ pub(super) struct Serves(pub Place);
 impl Signer for Serves {
     const NAME: &'static str = SERVING_SIGNER;
     const WHAT: &'static str = "serving certificates";
+    type Known = HashSet<String>;
+
+    fn followed(&self) -> &ServingCertificates {
+        self.0.clusters.serving_certificates()
+    }
 
     fn place(&self) -> &Place {
         &self.0
     }
 
     fn learn(&self, shown: Shown) {
-        self.note(|followed| match shown {
+        self.followed().note(&self.0.cluster, |refused| match shown {
             Shown::Nothing | Shown::One(_) => {}
-            Shown::All(listed) => followed.refused.retain(|name| listed.iter().any(|request| request.name_any() == *name)),
+            Shown::All(listed) => refused.retain(|name| listed.iter().any(|request| request.name_any() == *name)),
             Shown::Gone(request) => {
-                followed.refused.remove(&request.name_any());
+                refused.remove(&request.name_any());
             }
         });
     }
@@ -99,7 +70,7 @@ impl Signer for Serves {
             Verdict::Ignore => Ok(Handled::Foreign),
             Verdict::Refuse(why) => {
                 // Told once, and judged again: an address may be reported later.
-                if self.note(|followed| followed.refused.insert(request.name_any())) {
+                if self.followed().note(cluster, |refused| refused.insert(request.name_any())) {
                     let note = format!("serving certificate request {} was left alone: {why}", request.name_any());
                     tracing::warn!(namespace = cluster.namespace, %cluster, "{note}");
                     context.management.events.warning(&*machine, Reason::CertificateRequestRefused, "Approve", &note).await;
@@ -107,18 +78,6 @@ impl Signer for Serves {
                 Ok(Handled::Refused)
             }
         }
-    }
-
-    fn tell(&self, oldest: Option<Timestamp>) {
-        if let Some(followed) = self.0.clusters.serving_certificates().lock().get_mut(&self.0.cluster) {
-            followed.oldest = oldest;
-        }
-    }
-}
-
-impl Serves {
-    fn note<T>(&self, change: impl FnOnce(&mut Followed) -> T) -> T {
-        change(self.0.clusters.serving_certificates().lock().entry(self.0.cluster.clone()).or_default())
     }
 }
 

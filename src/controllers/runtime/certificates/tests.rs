@@ -15,6 +15,7 @@ use super::*;
 use crate::api::bootstrap_config::JOIN_GROUP;
 use crate::api::cluster_ref::{ClusterSource, JOINS_ANNOTATION};
 use crate::cluster::mock::{Exchange, Script, refuse, step};
+use crate::cluster::workload::Workload;
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{changing, holding, read, shared};
 use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, INFRASTRUCTURE};

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use kube::runtime::watcher::Event;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
@@ -10,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::super::pending;
 use super::*;
 use crate::cluster::mock::{Exchange, Script, hang, refuse, step};
+use crate::cluster::workload::Workload;
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{changing, holding, read, shared};
 use crate::lifecycle::identity::INFRASTRUCTURE;
