@@ -72,22 +72,21 @@ impl Requests {
     }
     /// Every object that uses the cluster.
     pub fn all_of(&self, caches: &Caches, cluster: &ClusterRef) {
-        let is_of = |meta: &ObjectMeta| ClusterRef::of(meta).as_ref() == Some(cluster);
-        let is_its_pool = |pool: &WindowsNodePool| ClusterRef::of_pool(pool).map_or_else(|| is_of(&pool.metadata), |of| of == *cluster);
         let namespace = &cluster.namespace;
-        for pool in caches.pools.all(namespace).iter().filter(|pool| is_its_pool(pool)) {
+        let is_its = |of: Option<ClusterRef>| of.as_ref() == Some(cluster);
+        let of_pool = |pool: &WindowsNodePool| ClusterRef::of_pool(pool).or_else(|| ClusterRef::of(&pool.metadata));
+        for pool in caches.pools.all(namespace).iter().filter(|pool| is_its(of_pool(pool))) {
             let _ = self.pools.unbounded_send(ObjectRef::from_obj(&**pool));
         }
-        caches.windows_machines.all(namespace).iter().filter(|machine| is_of(&machine.metadata)).for_each(|machine| self.machine(machine));
-        caches
-            .configs
-            .all(namespace)
-            .iter()
-            .filter(|config| ClusterRef::of_config(config).as_ref() == Some(cluster))
-            .for_each(|config| self.config(config));
-        let all = caches.windows_clusters.all(namespace);
-        let its = all.iter().filter(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(cluster));
-        its.for_each(|object| self.windows_cluster(ObjectRef::from_obj(&**object)));
+        for machine in caches.windows_machines.all(namespace).iter().filter(|machine| is_its(ClusterRef::of(&machine.metadata))) {
+            self.machine(machine);
+        }
+        for config in caches.configs.all(namespace).iter().filter(|config| is_its(ClusterRef::of_config(config))) {
+            self.config(config);
+        }
+        for object in caches.windows_clusters.all(namespace).iter().filter(|object| is_its(ClusterRef::of_windows_cluster(object))) {
+            self.windows_cluster(ObjectRef::from_obj(&**object));
+        }
     }
 }
 
