@@ -53,14 +53,11 @@ fn caches() -> Caches {
 
 /// A workload cluster that has a token of `lab/win-1`.
 fn holding_token() -> Arc<Mutex<Server>> {
-    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
     let token = json!({"apiVersion": "v1", "kind": "Secret", "data": {"token-id": "YWJjZGVm", "token-secret": ""},
         "metadata": {"uid": "t", "resourceVersion": "1", "annotations": {"capw.cluster.x-k8s.io/owner": "lab/win-1"}}});
     let tokens = json!({"apiVersion": "v1", "kind": "SecretList", "metadata": {}, "items": [token]});
     let requests = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequestList", "metadata": {}, "items": []});
-    let objects = [("/api/v1/namespaces/kube-system", kube_system), (TOKENS, tokens), (TOKEN, token), (REQUESTS, requests)];
-    let objects = objects.map(|(path, object)| (path.to_owned(), object)).into();
-    Arc::new(Mutex::new(Server { objects, ..Server::default() }))
+    Arc::new(Mutex::new(Server::holding([(TOKENS, tokens), (TOKEN, token), (REQUESTS, requests)])))
 }
 
 fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
@@ -278,10 +275,8 @@ async fn a_secret_in_the_way_of_a_machine_pool_is_looked_at_again() {
 /// Its node may ask for a certificate meanwhile, and half the life of a token is long.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_whose_certificate_requests_are_not_watched_yet_is_tried_again_soon() {
-    const READ: &str = "/api/v1/namespaces/kube-system";
-    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-    let failing = Some((format!("GET {READ}"), false));
-    let server = Arc::new(Mutex::new(Server { objects: [(READ.to_owned(), kube_system)].into(), failing, ..Server::default() }));
+    let failing = Some(("GET /api/v1/namespaces/kube-system".to_owned(), false));
+    let server = Arc::new(Mutex::new(Server { failing, ..Server::holding([]) }));
     let (shared, _script) = shared_to(caches(), 1, vec![kubeconfig(), kubeconfig()], connect(&server));
     let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));
     let mut joining = config(json!({"finalizers": [FINALIZER]}), "Machine");
@@ -330,13 +325,8 @@ async fn asked(
     call: impl AsyncFn(&Context),
 ) -> Vec<String> {
     let list = |kind: &str, version: &str| json!({"apiVersion": version, "kind": kind, "metadata": {}, "items": []});
-    let always = [
-        ("/api/v1/namespaces/kube-system", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}})),
-        ("/api/v1/namespaces/kube-system/secrets", list("SecretList", "v1")),
-        ("/apis/certificates.k8s.io/v1/certificatesigningrequests", list("CertificateSigningRequestList", "certificates.k8s.io/v1")),
-    ];
-    let objects = always.into_iter().chain(objects).map(|(path, object)| (path.to_owned(), object)).collect();
-    let server = Arc::new(Mutex::new(Server { objects, others, ..Server::default() }));
+    let lists = [(TOKENS, list("SecretList", "v1")), (REQUESTS, list("CertificateSigningRequestList", "certificates.k8s.io/v1"))];
+    let server = Arc::new(Mutex::new(Server { others, ..Server::holding(lists.into_iter().chain(objects)) }));
     let exchanges = std::iter::once(kubeconfig()).chain(exchanges).collect();
     let (shared, _script) = shared_to(caches, 1, exchanges, connect(&server));
     let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));

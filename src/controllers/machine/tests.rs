@@ -1,6 +1,5 @@
 mod preconditions;
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -101,17 +100,11 @@ fn node() -> Value {
 }
 
 /// By which a cluster is told from others.
-fn kube_system() -> BTreeMap<String, Value> {
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-    [("/api/v1/namespaces/kube-system".to_owned(), namespace)].into()
-}
-
 /// What is asked of the workload cluster when nothing is left of the VM of a machine of Cluster API, and whether the machine is released.
 async fn end_of_vm(of_core: Value, seconds: i64, refused: Option<&str>) -> (Vec<String>, Value) {
     let node = node();
     let id = node["spec"]["providerID"].clone();
-    let server =
-        Arc::new(Mutex::new(Server { objects: kube_system(), others: vec![node], refused: refused.map(str::to_owned), ..Server::default() }));
+    let server = Arc::new(Mutex::new(Server { others: vec![node], refused: refused.map(str::to_owned), ..Server::holding([]) }));
     let mut machine = serde_json::to_value(&*caches().machines.get("lab", "win-1").unwrap()).unwrap();
     json_patch::merge(&mut machine, &of_core);
     let names_node = machine["status"]["nodeRef"].is_object();
@@ -191,7 +184,7 @@ async fn the_node_of_a_standalone_pool_goes_before_its_vm() {
 /// A VM that stops takes the pods on its Node with it.
 #[tokio::test]
 async fn a_node_that_the_watch_has_not_shown_is_drained_before_its_vm_stops() {
-    let server = Arc::new(Mutex::new(Server { objects: kube_system(), ..Server::default() }));
+    let server = Arc::new(Mutex::new(Server::holding([])));
     let (shared, script) = shared_to(caches(), 1, vec![kubeconfig(), step(STATUS, owned(json!({})))], connect(&server));
     let ctx = shared.machine();
     ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);

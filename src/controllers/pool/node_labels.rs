@@ -117,9 +117,7 @@ mod tests {
         for (uid, is_changed) in [("w", true), ("another", false)] {
             let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "win-1", "uid": "n"},
                 "spec": {"providerID": format!("windows://h1/{}", VmUuid::of(uid))}});
-            let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-            let objects = [("/api/v1/namespaces/kube-system".to_owned(), kube_system)].into();
-            let server = Arc::new(Mutex::new(Server { objects, others: vec![node], ..Server::default() }));
+            let server = Arc::new(Mutex::new(Server { others: vec![node], ..Server::holding([]) }));
             let (shared, _script) = shared_to(Caches::empty(), 1, vec![kubeconfig()], connect(&server));
             let (had, wanted) = (config(json!({})), config(json!({"a": "b"})));
             let ctx = shared.pool();

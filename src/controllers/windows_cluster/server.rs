@@ -31,6 +31,13 @@ pub fn status(code: u16, reason: &str) -> (u16, Value) {
 }
 
 impl Server {
+    /// A cluster that says which one it is, with these objects by path.
+    pub fn holding<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
+        let objects = std::iter::once(("/api/v1/namespaces/kube-system", kube_system)).chain(objects);
+        Self { objects: objects.map(|(path, object)| (path.to_owned(), object)).collect(), ..Self::default() }
+    }
+
     fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
         let line = format!("{method} {path}");
         self.asked.push(line.clone());

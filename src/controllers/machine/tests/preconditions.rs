@@ -42,9 +42,7 @@ async fn only_the_node_that_was_seen_is_completed() {
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}})));
     let cluster = crate::api::cluster_ref::ClusterRef::standalone(&object.metadata).unwrap();
     for (now, is_completed) in [(node("n", id("w")), true), (node("anew", id("w")), false), (node("n", id("other")), false)] {
-        let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-        let objects = [("/api/v1/namespaces/kube-system".to_owned(), kube_system)].into();
-        let server = Arc::new(Mutex::new(Server { objects, others: vec![node("n", id("w"))], ..Server::default() }));
+        let server = Arc::new(Mutex::new(Server { others: vec![node("n", id("w"))], ..Server::holding([]) }));
         let (shared, _script) = shared_to(caches(), 1, vec![kubeconfig()], connect(&server));
         let ctx = shared.machine();
         list_nodes(&ctx.clusters, &cluster).await;

@@ -24,9 +24,7 @@ async fn behind(replicas: usize, names: &[&str], is_outdated: bool, status: Valu
         machine["status"] = status.clone();
         machines.push(machine);
     }
-    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-    let server = Server { objects: [("/api/v1/namespaces/kube-system".to_owned(), kube_system)].into(), ..Server::default() };
-    let server = Arc::new(Mutex::new(server));
+    let server = Arc::new(Mutex::new(Server::holding([])));
     let caches = Caches { windows_machines: holding(machines), configs: holding(configs), ..Caches::empty() };
     let (shared, _script) = shared_to(caches, 1, std::iter::once(kubeconfig()).chain(exchanges).collect(), connect(&server));
     let ctx = shared.pool();
@@ -86,9 +84,7 @@ fn standalone(nodes: Vec<Value>, refused: Option<&str>) -> (WindowsNodePool, Con
     let mut standalone = pool();
     standalone["metadata"]["ownerReferences"] = Value::Null;
     standalone["spec"]["cluster"] = json!({"kubeconfigSecretRef": {"name": "c1-kubeconfig"}});
-    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-    let objects = [("/api/v1/namespaces/kube-system".to_owned(), kube_system)].into();
-    let server = Arc::new(Mutex::new(Server { objects, others: nodes, refused: refused.map(str::to_owned), ..Server::default() }));
+    let server = Arc::new(Mutex::new(Server { others: nodes, refused: refused.map(str::to_owned), ..Server::holding([]) }));
     let (shared, script) = shared_to(Caches::empty(), 1, vec![kubeconfig()], connect(&server));
     (read(standalone), shared.pool(), script)
 }

@@ -1,6 +1,5 @@
 //! A Cluster or a WindowsCluster goes: what was brought goes first, whatever request fails, or it is said that it stays.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -55,15 +54,13 @@ fn workload() -> Arc<Mutex<Server>> {
     };
     let mut own = object("node.k8s.io/v1", "RuntimeClass", "windows-2025", "lab/w1");
     own["metadata"]["labels"] = json!({});
-    let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "k"}});
-    let objects = BTreeMap::from([
-        ("/api/v1/namespaces/kube-system".to_owned(), kube_system),
-        (NAMESPACE.to_owned(), object("v1", "Namespace", "capw-windows", "lab/w1")),
-        (ROLE.to_owned(), object("rbac.authorization.k8s.io/v1", "ClusterRole", "capw-flannel", "other/w1")),
-        (CLASS.to_owned(), object("node.k8s.io/v1", "RuntimeClass", "windows-2022", "lab/w1")),
-        (OWN_CLASS.to_owned(), own),
+    let server = Server::holding([
+        (NAMESPACE, object("v1", "Namespace", "capw-windows", "lab/w1")),
+        (ROLE, object("rbac.authorization.k8s.io/v1", "ClusterRole", "capw-flannel", "other/w1")),
+        (CLASS, object("node.k8s.io/v1", "RuntimeClass", "windows-2022", "lab/w1")),
+        (OWN_CLASS, own),
     ]);
-    Arc::new(Mutex::new(Server { objects, ..Server::default() }))
+    Arc::new(Mutex::new(server))
 }
 
 /// What is left of ours, and whether all else is as it was.
