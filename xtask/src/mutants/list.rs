@@ -60,7 +60,7 @@ pub const FILES: &[Guarded] = &[
         "src/lifecycle/machine/mod.rs",
         &["lifecycle::machine::", "controllers::machine::"],
         &[
-            gone("a copy of a machine makes no VM", "if let Some(twin) = «s.twin»", "None::<&str>"),
+            gone("a copy of a machine makes no VM", "if let Some(twin) = «s.twin»", "None"),
             gone("a copy that goes takes no VM with it", "«s.twin.is_some()»", "false"),
             gone("Windows is no control plane", "«owner.is_control_plane»", "false"),
             gone("a machine goes to no hypervisor that its cluster may not use", "«!cluster.may_use(name)»", "false"),
