@@ -33,6 +33,8 @@ struct Store {
     watches: Vec<(String, UnboundedSender<Bytes>)>,
     /// Requests so far that are no watch.
     requests: Vec<String>,
+    /// Those of them that wrote what was there already.
+    without_effect: Vec<String>,
     plan: Plan,
     crashed: bool,
 }
@@ -51,11 +53,12 @@ impl Api {
         Self { store: Arc::new(Mutex::new(Store { plan: plan.clone(), ..Store::default() })), now }
     }
 
-    pub fn client(&self) -> Client {
+    /// For the controllers' requests to that cluster: it is the same server for each, and the requests say which one was meant.
+    pub fn client(&self, cluster: &'static str) -> Client {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let api = api.clone();
-            async move { api.serve(request).await }
+            async move { api.serve(cluster, request).await }
         });
         // As the operator makes it.
         Client::new(Limits::of_management().layer(service), "default")
@@ -85,9 +88,10 @@ impl Api {
         self.lock().objects.iter().filter(|(key, _)| key.0.ends_with(&format!("/{resource}"))).map(|(_, object)| object.clone()).collect()
     }
 
-    /// Each request that was no watch, in the order in which they came.
-    pub fn requests(&self) -> Vec<String> {
-        self.lock().requests.clone()
+    /// Each request that was no watch, in the order in which they came, and which of them changed nothing. They are counted anew then.
+    pub fn take_requests(&self) -> (Vec<String>, Vec<String>) {
+        let mut store = self.lock();
+        (std::mem::take(&mut store.requests), std::mem::take(&mut store.without_effect))
     }
 
     /// Whether the process is to die now; it is asked once for each time.
@@ -104,18 +108,18 @@ impl Api {
         self.store.lock().unwrap()
     }
 
-    async fn serve(&self, request: Request<Body>) -> Result<Answer, std::io::Error> {
+    async fn serve(&self, cluster: &str, request: Request<Body>) -> Result<Answer, std::io::Error> {
         let (parts, body) = request.into_parts();
         let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or(Value::Null);
         let (path, query) = (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
         if query.contains("watch=true") {
             return Ok(self.watch(&path, &query));
         }
+        let request = format!("{} {path} {cluster}", parts.method);
         let fault = {
             let mut store = self.lock();
-            let request = format!("{} {path}", parts.method);
             let fault = store.plan.fault(&request, &store.requests);
-            store.requests.push(request);
+            store.requests.push(request.clone());
             fault
         };
         let lost = |what: &str| Err(std::io::Error::other(what.to_owned()));
@@ -132,7 +136,7 @@ impl Api {
             }
             _ => {}
         }
-        let answer = self.lock().answer(&parts.method, &path, &query, body, (self.now)());
+        let answer = self.lock().counted(request, |store| store.answer(&parts.method, &path, &query, body, (self.now)()));
         match fault {
             Some(Fault::ReplyLost) => lost("the reply was lost"),
             Some(Fault::TimeoutAfterEffect) => Ok(refusal(504, "Timeout")),
@@ -167,7 +171,7 @@ impl Api {
 }
 
 /// Resource with group and version, namespace, name, subresource.
-fn read(path: &str) -> (String, String, String, String) {
+pub fn read(path: &str) -> (String, String, String, String) {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let (version, rest) = if parts[0] == "api" { (&parts[..2], &parts[2..]) } else { (&parts[..3], &parts[3..]) };
     let version = version.join("/");
@@ -200,6 +204,17 @@ fn refusal(code: u16, reason: &str) -> Answer {
 type Outcome = Result<Value, (u16, &'static str)>;
 
 impl Store {
+    /// Notes the request if it is a write that is accepted and changes nothing. Events are not kept.
+    fn counted(&mut self, request: String, answer: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        let before = self.version;
+        let answer = answer(self);
+        let is_write = !request.starts_with("GET ") && !request.contains("/events");
+        if is_write && answer.is_ok() && self.version == before {
+            self.without_effect.push(request);
+        }
+        answer
+    }
+
     fn answer(&mut self, method: &Method, path: &str, query: &str, body: Value, now: Timestamp) -> Outcome {
         if path == "/version" {
             return Ok(json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "", "buildDate": "",

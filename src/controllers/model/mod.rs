@@ -3,6 +3,7 @@
 //! a VM of a living machine removed, and the end is that of a life without faults.
 
 mod api;
+mod budget;
 mod mutations;
 mod plan;
 mod world;
@@ -15,10 +16,15 @@ use self::world::World;
 /// Orders of events in which each plan of the ordinary tests may run.
 const ORDERS: u64 = 8;
 
-/// Runs one life in a runtime of its own; the requests in it.
-fn live(plan: &Plan) -> Vec<String> {
+/// In a runtime of its own.
+fn in_paused_time<T>(life: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(async { World::new(plan).live().await })
+    runtime.block_on(life)
+}
+
+/// Runs one life; the requests in it.
+fn live(plan: &Plan) -> Vec<String> {
+    in_paused_time(async { World::new(plan).live().await }).requests
 }
 
 /// The number `nth` of a series that looks random and is the same every time.

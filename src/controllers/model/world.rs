@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -30,9 +30,20 @@ pub const INFRASTRUCTURE: &str = "apis/infrastructure.cluster.x-k8s.io/v1alpha1"
 const LOOK: Duration = Duration::from_millis(250);
 /// Everything comes to its end within that time, of the clock in the world.
 const LIMIT: Duration = Duration::from_secs(600);
+/// After that time, nothing is left to do for machines that run.
+const SETTLED: Duration = Duration::from_secs(120);
 
 /// Machines that live at the same time: at no time more are asked for, the surplus of a rollout included.
 const MOST: usize = 2;
+
+/// What the controllers ask of others.
+pub struct Cost {
+    pub requests: Vec<String>,
+    /// Requests that wrote what was there already.
+    pub without_effect: Vec<String>,
+    /// Calls of the driver, by the name of its method.
+    pub calls: Vec<&'static str>,
+}
 
 /// One life.
 pub struct World {
@@ -43,6 +54,7 @@ pub struct World {
     known: BTreeMap<String, String>,
     /// How many secrets of tokens were made: no two are the same, whichever process made them.
     token_secrets: Arc<AtomicUsize>,
+    calls: Arc<Mutex<Vec<&'static str>>>,
     process: Option<(tokio::task::JoinHandle<()>, CancellationToken)>,
 }
 
@@ -70,12 +82,12 @@ impl World {
             "template": {"machine": {"image": "windows-server-2022"}, "bootstrap": {"windowsRelease": "2022"}}}});
         api.put(&format!("{INFRASTRUCTURE}/windowsnodepools"), pool);
         let state = std::env::temp_dir().join(format!("capw-model-{}", uuid::Uuid::new_v4()));
-        Self { api, state, start, known: BTreeMap::new(), token_secrets: Arc::default(), process: None }
+        Self { api, state, start, known: BTreeMap::new(), token_secrets: Arc::default(), calls: Arc::default(), process: None }
     }
 
     /// Starts the controllers, as a process would.
     fn begin(&mut self) {
-        let (client, stop) = (self.api.client(), CancellationToken::new());
+        let (client, stop) = (self.api.client("management"), CancellationToken::new());
         let (metrics, readiness) = (Metrics::default(), Readiness::default());
         let controllers = ControllerLoop {
             concurrency: 4,
@@ -86,8 +98,12 @@ impl World {
             stop: stop.clone(),
         };
         let watching = Watching { client: client.clone(), selection: Selection::default(), metrics, readiness, stop: stop.clone() };
-        let settings = DriverSettings::uncounted(self.state.clone(), 4, clock(self.start));
-        let (cluster, there) = (Cluster::new(client.clone()), client.clone());
+        let calls = self.calls.clone();
+        let settings = DriverSettings {
+            hook: Arc::new(move |call| calls.lock().unwrap().push(call.call)),
+            ..DriverSettings::uncounted(self.state.clone(), 4, clock(self.start))
+        };
+        let (cluster, there) = (Cluster::new(client.clone()), self.api.client("workload"));
         let token_secrets = self.token_secrets.clone();
         let parts = Parts {
             workloads: Workloads::connected(cluster.clone(), Arc::new(move |_| Ok(there.clone())), Namespaces::All),
@@ -206,8 +222,26 @@ impl World {
         self.until("one in its place", |world| world.has(1) && world.machines().iter().all(|machine| name(machine) != old)).await;
     }
 
-    /// A whole life; how many requests it took.
-    pub async fn live(mut self) -> Vec<String> {
+    /// What was asked since it was taken last.
+    fn take_cost(&self) -> Cost {
+        let (requests, without_effect) = self.api.take_requests();
+        Cost { requests, without_effect, calls: std::mem::take(&mut *self.calls.lock().unwrap()) }
+    }
+
+    /// Two machines that run, and are left alone for that time; what it costs to look after them.
+    pub async fn rest(mut self, time: Duration) -> Cost {
+        self.begin();
+        self.until("two machines", |world| world.has(2)).await;
+        sleep(SETTLED).await;
+        self.take_cost();
+        sleep(time).await;
+        let cost = self.take_cost();
+        self.end().await;
+        cost
+    }
+
+    /// A whole life, and what it costs.
+    pub async fn live(mut self) -> Cost {
         let pools = format!("{INFRASTRUCTURE}/windowsnodepools");
         self.begin();
         self.until("two machines", |world| world.has(2)).await;
@@ -227,7 +261,7 @@ impl World {
         // The kubeconfig stays.
         self.until("nothing", |world| left(world) == 0 && world.vms().is_empty() && world.api.all("secrets").len() == 1).await;
         self.end().await;
-        self.api.requests()
+        self.take_cost()
     }
 }
 
