@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use capw::api::hypervisor::WindowsHypervisor;
+use capw::cluster::rights::Right;
 use capw::cluster::token::{self, Owner};
-use capw::cluster::workload::{Right, Workload, WorkloadError};
+use capw::cluster::workload::{Workload, WorkloadError};
 use capw::cluster::{ApiError, Cluster, join_rights};
 use serde_json::{Value, json};
 

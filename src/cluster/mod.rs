@@ -19,6 +19,7 @@ pub(crate) mod mock;
 pub mod nodes;
 mod pages;
 pub mod review;
+pub mod rights;
 pub mod survey;
 pub mod token;
 pub mod watches;

@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 use sha2::{Digest, Sha256};
@@ -141,29 +140,6 @@ impl Workload {
     }
 }
 
-/// One right to ask for. Empty texts mean core group, no subresource, cluster scope, any name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Right<'a> {
-    pub verb: &'a str,
-    pub group: &'a str,
-    pub resource: &'a str,
-    pub subresource: &'a str,
-    pub namespace: &'a str,
-    pub name: &'a str,
-}
-
-impl std::fmt::Display for Right<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.verb, self.resource)?;
-        for (before, text) in [("/", self.subresource), (".", self.group), (" ", self.name), (" in namespace ", self.namespace)] {
-            if !text.is_empty() {
-                write!(f, "{before}{text}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Workload {
     /// `source_name` says where the bytes came from in error texts, e.g. `Secret lab/c1-kubeconfig`.
     pub async fn from_kubeconfig(source_name: &str, bytes: &[u8]) -> Result<Self, WorkloadError> {
@@ -242,33 +218,6 @@ impl Workload {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let found = self.call("get namespaces kube-system", api.get("kube-system")).await?;
         Ok(found.metadata.uid.unwrap_or_default())
-    }
-
-    /// Those of the rights that the credentials lack. One request for each.
-    pub async fn lacks<'a>(&self, rights: &[Right<'a>]) -> Result<Vec<Right<'a>>, WorkloadError> {
-        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
-        let text = |t: &str| (!t.is_empty()).then(|| t.to_owned());
-        let mut lacking = Vec::new();
-        for right in rights {
-            let attributes = ResourceAttributes {
-                verb: text(right.verb),
-                group: text(right.group),
-                resource: text(right.resource),
-                subresource: text(right.subresource),
-                namespace: text(right.namespace),
-                name: text(right.name),
-                ..Default::default()
-            };
-            let review = SelfSubjectAccessReview {
-                spec: SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() },
-                ..Default::default()
-            };
-            let answer = self.call("create selfsubjectaccessreviews", api.create(&PostParams::default(), &review)).await?;
-            if !answer.status.is_some_and(|s| s.allowed) {
-                lacking.push(*right);
-            }
-        }
-        Ok(lacking)
     }
 
     pub async fn config_map(&self, namespace: &str, name: &str) -> Result<Option<ConfigMap>, WorkloadError> {

@@ -127,7 +127,8 @@ fn leaving(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
 
 fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPlaneStep> {
     if let Some(missing) = answer.missing.as_ref().filter(|m| !m.is_empty()) {
-        let message = format!("the credentials may not: {}. Give their user these rights, or use another kubeconfig", missing.join("; "));
+        // The remedy comes first: an event is cut at its end, and the list may be long.
+        let message = format!("the credentials lack rights. Give their user these, or use another kubeconfig: {}", missing.join("; "));
         return unavailable(Reason::PermissionsMissing, &message).look_again(RETRY);
     }
     let known = s.object.status.as_ref().and_then(|status| status.cluster_uid.as_deref());

@@ -106,21 +106,6 @@ async fn the_own_cluster_is_for_the_namespaces_that_are_named() {
 }
 
 #[tokio::test]
-async fn rights_that_are_lacking_are_listed() {
-    let path = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let answer = |allowed: bool| step(path, json!({ "metadata": {}, "spec": {}, "status": { "allowed": allowed } }));
-    let (client, script) = Script::new(vec![answer(true), answer(false)]);
-    let workload =
-        Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
-    let list = Right { verb: "list", resource: "nodes", ..Default::default() };
-    let approve =
-        Right { verb: "update", group: "certificates.k8s.io", resource: "certificatesigningrequests", subresource: "approval", ..Default::default() };
-    assert_eq!(workload.lacks(&[list, approve]).await.unwrap(), [approve]);
-    assert_eq!(approve.to_string(), "update certificatesigningrequests/approval.certificates.k8s.io");
-    assert_eq!(script.seen()[1].body["spec"]["resourceAttributes"]["subresource"], "approval");
-}
-
-#[tokio::test]
 async fn the_version_is_asked_again_only_for_a_newer_kubelet() {
     let version = |git: &str| json!({"major": "1", "minor": "", "gitVersion": git, "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
     let answers = ["v1.35.4", "v1.36.0"].map(|git| step("GET /version", version(git)));

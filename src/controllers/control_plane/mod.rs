@@ -1,6 +1,7 @@
 //! ExternalControlPlane: asks the API server, keeps the Secrets that Cluster API reads, reports. The decisions are in [`crate::lifecycle::control_plane`].
 
 mod clients;
+mod rights;
 mod secrets;
 
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, ConditionType};
 use crate::api::control_plane::{ExternalControlPlane, FINALIZER};
 use crate::cluster::ApiError;
-use crate::cluster::workload::{self, Right, WorkloadError};
+use crate::cluster::workload::{self, WorkloadError};
 use crate::lifecycle::control_plane::{Answer, ControlPlaneStep, ObservedControlPlane, Probe, WindowsSide, decide, status};
 use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_cluster::needs_kubeconfig;
@@ -43,29 +44,6 @@ pub fn triggers(caches: &Arc<Caches>) -> Triggers<ExternalControlPlane> {
     vec![concerned(caches, &caches.clusters, cluster_facts, |_, cluster| {
         named(cluster.spec.control_plane_ref.as_ref(), "ExternalControlPlane", cluster)
     })]
-}
-
-/// What Cluster API and we need to do in the workload cluster.
-const RIGHTS: &[Right<'static>] = &[
-    right("create", "", "secrets", "kube-system"),
-    right("delete", "", "secrets", "kube-system"),
-    right("patch", "", "secrets", "kube-system"),
-    right("get", "", "nodes", ""),
-    right("list", "", "nodes", ""),
-    right("patch", "", "nodes", ""),
-    right("delete", "", "nodes", ""),
-    right("list", "", "pods", ""),
-    Right { subresource: "eviction", ..right("create", "", "pods", "") },
-    right("watch", "certificates.k8s.io", "certificatesigningrequests", ""),
-    right("delete", "certificates.k8s.io", "certificatesigningrequests", ""),
-    Right { subresource: "approval", ..right("update", "certificates.k8s.io", "certificatesigningrequests", "") },
-    Right { name: "kubernetes.io/kube-apiserver-client-kubelet", ..right("approve", "certificates.k8s.io", "signers", "") },
-    Right { name: "kube-system", ..right("get", "", "namespaces", "") },
-    right("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
-];
-
-const fn right(verb: &'static str, group: &'static str, resource: &'static str, namespace: &'static str) -> Right<'static> {
-    Right { verb, group, resource, subresource: "", namespace, name: "" }
 }
 
 pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Result<Outcome, ReconcileError> {
@@ -157,7 +135,8 @@ async fn probe(
     let version = workload.version().await?;
     let checked = object.status.as_ref().and_then(|s| s.checked_kubeconfig.as_deref());
     let settled = checked == Some(&workload.fingerprint) && available(object);
-    let missing: Option<Vec<String>> = if settled { None } else { Some(workload.lacks(RIGHTS).await?.iter().map(ToString::to_string).collect()) };
+    let missing: Option<Vec<String>> =
+        if settled { None } else { Some(workload.lacks(rights::NEEDED).await?.iter().map(ToString::to_string).collect()) };
     // The UID cannot be read without these rights either, and the list says more than that one refusal.
     let uid = if missing.as_ref().is_some_and(Vec::is_empty) { Some(workload.uid().await?) } else { None };
     let secrets_current = are_current(ctx, object, cluster, kubeconfig, workload.ca_pem.as_deref()).await?;
