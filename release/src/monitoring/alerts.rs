@@ -130,6 +130,17 @@ const CASES: &[Case] = &[
         &[(r#"capw_machine_problems_total{namespace="a",condition="NodeJoined",reason="NodeNeverJoined"}"#, "_x5 1 2 4x60")],
     ),
     silent("CapwJoinFailing", 30, &[(r#"capw_machine_problems_total{namespace="a",condition="NodeJoined",reason="NodeNeverJoined"}"#, "_x5 1x60")]),
+    fires(
+        "CapwCertificateRequestWaiting",
+        20,
+        &[("namespace", "a"), ("signer", "kubernetes.io/kubelet-serving")],
+        &[(r#"capw_certificate_request_oldest_seconds{namespace="a",signer="kubernetes.io/kubelet-serving"}"#, "0+60x60")],
+    ),
+    silent(
+        "CapwCertificateRequestWaiting",
+        20,
+        &[(r#"capw_certificate_request_oldest_seconds{namespace="a",signer="kubernetes.io/kubelet-serving"}"#, "0+60x9 0+60x50")],
+    ),
     fires("CapwRolloutStuck", 400, &[("namespace", "a")], &[(r#"capw_pool_outdated_machines{namespace="a"}"#, "1x500")]),
     silent("CapwRolloutStuck", 400, &[(r#"capw_pool_outdated_machines{namespace="a"}"#, "1x100 0x100 1x300")]),
     fires(
