@@ -50,6 +50,7 @@ mod rollout;
 mod scale_race;
 mod secrets;
 mod sequences;
+mod slow_cluster;
 mod slow_endpoint;
 mod specs;
 mod standalone;

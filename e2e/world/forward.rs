@@ -1,35 +1,55 @@
 //! A port that leads to a server. It must not know what is said on the way.
 
+use std::future::pending;
+
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Connections to a port of 127.0.0.1 are passed on; dropped, it ends with all of them, and nothing listens there.
-pub struct Forward(AbortHandle);
+pub struct Forward {
+    task: AbortHandle,
+    is_silent: watch::Sender<bool>,
+}
 
 impl Forward {
     pub async fn start(port: u16, server: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap_or_else(|e| panic!("127.0.0.1:{port}: {e}"));
         let server = server.to_owned();
+        let (is_silent, silent) = watch::channel(false);
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
-            while let Ok((mut from, _)) = listener.accept().await {
-                let server = server.clone();
-                connections.spawn(async move {
-                    if let Ok(mut to) = TcpStream::connect(server).await {
-                        // However it ends, it ends for both.
-                        let _ = copy_bidirectional(&mut from, &mut to).await;
-                    }
-                });
+            while let Ok((from, _)) = listener.accept().await {
+                connections.spawn(pass(from, server.clone(), silent.clone()));
                 while connections.try_join_next().is_some() {}
             }
         });
-        Self(task.abort_handle())
+        Self { task: task.abort_handle(), is_silent }
+    }
+
+    /// From now on connections are taken and kept, and nothing is passed on.
+    pub fn silence(&self) {
+        self.is_silent.send_replace(true);
+    }
+}
+
+async fn pass(mut from: TcpStream, server: String, mut silent: watch::Receiver<bool>) {
+    let passed = async {
+        if let Ok(mut to) = TcpStream::connect(server).await {
+            // However it ends, it ends for both.
+            let _ = copy_bidirectional(&mut from, &mut to).await;
+        }
+    };
+    let silenced = async { silent.wait_for(|is_silent| *is_silent).await.is_ok() };
+    tokio::select! {
+        () = passed => {}
+        true = silenced => pending().await,
     }
 }
 
 impl Drop for Forward {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
