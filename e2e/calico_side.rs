@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::doctor::FOUND;
 use crate::linux_side::{
     BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, is_unverified, pod_is_ready, probes, says, unverified_node, verified,
-    written_since,
+    writes_since, written_since,
 };
 use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
@@ -73,7 +73,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
             "patch /api/v1/namespaces/tigera-operator/configmaps/kubernetes-services-endpoint",
             installation,
         ];
-        let written = written_since(&cp, mark);
+        let written = writes_since(&cp, mark, expected.len()).await;
         let is_right = written.len() == expected.len() && written.iter().zip(expected).all(|(is, expected)| is.starts_with(expected));
         assert!(is_right, "{written:#?}");
         let spec = cp.get(INSTALLATIONS, "default").await.expect("the Installation")["spec"].clone();

@@ -94,7 +94,7 @@ fn the_linux_side_is_named_and_put_right() {
         cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, COMPATIBLE, "True", LIMIT).await;
         let expected =
             ["/api/v1/namespaces/kube-flannel/configmaps/kube-flannel-cfg", "/apis/apps/v1/namespaces/kube-flannel/daemonsets/kube-flannel-ds"];
-        let written = written_since(&cp, mark);
+        let written = writes_since(&cp, mark, 2).await;
         let is_right = written.len() == 2 && written.iter().zip(expected).all(|(is, expected)| is.starts_with(&format!("patch {expected}")));
         assert!(is_right, "{written:#?}");
         step("CAPW has changed the settings and restarted flanneld, with one write each");
@@ -172,7 +172,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
         if image == "registry.example.com/capw:v0" { Ok(()) } else { Err(image.to_owned()) }
     })
     .await;
-    let written = written_since(cp, mark);
+    let written = writes_since(cp, mark, 1).await;
     let is_brought = |line: &&String| line.contains(BROUGHT);
     assert_eq!(written.iter().filter(is_brought).count(), 1, "one write mends it: {written:#?}");
     step("what another has changed is set back");
@@ -270,6 +270,15 @@ pub fn written_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
     let is_write =
         |event: &AuditEvent| event.user == REMOTE_USER && event.is_write() && event.code != 409 && event.resource != "selfsubjectaccessreviews";
     cp.audit_since(mark).into_iter().filter(is_write).map(|event| format!("{} {}", event.verb, event.uri)).collect()
+}
+
+/// The same, once there are so many: the API server notes a request after its answer.
+pub async fn writes_since(cp: &ControlPlane, mark: AuditMark, count: usize) -> Vec<String> {
+    wait_for(&format!("{count} writes are in the audit log"), LIMIT, || async {
+        let written = written_since(cp, mark);
+        if written.len() >= count { Ok(written) } else { Err(format!("{written:#?}")) }
+    })
+    .await
 }
 
 /// Waits for a condition to be False for this reason, with these words.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{LIMIT, written_since};
+use super::{LIMIT, writes_since};
 use crate::world::{ControlPlane, Kind, step, text, wait_for};
 
 pub const POLICIES: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicies");
@@ -38,7 +38,7 @@ pub async fn they_are_switched_by_themselves(cp: &ControlPlane, name: &str) {
         let change = json!({"spec": {"components": {"policies": {"validation": validation}}}});
         cp.patch(Kind::WINDOWS_CLUSTER, name, &change).await.expect("policies can be switched");
         there(cp, name, count, actions).await;
-        let written = written_since(cp, mark);
+        let written = writes_since(cp, mark, writes).await;
         let is_right = written.len() == writes && written.iter().all(|line| line.contains("/apis/admissionregistration.k8s.io/v1/"));
         assert!(is_right, "{validation}: {written:#?}");
     }
