@@ -1,7 +1,8 @@
 //! What keeps a workload cluster that does not answer from holding up the others: only so many requests to it wait at the same time, and
 //! while it is known not to answer, only one now and then is sent at all. The passes of its objects end at once meanwhile.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -64,6 +65,24 @@ impl Gate {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The gates in use, by fingerprint of the kubeconfig: Secrets that hold the same one share a gate. What says less than all of a kubeconfig, such as
+/// its server and user, proves nothing, and would let one tenant fill the gate of another.
+#[derive(Default)]
+pub struct Gates(Mutex<HashMap<String, Weak<Shared>>>);
+
+impl Gates {
+    pub fn of(&self, fingerprint: &str) -> Gate {
+        let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        if let Some(gate) = gates.get(fingerprint).and_then(Weak::upgrade) {
+            return Gate(gate);
+        }
+        let gate = Gate::default();
+        gates.insert(fingerprint.to_owned(), Arc::downgrade(&gate.0));
+        gate
     }
 }
 

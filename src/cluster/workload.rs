@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use self::kubeconfig::{pem, safe};
-use super::gate::Gate;
+use super::gate::{Gate, Gates};
 use super::{ApiError, Cluster, Retry, in_cluster, request};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
@@ -128,7 +128,7 @@ pub struct Workload {
     pub fingerprint: String,
     /// Minor of the version that the API server reported last; 0: not asked yet.
     pub minor: Arc<AtomicU32>,
-    /// Of all requests to it, but watches.
+    /// Of all requests to it, but watches. That of [`Workloads`] is shared by all Secrets with the same kubeconfig.
     pub gate: Gate,
 }
 
@@ -236,6 +236,7 @@ pub struct Workloads {
     /// Whose pools may join the cluster that this process runs in.
     own_cluster: Namespaces,
     entries: Mutex<HashMap<ClusterRef, Entry>>,
+    gates: Gates,
 }
 
 type Entry = Arc<Mutex<Option<Connection>>>;
@@ -252,12 +253,12 @@ impl Workloads {
     }
 
     pub fn connected(cluster: Cluster, connect: Connect, own_cluster: Namespaces) -> Self {
-        Self { cluster, connect, own_cluster, entries: Mutex::default() }
+        Self { cluster, connect, own_cluster, entries: Mutex::default(), gates: Gates::default() }
     }
 
     /// A client for a kubeconfig that is not kept here, made as all others are.
     pub async fn open(&self, source_name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
-        Workload::connected(source_name, bytes, &*self.connect).await
+        Workload::connected(source_name, bytes, &*self.connect).await.map(|found| Workload { gate: self.gates.of(&found.fingerprint), ..found })
     }
 
     async fn entry(&self, cluster: &ClusterRef) -> Entry {
@@ -280,7 +281,11 @@ impl Workloads {
         let known = connection.as_ref().map(|c| c.workload.clone());
         let namespace = &cluster.namespace;
         let found = match &cluster.source {
-            ClusterSource::InCluster => in_cluster::workload(self.cluster.client()).await.map(|found| keep(known, found)),
+            ClusterSource::InCluster => {
+                // Anyone may read `cluster-info`, and put what it says into a Secret.
+                let found = in_cluster::workload(self.cluster.client()).await;
+                found.map(|found| keep(known, Workload { gate: self.gates.of("in-cluster"), ..found }))
+            }
             ClusterSource::Kubeconfig { secret, key } => self.of_secret(namespace, secret, key, known).await,
             ClusterSource::ClusterApi(name) => self.of_secret(namespace, &format!("{name}-kubeconfig"), "value", known).await,
         };

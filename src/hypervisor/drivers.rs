@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::gates::Gates;
 use super::libvirt::LibvirtDriver;
 use super::login::Login;
 use super::observed::{CallHook, EndpointSettings, ObservedDriver};
@@ -66,6 +67,8 @@ pub struct Drivers {
     hints: (UnboundedSender<ObjectKey>, Mutex<Option<UnboundedReceiver<ObjectKey>>>),
     /// Shared by all that name the same vCenter and login.
     vcenters: Sessions,
+    /// Shared by all that name the same endpoint and login.
+    gates: Gates,
 }
 
 struct Connection {
@@ -85,7 +88,13 @@ const BETWEEN_HINTS: Duration = Duration::from_secs(1);
 impl Drivers {
     pub fn new(settings: DriverSettings) -> Self {
         let (hints, hinted) = unbounded();
-        Self { settings, connections: Mutex::default(), hints: (hints, Mutex::new(Some(hinted))), vcenters: Sessions::default() }
+        Self {
+            settings,
+            connections: Mutex::default(),
+            hints: (hints, Mutex::new(Some(hinted))),
+            vcenters: Sessions::default(),
+            gates: Gates::default(),
+        }
     }
 
     /// The connection to an endpoint; only the controller of WindowsHypervisors makes them. [`DriverError::Invalid`] names the field when
@@ -177,15 +186,26 @@ impl Drivers {
 
     fn make(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let DriverSettings { simulated_state, clock, passes, hook, .. } = &self.settings;
-        let driver: Arc<dyn Driver> = match (&spec.simulated, &spec.libvirt, &spec.vsphere, &spec.proxmox) {
+        let (driver, endpoint): (Arc<dyn Driver>, String) = match (&spec.simulated, &spec.libvirt, &spec.vsphere, &spec.proxmox) {
             (Some(simulated), None, None, None) => {
                 let default_name = format!("{}.{}", key.namespace, key.name);
                 let wire = self.wire("simulated", key);
-                Arc::new(SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), wire)?)
+                let driver = SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), wire)?;
+                // Each can be slow by itself, whatever its data centre.
+                (Arc::new(driver), format!("simulated {key}"))
             }
-            (None, Some(libvirt), None, None) => Arc::new(LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?),
-            (None, None, Some(vsphere), None) => Arc::new(VsphereDriver::new(vsphere.clone(), login, &self.vcenters, self.wire("vsphere", key))?),
-            (None, None, None, Some(proxmox)) => Arc::new(ProxmoxDriver::new(proxmox.clone(), login, self.wire("proxmox", key))?),
+            (None, Some(libvirt), None, None) => {
+                let driver = LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?;
+                (Arc::new(driver), format!("libvirt {}", libvirt.address))
+            }
+            (None, None, Some(vsphere), None) => {
+                let driver = VsphereDriver::new(vsphere.clone(), login, &self.vcenters, self.wire("vsphere", key))?;
+                (Arc::new(driver), format!("vsphere {}", vsphere.server))
+            }
+            (None, None, None, Some(proxmox)) => {
+                let driver = ProxmoxDriver::new(proxmox.clone(), login, self.wire("proxmox", key))?;
+                (Arc::new(driver), format!("proxmox {}", proxmox.servers.join(" ")))
+            }
             _ => {
                 let text = format!(
                     "WindowsHypervisor {key}: name exactly one driver: set spec.libvirt, spec.vsphere, spec.proxmox or, for a trial, spec.simulated, e.g. to {{}}"
@@ -194,14 +214,9 @@ impl Drivers {
             }
         };
         let most_changes = spec.limits.as_ref().and_then(|limits| limits.changes).and_then(|most| usize::try_from(most).ok());
-        let settings = EndpointSettings {
-            name: key.to_string(),
-            images: spec.images.clone(),
-            networks: spec.networks.clone(),
-            most_calls: *passes,
-            most_changes,
-        };
-        Ok(Arc::new(ObservedDriver::new(driver, settings, hook.clone())))
+        let settings = EndpointSettings { name: key.to_string(), images: spec.images.clone(), networks: spec.networks.clone(), most_changes };
+        let gates = self.gates.get(&endpoint, login, driver.caps(), *passes);
+        Ok(Arc::new(ObservedDriver::new(driver, settings, gates, hook.clone())))
     }
 
     fn wire(&self, driver: &'static str, key: &ObjectKey) -> Wire {
@@ -220,7 +235,9 @@ impl Drivers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::hypervisor::Simulated;
+    use crate::api::hypervisor::{Limits, Simulated, Vsphere};
+    use crate::api::name::VmUuid;
+    use crate::vm::MachineKey;
 
     /// With `config/production`, which has it, CAPW reaches hypervisors of every kind. The page about security says by which ports.
     #[test]
@@ -282,5 +299,50 @@ mod tests {
     fn no_driver_is_an_error_with_the_field() {
         let error = drivers().connect(&hypervisor("a", None), &Login::default()).err().unwrap().to_string();
         assert!(error.contains("lab/a") && error.contains("spec.simulated"), "{error}");
+    }
+
+    /// A vCenter that is never called.
+    fn vcenter(server: &str, namespace: &str, changes: Option<i64>) -> WindowsHypervisor {
+        let mut object = hypervisor("a", None);
+        object.metadata.namespace = Some(namespace.into());
+        object.spec.vsphere = Some(Vsphere { server: server.into(), datacenter: "dc".into(), ..Vsphere::default() });
+        object.spec.limits = changes.map(|changes| Limits { changes: Some(changes), ..Limits::default() });
+        object
+    }
+
+    fn login(namespace: &str, ca: &str, password: &str) -> Login {
+        let values = [("username", "capw"), ("password", password), ("ca.crt", ca)];
+        Login::new(format!("{namespace}/vcenter"), values.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into())
+    }
+
+    #[test]
+    fn objects_of_one_endpoint_and_login_share_its_gates() {
+        let drivers = drivers();
+        let ca = rcgen::generate_simple_self_signed(["lab".to_owned()]).unwrap().cert.pem();
+        let connect = |object: &WindowsHypervisor, password: &str| {
+            drivers.connect(object, &login(object.metadata.namespace.as_deref().unwrap(), &ca, password)).unwrap()
+        };
+        // How many changes find a place beside those that have one.
+        let mut held = Vec::new();
+        let mut places = |driver: &Arc<dyn Driver>| {
+            let before = held.len();
+            for number in 0..16 {
+                let vm = VmUuid::of(&format!("{before} {number}"));
+                held.extend(driver.keep_place(&MachineKey { vm, cluster: "lab/one".into(), name: "x".into() }).ok().flatten());
+            }
+            held.len() - before
+        };
+        let one = connect(&vcenter("vc.lab", "one", Some(2)), "secret");
+        assert_eq!(places(&one), 2, "its own limit");
+        let two = connect(&vcenter("vc.lab", "two", None), "secret");
+        assert_eq!(places(&two), 6, "what is left of eight");
+        assert_eq!(places(&connect(&vcenter("vc.lab", "three", None), "secret")), 0, "the endpoint is full");
+        assert_eq!(places(&connect(&vcenter("vc.lab", "four", None), "guessed")), 8, "who does not know the password fills no gate of others");
+        assert_eq!(places(&connect(&vcenter("other.lab", "five", None), "secret")), 8);
+        drop((one, two));
+        for namespace in ["one", "two", "three"] {
+            drivers.forget(&ObjectKey::new(namespace, "a"));
+        }
+        assert_eq!(places(&connect(&vcenter("vc.lab", "six", None), "secret")), 8, "gates that nothing uses are gone");
     }
 }

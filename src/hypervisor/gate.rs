@@ -17,6 +17,8 @@ const UNKNOWN: Duration = Duration::from_millis(500);
 
 pub struct Gate {
     limit: u32,
+    /// A gate whose places count too: a call has one of each.
+    outer: Option<Arc<Gate>>,
     state: Mutex<State>,
 }
 
@@ -45,41 +47,59 @@ impl State {
 /// A place; it is free again when this is dropped.
 pub struct Permit<'a> {
     gate: &'a Gate,
-    since: Instant,
+    /// Held for its drop.
+    _outer: Option<Box<Permit<'a>>>,
+    /// `None`: no call was made.
+    since: Option<Instant>,
 }
 
 /// A place that is kept for the next call about a VM; free again when this is dropped before that call.
 pub struct Kept {
     gate: Arc<Gate>,
+    /// Held for its drop.
+    _outer: Option<Box<Kept>>,
     vm: VmUuid,
 }
 
 impl Gate {
     pub fn new(limit: usize) -> Self {
         let state = Mutex::new(State { inside: 0, kept: HashSet::new(), mean: UNKNOWN, last: None });
-        Self { limit: u32::try_from(limit).unwrap_or(u32::MAX).max(1), state }
+        Self { limit: u32::try_from(limit).unwrap_or(u32::MAX).max(1), outer: None, state }
+    }
+
+    /// A smaller limit for some of those who pass another gate.
+    pub fn within(outer: Arc<Self>, limit: usize) -> Self {
+        Self { outer: Some(outer), ..Self::new(limit) }
     }
 
     /// A place, or after which time to try again.
     pub fn enter(&self) -> Result<Permit<'_>, Duration> {
-        let mut state = self.lock();
-        if let Some(after) = state.turn(self.limit) {
-            return Err(after);
-        }
-        state.inside += 1;
-        Ok(Permit { gate: self, since: Instant::now() })
+        self.pass(None)
     }
 
     /// As [`Gate::enter`]; the place that is kept for that VM is taken, if there is one.
     pub fn enter_for(&self, vm: VmUuid) -> Result<Permit<'_>, Duration> {
-        if self.lock().kept.remove(&vm) {
-            return Ok(Permit { gate: self, since: Instant::now() });
+        self.pass(Some(vm))
+    }
+
+    fn pass(&self, vm: Option<VmUuid>) -> Result<Permit<'_>, Duration> {
+        let mut outer = self.outer.as_ref().map(|outer| outer.pass(vm)).transpose()?.map(Box::new);
+        let mut state = self.lock();
+        if !vm.is_some_and(|vm| state.kept.remove(&vm)) {
+            if let Some(after) = state.turn(self.limit) {
+                if let Some(outer) = &mut outer {
+                    outer.since = None;
+                }
+                return Err(after);
+            }
+            state.inside += 1;
         }
-        self.enter()
+        Ok(Permit { gate: self, _outer: outer, since: Some(Instant::now()) })
     }
 
     /// Keeps a place, or says after which time to try again. One is kept for each VM.
     pub fn keep(self: &Arc<Self>, vm: VmUuid) -> Result<Kept, Duration> {
+        let outer = self.outer.as_ref().map(|outer| outer.keep(vm)).transpose()?.map(Box::new);
         let mut state = self.lock();
         if let Some(after) = state.turn(self.limit) {
             return Err(after);
@@ -88,7 +108,7 @@ impl Gate {
             return Err(SOONEST);
         }
         state.inside += 1;
-        Ok(Kept { gate: self.clone(), vm })
+        Ok(Kept { gate: self.clone(), _outer: outer, vm })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -98,10 +118,11 @@ impl Gate {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let took = self.since.elapsed();
         let mut state = self.gate.lock();
         state.inside = state.inside.saturating_sub(1);
-        state.mean = (state.mean * 3 + took) / 4;
+        if let Some(since) = self.since {
+            state.mean = (state.mean * 3 + since.elapsed()) / 4;
+        }
     }
 }
 
@@ -129,6 +150,21 @@ mod tests {
         drop(permit);
         drop(gate.keep(one));
         assert!(gate.enter_for(two).is_ok(), "it was not needed");
+    }
+
+    #[test]
+    fn a_gate_within_another_takes_places_of_both_and_gives_both_back() {
+        let (outer, [one, two, three]) = (Arc::new(Gate::new(2)), ["one", "two", "three"].map(VmUuid::of));
+        let [narrow, other] = [1, 9].map(|limit| Arc::new(Gate::within(outer.clone(), limit)));
+        let kept = narrow.keep(one);
+        assert!(kept.is_ok() && narrow.enter_for(two).is_err(), "its own limit");
+        let beside = other.enter_for(two);
+        assert!(beside.is_ok() && other.enter_for(three).is_err(), "the limit of both: what was refused above holds no place");
+        let permit = narrow.enter_for(one);
+        assert!(permit.is_ok(), "the places that were kept");
+        drop((kept, permit, beside));
+        assert_eq!([&outer, &narrow, &other].map(|gate| gate.lock().inside), [0; 3]);
+        assert_eq!(outer.lock().kept.len() + narrow.lock().kept.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

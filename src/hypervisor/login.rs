@@ -28,6 +28,11 @@ impl Login {
         self.get(key).ok_or_else(|| DriverError::Auth(format!("{} is missing", self.place(key))))
     }
 
+    /// Whether another Secret holds the same.
+    pub fn has_values_of(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+
     /// Where the value of a key is, for people.
     pub fn place(&self, key: &str) -> String {
         if self.secret.is_empty() {

@@ -10,6 +10,7 @@ mod contract;
 pub mod drivers;
 mod fresh;
 mod gate;
+mod gates;
 mod https;
 mod libvirt;
 pub mod login;

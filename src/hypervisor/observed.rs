@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, debug_span};
 
 use super::gate::{Gate, Kept};
+use super::gates::EndpointGates;
 use super::{Caps, Driver, DriverError, DriverStep, Endpoint, ImageFirmware, Listing, Wanted};
 use crate::api::hypervisor::Alias;
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
@@ -38,8 +39,7 @@ pub struct EndpointSettings {
     pub name: String,
     pub images: Vec<Alias>,
     pub networks: Vec<Alias>,
-    /// Calls at the same time, beside the driver's own limits.
-    pub most_calls: usize,
+    /// Changes at the same time, beside the limits of the endpoint.
     pub most_changes: Option<usize>,
 }
 
@@ -48,22 +48,18 @@ pub struct ObservedDriver {
     inner: Arc<dyn Driver>,
     settings: EndpointSettings,
     hook: CallHook,
-    reads: Gate,
+    gates: Arc<EndpointGates>,
     changes: Arc<Gate>,
 }
 
 impl ObservedDriver {
-    pub fn new(inner: Arc<dyn Driver>, settings: EndpointSettings, hook: CallHook) -> Self {
-        let caps = inner.caps();
-        // Reads and changes together take at most half of the passes: an endpoint that is slow does not hold up others.
-        let share = (settings.most_calls / 4).max(1);
-        let reads = Gate::new(caps.reads.min(share));
-        let changes = Arc::new(Gate::new(caps.changes.min(settings.most_changes.unwrap_or(usize::MAX)).min(share)));
-        Self { inner, settings, hook, reads, changes }
+    pub fn new(inner: Arc<dyn Driver>, settings: EndpointSettings, gates: Arc<EndpointGates>, hook: CallHook) -> Self {
+        let changes = settings.most_changes.map_or_else(|| gates.changes.clone(), |most| Arc::new(Gate::within(gates.changes.clone(), most)));
+        Self { inner, settings, hook, gates, changes }
     }
 
     async fn read<T>(&self, call: &'static str, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
-        let _permit = self.reads.enter().map_err(|after| DriverError::Busy { after })?;
+        let _permit = self.gates.reads.enter().map_err(|after| DriverError::Busy { after })?;
         self.timed(call, work, DriverError::Unreachable).await
     }
 
@@ -222,18 +218,15 @@ mod tests {
 
     type Calls = Arc<Mutex<Vec<(String, &'static str, &'static str)>>>;
 
-    fn observed(takes: Duration, settings: EndpointSettings) -> (Arc<Slow>, ObservedDriver, Calls) {
+    fn observed(takes: Duration, passes: usize, settings: EndpointSettings) -> (Arc<Slow>, ObservedDriver, Calls) {
         let second = Duration::from_secs(1);
         let caps = Caps { driver: "slow", seeds: &[SeedKind::Drive], tick: second, deadline: 30 * second, reads: 8, changes: 4 };
         let (slow, calls) = (Arc::new(Slow { takes, caps, asked: Mutex::default() }), Calls::default());
         let told = calls.clone();
         let hook = Arc::new(move |call: Call<'_>| told.lock().unwrap().push((call.endpoint.to_owned(), call.call, call.outcome)));
         let settings = EndpointSettings { name: "lab/one".into(), ..settings };
-        (slow.clone(), ObservedDriver::new(slow, settings, hook), calls)
-    }
-
-    fn passes(most_calls: usize) -> EndpointSettings {
-        EndpointSettings { most_calls, ..EndpointSettings::default() }
+        let gates = Arc::new(EndpointGates::new(slow.caps(), passes));
+        (slow.clone(), ObservedDriver::new(slow, settings, gates, hook), calls)
     }
 
     async fn retire(driver: &ObservedDriver) -> Result<DriverStep, DriverError> {
@@ -243,7 +236,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_read_is_unreachable_and_a_late_change_is_unknown() {
-        let (_, driver, calls) = observed(Duration::from_secs(60), passes(32));
+        let (_, driver, calls) = observed(Duration::from_secs(60), 32, EndpointSettings::default());
         assert!(matches!(driver.describe().await, Err(DriverError::Unreachable(text)) if text.contains("lab/one") && text.contains("30 s")));
         assert!(matches!(retire(&driver).await, Err(DriverError::Unknown(_))));
         let endpoint = || "lab/one".to_owned();
@@ -252,14 +245,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_change_that_finds_no_place_comes_back_and_holds_no_pass() {
-        for (settings, most) in [
-            (passes(32), 4),
-            (EndpointSettings { most_changes: Some(3), ..passes(32) }, 3),
+        for (passes, most_changes, most) in [
+            (32, None, 4),
+            (32, Some(3), 3),
             // With eight passes in all, two of them at most.
-            (passes(8), 2),
-            (passes(1), 1),
+            (8, None, 2),
+            (1, None, 1),
         ] {
-            let (_, driver, calls) = observed(Duration::from_secs(20), settings);
+            let settings = EndpointSettings { most_changes, ..EndpointSettings::default() };
+            let (_, driver, calls) = observed(Duration::from_secs(20), passes, settings);
             let start = Instant::now();
             let results = futures::future::join_all((0..12).map(|_| retire(&driver))).await;
             let busy = results.iter().filter(|result| matches!(result, Err(DriverError::Busy { .. }))).count();
@@ -271,8 +265,12 @@ mod tests {
     #[tokio::test]
     async fn names_are_translated_and_only_seeds_that_the_driver_knows_are_given() {
         let alias = |name: &str, is: &str| Alias { name: name.into(), is: is.into() };
-        let settings = EndpointSettings { images: vec![alias("windows", "[gold] ws2022")], networks: vec![alias("nodes", "vlan-114")], ..passes(32) };
-        let (slow, driver, _) = observed(Duration::ZERO, settings);
+        let settings = EndpointSettings {
+            images: vec![alias("windows", "[gold] ws2022")],
+            networks: vec![alias("nodes", "vlan-114")],
+            ..EndpointSettings::default()
+        };
+        let (slow, driver, _) = observed(Duration::ZERO, 32, settings);
         let nic = |network: Option<&str>| Nic { network: network.map(str::to_owned), mac: MacAddress([2; 6]) };
         let spec = VmSpec {
             image: "windows".into(),
@@ -295,7 +293,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_endpoint_that_hangs_holds_no_more_than_its_turns() {
-        let (_, driver, _) = observed(Duration::from_secs(60), passes(32));
+        let (_, driver, _) = observed(Duration::from_secs(60), 32, EndpointSettings::default());
         let key = MachineKey { vm: VmUuid::of("x"), cluster: "lab/one".into(), name: "x".into() };
         let start = Instant::now();
         let busy = |result: Result<(), DriverError>| matches!(result, Err(DriverError::Busy { .. })) && start.elapsed().is_zero();

@@ -81,6 +81,33 @@ async fn a_client_is_kept_while_the_secret_does_not_change() {
     assert!(Arc::ptr_eq(&two, &workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap()), "read at once after a refusal");
 }
 
+/// Secrets that hold one kubeconfig lead to one API server: while it is known not to answer, none of them has anything sent.
+#[tokio::test(start_paused = true)]
+async fn secrets_with_the_same_kubeconfig_share_a_gate_until_nothing_uses_it() {
+    let (same, other) = (good("one"), good("two"));
+    let of = |namespace: &str, kubeconfig: &str| {
+        let path = format!("GET /api/v1/namespaces/{namespace}/secrets/c1-kubeconfig");
+        step(&path, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": { "value": base64(kubeconfig) } }))
+    };
+    let steps = vec![of("a", &same), of("b", &same), of("c", &other), of("d", &same)];
+    let (client, _script) = Script::new(steps);
+    let workloads = Workloads::new(Cluster::new(client));
+    let get = async |namespace: &str| workloads.get(&ClusterRef::cluster_api(namespace, "c1")).await;
+    let is_sent = async |workload: &Workload| workload.gate.pass(async { Ok(()) }).await.is_ok();
+
+    let one = get("a").await.unwrap();
+    for _ in 0..20 {
+        one.gate.pass(async { Err::<(), _>(ApiError::Unreachable("connection refused".into())) }).await.unwrap_err();
+    }
+    assert!(!is_sent(&one).await && !is_sent(&*get("b").await.unwrap()).await);
+    assert!(is_sent(&*get("c").await.unwrap()).await, "other credentials: another tenant may own them");
+    drop(one);
+    for namespace in ["a", "b"] {
+        workloads.forget(&ClusterRef::cluster_api(namespace, "c1")).await;
+    }
+    assert!(is_sent(&*get("d").await.unwrap()).await);
+}
+
 #[tokio::test]
 async fn a_missing_secret_or_key_is_named() {
     let empty = step(SECRET, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {} }));

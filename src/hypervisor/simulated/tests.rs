@@ -17,6 +17,7 @@ use crate::api::hypervisor::{Fault, Simulated, SimulatedCapacity, SimulatedDelay
 use crate::api::name::VmUuid;
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::contract::{self, TestEndpoint};
+use crate::hypervisor::gates::EndpointGates;
 use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
 use crate::hypervisor::wire::{Fate, Wire, WireHook};
 use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
@@ -41,8 +42,9 @@ impl SimulatedEndpoint {
         let mut settings = self.settings.clone();
         change(&mut settings);
         let driver = SimulatedDriver::new(self.state.path(), "lab", settings, self.clock.clone(), Wire::new(hook)).unwrap();
-        let settings = EndpointSettings { name: "lab/one".into(), most_calls: 32, ..EndpointSettings::default() };
-        Arc::new(ObservedDriver::new(Arc::new(driver), settings, Arc::new(|_| ())))
+        let settings = EndpointSettings { name: "lab/one".into(), ..EndpointSettings::default() };
+        let gates = Arc::new(EndpointGates::new(driver.caps(), 32));
+        Arc::new(ObservedDriver::new(Arc::new(driver), settings, gates, Arc::new(|_| ())))
     }
 
     fn home(&self, key: &MachineKey, suffix: &str) -> Home {

@@ -34,6 +34,7 @@ use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::contract::machine::{MANY, Machine, Requests};
 use crate::hypervisor::contract::program::until;
 use crate::hypervisor::contract::{self, TestEndpoint};
+use crate::hypervisor::gates::EndpointGates;
 use crate::hypervisor::login::Login;
 use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
 use crate::hypervisor::wire::{Fate, Wire, WireHook};
@@ -78,8 +79,9 @@ impl LibvirtEndpoint {
             ..Libvirt::default()
         };
         let driver = LibvirtDriver::new(settings, &Login::default(), Wire::new(hook)).unwrap();
-        let settings = EndpointSettings { name: "lab/one".into(), most_calls: 32, ..EndpointSettings::default() };
-        Arc::new(ObservedDriver::new(Arc::new(driver), settings, Arc::new(|_| ())))
+        let settings = EndpointSettings { name: "lab/one".into(), ..EndpointSettings::default() };
+        let gates = Arc::new(EndpointGates::new(driver.caps(), 32));
+        Arc::new(ObservedDriver::new(Arc::new(driver), settings, gates, Arc::new(|_| ())))
     }
 
     fn file(&self, volume: &str) -> PathBuf {

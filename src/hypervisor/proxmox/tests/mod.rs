@@ -19,6 +19,7 @@ use crate::api::hypervisor::Proxmox;
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::Driver;
 use crate::hypervisor::contract::{self, TestEndpoint};
+use crate::hypervisor::gates::EndpointGates;
 use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
 use crate::hypervisor::wire::{Fate, Wire, WireHook};
 use crate::vm::{MachineKey, VmSpec};
@@ -46,8 +47,9 @@ impl ProxmoxEndpoint {
 
     fn with(&self, settings: Proxmox, hook: WireHook) -> Arc<dyn Driver> {
         let driver = ProxmoxDriver::new(settings, &self.cluster.login(), Wire::new(hook)).unwrap();
-        let settings = EndpointSettings { name: "lab/one".into(), most_calls: 32, ..EndpointSettings::default() };
-        Arc::new(ObservedDriver::new(Arc::new(driver), settings, Arc::new(|_| ())))
+        let settings = EndpointSettings { name: "lab/one".into(), ..EndpointSettings::default() };
+        let gates = Arc::new(EndpointGates::new(driver.caps(), 32));
+        Arc::new(ObservedDriver::new(Arc::new(driver), settings, gates, Arc::new(|_| ())))
     }
 
     fn vm(&self, key: &MachineKey) -> Option<Vm> {

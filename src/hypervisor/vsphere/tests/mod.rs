@@ -23,6 +23,7 @@ use crate::api::hypervisor::Vsphere;
 use crate::bootstrap::delivery::{SeedImage, guest_info};
 use crate::hypervisor::Driver;
 use crate::hypervisor::contract::{self, TestEndpoint};
+use crate::hypervisor::gates::EndpointGates;
 use crate::hypervisor::observed::{EndpointSettings, ObservedDriver};
 use crate::hypervisor::wire::{Fate, Wire, WireHook};
 use crate::vm::{MachineKey, SeedKind, VmSpec};
@@ -102,8 +103,9 @@ impl VsphereEndpoint {
         let own = Sessions::default();
         let sessions = self.session.as_ref().map_or(&own, |told| &told.sessions);
         let driver = VsphereDriver::new(settings, &self.vcenter.login(), sessions, Wire::new(hook)).unwrap();
-        let settings = EndpointSettings { name: "lab/one".into(), most_calls: 32, ..EndpointSettings::default() };
-        Arc::new(ObservedDriver::new(Arc::new(driver), settings, Arc::new(|_| ())))
+        let settings = EndpointSettings { name: "lab/one".into(), ..EndpointSettings::default() };
+        let gates = Arc::new(EndpointGates::new(driver.caps(), 32));
+        Arc::new(ObservedDriver::new(Arc::new(driver), settings, gates, Arc::new(|_| ())))
     }
 
     fn machine(&self, key: &MachineKey) -> Option<vcenter::Machine> {
