@@ -42,9 +42,10 @@ omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 ";
 
-/// A program in Go that takes memory rather than time, within bounds: they live for a minute or two, and their start is half of a story.
+/// A program in Go that takes memory rather than time: they live for a minute or two, and their start is half of a story. They collect garbage only
+/// near the limit, which most of them never come to.
 pub(super) fn go(name: &str, program: &Path, dir: &Path) -> Process {
-    Process::new(name, program, dir).env("GOGC", "800").env("GOMEMLIMIT", "600MiB")
+    Process::new(name, program, dir).env("GOGC", "off").env("GOMEMLIMIT", "600MiB")
 }
 
 fn etcd(tools: &Tools, dir: &Path) -> (Process, String) {

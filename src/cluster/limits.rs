@@ -294,16 +294,18 @@ mod tests {
     async fn an_answer_that_grows_without_end_is_given_up() {
         let mib = Bytes::from(vec![b' '; 1 << 20]);
         let line = Bytes::from([vec![b' '; (1 << 20) - 1], vec![b'\n']].concat());
+        assert_eq!(Limits::of_management().list, LIST);
+        let limits = Limits { list: 20 << 20, ..Limits::of_management() };
         for (uri, chunk, count, wrong) in [
             (NODE, &mib, 16, None),
             (NODE, &mib, 17, Some(16)),
-            ("/api/v1/namespaces/lab/secrets?limit=500", &mib, 256, None),
-            ("/api/v1/namespaces/lab/secrets?limit=500", &mib, 257, Some(256)),
-            ("/api/v1/nodes?&watch=true", &line, 300, None),
+            ("/api/v1/namespaces/lab/secrets?limit=500", &mib, 20, None),
+            ("/api/v1/namespaces/lab/secrets?limit=500", &mib, 21, Some(20)),
+            ("/api/v1/nodes?&watch=true", &line, 40, None),
             ("/api/v1/nodes?&watch=true", &mib, 17, Some(16)),
         ] {
             let expected = wrong.map_or(Ok(()), |most| Err(format!("the answer is larger than {most} MiB")));
-            assert_eq!(read(uri, Some(chunk.clone()), count).await, expected, "{uri} {count}");
+            assert_eq!(read_with(&limits, uri, Some(chunk.clone()), count).await, expected, "{uri} {count}");
         }
     }
 
