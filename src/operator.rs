@@ -22,7 +22,7 @@ use crate::autoscaler::{self, ServiceHandle, server::ServeError};
 use crate::causes::chain;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{self, Lease};
-use crate::cluster::limits::{Budget, Limits};
+use crate::cluster::limits::Limits;
 use crate::cluster::review::{Access, Reviews};
 use crate::cluster::workload::Workloads;
 use crate::cluster::{ApiError, Cluster};
@@ -211,7 +211,7 @@ async fn work(
     )));
     let counted = metrics.clone();
     let cluster = Cluster::new(client.clone());
-    let (workload_metrics, budget) = (metrics.clone(), Budget::of_workloads());
+    let (workload_metrics, budget) = (metrics.clone(), Limits::of_workloads());
     let connect_workload = Arc::new(move |config| connect(config, &workload_metrics, Rate::new(0, 1), "workload", &Limits::of_workload(&budget)));
     let selection = Selection { namespaces: settings.namespaces, watch_filter: settings.watch_filter, labels: None };
     let controllers_loop = ControllerLoop {

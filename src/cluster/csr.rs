@@ -1,6 +1,6 @@
 //! Certificate signing requests of a workload cluster: the watch and the approval. Whether one is approved is decided elsewhere.
 
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 
+use super::kept::within;
 use super::{ApiError, watches};
 use crate::api::bootstrap_config::JOIN_SIGNER;
 
@@ -18,8 +19,8 @@ pub const SERVING_REASON: &str = "CAPWApprovedServing";
 /// Reason in the condition of the requests to join that we approved.
 pub const APPROVED_REASON: &str = "CAPWApprovedJoin";
 
-/// Requests for that signer: those that exist, and every change of one. The stream has its own back-off and never ends; its errors
-/// are there to be counted and logged.
+/// Requests for that signer: those that exist, and every change of one. The stream has its own back-off; its errors are there to be counted and
+/// logged. It ends when there are more than are kept.
 pub fn events(
     workload: &Workload,
     signer: &str,
@@ -27,7 +28,9 @@ pub fn events(
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
     let of_kubelets = watches::settings().fields(&format!("spec.signerName={signer}"));
     let endpoint = workload.clone();
-    watcher(api, of_kubelets).default_backoff().map_err(move |error| endpoint.explain(failed("watch certificatesigningrequests", error))).boxed()
+    let what = "watch certificatesigningrequests";
+    let events = watcher(api, of_kubelets).default_backoff().map_err(move |error| endpoint.explain(failed(what, error)));
+    within(workload, what, events)
 }
 
 /// An error of a watch.

@@ -175,6 +175,7 @@ fn short(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::Budget;
     use super::*;
 
     fn status(code: u16, reason: &str) -> Status {
@@ -239,7 +240,7 @@ mod tests {
     fn a_server_that_answers_with_too_much_is_not_told_as_unreachable() {
         let class = |error: TooMuch| ApiError::of("list pods", kube::Error::Service(error.into())).label();
         assert_eq!(class(TooMuch::Large(16 << 20)), "too_large");
-        assert_eq!(class(TooMuch::Crowded { whose: "answers of this API server", most: 1 << 20 }), "other");
+        assert_eq!(class(Budget::new(1, "").take(2).unwrap_err().into()), "other");
         assert_eq!(class(TooMuch::Slow(Duration::from_secs(60))), "unreachable");
     }
 

@@ -21,6 +21,7 @@ pub async fn workload(client: &Client) -> Result<Workload, WorkloadError> {
         fingerprint: String::new(),
         minor: Default::default(),
         gate: Default::default(),
+        keeping: Default::default(),
     };
     let found = unread.config_map("kube-public", "cluster-info").await?;
     let text = found.and_then(|map| map.data?.remove("kubeconfig")).unwrap_or_default();

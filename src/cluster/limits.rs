@@ -1,12 +1,11 @@
 //! A layer around a Kubernetes client: no answer is awaited for ever, and none may grow without end. Watches have their own limit of time
 //! ([`super::watches`]); a single event of one may not grow without end either.
 //!
-//! What is read of the answers of workload clusters at the same time has a [`Budget`], of which one cluster gets a part: none of them can take
+//! What is read of the answers of workload clusters at the same time has a budget, of which one cluster gets a part: none of them can take
 //! the memory of this process. An answer gives its part back when its body is dropped. kube-client decodes it in the same step in which it
 //! reads the end of the body, so that beyond the budget no more than one answer for each thread is decoded.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,9 +13,11 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::{Body, Frame};
 use thiserror::Error;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep, timeout};
 use tower::{BoxError, Layer, Service};
+
+use super::budget::{Budget, Crowded};
 
 /// Until an answer begins. Requests have the same limit for the whole answer; those of watches and their listings have this one.
 const BEGIN: Duration = super::REQUEST_LIMIT;
@@ -45,33 +46,8 @@ pub(super) enum TooMuch {
     Large(usize),
     #[error("the answer would take more than {} MiB of memory", .0 >> 20)]
     Costly(usize),
-    #[error("{whose} that are read at the same time would take more than {} MiB of memory", .most >> 20)]
-    Crowded { whose: &'static str, most: usize },
-}
-
-/// What answers that are read at the same time may cost, in bytes of memory. Clones share it.
-#[derive(Clone, Debug)]
-pub struct Budget {
-    left: Arc<Semaphore>,
-    most: usize,
-    whose: &'static str,
-}
-
-impl Budget {
-    fn new(most: usize, whose: &'static str) -> Self {
-        Self { left: Arc::new(Semaphore::new(most)), most, whose }
-    }
-
-    /// Of all workload clusters.
-    pub fn of_workloads() -> Self {
-        Self::new(BUDGET, "answers of all workload clusters")
-    }
-
-    /// At once or not at all: answers that wait for each other would keep what they have.
-    fn take(&self, cost: usize) -> Result<OwnedSemaphorePermit, TooMuch> {
-        let permits = u32::try_from(cost).unwrap_or(u32::MAX);
-        self.left.clone().try_acquire_many_owned(permits).map_err(|_| TooMuch::Crowded { whose: self.whose, most: self.most })
-    }
+    #[error(transparent)]
+    Crowded(#[from] Crowded),
 }
 
 /// The layer.
@@ -87,9 +63,14 @@ impl Limits {
         Self { list: LIST, budgets: Vec::new() }
     }
 
+    /// The budget of all workload clusters.
+    pub fn of_workloads() -> Budget {
+        Budget::new(BUDGET, "answers of all workload clusters that are read at the same time")
+    }
+
     /// Of one workload cluster.
     pub fn of_workload(all: &Budget) -> Self {
-        Self { list: OBJECT, budgets: vec![Budget::new(SHARE, "answers of this API server"), all.clone()] }
+        Self { list: OBJECT, budgets: vec![Budget::new(SHARE, "answers of this API server that are read at the same time"), all.clone()] }
     }
 
     fn most(&self, answer: Answer) -> usize {
@@ -196,8 +177,8 @@ impl<B> LimitedBody<B> {
             return Err(TooMuch::Large(most));
         }
         for (nth, budget) in self.limits.budgets.iter().enumerate() {
-            if self.cost > budget.most {
-                return Err(TooMuch::Costly(budget.most));
+            if self.cost > budget.most() {
+                return Err(TooMuch::Costly(budget.most()));
             }
             let more = budget.take(cost)?;
             match self.held.get_mut(nth) {
@@ -311,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_workload_cluster_answers_with_pages_no_larger_than_an_object() {
-        let (limits, mib) = (Limits::of_workload(&Budget::of_workloads()), Bytes::from(vec![b' '; 1 << 20]));
+        let (limits, mib) = (Limits::of_workload(&Limits::of_workloads()), Bytes::from(vec![b' '; 1 << 20]));
         assert_eq!(read_with(&limits, "/api/v1/pods?limit=250", Some(mib.clone()), 16).await, Ok(()));
         assert_eq!(read_with(&limits, "/api/v1/pods?limit=250", Some(mib), 17).await, Err("the answer is larger than 16 MiB".into()));
     }
@@ -319,7 +300,7 @@ mod tests {
     /// Each cluster has one answer whose end is still to come.
     #[tokio::test]
     async fn answers_of_all_workload_clusters_have_one_budget_and_give_it_back() {
-        let (all, mib) = (Budget::of_workloads(), Bytes::from(vec![b' '; 1 << 20]));
+        let (all, mib) = (Limits::of_workloads(), Bytes::from(vec![b' '; 1 << 20]));
         let mut held = Vec::new();
         for _ in 0..4 {
             let mut body = begun(&Limits::of_workload(&all), NODE, Some(mib.clone()), 15).await.unwrap();
@@ -332,12 +313,12 @@ mod tests {
         held.pop();
         assert_eq!(one_more().await, Ok(()));
         drop(held);
-        assert_eq!(all.left.available_permits(), BUDGET);
+        assert!(all.is_untouched());
     }
 
     #[tokio::test]
     async fn no_workload_cluster_takes_the_share_of_another() {
-        let (all, mib) = (Budget::of_workloads(), Bytes::from(vec![b' '; 1 << 20]));
+        let (all, mib) = (Limits::of_workloads(), Bytes::from(vec![b' '; 1 << 20]));
         let (one, other) = (Limits::of_workload(&all), Limits::of_workload(&all));
         let mut held = begun(&one, NODE, Some(mib.clone()), 15).await.unwrap();
         read_on(&mut held).await.unwrap();
@@ -350,7 +331,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_costs_more_than_its_bytes_is_given_up() {
-        let limits = Limits::of_workload(&Budget::of_workloads());
+        let limits = Limits::of_workload(&Limits::of_workloads());
         for (uri, chunk, count, passes) in [
             (NODE, " ".to_owned(), 1 << 18, false),
             (NODE, "{},".repeat(1 << 16), 16, false),

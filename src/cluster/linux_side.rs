@@ -1,12 +1,13 @@
 //! Reading, watching and changing objects of any kind of a workload cluster: what its Linux nodes run.
 
+use futures::TryStreamExt;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, TypeMeta};
 use kube::runtime::watcher;
 use serde_json::Value;
 
 use super::csr::failed;
+use super::kept::within;
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, watches};
 use crate::api::listing::Listing;
@@ -95,7 +96,11 @@ pub fn changes(workload: &Workload, watched: &Watched) -> Changes {
         }
     };
     let (endpoint, what) = (workload.clone(), format!("watch {}", resource.plural));
-    watcher(api, settings).map_err(move |error| endpoint.explain(failed(&what, error))).boxed()
+    let events = watcher(api, settings).map_err({
+        let what = what.clone();
+        move |error| endpoint.explain(failed(&what, error))
+    });
+    within(workload, &what, events)
 }
 
 /// Whether the API server said that it has no such kind.

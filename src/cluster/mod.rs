@@ -3,6 +3,7 @@
 //! Every write names the UID of the object that was read, so that an object which was deleted and made anew is never
 //! written with the state of its predecessor. Nothing here decides anything.
 
+mod budget;
 pub mod csr;
 mod definitions;
 pub mod drain;
@@ -11,6 +12,8 @@ pub mod events;
 mod gate;
 mod in_cluster;
 pub mod join_rights;
+mod json;
+mod kept;
 pub mod lease;
 pub mod limits;
 pub mod linux_side;

@@ -1,12 +1,13 @@
 //! Nodes of a workload cluster: read, changed, deleted, watched. What they mean is decided elsewhere.
 
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, TryStreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 
 use super::csr::failed;
+use super::kept::within;
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, FIELD_MANAGER, set, watches};
 
@@ -54,13 +55,14 @@ impl Workload {
     }
 }
 
-/// Windows Nodes: those that exist, and every change of one. The stream has its own back-off and never ends; its errors are there to
-/// be counted and logged.
+/// Windows Nodes: those that exist, and every change of one. The stream has its own back-off; its errors are there to be counted and logged. It
+/// ends when there are more than are kept.
 pub fn events(workload: &Workload) -> impl Stream<Item = Result<watcher::Event<Node>, WorkloadError>> + Send + use<> {
     let windows = watches::settings().labels("kubernetes.io/os=windows");
     let endpoint = workload.clone();
     let api: Api<Node> = Api::all(workload.client.clone());
-    watcher(api, windows).default_backoff().map_err(move |error| endpoint.explain(failed("watch nodes", error))).boxed()
+    let events = watcher(api, windows).default_backoff().map_err(move |error| endpoint.explain(failed("watch nodes", error)));
+    within(workload, "watch nodes", events)
 }
 
 #[cfg(test)]

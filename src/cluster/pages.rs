@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::json::size;
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, PAGE};
 
@@ -61,7 +62,7 @@ impl<K: Clone + Debug + DeserializeOwned> Pages<'_, K> {
         let (mut kept, mut bytes) = (Vec::new(), 0);
         while let Some(objects) = self.next().await? {
             for taken in objects.into_iter().filter_map(&take) {
-                bytes += serde_json::to_vec(&taken).map_or(0, |json| json.len());
+                bytes += size(&taken);
                 if bytes > self.most_kept {
                     return Err(self.too_large(&format!("more than {} MiB", self.most_kept >> 20)));
                 }

@@ -73,8 +73,7 @@ mod tests {
         let path = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let answer = |allowed: bool| step(path, json!({ "metadata": {}, "spec": {}, "status": { "allowed": allowed } }));
         let (client, script) = Script::new(vec![answer(true), answer(false)]);
-        let workload =
-            Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
+        let workload = Workload::of(client);
         let list = Right { verb: "list", resource: "nodes", ..Default::default() };
         let approve = Right {
             verb: "update",

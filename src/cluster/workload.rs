@@ -20,7 +20,9 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use self::kubeconfig::{pem, safe};
+use super::budget::Budget;
 use super::gate::{Gate, Gates};
+use super::kept::Keeping;
 use super::{ApiError, Cluster, Retry, in_cluster, request};
 use crate::api::cluster::ControlPlaneEndpoint;
 use crate::api::cluster_ref::{ClusterRef, ClusterSource};
@@ -130,13 +132,23 @@ pub struct Workload {
     pub minor: Arc<AtomicU32>,
     /// Of all requests to it, but watches. That of [`Workloads`] is shared by all Secrets with the same kubeconfig.
     pub gate: Gate,
+    /// How much of what its watches show is kept.
+    pub keeping: Keeping,
 }
 
 #[cfg(test)]
 impl Workload {
     /// One whose requests go to this client.
     pub fn of(client: Client) -> Self {
-        Self { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Arc::default(), gate: Gate::default() }
+        Self {
+            client,
+            ca_pem: None,
+            server: String::new(),
+            fingerprint: String::new(),
+            minor: Arc::default(),
+            gate: Gate::default(),
+            keeping: Keeping::default(),
+        }
     }
 }
 
@@ -159,7 +171,7 @@ impl Workload {
         let ca_pem = config.root_cert.as_ref().map(|ders| pem(ders));
         let client = connect(config).map_err(|e| invalid(chain(&e)))?;
         let fingerprint = HEXLOWER.encode(&Sha256::digest(bytes));
-        Ok(Self { client, ca_pem, server, fingerprint, minor: Arc::default(), gate: Gate::default() })
+        Ok(Self { client, ca_pem, server, fingerprint, minor: Arc::default(), gate: Gate::default(), keeping: Keeping::default() })
     }
 
     /// Host and port of the API server.
@@ -237,6 +249,7 @@ pub struct Workloads {
     own_cluster: Namespaces,
     entries: Mutex<HashMap<ClusterRef, Entry>>,
     gates: Gates,
+    kept: Budget,
 }
 
 type Entry = Arc<Mutex<Option<Connection>>>;
@@ -253,12 +266,15 @@ impl Workloads {
     }
 
     pub fn connected(cluster: Cluster, connect: Connect, own_cluster: Namespaces) -> Self {
-        Self { cluster, connect, own_cluster, entries: Mutex::default(), gates: Gates::default() }
+        Self { cluster, connect, own_cluster, entries: Mutex::default(), gates: Gates::default(), kept: Keeping::of_all() }
     }
 
     /// A client for a kubeconfig that is not kept here, made as all others are.
     pub async fn open(&self, source_name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
-        Workload::connected(source_name, bytes, &*self.connect).await.map(|found| Workload { gate: self.gates.of(&found.fingerprint), ..found })
+        Workload::connected(source_name, bytes, &*self.connect).await.map(|found| {
+            let gate = self.gates.of(&found.fingerprint);
+            Workload { gate, keeping: Keeping::of_one(&self.kept), ..found }
+        })
     }
 
     async fn entry(&self, cluster: &ClusterRef) -> Entry {
@@ -284,7 +300,7 @@ impl Workloads {
             ClusterSource::InCluster => {
                 // Anyone may read `cluster-info`, and put what it says into a Secret.
                 let found = in_cluster::workload(self.cluster.client()).await;
-                found.map(|found| keep(known, Workload { gate: self.gates.of("in-cluster"), ..found }))
+                found.map(|found| keep(known, Workload { gate: self.gates.of("in-cluster"), keeping: Keeping::of_one(&self.kept), ..found }))
             }
             ClusterSource::Kubeconfig { secret, key } => self.of_secret(namespace, secret, key, known).await,
             ClusterSource::ClusterApi(name) => self.of_secret(namespace, &format!("{name}-kubeconfig"), "value", known).await,

@@ -1,3 +1,4 @@
+use futures::StreamExt;
 use serde_json::json;
 
 use super::super::mock::{Script, refuse, step};
@@ -22,8 +23,7 @@ async fn an_approval_names_the_version_that_was_judged() {
         refuse(&format!("PUT {PATH}/csr-1/approval"), 409, "Conflict"),
         refuse(&format!("PUT {PATH}/csr-1/approval"), 404, "NotFound"),
     ]);
-    let workload =
-        Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
+    let workload = Workload::of(client);
     let now = "2026-11-21T12:00:00Z".parse().unwrap();
     assert!(approve(&workload, &request(), APPROVED_REASON, "join of win-1", now).await.unwrap());
     let body = &script.seen()[0].body;
@@ -37,8 +37,7 @@ async fn an_approval_names_the_version_that_was_judged() {
 #[tokio::test]
 async fn the_watch_asks_for_the_join_signer_only_and_tells_errors() {
     let (client, script) = Script::new(vec![refuse(&format!("GET {PATH}"), 403, "Forbidden")]);
-    let workload =
-        Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
+    let workload = Workload::of(client);
     let told: Vec<_> = events(&workload, JOIN_SIGNER).take(2).collect().await;
     assert!(matches!(told.last(), Some(Err(WorkloadError::Forbidden { .. }))), "{told:?}");
     assert!(script.seen()[0].query.contains("fieldSelector=spec.signerName%3Dkubernetes.io%2Fkube-apiserver-client-kubelet"), "{:?}", script.seen());

@@ -7,14 +7,7 @@ const NODE: &str = "/api/v1/nodes/win-1";
 const POD: &str = "/api/v1/namespaces/shop/pods/web-1";
 
 fn workload(client: kube::Client) -> Workload {
-    Workload {
-        client,
-        ca_pem: None,
-        server: "https://10.0.0.1:6443".into(),
-        fingerprint: String::new(),
-        minor: Default::default(),
-        gate: Default::default(),
-    }
+    Workload { server: "https://10.0.0.1:6443".into(), ..Workload::of(client) }
 }
 
 fn node() -> Value {

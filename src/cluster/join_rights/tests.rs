@@ -22,8 +22,7 @@ fn kept() -> Vec<(String, Value)> {
 
 fn workload(steps: Vec<Exchange>) -> (Workload, Script) {
     let (client, script) = Script::new(steps);
-    let workload =
-        Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
+    let workload = Workload::of(client);
     (workload, script)
 }
 

@@ -7,14 +7,7 @@ use super::*;
 const PATH: &str = "/api/v1/namespaces/kube-system/secrets";
 
 pub(crate) fn workload(client: Client) -> Workload {
-    Workload {
-        client,
-        ca_pem: None,
-        server: "https://10.0.0.1:6443".into(),
-        fingerprint: String::new(),
-        minor: Default::default(),
-        gate: Default::default(),
-    }
+    Workload { server: "https://10.0.0.1:6443".into(), ..Workload::of(client) }
 }
 
 fn owner() -> Owner {

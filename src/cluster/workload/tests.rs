@@ -138,8 +138,7 @@ async fn the_version_is_asked_again_only_for_a_newer_kubelet() {
     let answers = ["v1.35.4", "v1.36.0"].map(|git| step("GET /version", version(git)));
     let failures = [(403, "Forbidden"), (503, "ServiceUnavailable")].map(|(code, reason)| refuse("GET /version", code, reason));
     let (client, script) = Script::new(answers.into_iter().chain(failures).collect());
-    let workload =
-        Workload { client, ca_pem: None, server: String::new(), fingerprint: String::new(), minor: Default::default(), gate: Default::default() };
+    let workload = Workload::of(client);
     assert_eq!(workload.minor_for(34).await.unwrap(), Some(35));
     assert_eq!(workload.minor_for(35).await.unwrap(), Some(35));
     assert_eq!(script.seen().len(), 1);

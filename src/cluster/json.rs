@@ -1,0 +1,28 @@
+//! How large an object is.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Bytes of its JSON, which is not made.
+pub fn size(object: &impl Serialize) -> usize {
+    let mut counted = Counted(0);
+    match serde_json::to_writer(&mut counted, object) {
+        Ok(()) => counted.0,
+        // It came as JSON.
+        Err(_) => 0,
+    }
+}
+
+struct Counted(usize);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
