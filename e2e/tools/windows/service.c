@@ -137,7 +137,9 @@ int wmain(int count, WCHAR **words) {
     if (!wcscmp(verb, L"stop")) {
         SERVICE_STATUS status;
         if (status_of(service).dwCurrentState == SERVICE_STOPPED) return 0;
-        if (!ControlService(service, SERVICE_CONTROL_STOP, &status) && GetLastError() != ERROR_SERVICE_NOT_ACTIVE) return fail(L"ControlService");
+        DWORD error = ControlService(service, SERVICE_CONTROL_STOP, &status) ? NO_ERROR : GetLastError();
+        /* Wine says ERROR_BROKEN_PIPE of a process that ends before it has answered. */
+        if (error && error != ERROR_SERVICE_NOT_ACTIVE && error != ERROR_BROKEN_PIPE) return fail(L"ControlService");
         return reach(service, SERVICE_STOPPED);
     }
     wprintf(L"service.exe: unknown word %ls\n", verb);
