@@ -9,6 +9,7 @@ mod graph;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("causes", &[]),
     ("guards", &[]),
+    ("registry", &[]),
     ("api", &["api"]),
     ("vm", &["api"]),
     ("compat", &["api", "compat"]),
@@ -17,8 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("image", &["api", "bootstrap"]),
     ("diagnosis", &["api", "vm", "diagnosis"]),
     ("lifecycle", &["api", "vm", "compat", "components", "diagnosis", "guards", "lifecycle"]),
-    ("hypervisor", &["causes", "api", "vm", "hypervisor", "bootstrap"]),
-    ("cluster", &["causes", "guards", "api", "cluster"]),
+    ("hypervisor", &["causes", "registry", "api", "vm", "hypervisor", "bootstrap"]),
+    ("cluster", &["causes", "guards", "registry", "api", "cluster"]),
     ("telemetry", &["telemetry"]),
     ("autoscaler", &["api", "vm", "bootstrap", "lifecycle", "cluster", "telemetry", "autoscaler"]),
     (

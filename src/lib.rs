@@ -11,7 +11,7 @@
 //!                    │ └──────┬─────────────┘
 //!                diagnosis  compat                       pure: signs → cause and remedy; versions → yes or the nearest set. Their rules are data
 //!                components                              pure: objects of a cluster → its pod network, what keeps Windows nodes from it, what brings it
-//!                    └──── vm, api, causes, guards       pure words
+//!                    └──── vm, api, causes, guards       pure words; registry: values that are shared by key
 //! ```
 //!
 //! `observe (cluster + hypervisor) → decide (pure) → act → report (status, event, metrics)`. What a pass of a kind may write is said at the top of its
@@ -33,6 +33,7 @@ pub mod hypervisor;
 pub mod image;
 pub mod lifecycle;
 pub mod operator;
+mod registry;
 pub mod telemetry;
 pub mod vm;
 

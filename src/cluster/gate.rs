@@ -1,14 +1,14 @@
 //! What keeps a workload cluster that does not answer from holding up the others: only so many requests to it wait at the same time, and
 //! while it is known not to answer, only one now and then is sent at all. The passes of its objects end at once meanwhile.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use super::{ApiError, REQUEST_LIMIT};
+use crate::registry::Registry;
 
 /// Requests at the same time: fewer than a controller has passes.
 const AT_ONCE: usize = 16;
@@ -21,7 +21,7 @@ const REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
 /// Clones share everything.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Gate(Arc<Shared>);
 
 struct Shared {
@@ -39,9 +39,9 @@ struct State {
     rests_until: Option<Instant>,
 }
 
-impl Default for Gate {
+impl Default for Shared {
     fn default() -> Self {
-        Self(Arc::new(Shared { turns: Semaphore::new(AT_ONCE), state: Mutex::default() }))
+        Self { turns: Semaphore::new(AT_ONCE), state: Mutex::default() }
     }
 }
 
@@ -71,18 +71,11 @@ impl Gate {
 /// The gates in use, by fingerprint of the kubeconfig: Secrets that hold the same one share a gate. What says less than all of a kubeconfig, such as
 /// its server and user, proves nothing, and would let one tenant fill the gate of another.
 #[derive(Default)]
-pub struct Gates(Mutex<HashMap<String, Weak<Shared>>>);
+pub struct Gates(Registry<String, Shared>);
 
 impl Gates {
     pub fn of(&self, fingerprint: &str) -> Gate {
-        let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.retain(|_, gate| gate.strong_count() > 0);
-        if let Some(gate) = gates.get(fingerprint).and_then(Weak::upgrade) {
-            return Gate(gate);
-        }
-        let gate = Gate::default();
-        gates.insert(fingerprint.to_owned(), Arc::downgrade(&gate.0));
-        gate
+        Gate(self.0.get(fingerprint.to_owned(), Shared::default))
     }
 }
 

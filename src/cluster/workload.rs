@@ -271,10 +271,12 @@ impl Workloads {
 
     /// A client for a kubeconfig that is not kept here, made as all others are.
     pub async fn open(&self, source_name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
-        Workload::connected(source_name, bytes, &*self.connect).await.map(|found| {
-            let gate = self.gates.of(&found.fingerprint);
-            Workload { gate, keeping: Keeping::of_one(&self.kept), ..found }
-        })
+        let found = Workload::connected(source_name, bytes, &*self.connect).await?;
+        Ok(Workload { gate: self.gates.of(&found.fingerprint), ..self.within_budget(found) })
+    }
+
+    fn within_budget(&self, found: Workload) -> Workload {
+        Workload { keeping: Keeping::of_one(&self.kept), ..found }
     }
 
     async fn entry(&self, cluster: &ClusterRef) -> Entry {
@@ -300,7 +302,7 @@ impl Workloads {
             ClusterSource::InCluster => {
                 // Anyone may read `cluster-info`, and put what it says into a Secret.
                 let found = in_cluster::workload(self.cluster.client()).await;
-                found.map(|found| keep(known, Workload { gate: self.gates.of("in-cluster"), keeping: Keeping::of_one(&self.kept), ..found }))
+                found.map(|found| keep(known, Workload { gate: self.gates.of("in-cluster"), ..self.within_budget(found) }))
             }
             ClusterSource::Kubeconfig { secret, key } => self.of_secret(namespace, secret, key, known).await,
             ClusterSource::ClusterApi(name) => self.of_secret(namespace, &format!("{name}-kubeconfig"), "value", known).await,

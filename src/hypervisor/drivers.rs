@@ -186,25 +186,25 @@ impl Drivers {
 
     fn make(&self, key: &ObjectKey, spec: &WindowsHypervisorSpec, login: &Login) -> Result<Arc<dyn Driver>, DriverError> {
         let DriverSettings { simulated_state, clock, passes, hook, .. } = &self.settings;
-        let (driver, endpoint): (Arc<dyn Driver>, String) = match (&spec.simulated, &spec.libvirt, &spec.vsphere, &spec.proxmox) {
+        let (driver, address): (Arc<dyn Driver>, String) = match (&spec.simulated, &spec.libvirt, &spec.vsphere, &spec.proxmox) {
             (Some(simulated), None, None, None) => {
                 let default_name = format!("{}.{}", key.namespace, key.name);
                 let wire = self.wire("simulated", key);
                 let driver = SimulatedDriver::new(simulated_state, &default_name, simulated.clone(), clock.clone(), wire)?;
                 // Each can be slow by itself, whatever its data centre.
-                (Arc::new(driver), format!("simulated {key}"))
+                (Arc::new(driver), key.to_string())
             }
             (None, Some(libvirt), None, None) => {
                 let driver = LibvirtDriver::new(libvirt.clone(), login, self.wire("libvirt", key))?;
-                (Arc::new(driver), format!("libvirt {}", libvirt.address))
+                (Arc::new(driver), libvirt.address.clone())
             }
             (None, None, Some(vsphere), None) => {
                 let driver = VsphereDriver::new(vsphere.clone(), login, &self.vcenters, self.wire("vsphere", key))?;
-                (Arc::new(driver), format!("vsphere {}", vsphere.server))
+                (Arc::new(driver), vsphere.server.clone())
             }
             (None, None, None, Some(proxmox)) => {
                 let driver = ProxmoxDriver::new(proxmox.clone(), login, self.wire("proxmox", key))?;
-                (Arc::new(driver), format!("proxmox {}", proxmox.servers.join(" ")))
+                (Arc::new(driver), proxmox.servers.join(" "))
             }
             _ => {
                 let text = format!(
@@ -215,7 +215,7 @@ impl Drivers {
         };
         let most_changes = spec.limits.as_ref().and_then(|limits| limits.changes).and_then(|most| usize::try_from(most).ok());
         let settings = EndpointSettings { name: key.to_string(), images: spec.images.clone(), networks: spec.networks.clone(), most_changes };
-        let gates = self.gates.get(&endpoint, login, driver.caps(), *passes);
+        let gates = self.gates.get(address, login, driver.caps(), *passes);
         Ok(Arc::new(ObservedDriver::new(driver, settings, gates, hook.clone())))
     }
 

@@ -1,11 +1,12 @@
 //! The gates of endpoints. WindowsHypervisors that reach one address with one login share theirs, so that an endpoint that is slow holds no
 //! more passes the more objects name it.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use super::Caps;
 use super::gate::Gate;
 use super::login::Login;
+use crate::registry::Registry;
 
 /// How many calls an endpoint gets at the same time.
 pub struct EndpointGates {
@@ -22,22 +23,14 @@ impl EndpointGates {
     }
 }
 
-/// The gates of this process.
+/// The gates of this process, by driver, address and login.
 #[derive(Default)]
-pub struct Gates(Mutex<Vec<(String, Login, Weak<EndpointGates>)>>);
+pub struct Gates(Registry<(&'static str, String, Login), EndpointGates>);
 
 impl Gates {
-    /// The gates of that login at that endpoint. Only the values of a login are compared: they prove that they are known, and its user's
+    /// The gates of that login at that address. Only the values of a login are compared: they prove that they are known, and its user's
     /// name alone would let one tenant fill the gates of another.
-    pub fn get(&self, endpoint: &str, login: &Login, caps: &Caps, passes: usize) -> Arc<EndpointGates> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|(_, _, gates)| gates.strong_count() > 0);
-        let is_same = |address: &str, with: &Login| address == endpoint && with.has_values_of(login);
-        if let Some(gates) = all.iter().find(|(address, with, _)| is_same(address, with)).and_then(|(_, _, gates)| gates.upgrade()) {
-            return gates;
-        }
-        let gates = Arc::new(EndpointGates::new(caps, passes));
-        all.push((endpoint.to_owned(), login.clone(), Arc::downgrade(&gates)));
-        gates
+    pub fn get(&self, address: String, login: &Login, caps: &Caps, passes: usize) -> Arc<EndpointGates> {
+        self.0.get((caps.driver, address, login.without_place()), || EndpointGates::new(caps, passes))
     }
 }

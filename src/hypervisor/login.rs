@@ -28,9 +28,9 @@ impl Login {
         self.get(key).ok_or_else(|| DriverError::Auth(format!("{} is missing", self.place(key))))
     }
 
-    /// Whether another Secret holds the same.
-    pub fn has_values_of(&self, other: &Self) -> bool {
-        self.values == other.values
+    /// Its values alone: those of two Secrets that hold the same are equal.
+    pub fn without_place(&self) -> Self {
+        Self { secret: String::new(), values: self.values.clone() }
     }
 
     /// Where the value of a key is, for people.

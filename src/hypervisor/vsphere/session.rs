@@ -1,7 +1,7 @@
 //! The session at a vCenter: one per address and login, shared by all placements in it. One that has expired is made anew in the middle of
 //! a call, which goes on.
 
-use std::sync::{Arc, Mutex as SyncMutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -18,27 +18,20 @@ use crate::hypervisor::DriverError;
 use crate::hypervisor::login::Login;
 use crate::hypervisor::wire::{Effect, Wire};
 use crate::hypervisor::xml::{Element, element};
+use crate::registry::Registry;
 
 /// Keys of the Secret.
 const USER: &str = "username";
 const PASSWORD: &str = "password";
 
-/// The sessions of this process.
+/// The sessions of this process, by address and login.
 #[derive(Default)]
-pub struct Sessions(SyncMutex<Vec<(String, Login, Weak<Session>)>>);
+pub struct Sessions(Registry<(String, Login), Session>);
 
 impl Sessions {
     /// The session of that login at that address. Nothing is sent before its first call.
     pub fn get(&self, server: &str, login: &Login) -> Result<Arc<Session>, DriverError> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|(_, _, session)| session.strong_count() > 0);
-        let known = all.iter().find(|(address, with, _)| address == server && with == login).and_then(|(_, _, session)| session.upgrade());
-        if let Some(session) = known {
-            return Ok(session);
-        }
-        let session = Arc::new(Session::new(server, login)?);
-        all.push((server.to_owned(), login.clone(), Arc::downgrade(&session)));
-        Ok(session)
+        self.0.try_get((server.to_owned(), login.clone()), || Session::new(server, login))
     }
 }
 
