@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -39,15 +40,23 @@ pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a str> {
     path.split('.').try_fold(value, |value, key| value.get(key))?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The object; a field that the kind does not have is an error, as with `kubectl apply`.
-pub fn typed<T: DeserializeOwned + Serialize>(origin: &str, document: &str, written: &Value) -> Result<T, String> {
-    let object: T = serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?;
+/// The object; a field that the kind does not have is an error, as with `kubectl apply`. Errors name the field.
+pub fn typed<T: DeserializeOwned + Serialize>(origin: &str, written: &Value) -> Result<T, String> {
+    let object: T = serde_path_to_error::deserialize(written).map_err(|error| format!("{origin}: {}: {}", error.path(), error.inner()))?;
     let known = serde_json::to_value(&object).map_err(|e| format!("{origin}: {e}"))?;
     let (Some(written), Some(known)) = (written.get("spec"), known.get("spec")) else { return Ok(object) };
     match unknown("spec", written, known) {
         Some(field) => Err(format!("{origin}: {field}: there is no such field; `kubectl explain` lists those there are")),
         None => Ok(object),
     }
+}
+
+/// A Secret. Errors do not quote what it holds.
+pub fn secret(origin: &str, written: &Value) -> Result<Secret, String> {
+    let wrong = |path: String| {
+        format!("{origin}: {path}: it cannot be read: values are text in quotes, in base64 below `data`, and as they are below `stringData`")
+    };
+    serde_path_to_error::deserialize(written).map_err(|error| wrong(error.path().to_string()))
 }
 
 /// The first field that was written and not understood. Empty values may be left out on the way.

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 
-use super::documents::{at, documents, text, typed};
+use super::documents::{at, documents, secret, text, typed};
 use super::output::print;
 use super::prove::Prove;
 use crate::api::condition::Reason;
@@ -130,13 +130,13 @@ impl Objects {
                 let (kind, name) = (at(&value, "kind").unwrap_or_default(), at(&value, "metadata.name").unwrap_or("unnamed"));
                 let (origin, named) = (format!("{origin} ({kind} {name})"), format!("{kind} {name}"));
                 match kind {
-                    "WindowsHypervisor" => objects.hypervisors.push(typed(&origin, document, &value)?),
-                    "WindowsMachine" => objects.machines.push((named, typed::<WindowsMachine>(&origin, document, &value)?.spec)),
+                    "WindowsHypervisor" => objects.hypervisors.push(typed(&origin, &value)?),
+                    "WindowsMachine" => objects.machines.push((named, typed::<WindowsMachine>(&origin, &value)?.spec)),
                     "WindowsMachineTemplate" => {
-                        let spec = typed::<WindowsMachineTemplate>(&origin, document, &value)?.spec.template.spec;
+                        let spec = typed::<WindowsMachineTemplate>(&origin, &value)?.spec.template.spec;
                         objects.machines.push((named, spec));
                     }
-                    "Secret" => objects.secrets.push(serde_saphyr::from_str(document).map_err(|e| format!("{origin}: {e}"))?),
+                    "Secret" => objects.secrets.push(secret(&origin, &value)?),
                     _ => {}
                 }
             }

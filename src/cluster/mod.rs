@@ -120,7 +120,7 @@ impl Cluster {
     /// As [`Cluster::get`], for kinds that controllers may list and not get.
     pub async fn find<K: Kind>(&self, namespace: &str, name: &str) -> Result<Option<K>, ApiError> {
         let Some(raw) = self.get_raw::<K>(namespace, name).await? else { return Ok(None) };
-        serde_path_to_error::deserialize(raw)
+        serde_path_to_error::deserialize(&raw)
             .map(Some)
             .map_err(|error| ApiError::Other(format!("{} {namespace}/{name} cannot be read: {}: correct that field", K::kind(&()), error.path())))
     }

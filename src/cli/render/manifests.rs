@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
 use crate::api::bootstrap_config::{
@@ -14,7 +14,7 @@ use crate::api::components::ComponentsMode;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec, WindowsMachineTemplate};
 use crate::api::name::minor;
 use crate::api::pool::{WindowsNodePool, WindowsNodePoolSpec};
-use crate::cli::documents::{at, documents, text, typed};
+use crate::cli::documents::{at, documents, secret, text, typed};
 
 /// Something with a name, and where it was written.
 struct Named<T> {
@@ -100,23 +100,23 @@ impl Manifests {
         let group = at(&value, "apiVersion").and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
         match (group, kind) {
             ("bootstrap.cluster.x-k8s.io", "WindowsBootstrapConfig") => {
-                let value = typed::<WindowsBootstrapConfig>(&origin, document, &value)?.spec;
+                let value = typed::<WindowsBootstrapConfig>(&origin, &value)?.spec;
                 self.configs.push(Named { name, origin, value });
             }
             ("bootstrap.cluster.x-k8s.io", "WindowsBootstrapConfigTemplate") => {
-                let value = typed::<WindowsBootstrapConfigTemplate>(&origin, document, &value)?.spec.template.spec;
+                let value = typed::<WindowsBootstrapConfigTemplate>(&origin, &value)?.spec.template.spec;
                 self.configs.push(Named { name, origin, value });
             }
             ("infrastructure.cluster.x-k8s.io", "WindowsMachine") => {
-                let value = typed::<WindowsMachine>(&origin, document, &value)?.spec;
+                let value = typed::<WindowsMachine>(&origin, &value)?.spec;
                 self.machines.push(Named { name, origin, value });
             }
             ("infrastructure.cluster.x-k8s.io", "WindowsMachineTemplate") => {
-                let value = typed::<WindowsMachineTemplate>(&origin, document, &value)?.spec.template.spec;
+                let value = typed::<WindowsMachineTemplate>(&origin, &value)?.spec.template.spec;
                 self.machines.push(Named { name, origin, value });
             }
             ("infrastructure.cluster.x-k8s.io", "WindowsCluster") => {
-                let components = typed::<WindowsCluster>(&origin, document, &value)?.spec.components;
+                let components = typed::<WindowsCluster>(&origin, &value)?.spec.components;
                 if let Some(components) = components.filter(|components| components.mode == ComponentsMode::Auto) {
                     self.brings_network = true;
                     self.probe_images.extend(components.probes.image_in_use().map(str::to_owned));
@@ -124,7 +124,7 @@ impl Manifests {
                 self.endpoint = self.endpoint.take().or_else(|| endpoint(&value));
             }
             ("infrastructure.cluster.x-k8s.io", "WindowsNodePool") => {
-                let spec = typed::<WindowsNodePool>(&origin, document, &value)?.spec;
+                let spec = typed::<WindowsNodePool>(&origin, &value)?.spec;
                 self.pool(name, origin, spec);
             }
             ("", "Secret") => self.secret(&origin, &name, &value)?,
@@ -267,7 +267,7 @@ impl Manifests {
     }
 
     fn config_map(&mut self, origin: &str, name: &str, value: &Value) -> Result<(), String> {
-        let map: ConfigMap = serde_json::from_value(value.clone()).map_err(|e| format!("{origin}: {e}"))?;
+        let map: ConfigMap = typed(origin, value)?;
         let bytes = map.binary_data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
         for (key, bytes) in bytes.chain(map.data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()))) {
             self.config_maps.insert(ConfigMapKeyRef { name: name.to_owned(), key }, bytes);
@@ -276,7 +276,7 @@ impl Manifests {
     }
 
     fn secret(&mut self, origin: &str, name: &str, value: &Value) -> Result<(), String> {
-        let secret: Secret = serde_json::from_value(value.clone()).map_err(|e| format!("{origin}: {e}"))?;
+        let secret = secret(origin, value)?;
         let given = secret.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0));
         for (key, bytes) in given.chain(secret.string_data.into_iter().flatten().map(|(key, text)| (key, text.into_bytes()))) {
             self.secrets.insert(SecretKeyRef { name: name.to_owned(), key }, bytes);

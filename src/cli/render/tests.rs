@@ -141,7 +141,7 @@ fn errors_name_file_document_field_and_remedy() {
             &version,
             &["document 1", "spec.template.spec.kubelet.maxPod", "no such field"],
         ),
-        (format!("{CONFIG}      kubelet: {{maxPods: many}}\n"), &version, &["document 1", "line 9"]),
+        (format!("{CONFIG}      kubelet: {{maxPods: many}}\n"), &version, &["document 1", "spec.template.spec.kubelet.maxPods", "many"]),
         (format!("{CONFIG}      kubelet: {{maxPods: 0}}\n"), &version, &["spec.kubelet.maxPods", "1 to 250"]),
         (format!("{CONFIG}      containerd: {{line: \"1.7\"}}\n"), &version, &["spec.containerd.line", "1.7", "2.0.4"]),
         (format!("{CONFIG}---\n{}", MACHINE.replace("64Gi", "2Gi")), &version, &["spec.memory", "2048Mi", "more memory"]),
@@ -152,4 +152,15 @@ fn errors_name_file_document_field_and_remedy() {
         assert!(wanted.iter().all(|part| error.contains(part)), "{error:?} lacks one of {wanted:?}");
     }
     assert!(render(&["-f", "/nowhere.yaml"]).unwrap_err().contains("/nowhere.yaml"));
+}
+
+#[test]
+fn what_a_secret_holds_is_in_no_error() {
+    let directory = tempfile::tempdir().unwrap();
+    for (field, value) in [("stringData", "271828"), ("data", "271828"), ("data", "not-base64-271828")] {
+        let secret = format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{field}: {{password: {value}}}\n");
+        let path = file(&directory, &format!("{CONFIG}---\n{secret}"));
+        let error = render(&["-f", &path, "--kubernetes-version", "v1.36.3"]).unwrap_err();
+        assert!(error.contains(&format!("document 2 (Secret s): {field}.password: ")) && !error.contains("271828"), "{error}");
+    }
 }
