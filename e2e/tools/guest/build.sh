@@ -20,7 +20,7 @@ rm -rf "$WORK"; mkdir -p "$WORK/packages" "$WORK/modules"
 cd "$WORK/packages"
 kernel() { apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1; }
 [ -n "$(kernel)" ] || apt-get update -q > /dev/null
-apt-get download -q -o APT::Sandbox::User="$(id -un)" "$(kernel)" busybox-static syslinux syslinux-common shim-signed grub-efi-amd64-signed mtools dosfstools ca-certificates > /dev/null
+apt-get download -q -o APT::Sandbox::User="$(id -un)" "$(kernel)" busybox-static syslinux syslinux-common shim-signed grub-efi-amd64-signed mtools dosfstools > /dev/null
 for package in *.deb; do dpkg-deb -x "$package" "$WORK"; done
 cd "$WORK"; rm -rf packages
 mv boot/vmlinuz-* vmlinuz
@@ -37,9 +37,7 @@ add() {     # add MODULE: after those that it needs
 for module in virtio_pci virtio_blk virtio_net e1000e ahci sd_mod sr_mod vfat nls_cp437 nls_ascii button evdev; do add "$module"; done
 for path in $order; do cp "$base/$path" modules/; basename "$path"; done > modules/order
 
-mkdir -p root/{bin,proc,sys,dev,image,vms,etc/ssl/certs}
-# A client of TLS wants some before it is told the cluster's own.
-cat usr/share/ca-certificates/mozilla/*.crt > root/etc/ssl/certs/ca-certificates.crt
+mkdir -p root/{bin,proc,sys,dev,image,vms,etc}
 cp bin/busybox root/bin/; cp -R modules root/; cp "$HERE/init" root/init; chmod +x root/init
 (cd root && find . | bin/busybox cpio -o -H newc 2> /dev/null | gzip -1) > initrd.gz
 rm -rf root modules lib boot

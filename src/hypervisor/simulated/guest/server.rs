@@ -39,7 +39,11 @@ impl Server {
         config.read_timeout = Some(PATIENCE);
         match &self.ca_pem {
             Some(pem) => config.root_cert = Some(certificates(pem).map_err(wrong)?),
-            None => config.accept_invalid_certs = true,
+            None => {
+                config.accept_invalid_certs = true;
+                // Else it reads all certificates of the system.
+                config.root_cert = Some(Vec::new());
+            }
         }
         match credentials {
             Credentials::Anonymous => {}
