@@ -1,10 +1,15 @@
 //! The part of the story about a new node: a pod there is bound to it in spite of its taint, and has to reach what pods need. The kubelet's part is
 //! played here.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{BROUGHT, COMPONENTS, LIMIT, PODS, SERVICES, is_unverified, says};
 use crate::world::{ControlPlane, Kind, step, text, wait_for};
+
+/// From the last connection to the end of the taint. Without news CAPW looks four times a minute.
+const SOON: Duration = Duration::from_secs(5);
 
 /// Says how the connections of a pod have ended, and that it answers if all were made: the kubelet's part.
 async fn ended(cp: &ControlPlane, pod: &str, node: Option<&str>, code: i64) -> Value {
@@ -14,25 +19,29 @@ async fn ended(cp: &ControlPlane, pod: &str, node: Option<&str>, code: i64) -> V
         if node.is_some_and(|node| text(&pod, "/spec/nodeName") != node) {
             return Err("the scheduler has not bound it");
         }
-        let connected = json!({"terminated": {"exitCode": code, "message": "TIMEOUT\n"}});
-        let statuses = |containers: &Value, state: &Value| {
-            let of =
-                |container: &Value| json!({"name": container["name"], "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
-            Value::from_iter(containers.as_array().into_iter().flatten().map(of))
-        };
-        let spec = &pod["spec"];
-        let status = if node.is_none() {
-            json!({"phase": if code == 0 { "Succeeded" } else { "Running" }, "containerStatuses": statuses(&spec["containers"], &connected)})
-        } else {
-            let ready = if code == 0 { "True" } else { "False" };
-            json!({"phase": if code == 0 { "Running" } else { "Pending" }, "podIP": "10.244.9.4", "podIPs": [{"ip": "10.244.9.4"}],
-                "conditions": [{"type": "Ready", "status": ready}], "initContainerStatuses": statuses(&spec["initContainers"], &connected),
-                "containerStatuses": statuses(&spec["containers"], &json!({"waiting": {"reason": "PodInitializing"}}))})
-        };
+        let status = status(&pod, node.is_none(), code);
         cp.patch_status(PODS, &name, &json!({"status": status})).await.map_err(|_| "it is gone again")?;
         Ok(pod)
     })
     .await
+}
+
+/// What a kubelet says of a pod whose connections have ended so. `is_back`: of one on a Linux node, which only connects.
+pub fn status(pod: &Value, is_back: bool, code: i64) -> Value {
+    let connected = json!({"terminated": {"exitCode": code, "message": "TIMEOUT\n"}});
+    let statuses = |containers: &Value, state: &Value| {
+        let of =
+            |container: &Value| json!({"name": container["name"], "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+        Value::from_iter(containers.as_array().into_iter().flatten().map(of))
+    };
+    let spec = &pod["spec"];
+    if is_back {
+        return json!({"phase": if code == 0 { "Succeeded" } else { "Running" }, "containerStatuses": statuses(&spec["containers"], &connected)});
+    }
+    let ready = if code == 0 { "True" } else { "False" };
+    json!({"phase": if code == 0 { "Running" } else { "Pending" }, "podIP": "10.244.9.4", "podIPs": [{"ip": "10.244.9.4"}],
+        "conditions": [{"type": "Ready", "status": ready}], "initContainerStatuses": statuses(&spec["initContainers"], &connected),
+        "containerStatuses": statuses(&spec["containers"], &json!({"waiting": {"reason": "PodInitializing"}}))})
 }
 
 /// At first it does not, and then a pod on a Linux node does not reach it.
@@ -53,6 +62,7 @@ pub async fn it_reaches_what_pods_need(cp: &ControlPlane, name: &str, node: &str
     let expected = format!("{}:{}", text(address, "/address"), live["spec"]["ports"][0]["nodePort"]);
     assert_eq!(pod["spec"]["containers"][1]["args"][1], json!(expected), "the NodePort that the API server gave");
     ended(cp, &back, None, 0).await;
+    cp.wait_object(Kind::NODE, node, "its taint is gone", SOON, |node| (!is_unverified(node)).then_some(())).await;
     cp.wait_gone(PODS, &format!("{BROUGHT}/{back}"), LIMIT).await;
     cp.wait_object(PODS, &service, "it is deleted", LIMIT, |pod| (!pod["metadata"]["deletionTimestamp"].is_null()).then_some(())).await;
     cp.kubectl(&["-n", BROUGHT, "delete", "pod", &there, "--force", "--grace-period=0"]).await;
