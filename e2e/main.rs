@@ -32,6 +32,7 @@ mod idle;
 mod image_recipe;
 mod in_place;
 mod installed;
+mod least_rights;
 mod linux_side;
 mod operator;
 mod own_mirror;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::csr::failed;
 use super::kept::within;
+use super::rights::Right;
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, watches};
 use crate::api::listing::Listing;
@@ -36,6 +37,16 @@ impl Watched {
             Self::ConfigMap { .. } => &Listing::CONFIG_MAPS,
         }
     }
+
+    /// To watch it.
+    fn right(&self) -> Right<'_> {
+        let Listing { group, plural, .. } = *self.listing();
+        let of_kind = Right { verb: "watch", group, resource: plural, ..Right::default() };
+        match self {
+            Self::Kind(_) => of_kind,
+            Self::ConfigMap { namespace, .. } => Right { namespace, ..of_kind },
+        }
+    }
 }
 
 impl Workload {
@@ -48,6 +59,10 @@ impl Workload {
                 Ok(Some(found.into_iter().collect()))
             }
         }
+    }
+
+    pub async fn may_watch(&self, watched: &Watched) -> Result<bool, WorkloadError> {
+        Ok(self.lacks(&[watched.right()]).await?.is_empty())
     }
 
     /// All objects of a kind in all namespaces; `None` of a kind that the API server does not serve.

@@ -70,14 +70,12 @@ impl LinuxSides {
         }
     }
 
-    /// What a watch with this kubeconfig shows; `None`: there is none, or it does not work. The inner `None`: the kind is not served.
-    pub fn shown(&self, cluster: &ClusterRef, workload: &Workload, watched: &Watched) -> Option<Option<Vec<Value>>> {
-        let shown = {
-            let all = self.lock();
-            let following = all.get(cluster)?.watches.get(watched).filter(|following| following.watch.is_running_with(workload))?;
-            following.shown.clone()
-        };
-        lock(&shown).objects()
+    /// What a watch with this kubeconfig shows; `None`: there is none, or it does not work. The inner `None`: the kind is not served. An error: the
+    /// kubeconfig may not watch it.
+    pub fn shown(&self, cluster: &ClusterRef, workload: &Workload, watched: &Watched) -> Result<Option<Option<Vec<Value>>>, WorkloadError> {
+        let is_its = |following: &&Following| following.watch.is_running_with(workload);
+        let shown = self.lock().get(cluster).and_then(|all| all.watches.get(watched)).filter(is_its).map(|following| following.shown.clone());
+        shown.map_or(Ok(None), |shown| lock(&shown).objects())
     }
 
     pub fn forget(&self, cluster: &ClusterRef) {
@@ -102,15 +100,23 @@ async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, n
     }
 }
 
-/// Takes in what a watch shows, until the task is aborted. One that failed begins anew after a while.
+/// Takes in what a watch shows, until the task is aborted. One that failed begins anew after a while, and one that is refused once the kubeconfig has
+/// the right: what it lists before would be read in vain.
 async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, watched: Watched, shown: Arc<Mutex<Shown>>, news: Arc<Notify>) {
     for pause in DefaultBackoff::default() {
-        let Some(error) = take_in(&workload, &watched, &shown, &news).await else { return };
-        let is_unserved = is_unserved(&error);
-        if lock(&shown).fail(is_unserved) {
+        if lock(&shown).is_refused() {
+            if !workload.may_watch(&watched).await.unwrap_or(false) {
+                sleep(pause).await;
+                continue;
+            }
+            lock(&shown).allow();
             news.notify_one();
         }
-        if !is_unserved {
+        let Some(error) = take_in(&workload, &watched, &shown, &news).await else { return };
+        if lock(&shown).fail(&error) {
+            news.notify_one();
+        }
+        if !is_unserved(&error) {
             tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "pod network: {error}");
             clusters.doubt(&cluster, &error).await;
         }

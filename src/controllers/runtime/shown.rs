@@ -8,7 +8,8 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 
 use crate::api::listing::Listing;
-use crate::cluster::linux_side::trimmed;
+use crate::cluster::linux_side::{is_unserved, trimmed};
+use crate::cluster::workload::WorkloadError;
 use crate::components::facts;
 
 /// By namespace and name: the facts of an object, and the object.
@@ -23,13 +24,15 @@ pub struct Shown {
     begun: Objects,
     /// Whether this is what there is.
     is_current: bool,
+    /// Why the credentials may not watch it.
+    refused: Option<WorkloadError>,
 }
 
 impl Shown {
-    /// `None`: it is not known what there is. The inner `None`: the kind is not served.
-    pub fn objects(&self) -> Option<Option<Vec<Value>>> {
+    /// `None`: it is not known what there is. The inner `None`: the kind is not served. An error: the credentials may not watch it.
+    pub fn objects(&self) -> Result<Option<Option<Vec<Value>>>, WorkloadError> {
         let objects = || self.listed.as_ref().map(|listed| listed.values().map(|(_, object)| object.clone()).collect());
-        self.is_current.then(objects)
+        self.refused.clone().map_or_else(|| Ok(self.is_current.then(objects)), Err)
     }
 
     /// Takes in an event. True: what was read before may be out of date. That is so after the first listing too, because the last pass may have
@@ -59,10 +62,23 @@ impl Shown {
         false
     }
 
-    /// The watch has failed: what it has shown may be out of date, unless the kind is not served. True: what was read before is.
-    pub fn fail(&mut self, is_unserved: bool) -> bool {
-        self.is_current = is_unserved;
-        is_unserved && self.listed.take().is_some()
+    /// The watch has failed: what it has shown may be out of date, unless the kind is not served. True: what was read before is, or there is something
+    /// to say.
+    pub fn fail(&mut self, error: &WorkloadError) -> bool {
+        self.is_current = is_unserved(error);
+        if matches!(error, WorkloadError::Forbidden { .. }) {
+            return self.refused.replace(error.clone()).is_none();
+        }
+        self.is_current && self.listed.take().is_some()
+    }
+
+    pub fn is_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// The credentials may watch it by now.
+    pub fn allow(&mut self) {
+        self.refused = None;
     }
 }
 
@@ -71,6 +87,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cluster::ApiError;
 
     const SETS: Listing = Listing::new("apps", "v1", "DaemonSet", "daemonsets");
 
@@ -85,7 +102,7 @@ mod tests {
 
     fn names(shown: &Shown) -> Option<Option<Vec<String>>> {
         let name = |object: Value| object["metadata"]["name"].as_str().unwrap().to_owned();
-        shown.objects().map(|served| served.map(|objects| objects.into_iter().map(name).collect()))
+        shown.objects().unwrap().map(|served| served.map(|objects| objects.into_iter().map(name).collect()))
     }
 
     #[test]
@@ -119,7 +136,7 @@ mod tests {
         let mut changed = object("a", 1);
         changed.data["status"]["ready"] = json!(7);
         assert!(!shown.note(&SETS, Event::Apply(changed)));
-        let found = shown.objects().flatten().unwrap();
+        let found = shown.objects().unwrap().flatten().unwrap();
         assert_eq!((&found[0]["kind"], &found[0]["apiVersion"], &found[0]["status"]["ready"]), (&json!("DaemonSet"), &json!("apps/v1"), &json!(7)));
     }
 
@@ -127,13 +144,28 @@ mod tests {
     fn what_a_watch_has_shown_does_not_count_while_it_fails() {
         let mut shown = Shown::default();
         assert!(list(&mut shown));
-        assert!(!shown.fail(false), "nothing is known to be different");
+        let (broken, gone) = (WorkloadError::Api(ApiError::Other("broken".into())), WorkloadError::Api(ApiError::NotFound("gone".into())));
+        assert!(!shown.fail(&broken), "nothing is known to be different");
         assert_eq!(names(&shown), None);
         assert!(!list(&mut shown), "all is as it was");
-        assert!(shown.fail(true), "the kind has gone");
+        assert!(shown.fail(&gone), "the kind has gone");
         assert_eq!(names(&shown), Some(None));
-        assert!(!shown.fail(true), "it was gone");
+        assert!(!shown.fail(&gone), "it was gone");
         assert!(list(&mut shown), "it is back");
+        assert_eq!(names(&shown), Some(Some(vec!["a".to_owned()])));
+    }
+
+    #[test]
+    fn a_watch_that_is_refused_is_told_until_it_is_allowed() {
+        let mut shown = Shown::default();
+        let refused = WorkloadError::Forbidden { what: "watch daemonsets".into() };
+        assert!(list(&mut shown));
+        assert!(shown.fail(&refused), "there is something to say");
+        assert!(!shown.fail(&refused), "it was said");
+        assert_eq!(shown.objects(), Err(refused));
+        shown.allow();
+        assert_eq!(names(&shown), None, "what it has shown is old");
+        assert!(!list(&mut shown), "all is as it was");
         assert_eq!(names(&shown), Some(Some(vec!["a".to_owned()])));
     }
 }

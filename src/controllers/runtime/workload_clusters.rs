@@ -196,9 +196,10 @@ impl WorkloadClusters {
         self.linux_sides().watch(self, cluster, workload, what);
     }
 
-    /// What there is in the cluster, as a watch shows it, or without one as the API server says; `None` of a kind that is not served.
+    /// What there is in the cluster, as a watch shows it, or without one as the API server says; `None` of a kind that is not served. An error also if
+    /// it may be read and not watched: changes would be seen minutes later.
     pub async fn observe(&self, cluster: &ClusterRef, workload: &Workload, what: &Watched) -> Result<Option<Vec<Value>>, WorkloadError> {
-        match self.linux_sides().shown(cluster, workload, what) {
+        match self.linux_sides().shown(cluster, workload, what)? {
             Some(shown) => Ok(shown),
             None => workload.observe(what).await,
         }

@@ -18,6 +18,8 @@ use crate::controllers::testing::{read as read_as, shared};
 /// Calico by its operator: kinds of several groups, and one of its two kinds for addresses is not served.
 const RECORDING: &str = "src/components/fixtures/calico-operator-windows.yaml";
 
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
 /// The path of a list of objects of that kind; of a ConfigMap, that of the object.
 fn path(object: &Value) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -32,6 +34,11 @@ fn path(object: &Value) -> String {
 
 /// A cluster with the objects of the recording, which refuses one path; and the paths that it was asked for.
 fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
+    cluster_with(Arc::new(Mutex::new(refused)))
+}
+
+/// The same while it refuses it: to read a path, or `watch PATH`.
+fn cluster_with(refused: Arc<Mutex<Option<String>>>) -> (Workload, Arc<Mutex<Vec<String>>>) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDING)).unwrap();
     let objects: Arc<Vec<Value>> = Arc::new(serde_saphyr::from_multiple(&text).unwrap());
     let asked = Arc::<Mutex<Vec<String>>>::default();
@@ -49,8 +56,11 @@ fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
             let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
             (code, status.to_string())
         };
+        let request = if is_watch { format!("watch {asked}") } else { asked.clone() };
+        let refused = refused.lock().unwrap().clone();
         let (code, body) = match found.as_slice() {
-            _ if refused.as_ref() == Some(&asked) => status(403, "Forbidden"),
+            _ if asked == REVIEWS => (201, json!({"spec": {}, "status": {"allowed": refused.is_none()}}).to_string()),
+            _ if refused == Some(request) => status(403, "Forbidden"),
             [] if of.contains("/configmaps/") && named.is_none() => status(404, "NotFound"),
             // Of a kind that is not served.
             [] if named.is_none() => (404, "404 page not found".to_owned()),
@@ -58,7 +68,7 @@ fn cluster(refused: Option<String>) -> (Workload, Arc<Mutex<Vec<String>>>) {
             items => (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}).to_string()),
         };
         async move {
-            if is_watch {
+            if is_watch && code == 200 {
                 pending::<()>().await;
             }
             Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
@@ -108,15 +118,8 @@ async fn what_watches_show_is_read_without_a_request() {
     let (clusters, name) = (shared.windows_cluster().clusters, ClusterRef::cluster_api("lab", "c1"));
     let (workload, asked) = cluster(None);
     let first = observed(&clusters, &workload).await.unwrap();
-    let watch = |watched: &[Watched]| {
-        clusters.watch_linux_side(
-            &name,
-            &workload,
-            &linux_sides::LinuxSide { object: ObjectRef::from_obj(&windows_cluster()), watched: watched.to_vec() },
-        );
-    };
-    watch(&first.watched);
-    let is_shown = |watched: &Watched| clusters.linux_sides().shown(&name, &workload, watched).is_some();
+    watch(&clusters, &workload, &first.watched);
+    let is_shown = |watched: &Watched| clusters.linux_sides().shown(&name, &workload, watched).unwrap().is_some();
     timeout(Duration::from_secs(60), async {
         while !first.watched.iter().all(is_shown) {
             sleep(Duration::from_millis(100)).await;
@@ -130,10 +133,48 @@ async fn what_watches_show_is_read_without_a_request() {
     assert_eq!(*asked.lock().unwrap(), [""; 0]);
 
     // What is watched no more is read again.
-    watch(&[Watched::Kind(FIRST[0])]);
+    watch(&clusters, &workload, &[Watched::Kind(FIRST[0])]);
     observed(&clusters, &workload).await.unwrap();
     let asked = asked.lock().unwrap().clone();
     assert_eq!((asked.len(), asked.contains(&"/api/v1/nodes".to_owned())), (first.watched.len() - 1, false), "{asked:?}");
+    clusters.stop();
+}
+
+/// As after a pass that has read this.
+fn watch(clusters: &WorkloadClusters, workload: &Workload, watched: &[Watched]) {
+    let side = linux_sides::LinuxSide { object: ObjectRef::from_obj(&windows_cluster()), watched: watched.to_vec() };
+    clusters.watch_linux_side(&ClusterRef::cluster_api("lab", "c1"), workload, &side);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_is_told_until_the_right_is_there() {
+    let (shared, _script) = shared(Caches::empty(), 1, vec![]);
+    let clusters = shared.windows_cluster().clusters;
+    let refused = Arc::new(Mutex::new(Some("watch /api/v1/nodes".to_owned())));
+    let (workload, asked) = cluster_with(refused.clone());
+    let first = observed(&clusters, &workload).await.expect("all of it may be read");
+    watch(&clusters, &workload, &first.watched);
+    let becomes = async |is_told: bool| {
+        let told = async || match observed(&clusters, &workload).await {
+            Err(WorkloadError::Forbidden { what }) => what.contains("watch nodes"),
+            seen => seen.map(|_| false).unwrap(),
+        };
+        let limit = timeout(Duration::from_secs(120), async {
+            while told().await != is_told {
+                sleep(Duration::from_millis(100)).await;
+            }
+        });
+        limit.await.unwrap_or_else(|_| panic!("told: {is_told}"));
+    };
+    becomes(true).await;
+    asked.lock().unwrap().clear();
+    sleep(Duration::from_secs(600)).await;
+    becomes(true).await;
+    let asked: Vec<String> = std::mem::take(&mut asked.lock().unwrap());
+    assert!(asked.iter().any(|path| path == REVIEWS) && !asked.iter().any(|path| path == "/api/v1/nodes"), "{asked:?}");
+
+    *refused.lock().unwrap() = None;
+    becomes(false).await;
     clusters.stop();
 }
 
