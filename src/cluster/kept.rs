@@ -120,15 +120,22 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": name, "namespace": "lab"}, "data": {"x": "x".repeat(bytes)}})).unwrap()
     }
 
-    fn workload(all: &Budget) -> Workload {
-        let (client, _): (Client, _) = Script::new(Vec::new());
-        Workload { server: "https://10.0.0.1:6443".into(), keeping: Keeping::of_one(all), ..Workload::of(client) }
+    /// The budgets of these tests are so much smaller, because they count each byte.
+    const SMALLER: usize = 16;
+    const MUCH: usize = (1 << 20) / SMALLER;
+
+    fn of_all() -> Budget {
+        Budget::new(BUDGET / SMALLER, "what watches of all workload clusters show")
     }
 
-    const MIB: usize = 1 << 20;
+    fn workload(all: &Budget) -> Workload {
+        let (client, _): (Client, _) = Script::new(Vec::new());
+        let one = Budget::new(SHARE / SMALLER, "what watches of this API server show");
+        Workload { server: "https://10.0.0.1:6443".into(), keeping: Keeping(vec![one, all.clone()]), ..Workload::of(client) }
+    }
 
     fn listing(objects: usize) -> Vec<Event<ConfigMap>> {
-        let named = |number| Event::InitApply(map(&format!("c{number}"), MIB));
+        let named = |number| Event::InitApply(map(&format!("c{number}"), MUCH));
         std::iter::once(Event::Init).chain((0..objects).map(named)).chain([Event::InitDone]).collect()
     }
 
@@ -158,12 +165,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_watch_that_shows_more_than_its_cluster_may_take_ends_and_says_so() {
-        let all = Keeping::of_all();
+        let all = of_all();
         let mut endless = watch(&all, listing(200));
         let (count, said) = read(&mut endless);
         let said = said.unwrap();
         assert!((90..=96).contains(&count), "{count}");
-        for part in ["https://10.0.0.1:6443", "watch configmaps", "what watches of this API server show would take more than 96 MiB of memory"] {
+        for part in ["https://10.0.0.1:6443", "watch configmaps", "what watches of this API server show would take more than 6 MiB of memory"] {
             assert!(said.contains(part), "{said}");
         }
         assert!(all.is_untouched(), "given back");
@@ -171,8 +178,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_gone_or_replaced_gives_its_place_back() {
-        let all = Keeping::of_all();
-        let many = |event: fn(ConfigMap) -> Event<ConfigMap>| (0..200).map(move |_| event(map("c0", MIB)));
+        let all = of_all();
+        let many = |event: fn(ConfigMap) -> Event<ConfigMap>| (0..200).map(move |_| event(map("c0", MUCH)));
         let mut events = listing(40);
         // Another listing, whose objects are there beside those of the first one.
         events.extend(listing(40));
@@ -189,11 +196,11 @@ mod tests {
 
     #[tokio::test]
     async fn all_clusters_have_one_budget() {
-        let all = Keeping::of_all();
+        let all = of_all();
         let mut two = [watch(&all, listing(90)), watch(&all, listing(90))];
         assert_eq!(two.each_mut().map(|watch| read(watch).1), [None, None]);
         let said = read(&mut watch(&all, listing(90))).1.unwrap();
-        assert!(said.contains("what watches of all workload clusters show would take more than 192 MiB of memory"), "{said}");
+        assert!(said.contains("what watches of all workload clusters show would take more than 12 MiB of memory"), "{said}");
         let [one, _] = two;
         drop(one);
         assert_eq!(read(&mut watch(&all, listing(90))).1, None);

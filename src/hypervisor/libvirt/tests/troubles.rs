@@ -241,6 +241,8 @@ async fn a_full_disk_stops_a_vm_and_refuses_another_and_both_are_told() {
         if let Some(trouble) = present.trouble {
             break trouble;
         }
+        // The guest writes slowly.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     };
     assert!(trouble.contains("storage") && trouble.contains("virsh resume"), "{trouble}");
     let error = failure(&Machine::new("late", endpoint.spec()), &*driver).await;
