@@ -37,6 +37,12 @@ impl Budget {
         self.left.clone().try_acquire_many_owned(permits).map_err(|_| Crowded { whose: self.whose, most: self.most })
     }
 
+    /// One that is so many times smaller.
+    #[cfg(test)]
+    pub fn divided(&self, by: usize) -> Self {
+        Self::new(self.most / by, self.whose)
+    }
+
     #[cfg(test)]
     pub fn is_untouched(&self) -> bool {
         self.left.available_permits() == self.most

@@ -125,13 +125,13 @@ mod tests {
     const MUCH: usize = (1 << 20) / SMALLER;
 
     fn of_all() -> Budget {
-        Budget::new(BUDGET / SMALLER, "what watches of all workload clusters show")
+        Keeping::of_all().divided(SMALLER)
     }
 
     fn workload(all: &Budget) -> Workload {
         let (client, _): (Client, _) = Script::new(Vec::new());
-        let one = Budget::new(SHARE / SMALLER, "what watches of this API server show");
-        Workload { server: "https://10.0.0.1:6443".into(), keeping: Keeping(vec![one, all.clone()]), ..Workload::of(client) }
+        let one = Keeping::default().0.into_iter().map(|budget| budget.divided(SMALLER));
+        Workload { server: "https://10.0.0.1:6443".into(), keeping: Keeping(one.chain([all.clone()]).collect()), ..Workload::of(client) }
     }
 
     fn listing(objects: usize) -> Vec<Event<ConfigMap>> {
@@ -174,6 +174,20 @@ mod tests {
             assert!(said.contains(part), "{said}");
         }
         assert!(all.is_untouched(), "given back");
+    }
+
+    #[test]
+    fn one_cluster_has_a_half_of_the_budget_of_all() {
+        let all = Keeping::of_all();
+        let one = Keeping::of_one(&all);
+        let whole = one.take(96 << 20).unwrap();
+        let said = one.take(1).unwrap_err().to_string();
+        assert_eq!(said, "what watches of this API server show would take more than 96 MiB of memory");
+        let other = Keeping::of_one(&all).take(96 << 20).unwrap();
+        let said = Keeping::of_one(&all).take(1).unwrap_err().to_string();
+        assert_eq!(said, "what watches of all workload clusters show would take more than 192 MiB of memory");
+        drop((whole, other));
+        assert!(all.is_untouched());
     }
 
     #[tokio::test]
