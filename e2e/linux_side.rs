@@ -25,6 +25,8 @@ pub const LINUX_SIDE: &str = "LinuxSideReady";
 pub const COMPONENTS: &str = "ComponentsReady";
 /// The namespace of what is brought to Windows nodes.
 pub const BROUGHT: &str = "capw-windows";
+/// The taint that keeps pods from a node until its network works.
+pub const UNVERIFIED: &str = "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified";
 const CONFIG: &str = "kube-flannel/kube-flannel-cfg";
 pub const PODS: Kind = Kind::new("v1", "pods");
 pub const SERVICES: Kind = Kind::new("v1", "services");
@@ -191,7 +193,8 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
 
 /// Who leaves all writes to people is told of the taint, with the command.
 async fn the_taint_stays_in_a_report(cp: &ControlPlane, name: &str, node: &str) {
-    let command = ["taint", "nodes", node, "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified-"];
+    let removed = format!("{UNVERIFIED}-");
+    let command = ["taint", "nodes", node, &removed];
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Report"}}})).await.expect("components can be reported");
     says(cp, name, COMPONENTS, "TaintStays", &[&format!("`kubectl {}`", command.join(" "))]).await;
     cp.kubectl(&[&command[..], &["--dry-run=server"]].concat()).await;
@@ -203,7 +206,7 @@ async fn the_taint_stays_in_a_report(cp: &ControlPlane, name: &str, node: &str) 
 /// Whether a Node has the taint that keeps pods away until its network works.
 pub fn is_unverified(node: &Value) -> bool {
     let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
-    taints.any(|taint| taint["key"] == "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified")
+    taints.any(|taint| taint["key"] == UNVERIFIED)
 }
 
 /// Waits for a Windows node that has the taint, and gives its name.

@@ -1,10 +1,13 @@
 //! Least rights: what the ServiceAccount of CAPW may do, by its roles, is what it does in a whole life of machines, by the audit log.
 
+pub mod role;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::role::Right;
 use crate::standalone::install_rights;
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, text, wait_for};
 
@@ -164,12 +167,8 @@ fn right_of(event: &AuditEvent) -> Option<String> {
         return None;
     }
     let refused = if event.code == 403 { " (refused)" } else { "" };
-    Some(format!("{}{refused}", right(&event.verb, &event.group, &event.resource, &event.subresource)))
-}
-
-fn right(verb: &str, group: &str, resource: &str, subresource: &str) -> String {
-    let slash = if subresource.is_empty() { "" } else { "/" };
-    format!("{verb} {group}/{resource}{slash}{subresource}")
+    let slash = if event.subresource.is_empty() { "" } else { "/" };
+    Some(format!("{} {}/{}{slash}{}{refused}", event.verb, event.group, event.resource, event.subresource))
 }
 
 async fn granted(cp: &ControlPlane) -> BTreeSet<String> {
@@ -188,18 +187,7 @@ async fn granted(cp: &ControlPlane) -> BTreeSet<String> {
 
 /// Every verb on every resource of a role.
 fn rights(role: &Value) -> Vec<String> {
-    let texts = |rule: &Value, field: &str| -> Vec<String> {
-        let list = rule[field].as_array().unwrap_or_else(|| panic!("a rule without {field}: {rule}"));
-        list.iter().map(|text| text.as_str().expect("a text").to_owned()).collect()
-    };
-    let mut all = Vec::new();
-    for rule in role["rules"].as_array().expect("a role has rules") {
-        for (group, resource) in texts(rule, "apiGroups").iter().flat_map(|g| texts(rule, "resources").into_iter().map(move |r| (g.clone(), r))) {
-            let (resource, subresource) = resource.split_once('/').unwrap_or((&resource, ""));
-            all.extend(texts(rule, "verbs").iter().map(|verb| right(verb, &group, resource, subresource)));
-        }
-    }
-    all
+    Right::all(role).iter().map(Right::name).collect()
 }
 
 /// What is wrong: rights that are needed and missing, rights that nothing needs, exceptions that are none any more.
