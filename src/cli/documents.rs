@@ -53,10 +53,10 @@ pub fn typed<T: DeserializeOwned + Serialize>(origin: &str, written: &Value) -> 
 
 /// A Secret. Errors do not quote what it holds.
 pub fn secret(origin: &str, written: &Value) -> Result<Secret, String> {
-    let wrong = |path: String| {
-        format!("{origin}: {path}: it cannot be read: values are text in quotes, in base64 below `data`, and as they are below `stringData`")
-    };
-    serde_path_to_error::deserialize(written).map_err(|error| wrong(error.path().to_string()))
+    serde_path_to_error::deserialize(written).map_err(|error| {
+        let field = error.path();
+        format!("{origin}: {field}: it cannot be read: values are text in quotes, in base64 below `data`, and as they are below `stringData`")
+    })
 }
 
 /// The first field that was written and not understood. Empty values may be left out on the way.

@@ -105,7 +105,8 @@ async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, n
 async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, watched: Watched, shown: Arc<Mutex<Shown>>, news: Arc<Notify>) {
     for pause in DefaultBackoff::default() {
         if lock(&shown).is_refused() {
-            if !workload.may_watch(&watched).await.unwrap_or(false) {
+            // No answer is no right: the pass has said what is missing, and goes on saying it.
+            if !matches!(workload.may_watch(&watched).await, Ok(true)) {
                 sleep(pause).await;
                 continue;
             }
