@@ -1,7 +1,7 @@
 //! Story *windows matrix*: what is rendered for each Kubernetes minor, containerd line, Windows release and pair of options is read by the
 //! Windows program of that version, run by Wine, which must find no fault in it; and so does kube-proxy.exe with its settings for each pod network.
 //! Rendering only: no cluster, no guest.
-//! The newest minor and line; all of them with `CAPW_MATRIX=all`. Kubernetes 1.37 is not published as a Go module yet.
+//! The newest minor and line with no option, each and all; with `CAPW_MATRIX=all` every minor, line and pair of options. Kubernetes 1.37 is not published as a Go module yet.
 
 mod judge;
 mod networks;
@@ -61,7 +61,8 @@ fn windows_matrix() {
     let judge = Judge::new();
     let options = options();
     let mut specs = vec![json!({}), options.iter().fold(json!({}), |spec, (_, option)| merged(&spec, option))];
-    for (at, (_, one)) in options.iter().enumerate() {
+    specs.extend(options.iter().map(|(_, option)| option.clone()));
+    for (at, (_, one)) in options.iter().enumerate().filter(|_| all) {
         specs.extend(options[at + 1..].iter().map(|(_, other)| merged(one, other)));
     }
     // Each file is judged once per program that reads it.

@@ -11,7 +11,7 @@ use super::values::{Field, Step, fields, put, sample, take_away, values};
 use crate::world::{self, ControlPlane, Kind, Options, step};
 
 /// Of so many values one is tried, if not all are.
-const PART: usize = 4;
+const PART: usize = 8;
 /// Requests at the same time.
 const ABREAST: usize = 16;
 

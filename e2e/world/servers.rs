@@ -45,7 +45,7 @@ rules: [{level: Metadata}]
 /// A program in Go that takes memory rather than time: they live for a minute or two, and their start is half of a story. They collect garbage only
 /// near the limit, which most of them never come to.
 pub(super) fn go(name: &str, program: &Path, dir: &Path) -> Process {
-    Process::new(name, program, dir).env("GOGC", "off").env("GOMEMLIMIT", "600MiB")
+    Process::new(name, program, dir).env("GOGC", "off").env("GOMEMLIMIT", "1000MiB")
 }
 
 fn etcd(tools: &Tools, dir: &Path) -> (Process, String) {

@@ -78,8 +78,8 @@ fn whatever_fails_the_end_is_the_same() {
     let plans: Vec<Plan> = match seed {
         Some(seed) => singles(count).chain(pairs(count, seed)).enumerate().map(|(nth, plan)| plan.in_order((nth + seed) as u64 % ORDERS)).collect(),
         None => {
-            let some = (0..count).step_by(7).map(|at| Plan::numbered(&[(at, Fault::ALL[at / 7 % Fault::ALL.len()])]));
-            let two = pairs(count, 0).step_by(count * (count - 1) / 2 / 6).take(6);
+            let some = (0..count).step_by(14).map(|at| Plan::numbered(&[(at, Fault::ALL[at / 14 % Fault::ALL.len()])]));
+            let two = pairs(count, 0).step_by(count * (count - 1) / 2 / 3).take(3);
             some.chain(two).enumerate().map(|(nth, plan)| plan.in_order(nth as u64 % ORDERS)).collect()
         }
     };
