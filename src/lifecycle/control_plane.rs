@@ -79,12 +79,12 @@ pub enum ControlPlaneStep {
     Release,
     /// Look at the kubeconfig and the API server.
     Probe,
-    /// Write the two Secrets that core and others read.
-    WriteSecrets,
-    /// Store `spec.controlPlaneEndpoint`.
-    SetEndpoint(ControlPlaneEndpoint),
-    /// Report what was found.
-    Report(Answer),
+    /// Store what core reads, then report what was found.
+    Publish {
+        answer: Answer,
+        /// For `spec.controlPlaneEndpoint`, where that is empty.
+        endpoint: Option<ControlPlaneEndpoint>,
+    },
 }
 
 pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
@@ -141,13 +141,8 @@ fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPl
         );
         return unavailable(Reason::ClusterReplaced, &message).look_again(RETRY);
     }
-    if !answer.secrets_current {
-        return Decision::new(ControlPlaneStep::WriteSecrets);
-    }
-    if s.object.spec.control_plane_endpoint.is_none() {
-        return Decision::new(ControlPlaneStep::SetEndpoint(answer.server.clone()));
-    }
-    Decision::new(ControlPlaneStep::Report(answer.clone()))
+    let endpoint = s.object.spec.control_plane_endpoint.is_none().then(|| answer.server.clone());
+    Decision::new(ControlPlaneStep::Publish { answer: answer.clone(), endpoint })
         .say(Desired::yes(ConditionType::Available, Reason::Reachable))
         .say(Desired::yes(ConditionType::Ready, Reason::Reachable))
         .say(version_reached(s.object.spec.version.as_deref(), &answer.version))
@@ -225,18 +220,22 @@ mod tests {
                 missing: None,
                 secrets_current: false,
             };
-            decide(&ObservedControlPlane {
+            let publish = ControlPlaneStep::Publish { answer: answer.clone(), endpoint: Some(server.clone()) };
+            let decision = decide(&ObservedControlPlane {
                 object: &object,
                 cluster: Some(&cluster),
                 owned: true,
                 machines: 0,
                 windows_side: WindowsSide::Unseen,
                 probe: Probe::Answered(answer),
-            })
+            });
+            (decision, publish)
         };
-        assert_eq!(step(Some("a")).step, ControlPlaneStep::WriteSecrets);
-        assert_eq!(step(None).step, ControlPlaneStep::WriteSecrets, "it was not asked again");
-        let refused = step(Some("b"));
+        for known in [Some("a"), None] {
+            let (decision, publish) = step(known);
+            assert_eq!(decision.step, publish, "{known:?}; none: it was not asked again");
+        }
+        let (refused, _) = step(Some("b"));
         assert_eq!(refused.step, ControlPlaneStep::Wait);
         assert!(refused.conditions.iter().all(|c| c.reason == Reason::ClusterReplaced), "{refused:?}");
     }

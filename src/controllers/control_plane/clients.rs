@@ -32,3 +32,11 @@ impl Clients {
         Ok(made)
     }
 }
+
+#[cfg(test)]
+impl Clients {
+    /// That has a client for this kubeconfig.
+    pub fn of(kubeconfig: &[u8], workload: Workload) -> Self {
+        Self { by_digest: Mutex::new(vec![(Sha256::digest(kubeconfig).to_vec(), Arc::new(workload))]) }
+    }
+}

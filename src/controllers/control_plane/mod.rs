@@ -19,7 +19,7 @@ use super::runtime::owners::{cluster_now, lists_providers};
 use super::runtime::triggers::{Triggers, cluster_facts, concerned, named};
 use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::capi::{self, Cluster};
-use crate::api::cluster::{self, WindowsCluster};
+use crate::api::cluster::{self, ControlPlaneEndpoint, WindowsCluster};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::condition::{self, ConditionType};
 use crate::api::control_plane::{ExternalControlPlane, FINALIZER};
@@ -92,15 +92,15 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
             Ok(Outcome::done())
         }
         ControlPlaneStep::Wait | ControlPlaneStep::Probe | ControlPlaneStep::LookAtWindowsSide => say(ctx, &object, &decision, None).await,
-        ControlPlaneStep::Report(answer) => say(ctx, &object, &decision, Some(answer)).await,
-        ControlPlaneStep::WriteSecrets => {
-            write(ctx, &object, &name, &kubeconfig).await?;
-            Ok(Outcome::now())
-        }
-        ControlPlaneStep::SetEndpoint(endpoint) => {
-            let spec = json!({ "controlPlaneEndpoint": { "host": endpoint.host, "port": endpoint.port } });
-            ctx.management.merge_spec(&*object, spec).await?;
-            Ok(Outcome::done())
+        ControlPlaneStep::Publish { answer, endpoint } => {
+            if !answer.secrets_current {
+                write(ctx, &object, &name, &kubeconfig).await?;
+            }
+            let written = match endpoint {
+                Some(endpoint) => Some(set_endpoint(ctx, &object, endpoint).await?),
+                None => None,
+            };
+            say(ctx, written.as_ref().unwrap_or(&object), &decision, Some(answer)).await
         }
     }
 }
@@ -153,6 +153,11 @@ fn failed(error: &WorkloadError) -> Result<Probe, ReconcileError> {
         Some(fault) => Ok(Probe::Failed { reason: fault.control_plane_reason(), message: error.to_string() }),
         None => Err(ReconcileError::Workload(error.clone())),
     }
+}
+
+async fn set_endpoint(ctx: &Context, object: &ExternalControlPlane, endpoint: &ControlPlaneEndpoint) -> Result<ExternalControlPlane, ApiError> {
+    let spec = json!({ "controlPlaneEndpoint": { "host": endpoint.host, "port": endpoint.port } });
+    ctx.management.merge_spec(object, spec).await
 }
 
 async fn say<S>(ctx: &Context, object: &ExternalControlPlane, said: &Decision<S>, answer: Option<&Answer>) -> Result<Outcome, ReconcileError> {

@@ -60,8 +60,7 @@ pub async fn are_current(
             return Ok(false);
         }
         if !is_owned(&found, object) {
-            let what = format!("Secret {namespace}/{} exists and does not belong to this ExternalControlPlane: remove it", found.name_any());
-            return Err(WorkloadError::Foreign { what });
+            return Err(foreign(&found));
         }
         if found.data != wanted.data {
             return Ok(false);
@@ -113,12 +112,21 @@ fn is_lost(found: &Secret, wanted: &Secret, object: &ExternalControlPlane) -> bo
     }
 }
 
-/// Makes the Secrets, or corrects them.
+fn foreign(found: &Secret) -> WorkloadError {
+    let (namespace, name) = (found.namespace().unwrap_or_default(), found.name_any());
+    WorkloadError::Foreign { what: format!("Secret {namespace}/{name} exists and does not belong to this ExternalControlPlane: remove it") }
+}
+
+/// Makes the Secrets, or corrects them. One of that name that belongs to something else is an error.
 pub async fn write(ctx: &Context, object: &ExternalControlPlane, cluster: &str, kubeconfig: &[u8]) -> Result<(), ReconcileError> {
     let workload = ctx.clients.get(&ctx.clusters, "the kubeconfig", kubeconfig).await?;
     for wanted in wanted(object, cluster, kubeconfig, workload.ca_pem.as_deref()) {
         let Creation::Existing(found) = ctx.management.cluster.create_if_absent(&wanted).await? else { continue };
-        if is_lost(&found, &wanted, object) || (is_owned(&found, object) && found.data != wanted.data) {
+        let is_lost = is_lost(&found, &wanted, object);
+        if !is_lost && !is_owned(&found, object) {
+            return Err(foreign(&found).into());
+        }
+        if is_lost || found.data != wanted.data {
             let metadata = ObjectMeta { owner_references: wanted.metadata.owner_references.clone(), ..found.metadata };
             ctx.management.cluster.replace(&Secret { metadata, ..wanted }).await?;
         }

@@ -1,7 +1,9 @@
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::mock::{refuse, step};
+use crate::cluster::mock::{Script, refuse, step};
+use crate::cluster::workload::Workload;
 use crate::controllers::testing::{groups, holding, holding_unreadable, read, shared};
 
 const STATUS: &str = "PATCH /apis/controlplane.cluster.x-k8s.io/v1alpha1/namespaces/lab/externalcontrolplanes/c1/status";
@@ -32,6 +34,43 @@ async fn a_kubeconfig_that_is_missing_is_reported() {
     reconcile(Arc::new(read(owned)), shared.control_plane()).await.unwrap();
     let conditions = &script.seen()[1].body["status"]["conditions"];
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Available" && c["reason"] == "KubeconfigMissing"), "{conditions}");
+}
+
+/// The rights are many requests, which the pass that finds them all does not leave to be made again.
+#[tokio::test]
+async fn a_new_kubeconfig_is_asked_and_published_in_one_pass() {
+    const SECRETS: &str = "/api/v1/namespaces/lab/secrets";
+    let mut owned = object(json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c1", "uid": "u"}]));
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {}});
+    let secret = json!({"metadata": {"name": "c1-external-kubeconfig", "namespace": "lab"}, "data": {"value": ByteString(b"kubeconfig".to_vec())}});
+    let before = owned.clone();
+    owned["spec"] = json!({"controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443}});
+    owned["metadata"]["generation"] = json!(2);
+    let exchanges = vec![
+        step(&format!("GET {SECRETS}/c1-external-kubeconfig"), secret),
+        refuse(&format!("GET {SECRETS}/c1-kubeconfig"), 404, "NotFound"),
+        step(&format!("POST {SECRETS}"), json!({"metadata": {"name": "c1-kubeconfig", "namespace": "lab"}})),
+        step("PATCH /apis/controlplane.cluster.x-k8s.io/v1alpha1/namespaces/lab/externalcontrolplanes/c1", owned.clone()),
+        step(STATUS, owned),
+    ];
+    let review =
+        || step("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json!({"metadata": {}, "spec": {}, "status": {"allowed": true}}));
+    let mut asked = vec![step(
+        "GET /version",
+        json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
+    )];
+    asked.extend(rights::NEEDED.iter().map(|_| review()));
+    asked.push(step("GET /api/v1/namespaces/kube-system", json!({"metadata": {"name": "kube-system", "uid": "w"}})));
+    let (client, _workload) = Script::new(asked);
+    let workload = Workload { server: "https://10.0.0.1:6443".into(), ..Workload::of(client) };
+
+    let caches = Caches { clusters: holding(vec![cluster]), ..Caches::empty() };
+    let (shared, script) = shared(caches, 1, exchanges);
+    let ctx = Context { clients: Arc::new(Clients::of(b"kubeconfig", workload)), ..shared.control_plane() };
+    let outcome = reconcile(Arc::new(read(before)), ctx).await.unwrap();
+    assert!(outcome != Outcome::now(), "{outcome:?}");
+    let status = script.seen()[4].body["status"].clone();
+    assert_eq!((&status["clusterUID"], &status["version"], &status["observedGeneration"]), (&json!("w"), &json!("v1.36.3"), &json!(2)), "{status:#}");
 }
 
 /// It is the last that has the kubeconfig: whatever request fails, it stays until nothing needs that.
