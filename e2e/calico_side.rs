@@ -17,14 +17,14 @@ use crate::linux_side::{
 use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
 
-const RECORDING: &str = "src/components/fixtures/calico-operator-installed.yaml";
-const INSTALLATIONS: Kind = Kind::new("operator.tigera.io/v1", "installations");
+pub const RECORDING: &str = "src/components/fixtures/calico-operator-installed.yaml";
+pub const INSTALLATIONS: Kind = Kind::new("operator.tigera.io/v1", "installations");
 const POOLS: Kind = Kind::new("crd.projectcalico.org/v1", "ippools");
 /// The namespace of what the operator makes.
 const CALICO: &str = "calico-system";
 /// So many requests a machine may cost, until other pods come to its node.
 const PER_NODE: usize = 25;
-const ENDPOINT: &str = "tigera-operator/kubernetes-services-endpoint";
+pub const ENDPOINT: &str = "kubernetes-services-endpoint";
 
 #[test]
 fn calicos_operator_is_told_of_windows_nodes() {
@@ -79,7 +79,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
         let spec = cp.get(INSTALLATIONS, "default").await.expect("the Installation")["spec"].clone();
         let found = (&spec["serviceCIDRs"], &spec["calicoNetwork"]["windowsDataplane"], &spec["windowsNodes"]["cniBinDir"]);
         assert_eq!(found, (&json!(["10.96.0.0/16"]), &json!("HNS"), &json!("/opt/cni/bin")), "{spec:#}");
-        let endpoint = cp.get(Kind::CONFIG_MAP, ENDPOINT).await.expect("the ConfigMap");
+        let endpoint = cp.get(Kind::CONFIG_MAP, &format!("tigera-operator/{ENDPOINT}")).await.expect("the ConfigMap");
         assert_eq!(endpoint["data"], json!({"KUBERNETES_SERVICE_HOST": "10.0.0.10", "KUBERNETES_SERVICE_PORT": "6443"}));
         step("the operator is told, one thing after the other, and switched on last");
 
@@ -157,14 +157,14 @@ fn asked_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
 }
 
 /// What the pool says of its tunnel, and what the Installation asks for.
-async fn tunnel(cp: &ControlPlane, mode: &str, encapsulation: &str) {
+pub async fn tunnel(cp: &ControlPlane, mode: &str, encapsulation: &str) {
     cp.patch(POOLS, "default-ipv4-ippool", &json!({"spec": {"vxlanMode": mode}})).await.expect("the pool");
     let pools = json!([{"name": "default-ipv4-ippool", "cidr": "10.244.0.0/16", "blockSize": 26, "encapsulation": encapsulation}]);
     cp.patch(INSTALLATIONS, "default", &json!({"spec": {"calicoNetwork": {"ipPools": pools}}})).await.expect("the Installation");
 }
 
 /// The definitions of Calico and of its operator, as far as a cluster needs them here.
-fn definitions() -> Vec<Value> {
+pub fn definitions() -> Vec<Value> {
     let kinds = [
         ("operator.tigera.io", "v1", "Installation"),
         ("crd.projectcalico.org", "v1", "IPPool"),
