@@ -10,7 +10,6 @@ use crate::world::{self, Capw, ControlPlane, Kind, Options, checkout, files, tex
 const CORE_USER: &str = "system:serviceaccount:capi-system:capi-manager";
 const POLICY: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicies");
 const POLICY_BINDING: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings");
-const CLUSTER_ROLE: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
 const CLUSTER_ROLE_BINDING: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
 const DEPLOYMENT: Kind = Kind::new("apps/v1", "deployments");
 const OUR_KINDS: [Kind; 11] = [
@@ -90,7 +89,7 @@ async fn rights_are_the_least(cp: &ControlPlane) {
         }
     }
     let machines = [Kind::CLUSTER, Kind::MACHINE, Kind::MACHINE_DEPLOYMENT, Kind::MACHINE_SET, Kind::NODE, Kind::CONFIG_MAP, Kind::NAMESPACE];
-    let others = [CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT, Kind::new("v1", "pods"), Kind::CERTIFICATE_SIGNING_REQUEST];
+    let others = [Kind::CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT, Kind::new("v1", "pods"), Kind::CERTIFICATE_SIGNING_REQUEST];
     for kind in machines.into_iter().chain(others) {
         for verb in ["create", "patch", "update", "delete"] {
             if cp.may(Capw::USER, verb, kind).await && !OF_POOLS.contains(&(verb, kind)) {
@@ -247,7 +246,7 @@ async fn nothing_stays_after_delete(cp: &ControlPlane) {
         })
         .await;
     }
-    for kind in [POLICY, POLICY_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind::NAMESPACE, Kind::CUSTOM_RESOURCE_DEFINITION] {
+    for kind in [POLICY, POLICY_BINDING, Kind::CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind::NAMESPACE, Kind::CUSTOM_RESOURCE_DEFINITION] {
         wait_for(&format!("no {} of ours are left", kind.plural), Duration::from_secs(60), || async {
             let left: Vec<String> = cp.list(kind, None).await.iter().map(|o| text(o, "/metadata/name").to_owned()).filter(|n| is_ours(n)).collect();
             if left.is_empty() { Ok(()) } else { Err(left.join(", ")) }

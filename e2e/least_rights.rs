@@ -11,7 +11,6 @@ use uuid::Uuid;
 use crate::rights::role::Right;
 use crate::world::{ControlPlane, Kind, text};
 
-const CLUSTER_ROLES: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
 const ROLE: &str = "capw-remote-network";
 /// Other roles of the account, which may hold the same right.
 const OTHERS: [&str; 2] = ["capw-remote-nodes", "capw-remote-cluster-api"];
@@ -53,7 +52,7 @@ impl<'a> Account<'a> {
 
     async fn grant(&self, rights: &[&Right]) {
         let rules: Vec<Value> = rights.iter().map(|right| right.rule()).collect();
-        self.cp.patch(CLUSTER_ROLES, ROLE, &json!({"rules": rules})).await.expect("the role of the account");
+        self.cp.patch(Kind::CLUSTER_ROLE, ROLE, &json!({"rules": rules})).await.expect("the role of the account");
     }
 
     async fn set(&self, change: Value) {
@@ -71,7 +70,7 @@ impl<'a> Account<'a> {
 }
 
 async fn granted(cp: &ControlPlane, role: &str) -> Vec<Right> {
-    let mut role = cp.get(CLUSTER_ROLES, role).await.expect("a role of the account");
+    let mut role = cp.get(Kind::CLUSTER_ROLE, role).await.expect("a role of the account");
     // Whether the API server answers is asked at an address, which is no resource.
     role["rules"].as_array_mut().expect("rules").retain(|rule| rule["nonResourceURLs"].is_null());
     Right::all(&role)

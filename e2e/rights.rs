@@ -172,10 +172,9 @@ fn right_of(event: &AuditEvent) -> Option<String> {
 }
 
 async fn granted(cp: &ControlPlane) -> BTreeSet<String> {
-    let roles = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
     let mut all = BTreeSet::new();
     for name in ROLES {
-        all.extend(rights(&cp.get(roles, name).await.unwrap_or_else(|| panic!("config/default has no ClusterRole {name}"))));
+        all.extend(rights(&cp.get(Kind::CLUSTER_ROLE, name).await.unwrap_or_else(|| panic!("config/default has no ClusterRole {name}"))));
     }
     for namespace in ["capw-system", "kube-system", "kube-public"] {
         let mut own = cp.list(Kind::new("rbac.authorization.k8s.io/v1", "roles"), Some(namespace)).await;

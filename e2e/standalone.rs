@@ -87,7 +87,14 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
         let kubeconfig = workers::remote_kubeconfig(&other).await;
         let secret =
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": "default"}, "stringData": {"value": kubeconfig}});
+        let roles = without_listing_nodes(&other).await;
         cp.apply_objects(&[secret]).await;
+        let lacking = cp.wait_object(Kind::WINDOWS_NODE_POOL, POOL, "it says which right is missing", LIMIT, says("WorkloadClusterForbidden")).await;
+        assert!(lacking.as_str().is_some_and(|said| said.contains(r#"cannot list resource "nodes""#)), "{lacking}");
+        assert!(simulated_vms(capw.state()).is_empty(), "a VM whose Node would not be seen");
+        for (name, rules) in roles {
+            other.patch(Kind::CLUSTER_ROLE, name, &rules).await.expect("a role of the account");
+        }
         wait_settled(&cp, &other, POOL, 2).await;
         assert!(cp.list(Kind::NODE, None).await.is_empty(), "a node joined the wrong cluster");
         let patch = json!({"spec": {"cluster": {"kubeconfigSecretRef": {"name": "elsewhere"}}}});
@@ -102,6 +109,23 @@ fn a_pool_for_the_cluster_of_a_kubeconfig() {
 
         what_cluster_api_left_can_be_deleted(&cp).await;
     });
+}
+
+/// Takes the right to list Nodes away from the account of the kubeconfig. Gives its roles as they were.
+async fn without_listing_nodes(cp: &ControlPlane) -> Vec<(&'static str, Value)> {
+    let mut roles = Vec::new();
+    for name in ["capw-remote-nodes", "capw-remote-cluster-api"] {
+        let role = cp.get(Kind::CLUSTER_ROLE, name).await.expect("a role of the account");
+        roles.push((name, json!({"rules": role["rules"]})));
+        let mut rules = role["rules"].clone();
+        for rule in rules.as_array_mut().expect("a role has rules") {
+            if rule["resources"].as_array().is_some_and(|resources| resources.contains(&json!("nodes"))) {
+                rule["verbs"].as_array_mut().expect("a rule has verbs").retain(|verb| verb != "list");
+            }
+        }
+        cp.patch(Kind::CLUSTER_ROLE, name, &json!({"rules": rules})).await.expect("a role of the account");
+    }
+    roles
 }
 
 /// An object of a Cluster from before Cluster API was uninstalled: a real API server gives a page in the place of Clusters.

@@ -12,10 +12,9 @@ use super::{BROUGHT, COMPONENTS, DAEMON_SETS, LIMIT, run, says};
 use crate::workers::{REMOTE_USER, Workers};
 use crate::world::{AuditEvent, Capw, ControlPlane, Forward, Kind, free_port, step, text, wait_for};
 
-const CLUSTER_ROLES: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterroles");
 const CLUSTER_ROLE_BINDINGS: Kind = Kind::new("rbac.authorization.k8s.io/v1", "clusterrolebindings");
 /// What a cluster has once of what is brought.
-const ONCE: [Kind; 6] = [Kind::NAMESPACE, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, RUNTIME_CLASSES, POLICIES, POLICY_BINDINGS];
+const ONCE: [Kind; 6] = [Kind::NAMESPACE, Kind::CLUSTER_ROLE, CLUSTER_ROLE_BINDINGS, RUNTIME_CLASSES, POLICIES, POLICY_BINDINGS];
 /// So long CAPW tries to remove what it brought, and then it lets go.
 const GIVEN_UP: Duration = Duration::from_secs(120);
 

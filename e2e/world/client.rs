@@ -41,6 +41,7 @@ impl Kind {
     pub const NODE: Self = Self::new("v1", "nodes");
     pub const SECRET: Self = Self::new("v1", "secrets");
     pub const CONFIG_MAP: Self = Self::new("v1", "configmaps");
+    pub const CLUSTER_ROLE: Self = Self::new("rbac.authorization.k8s.io/v1", "clusterroles");
     pub const EVENT: Self = Self::new("v1", "events");
     pub const NAMESPACE: Self = Self::new("v1", "namespaces");
     pub const LEASE: Self = Self::new("coordination.k8s.io/v1", "leases");

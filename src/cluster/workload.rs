@@ -108,6 +108,11 @@ impl WorkloadError {
         matches!(self, Self::NotReached { .. })
     }
 
+    /// Whether the answer stays the same until the rights, or what the cluster holds, are changed.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Forbidden { .. } | Self::TooLarge { .. })
+    }
+
     pub fn retry(&self) -> Retry {
         match self {
             Self::Api(error) | Self::Management(error) => error.retry(),

@@ -203,10 +203,10 @@ async fn watch_nodes(ctx: &Context, cluster: &ClusterRef) {
 
 /// Before a standalone pool decides anything, the Nodes of its cluster must be known. `Some`: they are not yet.
 async fn wait_for_nodes(ctx: &Context, object: &WindowsNodePool, cluster: &ClusterRef) -> Result<Option<Outcome>, ReconcileError> {
-    match ctx.clusters.get_with_nodes(cluster).await {
-        Ok(_) if ctx.clusters.nodes().are_known(cluster) => Ok(None),
+    match ctx.clusters.get_with_nodes(cluster).await.and_then(|_| ctx.clusters.nodes().listed(cluster)) {
+        Ok(true) => Ok(None),
         // Their watch triggers the next pass.
-        Ok(_) => Ok(Some(Outcome::look_again(MEND))),
+        Ok(false) => Ok(Some(Outcome::look_again(MEND))),
         Err(error) => match fault(&error) {
             Some(fault) => {
                 say(ctx, object, &[Desired::no(ConditionType::Ready, fault.reason(), error.to_string())]).await?;

@@ -39,12 +39,24 @@ struct Followed {
     unready: HashMap<String, Timestamp>,
     /// A new listing that is not complete yet.
     begun: Option<HashMap<String, Arc<Node>>>,
+    /// Why the watch shows nothing now.
+    failure: Option<WorkloadError>,
 }
 
 impl Nodes {
     /// Whether all Nodes of the cluster have been listed, so that one that is not here does not exist.
     pub fn are_known(&self, cluster: &ClusterRef) -> bool {
         self.lock().get(cluster).is_some_and(|f| f.known)
+    }
+
+    /// The same; an error if they cannot be listed, or if the cluster does not let CAPW see what becomes of them.
+    pub fn listed(&self, cluster: &ClusterRef) -> Result<bool, WorkloadError> {
+        let all = self.lock();
+        let Some(followed) = all.get(cluster) else { return Ok(false) };
+        match &followed.failure {
+            Some(error) if !followed.known || error.is_lasting() => Err(error.clone()),
+            _ => Ok(followed.known),
+        }
     }
 
     /// The Node of a machine.
@@ -65,6 +77,12 @@ impl Nodes {
 
     pub(super) fn forget(&self, cluster: &ClusterRef) {
         self.lock().remove(cluster);
+    }
+
+    fn fail(&self, cluster: &ClusterRef, error: &WorkloadError) {
+        if let Some(followed) = self.lock().get_mut(cluster) {
+            followed.failure = Some(error.clone());
+        }
     }
 
     /// Takes in an event of the watch; returns the names of the Nodes that have changed.
@@ -89,6 +107,9 @@ impl Nodes {
 impl Followed {
     fn note(&mut self, event: Event<Node>) -> Vec<String> {
         let followed = self;
+        if !matches!(event, Event::Init | Event::InitApply(_)) {
+            followed.failure = None;
+        }
         match event {
             Event::Init => followed.begun = Some(HashMap::new()),
             Event::InitApply(node) => {
@@ -137,8 +158,7 @@ fn known(mut node: Node) -> Option<(String, Arc<Node>)> {
 pub(super) async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload) {
     loop {
         if let Err(error) = follow_one_cluster(&clusters, &cluster, &workload).await {
-            tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "nodes: {error}");
-            clusters.doubt(&cluster, &error).await;
+            failed(&clusters, &cluster, &error).await;
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
@@ -163,13 +183,16 @@ async fn follow_one_cluster(clusters: &WorkloadClusters, cluster: &ClusterRef, w
                     context.requests.all_of(&context.caches, cluster);
                 }
             }
-            Err(error) => {
-                tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "nodes: {error}");
-                clusters.doubt(cluster, &error).await;
-            }
+            Err(error) => failed(clusters, cluster, &error).await,
         }
     }
     Ok(())
+}
+
+async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
+    tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "nodes: {error}");
+    clusters.context().nodes.fail(cluster, error);
+    clusters.doubt(cluster, error).await;
 }
 
 /// Passes of the objects that a Node concerns. It has the name of its machine's object, unless that is no host name.
@@ -218,5 +241,30 @@ mod tests {
         assert!(nodes.of(&cluster, &identity("win-1")).is_none());
         nodes.note(&cluster, Event::Apply(node("win-1", "windows://other/3f2504e0-4f89-51d3-9a0c-0305e82c3301")), Timestamp::UNIX_EPOCH);
         assert!(nodes.of(&cluster, &identity("win-1")).is_none(), "of another hypervisor");
+    }
+
+    #[test]
+    fn nodes_that_cannot_be_seen_are_an_error_until_they_are_listed() {
+        let cluster = ClusterRef::cluster_api("lab", "c1");
+        let nodes = Nodes::default();
+        let forbidden = WorkloadError::Forbidden { what: "list nodes".into() };
+        let unreachable = WorkloadError::Unreachable { endpoint: "https://10.0.0.1:6443".into(), cause: "refused".into() };
+        nodes.fail(&cluster, &forbidden);
+        assert_eq!(nodes.listed(&cluster), Ok(false), "it is not watched");
+        nodes.lock().entry(cluster.clone()).or_default();
+        for error in [&forbidden, &unreachable] {
+            nodes.fail(&cluster, error);
+            assert_eq!(nodes.listed(&cluster).as_ref(), Err(error));
+        }
+        nodes.note(&cluster, Event::Init, Timestamp::UNIX_EPOCH);
+        assert_eq!(nodes.listed(&cluster), Err(unreachable.clone()), "it has only begun");
+        nodes.note(&cluster, Event::InitDone, Timestamp::UNIX_EPOCH);
+        assert_eq!(nodes.listed(&cluster), Ok(true));
+        nodes.fail(&cluster, &unreachable);
+        assert_eq!(nodes.listed(&cluster), Ok(true), "that passes by itself");
+        nodes.fail(&cluster, &forbidden);
+        assert_eq!(nodes.listed(&cluster), Err(forbidden), "what becomes of them is not seen");
+        nodes.note(&cluster, Event::Apply(node("win-1", VM)), Timestamp::UNIX_EPOCH);
+        assert_eq!(nodes.listed(&cluster), Ok(true));
     }
 }

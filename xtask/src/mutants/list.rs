@@ -176,7 +176,7 @@ pub const FILES: &[Guarded] = &[
         &["controllers::pool::"],
         &[
             gone("a pool goes after its configurations", "&& «configs == 0»", "true"),
-            gone("a pool knows its Nodes before it decides", "Ok(_) if «ctx.clusters.nodes().are_known(cluster)»", "true"),
+            gone("a pool knows its Nodes before it decides", "and_then(|_| «ctx.clusters.nodes().listed(cluster)»)", "Ok(true)"),
             gone("a machine that no watch shows is asked for", "«machines::look_for_unseen(ctx, object).await?»", "()"),
         ],
     ),
