@@ -1,7 +1,8 @@
 //! Story *windows matrix*: what is rendered for each Kubernetes minor, containerd line, Windows release and pair of options is read by the
 //! Windows program of that version, run by Wine, which must find no fault in it; and so does kube-proxy.exe with its settings for each pod network.
 //! Rendering only: no cluster, no guest.
-//! The newest minor and line with no option, each and all; with `CAPW_MATRIX=all` every minor, line and pair of options. Kubernetes 1.37 is not published as a Go module yet.
+//! The newest minor and line with no option, each and all; with `CAPW_MATRIX=all` every minor, line and pair of options. Kubernetes 1.37 is not
+//! published as a Go module yet.
 
 mod judge;
 mod networks;

@@ -45,11 +45,11 @@ async fn without(account: &Account<'_>, right: &Right) -> bool {
     not_told(account.cp).await;
     account.grant_all_but(right).await;
     account.set(json!({"spec": {"components": {"mode": "Report", "linuxSide": "Change"}}})).await;
-    let told = told(account, Some(right)).await;
+    let told = put_right(account, Some(right)).await;
     account.grant_all().await;
     if told.is_some() {
         account.look_again().await;
-        self::told(account, None).await;
+        put_right(account, None).await;
     }
     // What is watched would be seen without the right.
     account.set(json!({"spec": {"components": {"mode": "Off", "linuxSide": "Report"}}})).await;
@@ -70,7 +70,7 @@ async fn not_told(cp: &ControlPlane) {
 }
 
 /// Waits until nothing is wrong any more, or until a condition names the right: what it says.
-async fn told(account: &Account<'_>, missing: Option<&Right>) -> Option<String> {
+async fn put_right(account: &Account<'_>, missing: Option<&Right>) -> Option<String> {
     wait_for("Calico is told of Windows nodes, or a condition says why not", LIMIT, || async {
         let object = account.object().await?;
         let is_told = [LINUX_SIDE, COMPATIBLE].iter().all(|kind| condition(&object, kind).is_some_and(|said| said["status"] == "True"));
