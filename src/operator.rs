@@ -224,7 +224,7 @@ async fn work(
     };
     let watching = Watching { client: client.clone(), selection, metrics, readiness: readiness.clone(), stop: stop.clone() };
     let parts = Parts {
-        workloads: Workloads::connected(cluster.clone(), connect_workload, own_cluster),
+        workloads: Workloads::connected(cluster.clone(), connect_workload, own_cluster).for_passes(settings.concurrency.into()),
         cluster,
         events: Events::new(client, &settings.instance, Arc::new(move |outcome| counted.event(outcome))),
         drivers: drivers.clone(),

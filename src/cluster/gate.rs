@@ -1,6 +1,8 @@
-//! What keeps a workload cluster that does not answer from holding up the others: only so many requests to it wait at the same time, and
-//! while it is known not to answer, only one now and then is sent at all. The passes of its objects end at once meanwhile.
+//! What keeps workload clusters that do not answer, or answer late, from holding up the others: only so many requests wait at the same time, to one
+//! cluster and to all of them, and while a cluster is known not to answer, only one now and then is sent at all. The passes of its objects end at once
+//! meanwhile.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,9 +12,9 @@ use tokio::time::{Instant, timeout};
 use super::{ApiError, REQUEST_LIMIT};
 use crate::registry::Registry;
 
-/// Requests at the same time: fewer than a controller has passes.
-const AT_ONCE: usize = 16;
-/// So long a request waits for its turn; a server that answers is never as far behind.
+/// Passes of a controller at the same time, unless it is told otherwise.
+const PASSES: usize = 32;
+/// So long a request waits for its turn; a server that answers is never as far behind. A request that takes longer is a late one.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Requests in a row without an answer, after which the server is given a rest.
 const FAILURES: u32 = 5;
@@ -21,11 +23,14 @@ const REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
 /// Clones share everything.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Gate(Arc<Shared>);
 
 struct Shared {
     turns: Semaphore,
+    /// For late requests to this cluster, and to all clusters together.
+    late: Semaphore,
+    all_late: Arc<Semaphore>,
     state: Mutex<State>,
 }
 
@@ -39,9 +44,10 @@ struct State {
     rests_until: Option<Instant>,
 }
 
-impl Default for Shared {
+/// That of a cluster beside which there is no other.
+impl Default for Gate {
     fn default() -> Self {
-        Self { turns: Semaphore::new(AT_ONCE), state: Mutex::default() }
+        Gates::default().of("")
     }
 }
 
@@ -55,12 +61,24 @@ impl Gate {
         if let Some(cause) = self.lock().rest() {
             return Err(ApiError::Unreachable(cause));
         }
-        let answer = call.await;
+        let answer = self.wait_for(call).await;
         self.lock().note(match &answer {
             Err(ApiError::Unreachable(cause)) => Some(cause),
             _ => None,
         });
         answer
+    }
+
+    /// A late request is given up if there are as many as may be: its pass may serve another cluster.
+    async fn wait_for<T>(&self, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+        let mut call = pin!(call);
+        if let Ok(answer) = timeout(PATIENCE, call.as_mut()).await {
+            return answer;
+        }
+        let (Ok(_of_cluster), Ok(_of_all)) = (self.0.late.try_acquire(), self.0.all_late.try_acquire()) else {
+            return Err(ApiError::Throttled { after: PATIENCE });
+        };
+        call.await
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -70,12 +88,29 @@ impl Gate {
 
 /// The gates in use, by fingerprint of the kubeconfig: Secrets that hold the same one share a gate. What says less than all of a kubeconfig, such as
 /// its server and user, proves nothing, and would let one tenant fill the gate of another.
-#[derive(Default)]
-pub struct Gates(Registry<String, Shared>);
+pub struct Gates {
+    gates: Registry<String, Shared>,
+    passes: usize,
+    late: Arc<Semaphore>,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self::new(PASSES)
+    }
+}
 
 impl Gates {
+    /// `passes`: those of a controller at the same time. Requests to one cluster take at most half of them, and a quarter if they are late; late ones
+    /// to all clusters take at most half.
+    pub fn new(passes: usize) -> Self {
+        Self { gates: Registry::default(), passes, late: Arc::new(Semaphore::new((passes / 2).max(1))) }
+    }
+
     pub fn of(&self, fingerprint: &str) -> Gate {
-        Gate(self.0.get(fingerprint.to_owned(), Shared::default))
+        let turns = |part: usize| Semaphore::new((self.passes / part).max(1));
+        let make = || Shared { turns: turns(2), late: turns(4), all_late: self.late.clone(), state: Mutex::default() };
+        Gate(self.gates.get(fingerprint.to_owned(), make))
     }
 }
 
@@ -123,7 +158,7 @@ mod tests {
         let start = Instant::now();
         let took = |_| start.elapsed();
         let ended = join_all((0..32).map(|_| async { hang().await.map_err(took).unwrap_err() })).await;
-        assert_eq!(ended.iter().filter(|took| **took == PATIENCE).count(), 32 - AT_ONCE, "they give their pass back");
+        assert_eq!(ended.iter().filter(|took| **took <= 2 * PATIENCE).count(), PASSES - PASSES / 4, "they give their pass back");
         // From now on it is known.
         let start = Instant::now();
         assert_eq!(hang().await, Err(ApiError::Unreachable("no answer".into())));
@@ -132,6 +167,30 @@ mod tests {
         let start = Instant::now();
         let ended = join_all((0..32).map(|_| async { hang().await.map_err(|_| start.elapsed()).unwrap_err() })).await;
         assert_eq!(ended.iter().filter(|took| !took.is_zero()).count(), 1, "one of them asks");
+    }
+
+    /// A server that answers in the end is never given a rest.
+    #[tokio::test(start_paused = true)]
+    async fn clusters_that_answer_late_leave_half_of_the_passes() {
+        let gates = Gates::new(PASSES);
+        let start = Instant::now();
+        let late = async |gate: Gate| {
+            let answer = gate.pass(async {
+                sleep(REQUEST_LIMIT - Duration::from_secs(1)).await;
+                Ok(())
+            });
+            (answer.await, start.elapsed())
+        };
+        let calls = ["a", "b", "c"].into_iter().flat_map(|cluster| (0..PASSES).map(move |_| cluster)).map(|cluster| late(gates.of(cluster)));
+        let good = async {
+            sleep(2 * PATIENCE).await;
+            gates.of("good").pass(async { Ok(()) }).await
+        };
+        let (answers, good) = tokio::join!(join_all(calls), good);
+        let (answered, given_up): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(answer, _)| answer.is_ok());
+        assert_eq!(answered.len(), PASSES / 2);
+        assert!(given_up.iter().all(|(answer, took)| *answer == Err(ApiError::Throttled { after: PATIENCE }) && *took <= 2 * PATIENCE));
+        assert_eq!(good, Ok(()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,9 +31,10 @@ const LIST: usize = 256 << 20;
 const BUDGET: usize = 64 << 20;
 const SHARE: usize = 24 << 20;
 /// What else they are spent for: a server may send each byte alone, and an answer may consist of little but `{`, `[` and `,`, each of which begins
-/// a value that is larger in memory.
+/// a value that is larger in memory. Most of all an object in a list, whose fields all take their place whether they are there or not.
 const FRAME: usize = 128;
 const VALUE: usize = 32;
+const ELEMENT: usize = 256;
 
 /// Why an answer is not read to its end.
 #[derive(Debug, Error)]
@@ -150,6 +151,8 @@ pub struct LimitedBody<B> {
     kind: Answer,
     /// Bytes so far; of a watch, those of the event that has begun.
     read: usize,
+    /// The last one that is no white space.
+    last: u8,
     /// What they cost, and the same of each budget.
     cost: usize,
     held: Vec<OwnedSemaphorePermit>,
@@ -159,7 +162,7 @@ pub struct LimitedBody<B> {
 
 impl<B> LimitedBody<B> {
     fn new(body: B, kind: Answer, limits: Limits) -> Self {
-        Self { inner: Box::pin(body), kind, read: 0, cost: 0, held: Vec::new(), limits, end: Box::pin(sleep(REST)) }
+        Self { inner: Box::pin(body), kind, read: 0, last: 0, cost: 0, held: Vec::new(), limits, end: Box::pin(sleep(REST)) }
     }
 
     fn count(&mut self, data: &[u8]) -> Result<(), TooMuch> {
@@ -169,8 +172,7 @@ impl<B> LimitedBody<B> {
             self.held.clear();
         }
         let data = last_line.and_then(|at| data.get(at + 1..)).unwrap_or(data);
-        let values = data.iter().filter(|byte| matches!(byte, b'{' | b'[' | b',')).count();
-        let cost = data.len() + FRAME + VALUE * values;
+        let cost = data.len() + FRAME + if self.limits.budgets.is_empty() { 0 } else { self.cost_of_values(data) };
         (self.read, self.cost) = (self.read + data.len(), self.cost + cost);
         let most = self.limits.most(self.kind);
         if self.read > most {
@@ -187,6 +189,22 @@ impl<B> LimitedBody<B> {
             }
         }
         Ok(())
+    }
+}
+
+impl<B> LimitedBody<B> {
+    /// What its values cost beside their bytes.
+    fn cost_of_values(&mut self, data: &[u8]) -> usize {
+        let mut cost = 0;
+        for byte in data.iter().filter(|byte| !byte.is_ascii_whitespace()) {
+            cost += match byte {
+                b'{' if matches!(self.last, b'[' | b',') => VALUE + ELEMENT,
+                b'{' | b'[' | b',' => VALUE,
+                _ => 0,
+            };
+            self.last = *byte;
+        }
+        cost
     }
 }
 
@@ -335,7 +353,10 @@ mod tests {
         for (uri, chunk, count, passes) in [
             (NODE, " ".to_owned(), 1 << 18, false),
             (NODE, "{},".repeat(1 << 16), 16, false),
-            (NODE, r#"{"name":"DNS","value":"10.0.0.10"},"#.repeat(1 << 10), 150, true),
+            (NODE, r#"{"name":"DNS","value":"10.0.0.10"},"#.repeat(1 << 10), 50, true),
+            (NODE, r#"{"name":"DNS","value":"10.0.0.10"}, "#.repeat(1 << 10), 80, false),
+            // Objects in objects, as in what says who manages which field.
+            (NODE, r#""f:name":{},"#.repeat(1 << 10), 150, true),
             ("/api/v1/nodes?&watch=true", format!("{{\"object\":{}}}\n", "[]".repeat(1 << 10)), 10_000, true),
         ] {
             let expected = if passes { Ok(()) } else { Err("the answer would take more than 24 MiB of memory".to_owned()) };

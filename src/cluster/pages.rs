@@ -1,18 +1,24 @@
-//! Lists of workload clusters, page by page. Whatever an API server answers, a list ends, and what is kept of it is bounded: a server may pass
-//! over the size of a page that it is asked for, or always promise another page.
+//! Lists of workload clusters, page by page. Whatever an API server answers, a list ends, and what is read and kept of it is bounded: a server may pass
+//! over the size of a page that it is asked for, or always promise another page, and objects that take three bytes there take thousands here.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::marker::PhantomData;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::Resource;
 use kube::api::{Api, ListParams};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::core::Request;
+use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 
 use super::json::size;
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, PAGE};
 
+/// Objects of a page: an API server behind the API server may not know pages.
+const MOST_OBJECTS: usize = 4 * PAGE as usize;
 /// With [`PAGE`], more objects of a kind than Kubernetes supports in a cluster.
 pub(super) const MOST_PAGES: usize = 1000;
 /// Bytes of JSON that are kept: all Nodes of the largest cluster that Kubernetes supports.
@@ -41,7 +47,7 @@ impl Workload {
     }
 }
 
-impl<K: Clone + Debug + DeserializeOwned> Pages<'_, K> {
+impl<K: Resource + Clone + Debug + DeserializeOwned> Pages<'_, K> {
     /// The objects of the next page; `None` after the last one.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<K>>, WorkloadError> {
         let Some(page) = self.next.take() else { return Ok(None) };
@@ -51,10 +57,20 @@ impl<K: Clone + Debug + DeserializeOwned> Pages<'_, K> {
         if self.since.elapsed() > LONGEST {
             return Err(self.too_large(&format!("its pages did not end within {}s", LONGEST.as_secs())));
         }
-        let found = self.workload.call(&self.what, self.api.list(&page)).await?;
+        let found = self.workload.call(&self.what, self.ask_for(&page)).await?;
         self.pages += 1;
         self.next = found.metadata.continue_.filter(|token| !token.is_empty()).map(|token| page.continue_token(&token));
         Ok(Some(found.items))
+    }
+
+    async fn ask_for(&self, page: &ListParams) -> kube::Result<Page<K>> {
+        let request = Request::new(self.api.resource_url()).list(page).map_err(kube::Error::BuildRequest)?;
+        self.workload.client.request(request).await
+    }
+
+    /// Of a list that is short in every cluster.
+    pub(super) fn keeping_at_most(self, bytes: usize) -> Self {
+        Self { most_kept: bytes, ..self }
     }
 
     /// What `take` makes of each object of all pages.
@@ -75,6 +91,46 @@ impl<K: Clone + Debug + DeserializeOwned> Pages<'_, K> {
     fn too_large(&self, why: &str) -> WorkloadError {
         self.workload.explain(ApiError::TooLarge(format!("{}: {why}", self.what)))
     }
+}
+
+/// What an API server answers.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "K: Deserialize<'de>"))]
+struct Page<K> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default = "Vec::new", deserialize_with = "at_most")]
+    items: Vec<K>,
+}
+
+/// Reads no more than [`MOST_OBJECTS`].
+fn at_most<'de, D: Deserializer<'de>, K: Deserialize<'de>>(deserializer: D) -> Result<Vec<K>, D::Error> {
+    struct Objects<K>(PhantomData<K>);
+
+    impl<'de, K: Deserialize<'de>> Visitor<'de> for Objects<K> {
+        type Value = Vec<K>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MOST_OBJECTS} objects")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut objects: A) -> Result<Vec<K>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(object) = objects.next_element()? {
+                if all.len() == MOST_OBJECTS {
+                    return Err(A::Error::invalid_length(MOST_OBJECTS + 1, &self));
+                }
+                all.push(object);
+            }
+            Ok(all)
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Vec<K>, E> {
+            Ok(Vec::new())
+        }
+    }
+
+    deserializer.deserialize_any(Objects(PhantomData))
 }
 
 #[cfg(test)]
@@ -115,6 +171,19 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("https://10.0.0.1:6443") && text.contains("list pods: more than 2 MiB; remove objects"), "{text}");
         assert_eq!(script.seen().len(), 2, "the rest is not asked for");
+    }
+
+    #[tokio::test]
+    async fn a_page_with_many_more_objects_than_were_asked_for_is_not_read_to_its_end() {
+        let names = |count: usize| (0..count).map(|number| number.to_string()).collect::<Vec<_>>();
+        let empty = step("GET /api/v1/pods", json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": null}));
+        let (client, _script) = Script::new(vec![page(&names(MOST_OBJECTS), ""), page(&names(MOST_OBJECTS + 1), ""), empty]);
+        let workload = Workload::of(client);
+        let read = async || listing(&workload).keep(Some).await.map(|pods| pods.len()).map_err(|error| error.to_string());
+        assert_eq!(read().await, Ok(1000));
+        let error = read().await.unwrap_err();
+        assert!(error.contains("list pods: the answer is not what was expected"), "{error}");
+        assert_eq!(read().await, Ok(0));
     }
 
     #[tokio::test(start_paused = true)]

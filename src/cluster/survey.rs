@@ -6,6 +6,8 @@ use kube::api::{Api, ListParams};
 
 use super::workload::{Workload, WorkloadError};
 
+/// Bytes of JSON that the pods of a Node take: many times those of a full one. Several nodes are drained at the same time.
+const OF_NODE: usize = 8 << 20;
 /// Events of one request; a diagnosis needs no more.
 const LIMIT: u32 = 500;
 
@@ -13,7 +15,7 @@ impl Workload {
     /// All Pods on a Node.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, WorkloadError> {
         let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        self.pages("list pods", Api::<Pod>::all(self.client.clone()), on_node).keep(Some).await
+        self.pages("list pods", Api::<Pod>::all(self.client.clone()), on_node).keeping_at_most(OF_NODE).keep(Some).await
     }
 
     /// Warnings about any of these objects.

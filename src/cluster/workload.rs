@@ -274,6 +274,11 @@ impl Workloads {
         Self { cluster, connect, own_cluster, entries: Mutex::default(), gates: Gates::default(), kept: Keeping::of_all() }
     }
 
+    /// For controllers that have so many passes at the same time each.
+    pub fn for_passes(self, passes: usize) -> Self {
+        Self { gates: Gates::new(passes), ..self }
+    }
+
     /// A client for a kubeconfig that is not kept here, made as all others are.
     pub async fn open(&self, source_name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
         let found = Workload::connected(source_name, bytes, &*self.connect).await?;
