@@ -57,8 +57,12 @@ pub struct Hypervisors {
 impl Hypervisors {
     /// What is known of a hypervisor without asking it.
     pub fn reach(&self, namespace: &str, name: &str) -> Reach {
+        let unreadable = self.caches.hypervisors.unreadable(namespace);
         match self.caches.hypervisors.get(namespace, name) {
             Some(_) => self.inventories.reach(&ObjectKey::new(namespace, name)),
+            None if unreadable.iter().any(|meta| meta.name.as_deref() == Some(name)) => {
+                Reach::Unreachable("CAPW cannot read this object: see its condition Ready, and correct it".into())
+            }
             None => Reach::Missing,
         }
     }

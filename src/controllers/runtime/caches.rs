@@ -1,5 +1,6 @@
 //! What the watches know: one cache per kind, shared by all controllers. Reading costs no request.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -188,10 +189,34 @@ impl<K: Kind> Cache<K> {
         unreadable + self.all(namespace).iter().filter(|object| is_one(object.meta())).count()
     }
 
-    /// The names of every object of the namespace that is not being deleted, sorted.
+    /// The names of every object of the namespace that is not being deleted, also of those that could never be read; sorted.
     pub fn names(&self, namespace: &str) -> Vec<String> {
-        let mut names: Vec<String> = self.all(namespace).iter().filter(|o| o.meta().deletion_timestamp.is_none()).map(|o| o.name_any()).collect();
-        names.sort();
-        names
+        let unreadable = self.unreadable(namespace);
+        let all = self.all(namespace);
+        let there = unreadable.iter().chain(all.iter().map(|object| object.meta())).filter(|meta| meta.deletion_timestamp.is_none());
+        let names: BTreeSet<String> = there.filter_map(|meta| meta.name.clone()).collect();
+        names.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::controllers::testing::{holding, read};
+
+    /// One of that name that was made for a machine before it has the token of that machine.
+    #[test]
+    fn a_configuration_is_that_of_the_machine_with_its_uid() {
+        let machine: WindowsMachine = read(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine",
+            "metadata": {"name": "m", "namespace": "lab", "uid": "w"}, "spec": {"image": "w"}}));
+        for (owner, is_its) in [("w", true), ("before", false)] {
+            let owners = json!([{"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsMachine", "name": "m", "uid": owner}]);
+            let config = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig",
+                "metadata": {"name": "m", "namespace": "lab", "ownerReferences": owners}, "spec": {}});
+            let caches = Caches { configs: holding(vec![config]), ..Caches::empty() };
+            assert_eq!(caches.config_of(&machine).is_some(), is_its, "{owner}");
+        }
     }
 }

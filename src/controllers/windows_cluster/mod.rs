@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::mock::{refuse, step};
-    use crate::controllers::testing::{holding, read, shared};
+    use crate::controllers::testing::{holding, holding_unreadable, read, shared};
     use crate::lifecycle::network::LOOK_SOON;
 
     const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters/c1/status";
@@ -215,14 +215,20 @@ mod tests {
     #[tokio::test]
     async fn it_is_ready_with_the_hypervisors_of_its_namespace_as_failure_domains() {
         let object = windows_cluster(json!({}), json!({}));
-        let hypervisor = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
-            "metadata": {"name": "h1", "namespace": "lab"}, "spec": {}});
+        let hypervisor = |name: &str, spec: serde_json::Value| {
+            json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsHypervisor",
+                "metadata": {"name": name, "namespace": "lab"}, "spec": spec})
+        };
+        // One that cannot be read is there, too.
+        let hypervisors = holding_unreadable(vec![hypervisor("h2", json!(5)), hypervisor("h1", json!({}))]);
         let cluster =
             json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {}});
-        let caches = Caches { hypervisors: holding(vec![hypervisor]), clusters: holding(vec![cluster]), ..Caches::empty() };
-        let (shared, script) = shared(caches, 1, vec![step(STATUS, object.clone())]);
+        let caches = Caches { hypervisors, clusters: holding(vec![cluster]), ..Caches::empty() };
+        let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+        let (shared, script) = shared(caches, 1, vec![step(STATUS, object.clone()), event]);
         reconcile(Arc::new(read(object)), shared.windows_cluster()).await.unwrap();
         let status = &script.seen()[0].body["status"];
-        assert_eq!((&status["initialization"]["provisioned"], &status["failureDomains"][0]["name"]), (&json!(true), &json!("h1")));
+        let domains = status["failureDomains"].as_array().unwrap().iter().map(|domain| domain["name"].as_str().unwrap());
+        assert_eq!((&status["initialization"]["provisioned"], domains.collect::<Vec<_>>()), (&json!(true), vec!["h1", "h2"]));
     }
 }
