@@ -49,22 +49,21 @@ pub fn triggers(caches: &Arc<Caches>) -> Triggers<ExternalControlPlane> {
 pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let ctx = &ctx;
     let namespace = object.namespace().unwrap_or_default();
-    let owner = object.owner_references().iter().find(|o| o.kind == "Cluster" && o.api_version.starts_with(capi::GROUP)).map(|o| o.name.clone());
-    let cluster = owner.as_deref().and_then(|name| ctx.caches.clusters.get(&namespace, name));
+    let name = cluster_of(&ctx.caches, &object);
+    let cluster = ctx.caches.clusters.get(&namespace, &name);
     let unreadable = ctx.caches.machines.unreadable(&namespace);
-    let unreadable = unreadable.iter().filter(|machine| owner.is_some() && capi::cluster_name(machine.labels.as_ref()) == owner.as_deref()).count();
+    let unreadable = unreadable.iter().filter(|machine| capi::cluster_name(machine.labels.as_ref()) == Some(name.as_str())).count();
     let machines = ctx.caches.machines.all(&namespace);
-    let machines = unreadable + machines.iter().filter(|machine| owner.as_deref() == Some(&machine.spec.cluster_name)).count();
+    let machines = unreadable + machines.iter().filter(|machine| machine.spec.cluster_name == name).count();
     let mut observed = ObservedControlPlane {
         object: &object,
         cluster: cluster.as_deref(),
-        owned: owner.is_some(),
+        owned: capi::owner(object.metadata.owner_references.as_ref(), capi::GROUP, "Cluster").is_some(),
         machines,
         windows_side: WindowsSide::Unseen,
         probe: Probe::None,
     };
     let mut decision = decide(&observed);
-    let name = owner.unwrap_or_default();
     let now;
     if decision.step == ControlPlaneStep::LookAtWindowsSide {
         // With the object the kubeconfig goes, for ever: whether the Cluster is paused, and what needs it, is not a matter of a cache.
@@ -103,6 +102,20 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
             say(ctx, written.as_ref().unwrap_or(&object), &decision, Some(answer)).await
         }
     }
+}
+
+/// The name of its Cluster. Where the owner reference and the label were taken away, it is that of the Cluster that names the object: its machines need
+/// the kubeconfig all the same. Empty: it has none.
+fn cluster_of(caches: &Caches, object: &ExternalControlPlane) -> String {
+    let names_it = |cluster: &Arc<Cluster>| {
+        let reference = cluster.spec.control_plane_ref.as_ref();
+        reference.is_some_and(|reference| reference.kind == "ExternalControlPlane" && reference.name == object.name_any())
+    };
+    let naming = || {
+        let clusters = caches.clusters.all(&object.namespace().unwrap_or_default());
+        clusters.into_iter().find(names_it).map(|cluster| cluster.name_any())
+    };
+    capi::cluster_of(&object.metadata).map(str::to_owned).or_else(naming).unwrap_or_default()
 }
 
 /// Whether a WindowsCluster of the Cluster needs the kubeconfig. Its kind may not be installed.

@@ -132,7 +132,20 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
     let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
         "metadata": {"name": "m", "namespace": "lab", "uid": "m", "labels": {"cluster.x-k8s.io/cluster-name": "c1"}}, "spec": 5});
     let caches = Caches { clusters: holding(vec![cluster(false)]), machines: holding_unreadable(vec![machine]), ..Caches::empty() };
-    let (shared, _script) = shared(caches, 1, vec![waits()]);
-    let outcome = reconcile(Arc::new(read(leaving.clone())), shared.control_plane()).await;
+    let (there, _script) = shared(caches, 1, vec![waits()]);
+    let outcome = reconcile(Arc::new(read(leaving.clone())), there.control_plane()).await;
     assert_eq!(outcome.map_err(|error| error.label()), looks_again, "a machine that cannot be read needs it too");
+    // Something took its owner references away.
+    let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "lab", "uid": "m"},
+        "spec": {"clusterName": "c1", "infrastructureRef": {"kind": "WindowsMachine", "name": "m"}}});
+    leaving["metadata"]["ownerReferences"] = json!([]);
+    let mut named = cluster(false);
+    named["spec"]["controlPlaneRef"] = json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "ExternalControlPlane", "name": "c1"});
+    for (labels, cluster) in [(json!({"cluster.x-k8s.io/cluster-name": "c1"}), cluster(false)), (json!({}), named)] {
+        leaving["metadata"]["labels"] = labels;
+        let caches = Caches { clusters: holding(vec![cluster]), machines: holding(vec![machine.clone()]), ..Caches::empty() };
+        let (left, _script) = shared(caches, 1, vec![step(STATUS, leaving.clone())]);
+        let outcome = reconcile(Arc::new(read(leaving.clone())), left.control_plane()).await;
+        assert_eq!(outcome.map_err(|error| error.label()), looks_again, "its cluster has a machine");
+    }
 }
