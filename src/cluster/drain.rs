@@ -1,7 +1,6 @@
 //! What empties a Node of a workload cluster. When and whom is decided elsewhere.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::Status;
 use serde_json::json;
@@ -21,10 +20,12 @@ pub enum Evicted {
 }
 
 impl Workload {
-    /// Makes exactly that Node unschedulable. One that is gone is no error.
+    /// Makes exactly the Node that was read unschedulable. One that is gone is no error.
     pub async fn cordon(&self, node: &Node) -> Result<(), WorkloadError> {
-        let is_open = |now: &Node| now.metadata.uid == node.metadata.uid && now.spec.as_ref().and_then(|s| s.unschedulable) != Some(true);
-        self.change_node(&node.name_any(), |now| is_open(now).then(|| json!({ "spec": { "unschedulable": true } }))).await
+        match self.change_read_node(node, json!({ "spec": { "unschedulable": true } })).await {
+            Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),
+            done => done,
+        }
     }
 
     /// Asks exactly that pod to leave, as its PodDisruptionBudgets allow. `grace` in seconds goes before its own.

@@ -2,6 +2,7 @@
 
 use futures::{Stream, TryStreamExt};
 use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
@@ -25,12 +26,16 @@ impl Workload {
     /// The same, if its provider ID is meant.
     pub async fn delete_node_if(&self, name: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), WorkloadError> {
         let Some(node) = self.node(name).await? else { return Ok(()) };
-        if !node.spec.and_then(|spec| spec.provider_id).is_some_and(|id| is_meant(&id)) {
-            return Ok(());
-        }
-        let preconditions = Preconditions { uid: node.metadata.uid, resource_version: None };
+        let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+        if provider_id.is_some_and(is_meant) { self.delete_read_node(&node).await } else { Ok(()) }
+    }
+
+    /// Deletes exactly the Node that was read. One that is gone is no error.
+    pub async fn delete_read_node(&self, node: &Node) -> Result<(), WorkloadError> {
+        let name = node.name_any();
+        let preconditions = Preconditions { uid: node.metadata.uid.clone(), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        match self.call(&format!("delete nodes {name}"), Api::<Node>::all(self.client.clone()).delete(name, &parameters)).await {
+        match self.call(&format!("delete nodes {name}"), Api::<Node>::all(self.client.clone()).delete(&name, &parameters)).await {
             Ok(_) | Err(WorkloadError::Api(ApiError::NotFound(_))) => Ok(()),
             Err(error) => Err(error),
         }
@@ -46,12 +51,18 @@ impl Workload {
     /// Merges a patch into the Node of that name as it is now; a write in between is a conflict. `change` gives none if none is needed.
     pub async fn change_node(&self, name: &str, change: impl Fn(&Node) -> Option<Value>) -> Result<(), WorkloadError> {
         let Some(node) = self.node(name).await? else { return Ok(()) };
-        let Some(mut patch) = change(&node) else { return Ok(()) };
-        set(&mut patch, "uid", json!(node.metadata.uid));
-        set(&mut patch, "resourceVersion", json!(node.metadata.resource_version));
+        let Some(patch) = change(&node) else { return Ok(()) };
+        self.change_read_node(&node, patch).await
+    }
+
+    /// Merges a patch into exactly the Node that was read; a write in between is a conflict.
+    pub async fn change_read_node(&self, node: &Node, mut patch: Value) -> Result<(), WorkloadError> {
+        let name = node.name_any();
+        set(&mut patch, "uid", json!(&node.metadata.uid));
+        set(&mut patch, "resourceVersion", json!(&node.metadata.resource_version));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let call = Api::<Node>::all(self.client.clone());
-        self.call(&format!("patch nodes {name}"), call.patch(name, &parameters, &Patch::Merge(&patch))).await.map(drop)
+        self.call(&format!("patch nodes {name}"), call.patch(&name, &parameters, &Patch::Merge(&patch))).await.map(drop)
     }
 }
 

@@ -74,6 +74,6 @@ async fn step(ctx: &Context, object: &WindowsMachine, cluster: &ClusterRef) -> R
     if let Some(decision) = drain::drain(ctx, object, &workload, &node).await? {
         return Ok(Some(decision));
     }
-    workload.delete_node(machine.name.as_str(), &machine.provider_id.to_string()).await?;
+    workload.delete_read_node(&node).await?;
     Ok(Some(teardown::deleted(machine.name.as_str())))
 }

@@ -320,10 +320,10 @@ pub const FILES: &[Guarded] = &[
         "src/cluster/nodes.rs",
         &["cluster::nodes::"],
         &[
-            gone("a Node of another VM is not deleted", "|id| «is_meant(&id)»", "true"),
-            gone("a deletion is of the Node that was read", "uid: «node.metadata.uid»", "None"),
-            gone("a change is of the Node that was read", "\"uid\", json!(«node.metadata.uid»)", "None::<String>"),
-            gone("a change is of the Node as it was read", "json!(«node.metadata.resource_version»)", "None::<String>"),
+            gone("a Node of another VM is not deleted", "if «provider_id.is_some_and(is_meant)»", "true"),
+            gone("a deletion is of the Node that was read", "uid: «node.metadata.uid.clone()»", "None"),
+            gone("a change is of the Node that was read", "\"uid\", json!(«&node.metadata.uid»)", "&None::<String>"),
+            gone("a change is of the Node as it was read", "json!(«&node.metadata.resource_version»)", "&None::<String>"),
         ],
     ),
     of(
