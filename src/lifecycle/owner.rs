@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 
 use super::identity::{INFRASTRUCTURE, VERSION_ANNOTATION, host_name};
-use super::windows_side::brings_network;
+use super::windows_side::{PodNetwork, pod_network};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{
     self, CidrBlocks, Cluster, ClusterNetwork, DELETE_ANNOTATION, Endpoint, GROUP, Machine, MachinePool, NODE_DELETED, NODE_READY, Reference,
@@ -228,8 +228,8 @@ pub struct TargetCluster {
     pub network: ClusterNetwork,
     /// The WindowsHypervisors that its machines may use; empty: every one.
     pub hypervisors: Vec<String>,
-    /// CAPW brings the pod network and kube-proxy to its Windows nodes; `None`: that is not decided yet.
-    pub is_network_brought: Option<bool>,
+    /// Where that of its Windows nodes comes from; `None`: that is not decided yet.
+    pub pod_network: Option<PodNetwork>,
 }
 
 impl TargetCluster {
@@ -246,7 +246,7 @@ impl TargetCluster {
             endpoint: cluster.endpoint().cloned(),
             network: cluster.spec.cluster_network.clone().unwrap_or_default(),
             hypervisors: hypervisors(infrastructure),
-            is_network_brought: infrastructure.map_or(Some(false), brings_network),
+            pod_network: infrastructure.map_or(Some(PodNetwork::ByOthers), pod_network),
         }
     }
 
@@ -279,7 +279,7 @@ impl TargetCluster {
                 pods: blocks(spec.map(|s| &s.pod_networks)),
             },
             hypervisors: hypervisors(infrastructure),
-            is_network_brought: infrastructure.map_or(Some(false), brings_network),
+            pod_network: infrastructure.map_or(Some(PodNetwork::ByOthers), pod_network),
         }
     }
 }

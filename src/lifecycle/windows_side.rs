@@ -19,16 +19,32 @@ const NAMED: usize = 10;
 /// How long the controllers of the workload cluster get to take up what was applied.
 const APPLIED: Duration = Duration::from_secs(2);
 
-/// Whether CAPW brings the pod network or kube-proxy to the Windows nodes of a cluster, so that new ones begin with the taint. `None`: it is asked to, and has not
-/// read yet which network it is. What keeps it from doing so for now (wrong settings of the Linux side, an image that is not known) counts as
-/// brought: pods have no network there either.
-pub fn brings_network(object: &WindowsCluster) -> Option<bool> {
+/// Where the pod network of the Windows nodes of a cluster comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodNetwork {
+    /// CAPW brings it, or kube-proxy: new nodes begin with the taint. What keeps it from doing so for now (wrong settings of the Linux side, an image that is
+    /// not known) changes nothing: pods have no network there either.
+    Brought,
+    /// Nothing can bring it: new nodes have the taint, and keep it.
+    Refused,
+    /// It is none of CAPW's business.
+    ByOthers,
+}
+
+/// `None`: CAPW is asked to bring it, and has not read yet which network it is.
+pub fn pod_network(object: &WindowsCluster) -> Option<PodNetwork> {
     if object.components_mode() != ComponentsMode::Auto {
-        return Some(false);
+        return Some(PodNetwork::ByOthers);
     }
-    let network = object.status.as_ref()?.components.as_ref()?.network.as_ref()?;
-    let brought = [Role::Run, Role::Ask].map(Role::as_str);
-    Some(network.role.as_deref().is_some_and(|role| brought.contains(&role)))
+    let role = object.status.as_ref()?.components.as_ref()?.network.as_ref()?.role.as_deref();
+    let is = |one: Role| role == Some(one.as_str());
+    Some(if is(Role::Run) || is(Role::Ask) {
+        PodNetwork::Brought
+    } else if is(Role::Refuse) {
+        PodNetwork::Refused
+    } else {
+        PodNetwork::ByOthers
+    })
 }
 
 /// Whether something may be left in the workload cluster that was brought there for this object.
@@ -194,21 +210,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whether_the_network_is_brought_is_known_once_it_was_read() {
+    fn where_the_network_comes_from_is_known_once_it_was_read() {
         let seen = |role: &str| json!({"components": {"network": {"name": "n", "role": role}}});
         for (mode, status, expected) in [
             (Some("Auto"), json!({}), None),
             (Some("Auto"), json!({"components": {"parts": [{"name": "flannel", "ready": 0, "desired": 0}]}}), None),
-            (Some("Auto"), seen("Run"), Some(true)),
-            (Some("Auto"), seen("Ask"), Some(true)),
-            (Some("Auto"), seen("Check"), Some(false)),
-            (Some("Report"), seen("Run"), Some(false)),
-            (Some("Off"), json!({}), Some(false)),
-            (None, json!({}), Some(false)),
+            (Some("Auto"), seen("Run"), Some(PodNetwork::Brought)),
+            (Some("Auto"), seen("Ask"), Some(PodNetwork::Brought)),
+            (Some("Auto"), seen("Refuse"), Some(PodNetwork::Refused)),
+            (Some("Auto"), seen("Check"), Some(PodNetwork::ByOthers)),
+            (Some("Report"), seen("Refuse"), Some(PodNetwork::ByOthers)),
+            (Some("Off"), json!({}), Some(PodNetwork::ByOthers)),
+            (None, json!({}), Some(PodNetwork::ByOthers)),
         ] {
             let components = mode.map(|mode| json!({"mode": mode}));
             let object = serde_json::from_value(json!({"metadata": {"name": "c1"}, "spec": {"components": components}, "status": status})).unwrap();
-            assert_eq!(brings_network(&object), expected, "{mode:?} {status}");
+            assert_eq!(pod_network(&object), expected, "{mode:?} {status}");
         }
     }
 

@@ -14,6 +14,7 @@ use crate::cluster::workload::Workload;
 use crate::lifecycle::identity::{future_provider_id, host_name};
 use crate::lifecycle::machine::vm_spec;
 use crate::lifecycle::owner::{NodeRequest, TargetCluster};
+use crate::lifecycle::windows_side::PodNetwork;
 
 /// The well-known label of the zone that a Node is in.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -84,7 +85,11 @@ impl Sources<'_> {
             pod_networks: blocks(network.pods),
             service_networks: blocks(network.services),
             secrets: self.secrets.clone(),
-            spec: if self.target.is_network_brought == Some(true) { brought(spec)? } else { spec },
+            spec: match self.target.pod_network {
+                Some(PodNetwork::Brought) => brought(spec)?,
+                Some(PodNetwork::Refused) => tainted(spec),
+                Some(PodNetwork::ByOthers) | None => spec,
+            },
         })
     }
 }
@@ -99,17 +104,22 @@ fn with_zone(mut spec: WindowsBootstrapConfigSpec, failure_domain: Option<&str>)
 }
 
 /// The spec of a Node that gets its network and kube-proxy by CAPW: it has a taint until they work.
-fn brought(mut spec: WindowsBootstrapConfigSpec) -> Result<WindowsBootstrapConfigSpec, DataError> {
+fn brought(spec: WindowsBootstrapConfigSpec) -> Result<WindowsBootstrapConfigSpec, DataError> {
     if spec.kube_proxy.is_some() {
         let why = "spec.kubeProxy: leave it out: the WindowsCluster has components.mode Auto, so CAPW runs kube-proxy in pods, and two of them would \
                    write the same load balancers";
         return Err(DataError::Facts(why.into()));
     }
+    Ok(tainted(spec))
+}
+
+/// The spec of a Node to which no pods come before its network works.
+fn tainted(mut spec: WindowsBootstrapConfigSpec) -> WindowsBootstrapConfigSpec {
     let mut taints = lasting_taints(&spec);
     taints.retain(|taint| taint.key != UNVERIFIED_TAINT);
     taints.push(Taint { key: UNVERIFIED_TAINT.into(), value: None, effect: TaintEffect::NoSchedule });
     spec.kubelet.taints = Some(taints);
-    Ok(spec)
+    spec
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::controllers::runtime::caches::Caches;
 use crate::controllers::runtime::triggers::{Triggers, cluster_facts, concerned, named, namespace};
 use crate::lifecycle::identity::chosen;
 use crate::lifecycle::owner::machine_pool_of;
-use crate::lifecycle::windows_side::brings_network;
+use crate::lifecycle::windows_side::pod_network;
 
 pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<WindowsBootstrapConfig>>) -> Triggers<WindowsBootstrapConfig> {
     vec![
@@ -27,7 +27,7 @@ pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<Win
         // The data needs the hypervisor that was chosen for the machine.
         concerned(caches, &caches.windows_machines, |machine| format!("{:?}", chosen(machine)), of_windows_machine),
         // A Node begins with the taint of a network that is still to come, or without.
-        concerned(caches, &caches.windows_clusters, |cluster| format!("{:?}", brings_network(cluster)), of_windows_cluster),
+        concerned(caches, &caches.windows_clusters, |cluster| format!("{:?}", pod_network(cluster)), of_windows_cluster),
         requested.boxed(),
     ]
 }

@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::probes::{Probed, probe};
 use super::{Context, probes, windows_pods};
 use crate::api::cluster::WindowsCluster;
-use crate::api::components::{ComponentPart, Components, ComponentsMode, Policies};
+use crate::api::components::{ComponentPart, Components, ComponentsMode, Policies, UNVERIFIED_TAINT};
 use crate::api::condition::{Desired, Reason};
 use crate::api::listing::Listing;
 use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{
-    LinuxSide, OF_NETWORK, ObjectRef, PODS, Parameters, Refusal, Taken, brought_by_another, kind_of, outdated, owned, read, removed, taken,
+    LinuxSide, OF_NETWORK, ObjectRef, PODS, Parameters, Refusal, Role, Taken, brought_by_another, kind_of, outdated, owned, read, removed, taken,
     wanted_for_pods, windows_side,
 };
 use crate::controllers::runtime::workload_clusters::fault;
@@ -104,10 +104,19 @@ async fn bring_network(
     let desired = match windows_side(side, &Parameters { image, api_server: endpoint, pull_secrets }) {
         Ok(objects) => owned(objects, &owner),
         Err(refusal) => {
-            if matches!(refusal, Refusal::NotOurs { .. } | Refusal::KubeProxyRuns(_)) {
-                lift_taint(workload, &tainted(&side.nodes), "CAPW does not bring its network").await?;
+            let mut why = refusal.to_string();
+            match refusal {
+                Refusal::NotOurs { role: Role::Refuse, .. } => {
+                    why = format!(
+                        "{why} Pods with a network of their own do not run there, so new nodes keep the taint {UNVERIFIED_TAINT}; set mode to \"Off\" to do without"
+                    );
+                }
+                Refusal::NotOurs { .. } | Refusal::KubeProxyRuns(_) => {
+                    lift_taint(workload, &tainted(&side.nodes), "CAPW does not bring its network").await?;
+                }
+                _ => {}
             }
-            return Ok(Network::nothing(object, Reason::NotBrought, refusal.to_string()));
+            return Ok(Network::nothing(object, Reason::NotBrought, why));
         }
     };
     let (objects, outdated) = match outdated_now(workload, &desired, objects, &owner).await? {

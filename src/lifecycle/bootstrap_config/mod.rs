@@ -135,7 +135,7 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
         return waiting(Reason::WaitingForControlPlaneInitialized, format!("Cluster {} has no spec.controlPlaneEndpoint yet", owner.cluster), s, now);
     };
     // Its node begins with the taint of a network that is still to come, or without.
-    if cluster.is_network_brought.is_none() {
+    if cluster.pod_network.is_none() {
         let message = format!(
             "the WindowsCluster of Cluster {} is to bring the pod network to Windows nodes, and has not read yet which one it is; see its condition \
              NetworkCompatible",

@@ -76,7 +76,7 @@ fn a_cluster_is_ready_as_soon_as_its_address_is_known() {
             "components": {"mode": "Auto"}}}))
     .unwrap();
     let found = TargetCluster::standalone(in_cluster(), None, Some(&windows_cluster));
-    assert_eq!((found.endpoint.clone().unwrap().host.as_str(), found.is_network_brought), ("10.0.0.1", None), "it is not read yet");
+    assert_eq!((found.endpoint.clone().unwrap().host.as_str(), found.pod_network), ("10.0.0.1", None), "it is not read yet");
     assert!(found.may_use("h1") && !found.may_use("h2"));
     let spec: PoolCluster = serde_json::from_value(json!({"endpoint": {"host": "api.example.com", "port": 443}, "serviceDomain": "corp.local",
         "serviceNetworks": ["10.96.0.0/12"]}))

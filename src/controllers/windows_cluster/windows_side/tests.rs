@@ -140,7 +140,7 @@ async fn where_calicos_operator_brings_the_network_its_pod_counts_too() {
 #[tokio::test]
 async fn the_taint_goes_where_nothing_is_brought() {
     let with_node = || Arc::new(Mutex::new(Server { others: vec![tainted_node()], ..Server::default() }));
-    for (recording, is_lifted) in [("wmco.yaml", true), ("flannel-manifest.yaml", false)] {
+    for (recording, is_lifted) in [("wmco.yaml", true), ("flannel-manifest.yaml", false), ("cilium.yaml", false)] {
         let server = with_node();
         let said = brought(&server, recording, &windows_cluster("c1", false)).await.unwrap();
         assert_eq!(said.condition.reason, Reason::NotBrought, "{recording}");
