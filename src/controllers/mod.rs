@@ -26,6 +26,7 @@ use self::hypervisor::Hypervisors;
 use self::runtime::Roles;
 use self::runtime::caches::Caches;
 use self::runtime::controller::ControllerLoop;
+use self::runtime::made_secrets::MadeSecrets;
 use self::runtime::management::{Clock, Management, NewTokenSecret};
 use self::runtime::nodes::Nodes;
 use self::runtime::owners::Owners;
@@ -66,6 +67,7 @@ struct Shared {
     owners: Owners,
     clusters: WorkloadClusters,
     hypervisors: Hypervisors,
+    made_secrets: Arc<MadeSecrets>,
     requests: Requests,
     image: Option<String>,
 }
@@ -181,7 +183,7 @@ impl Shared {
         };
         let clusters = WorkloadClusters::new(workloads, context);
         let hypervisors = Hypervisors { caches: caches.clone(), drivers, inventories: Arc::default(), logins: Arc::default() };
-        Self { management, caches, owners, clusters, hypervisors, requests, image }
+        Self { management, caches, owners, clusters, hypervisors, made_secrets: Arc::default(), requests, image }
     }
 
     async fn unreadable<K: Kind>(&self, controllers: &ControllerLoop, watch: &Watch<K>) {
@@ -195,6 +197,7 @@ impl Shared {
             owners: self.owners.clone(),
             clusters: self.clusters.clone(),
             hypervisors: self.hypervisors.clone(),
+            made_secrets: self.made_secrets.clone(),
             seeds: Arc::default(),
             failures: Arc::default(),
             endings: Arc::default(),
@@ -239,6 +242,7 @@ impl Shared {
             owners: self.owners.clone(),
             clusters: self.clusters.clone(),
             new_token_secret,
+            made_secrets: self.made_secrets.clone(),
             unreported: Arc::default(),
             known_tokens: Arc::default(),
             disowned: Arc::default(),

@@ -21,6 +21,13 @@ use crate::lifecycle::bootstrap_config::outcome::{self, DataProblem};
 use crate::lifecycle::bootstrap_config::report::Token;
 use crate::lifecycle::bootstrap_config::token_id;
 
+/// A token that may still be made, and the data with it.
+struct New {
+    /// The secret half.
+    secret: SecretString,
+    data: bootstrap::Bootstrap,
+}
+
 /// Why the data could not be made.
 enum Failure {
     Workload(WorkloadError),
@@ -62,12 +69,13 @@ pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found,
     };
     let sources = Sources { object, request, target, windows_machine, endpoint, workload: &workload, api_server_minor, secrets: &secrets };
     let render = |token| sources.facts(token).and_then(|facts| Ok(bootstrap::render(&facts)?));
-    // What cannot be rendered gets no token: a secret of the same length stands in for it.
-    let placeholder = SecretString::from(format!("{}.{}", token_id(object), "0".repeat(16)));
-    if let Err(error) = render(placeholder) {
-        return unrenderable(ctx, object, &error).await;
-    }
-    match make_in(ctx, object, &target.cluster, &workload, render).await {
+    // What cannot be rendered gets no token.
+    let secret = (ctx.new_token_secret)();
+    let new = match render(whole_token(object, &secret)) {
+        Ok(data) => New { secret, data },
+        Err(error) => return unrenderable(ctx, object, &error).await,
+    };
+    match make_in(ctx, object, &target.cluster, &workload, new, render).await {
         Ok(outcome) => Ok(outcome),
         Err(Failure::Workload(error)) => {
             ctx.clusters.doubt(&target.cluster, &error).await;
@@ -84,6 +92,7 @@ async fn make_in(
     object: &WindowsBootstrapConfig,
     cluster: &ClusterRef,
     workload: &Workload,
+    new: New,
     render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
 ) -> Result<Outcome, Failure> {
     ctx.clusters.ensure_join_rights(cluster, workload)?;
@@ -94,7 +103,7 @@ async fn make_in(
     let uid = object.uid().unwrap_or_default();
     let made = match ctx.unreported.take(&uid) {
         Some(made) => made,
-        None => make_token_and_secret(ctx, object, cluster, workload, render).await?,
+        None => make_token_and_secret(ctx, object, cluster, workload, new, render).await?,
     };
     let reported = say(ctx, object, &outcome::made(made.warnings.clone()), Some(&made.secret), Some(made.token.clone())).await;
     if reported.is_err() {
@@ -108,14 +117,17 @@ async fn make_token_and_secret(
     object: &WindowsBootstrapConfig,
     cluster: &ClusterRef,
     workload: &Workload,
+    new: New,
     render: impl Fn(SecretString) -> Result<bootstrap::Bootstrap, DataError>,
 ) -> Result<Made, Failure> {
     let now = ctx.management.now();
     let expires = now.saturating_add(SignedDuration::from_secs(object.spec.join.token_ttl_seconds)).unwrap_or(now);
-    let token = token::create(workload, &token_id(object), &(ctx.new_token_secret)(), &owner_of(object), expires).await?;
+    let token = token::create(workload, &token_id(object), &new.secret, &owner_of(object), expires).await?;
     ctx.known_tokens.keep(object.uid().unwrap_or_default(), token.uid);
-    let whole = SecretString::from(format!("{}.{}", token.id, token.secret.expose_secret()));
-    let data = render(whole.clone()).map_err(Failure::Render)?;
+    let whole = whole_token(object, &token.secret);
+    let is_new = token.secret.expose_secret() == new.secret.expose_secret();
+    // One that an earlier try made has another secret.
+    let data = if is_new { new.data } else { render(whole.clone()).map_err(Failure::Render)? };
     let secret = data_secret::ensure(ctx, object, &data, &whole).await.map_err(|error| match error {
         data_secret::Error::Taken(message) => Failure::SecretTaken(message),
         data_secret::Error::Api(error) => Failure::Reconcile(error.into()),
@@ -123,6 +135,11 @@ async fn make_token_and_secret(
     let warnings = bootstrap::finding::message(&data.warnings);
     let token = Token { id: token.id, created: now, expires: token.expires.unwrap_or(expires), cluster_uid: ctx.clusters.uid(cluster) };
     Ok(Made { secret, token, warnings })
+}
+
+/// Both halves of the token of a configuration.
+fn whole_token(object: &WindowsBootstrapConfig, secret: &SecretString) -> SecretString {
+    format!("{}.{}", token_id(object), secret.expose_secret()).into()
 }
 
 async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &DataError) -> Result<Outcome, ReconcileError> {

@@ -71,26 +71,28 @@ impl<T> ByUid<T> {
     }
 }
 
-/// Makes the Secret if it is not there or holds other data, and returns its name.
+/// Makes the Secret if it is not there or holds other data, keeps it for the pass that makes the VM, and returns its name.
 pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Bootstrap, token: &SecretString) -> Result<String, Error> {
     let mut data = vec![("value", made.user_data.as_bytes()), (TOKEN_KEY, token.expose_secret().as_bytes())];
     data.extend(made.answer.as_ref().map(|answer| (ANSWER_KEY, answer.as_bytes())));
     let cluster = ClusterRef::of_config(object).filter(|cluster| !cluster.is_standalone()).map(|cluster| cluster.to_string());
-    ensure_holding(ctx, object, cluster.as_deref(), data).await
+    let secret = ensure_holding(ctx, object, cluster.as_deref(), data).await?;
+    let name = secret.name_any();
+    ctx.made_secrets.keep(secret);
+    Ok(name)
 }
 
-/// As [`ensure`], with this data beside what every Secret of ours holds.
+/// The Secret with this data beside what every Secret of ours holds, made if it is not there or holds other data.
 pub async fn ensure_holding(
     ctx: &Context,
     object: &WindowsBootstrapConfig,
     cluster: Option<&str>,
     mut data: Vec<(&str, &[u8])>,
-) -> Result<String, Error> {
-    let name = object.name_any();
+) -> Result<Secret, Error> {
     data.extend([("format", FORMAT.as_bytes()), (CHANNEL_KEY, object.spec.channel.name().as_bytes())]);
     let secret = Secret {
         metadata: ObjectMeta {
-            name: Some(name.clone()),
+            name: object.metadata.name.clone(),
             namespace: object.namespace(),
             labels: cluster.map(|name| [(CLUSTER_NAME_LABEL.to_owned(), name.to_owned())].into()),
             owner_references: object.controller_owner_ref(&()).map(|owner| vec![owner]),
@@ -101,13 +103,12 @@ pub async fn ensure_holding(
         ..Secret::default()
     };
     match ctx.management.cluster.create_if_absent(&secret).await.map_err(Error::Api)? {
-        Creation::Made(_) => Ok(name),
-        Creation::Existing(found) if is_owned(&found, object) && found.data == secret.data => Ok(name),
+        Creation::Made(made) => Ok(made),
+        Creation::Existing(found) if is_owned(&found, object) && found.data == secret.data => Ok(found),
         // It was made for the object or for a token as they were before: no machine has it yet, else the data would not be made again.
         Creation::Existing(found) if is_owned(&found, object) || is_lost(&found, object) => {
             let metadata = ObjectMeta { owner_references: secret.metadata.owner_references.clone(), ..found.metadata };
-            ctx.management.cluster.replace(&Secret { metadata, ..secret }).await.map_err(Error::Api)?;
-            Ok(name)
+            ctx.management.cluster.replace(&Secret { metadata, ..secret }).await.map_err(Error::Api)
         }
         Creation::Existing(_) => Err(Error::Taken(foreign(object))),
     }

@@ -37,7 +37,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
     }
     let labelled = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or(&pool.spec.cluster_name);
     match data_secret::ensure_holding(ctx, object, Some(labelled), vec![("value", DATA.as_bytes())]).await {
-        Ok(secret) => say(ctx, object, Desired::yes(ConditionType::Ready, Reason::Ready), Some(&secret)).await,
+        Ok(secret) => say(ctx, object, Desired::yes(ConditionType::Ready, Reason::Ready), Some(&secret.name_any())).await,
         Err(data_secret::Error::Taken(message)) => super::say(ctx, object, &not_made(DataProblem::SecretTaken, message), None, None).await,
         Err(data_secret::Error::Api(error)) => Err(error.into()),
     }

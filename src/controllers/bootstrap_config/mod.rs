@@ -22,6 +22,7 @@ use serde_json::json;
 pub use self::data_secret::{Disowned, KnownTokens, Unreported};
 pub use self::triggers::triggers;
 use super::runtime::caches::Caches;
+use super::runtime::made_secrets::MadeSecrets;
 use super::runtime::management::{Management, NewTokenSecret};
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::owners::Owners;
@@ -29,6 +30,7 @@ use super::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::api::bootstrap_config::{FINALIZER, WindowsBootstrapConfig};
 use crate::api::capi;
 use crate::api::cluster_ref::{ClusterRef, MADE_FOR_ANNOTATION};
+use crate::api::name::ObjectKey;
 use crate::cluster::workload::WorkloadError;
 use crate::guards::Guard;
 use crate::lifecycle::Decision;
@@ -48,6 +50,7 @@ pub struct Context {
     pub owners: Owners,
     pub clusters: WorkloadClusters,
     pub new_token_secret: NewTokenSecret,
+    pub made_secrets: Arc<MadeSecrets>,
     pub unreported: Arc<Unreported>,
     pub known_tokens: Arc<KnownTokens>,
     pub disowned: Arc<Disowned>,
@@ -131,6 +134,7 @@ async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, secret: &str) -
 /// The configuration goes, and with it what the machine has left in the workload cluster.
 async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<Outcome, ReconcileError> {
     let uid = object.uid().unwrap_or_default();
+    ctx.made_secrets.take(&ObjectKey::of(&object.metadata));
     ctx.unreported.take(&uid);
     ctx.known_tokens.take(&uid);
     ctx.disowned.take(&uid);

@@ -23,6 +23,7 @@ pub use self::seed::Seeds;
 pub use self::triggers::triggers;
 use super::hypervisor::Hypervisors;
 use super::runtime::caches::Caches;
+use super::runtime::made_secrets::MadeSecrets;
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
 use super::runtime::owners::Owners;
@@ -46,6 +47,7 @@ pub struct Context {
     pub owners: Owners,
     pub clusters: WorkloadClusters,
     pub hypervisors: Hypervisors,
+    pub made_secrets: Arc<MadeSecrets>,
     pub seeds: Arc<Seeds>,
     pub failures: Arc<Failures>,
     pub endings: Arc<Endings>,

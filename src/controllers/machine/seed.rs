@@ -1,4 +1,4 @@
-//! What a machine is given with its first start: read from the bootstrap Secret once, kept in memory while the VM is being made.
+//! What a machine is given with its first start: taken from the bootstrap Secret once, kept in memory while the VM is being made.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use super::Context;
 use crate::api::bootstrap_config::{ANSWER_KEY, CHANNEL_KEY, Channel};
 use crate::api::machine::WindowsMachine;
-use crate::api::name::{HostName, VmUuid};
+use crate::api::name::{HostName, ObjectKey, VmUuid};
 use crate::bootstrap::delivery::{self, Instance};
 use crate::cluster::ApiError;
 use crate::lifecycle::machine::Target;
@@ -49,7 +49,11 @@ pub async fn of_secret(ctx: &Context, object: &WindowsMachine, target: &Target, 
         return Ok(seed);
     }
     let namespace = object.namespace().unwrap_or_default();
-    let Some(found) = ctx.management.cluster.get::<Secret>(&namespace, secret).await.map_err(SeedError::Api)? else {
+    let found = match ctx.made_secrets.take(&ObjectKey::new(&namespace, secret)) {
+        Some(made) => Some(made),
+        None => ctx.management.cluster.get::<Secret>(&namespace, secret).await.map_err(SeedError::Api)?,
+    };
+    let Some(found) = found else {
         return Err(SeedError::Secret(format!(
             "Secret {namespace}/{secret}, named by the Machine's spec.bootstrap.dataSecretName, does not exist: delete the Machine, or create the Secret"
         )));

@@ -204,6 +204,25 @@ async fn a_node_that_the_watch_has_not_shown_is_drained_before_its_vm_stops() {
     assert!(said.contains("Node win-1 is being removed"), "{said}");
 }
 
+/// It has the name that the machine would have given to its own.
+#[tokio::test]
+async fn the_node_of_another_machine_is_not_drained() {
+    let mut other = node();
+    other["spec"]["providerID"] = json!("windows://h1/3f2504e0-4f89-51d3-9a0c-0305e82c3301");
+    let server = Arc::new(Mutex::new(Server { others: vec![other], ..Server::holding([]) }));
+    let (shared, script) = shared_to(caches(), 1, vec![kubeconfig(), step(OBJECT, owned(json!({})))], connect(&server));
+    let ctx = shared.machine();
+    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
+    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
+    let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}}));
+    list_nodes(&ctx.clusters, &ClusterRef::standalone(&read::<WindowsMachine>(leaving.clone()).metadata).unwrap()).await;
+    pass(&ctx, leaving).await;
+    assert_eq!(script.seen()[1].body["metadata"]["finalizers"], json!([]), "the machine goes");
+    let asked: Vec<String> = server.lock().unwrap().asked.iter().filter(|line| line.contains("nodes/win-1")).cloned().collect();
+    assert!(!asked.is_empty() && asked.iter().all(|line| line.starts_with("GET ")), "{asked:?}");
+}
+
 /// An object that was exported and created again under another name.
 #[tokio::test]
 async fn a_copy_of_a_machine_does_not_take_the_vm_of_the_original_with_it() {
@@ -294,6 +313,51 @@ async fn a_copy_in_another_namespace_does_not_take_the_node_of_the_original_with
     assert!(conditions.contains("ForeignVirtualMachine") && conditions.contains("WindowsMachine other/win-1"), "{conditions}");
     pass(&ctx, forged(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}))).await;
     assert_eq!(script.seen()[2].body["metadata"]["finalizers"], json!([]), "the cluster is not asked");
+}
+
+/// Its VM would be left behind, and a machine would go to the other one for good.
+#[tokio::test]
+async fn a_hypervisor_that_cannot_be_read_is_not_gone() {
+    let ready = |written: &Script| {
+        let conditions = written.seen()[0].body["status"]["conditions"].clone();
+        let ready = conditions.as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap().clone();
+        (ready["reason"].as_str().unwrap().to_owned(), ready["message"].as_str().unwrap().to_owned())
+    };
+    let hypervisors = || {
+        let readable = serde_json::to_value(&*caches().hypervisors.get("lab", "h1").unwrap()).unwrap();
+        let mut unreadable = readable.clone();
+        (unreadable["metadata"]["name"], unreadable["spec"]) = (json!("h2"), json!(5));
+        holding_unreadable(vec![readable, unreadable])
+    };
+    let adopted = json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h2"}, "deletionTimestamp": "2026-01-01T00:00:00Z"});
+    for (metadata, reason, words) in [
+        (adopted, "HypervisorUnreachable", "WindowsHypervisor h2 is unreachable: CAPW cannot read this object"),
+        (json!({}), "HypervisorMissing", "there are: h1, h2"),
+    ] {
+        let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
+        let (shared, script) = shared(Caches { hypervisors: hypervisors(), ..caches() }, 1, vec![step(STATUS, owned(json!({}))), event]);
+        pass(&shared.machine(), owned(metadata)).await;
+        let (said, message) = ready(&script);
+        assert!(said == reason && message.contains(words), "{said}: {message}");
+    }
+}
+
+/// Its configuration has made the data in this process.
+#[tokio::test]
+async fn bootstrap_data_that_was_just_made_here_is_not_read() {
+    let mut h1 = serde_json::to_value(&*caches().hypervisors.get("lab", "h1").unwrap()).unwrap();
+    h1["spec"] = json!({"simulated": {"images": ["w"]}});
+    let (shared, script) = shared(Caches { hypervisors: holding(vec![h1]), ..caches() }, 1, vec![]);
+    let (ctx, h1) = (shared.machine(), ObjectKey::new("lab", "h1"));
+    ctx.hypervisors.inventories.listed(&h1, vec![]);
+    ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), &Default::default()).unwrap();
+    ctx.hypervisors.drivers.admit(&h1, Some(jiff::Timestamp::UNIX_EPOCH));
+    ctx.made_secrets.keep(read(
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}, "data": {"value": "I2Nsb3VkLWNvbmZpZw=="}}),
+    ));
+    let adopted = owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1", MADE_FOR_ANNOTATION: "c1"}}));
+    assert_eq!(pass(&ctx, adopted).await, Outcome::now(), "the VM is made");
+    assert!(script.seen().is_empty(), "{:?}", script.seen().len());
 }
 
 /// The third failure in a row is said with the hypervisor's words and one event; the first success ends it.

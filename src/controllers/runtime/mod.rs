@@ -8,6 +8,7 @@ pub mod controller;
 mod followed;
 mod identities;
 pub mod linux_sides;
+pub mod made_secrets;
 pub mod management;
 mod merged;
 pub mod nodes;
