@@ -7,6 +7,7 @@ use super::observe::PoolMachine;
 use super::{Context, all, configs};
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::capi::Machine;
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::machine::WindowsMachine;
 use crate::api::pool::WindowsNodePool;
 use crate::cluster::Creation;
@@ -67,6 +68,8 @@ async fn configure(
     spec: &WindowsBootstrapConfigSpec,
 ) -> Result<(), ReconcileError> {
     let (pool, config) = (object.uid().unwrap_or_default(), build::config(object, machine, spec));
+    let cluster = ClusterRef::of_config(&config).and_then(|cluster| ctx.caches.target_cluster(cluster, object.spec.cluster.as_ref()));
+    let config = if let Some(cluster) = cluster { build::adopted_config(config, machine, &cluster) } else { config };
     let answer = ctx.management.cluster.create_if_absent(&config).await;
     match ctx.memories.remember_refusal(&pool, &config.name_any(), answer, ctx.management.now())? {
         // The cache does not show yet what something took away.

@@ -12,6 +12,7 @@ use crate::api::machine::WindowsMachine;
 use crate::api::pool::{REMOVE_ANNOTATION, WindowsNodePool};
 use crate::cluster::{ApiError, Creation, Listed};
 use crate::controllers::runtime::outcome::ReconcileError;
+use crate::lifecycle::machine::placement::Places;
 use crate::lifecycle::pool::removal::{self, Removal};
 use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::template::Template;
@@ -69,7 +70,7 @@ async fn make(
     let unanswered = ctx.memories.take_unanswered(&uid);
     let is_another_try = unanswered.is_some();
     let name = unanswered.unwrap_or_else(new_name);
-    let machine = build::machine(object, request, template, &name, place);
+    let machine = adopted(ctx, build::machine(object, request, template, &name, place));
     let answer = ctx.management.cluster.create_if_absent(&machine).await;
     match ctx.memories.remember_refusal(&uid, &name, answer, ctx.management.now()) {
         Ok(Creation::Made(made)) => ctx.memories.made(&uid, made, ctx.management.now()),
@@ -88,6 +89,14 @@ async fn make(
         }
     }
     Ok(())
+}
+
+/// With its finalizer and its hypervisor, where the cluster and the hypervisors are known by now.
+fn adopted(ctx: &Context, machine: WindowsMachine) -> WindowsMachine {
+    let Some(cluster) = ClusterRef::of(&machine.metadata).and_then(|cluster| ctx.caches.target_cluster(cluster, None)) else { return machine };
+    let hypervisors = ctx.caches.hypervisors.names(&machine.namespace().unwrap_or_default());
+    // Core gives the Machine of a pool no failure domain.
+    build::adopted(machine, &Places { hypervisors: &hypervisors, cluster: &cluster, failure_domain: None })
 }
 
 /// Asks for machines that were made and that a watch which is down does not show: they would be made twice.

@@ -156,6 +156,11 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
     Decision::new(BootstrapStep::MakeData { endpoint: endpoint.clone() })
 }
 
+/// Whether nothing that a cluster lacks keeps its machines from their data.
+pub fn may_have_data(cluster: &TargetCluster) -> bool {
+    cluster.infrastructure_provisioned && cluster.control_plane_initialized && cluster.endpoint.is_some() && cluster.pod_network.is_some()
+}
+
 /// While the machine has not joined, its token lives; not longer, and not for ever.
 fn keep_token(s: &ObservedConfig<'_>, owner: &NodeRequest, now: Timestamp) -> Decision<BootstrapStep> {
     let Some((created, expires)) = live_token(s.object) else {

@@ -5,6 +5,7 @@
 pub mod driver_failure;
 pub mod guest;
 pub mod phase;
+pub mod placement;
 pub mod report;
 pub mod streak;
 pub mod vm;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use self::placement::Places;
 use super::identity::{chosen, host_name, is_provisioned, key, vm_uuid};
 use super::owner::{Owner, TargetCluster};
 use super::{Decision, Gate, paused_condition};
@@ -104,7 +106,8 @@ fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<
     if owner.is_control_plane {
         return stuck(Reason::ControlPlaneMachineRefused, "Windows cannot run a control plane: use WindowsMachineTemplate for workers only");
     }
-    let hypervisor = match choose_hypervisor(s, cluster) {
+    let places = Places { hypervisors: s.hypervisors, cluster, failure_domain: owner.failure_domain.as_deref() };
+    let hypervisor = match placement::choose(s.object, &places) {
         Ok(name) => name,
         Err((why, message)) => return stuck(why, message).look_again(Duration::from_secs(60)),
     };
@@ -168,48 +171,6 @@ fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
         }
         Reach::Unchecked => Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
     }
-}
-
-/// The hypervisor of a machine: what was chosen before, else the Machine's failure domain, else the spec, else the only one. A new
-/// machine goes to none that its cluster may not use.
-fn choose_hypervisor(s: &ObservedMachine<'_>, cluster: &TargetCluster) -> Result<String, (Reason, String)> {
-    if let Some(name) = chosen(s.object) {
-        return Ok(name);
-    }
-    let named = |field: &str, name: &str| {
-        let is_missing = !s.hypervisors.iter().any(|h| h == name);
-        if is_missing {
-            let message = format!("{field}: there is no WindowsHypervisor {name:?} in this namespace ({})", listed(s.hypervisors.iter()));
-            return Err((Reason::HypervisorMissing, message));
-        }
-        if !cluster.may_use(name) {
-            let message = format!("{field}: spec.hypervisors of the WindowsCluster does not have {name:?} ({})", listed(cluster.hypervisors.iter()));
-            return Err((Reason::InvalidSpec, message));
-        }
-        Ok(name.to_owned())
-    };
-    if let Some(domain) = s.owner.request().and_then(|owner| owner.failure_domain.as_deref()) {
-        return named("Machine spec.failureDomain", domain);
-    }
-    if let Some(reference) = &s.object.spec.hypervisor_ref {
-        return named("spec.hypervisorRef.name", &reference.name);
-    }
-    let usable: Vec<&String> = s.hypervisors.iter().filter(|name| cluster.may_use(name)).collect();
-    match usable[..] {
-        [only] => Ok(only.clone()),
-        _ => {
-            let message = format!(
-                "spec.hypervisorRef: name one, as this namespace has not exactly one WindowsHypervisor for the cluster ({})",
-                listed(usable.into_iter())
-            );
-            Err((Reason::HypervisorMissing, message))
-        }
-    }
-}
-
-fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    if names.is_empty() { "there is none".into() } else { format!("there are: {}", names.join(", ")) }
 }
 
 /// The spec as drivers read it.

@@ -10,13 +10,18 @@ use serde_json::{Map, Value, json};
 use super::in_place;
 use super::request::PoolRequest;
 use super::template::Template;
-use crate::api::bootstrap_config::{WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
+use crate::api::bootstrap_config::{self, WindowsBootstrapConfig, WindowsBootstrapConfigSpec};
 use crate::api::capi::{self, CLUSTER_NAME_LABEL, WATCH_FILTER_LABEL};
-use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION};
-use crate::api::machine::{LocalReference, WindowsMachine, WindowsMachineSpec};
+use crate::api::cluster_ref::{ClusterRef, JOINS_ANNOTATION, MADE_FOR_ANNOTATION, made_for};
+use crate::api::machine::{self, LocalReference, WindowsMachine, WindowsMachineSpec};
 use crate::api::name::base36;
 use crate::api::pool::{POOL_LABEL, TEMPLATE_LABEL, WindowsNodePool};
-use crate::lifecycle::identity::{INFRASTRUCTURE, VERSION_ANNOTATION};
+use crate::guards::Guard;
+use crate::lifecycle::bootstrap_config::may_have_data;
+use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, INFRASTRUCTURE, VERSION_ANNOTATION, future_provider_id};
+use crate::lifecycle::machine::placement::{self, Places};
+use crate::lifecycle::machine::vm_spec;
+use crate::lifecycle::owner::TargetCluster;
 
 /// Characters of the pool's name in the names of its machines: with the rest they are as long as Windows allows.
 const PREFIX: usize = 9;
@@ -42,6 +47,19 @@ pub fn machine(object: &WindowsNodePool, request: &PoolRequest, template: &Templ
         spec: WindowsMachineSpec { hypervisor_ref, provider_id: None, ..template.machine.clone() },
         status: None,
     }
+}
+
+/// The machine with what its own controller would store first, its finalizer and its hypervisor, if these are certain: one write less.
+pub fn adopted(mut machine: WindowsMachine, places: &Places<'_>) -> WindowsMachine {
+    let Ok(hypervisor) = placement::choose(&machine, places) else { return machine };
+    if vm_spec(&machine).is_err() || !Guard::MachineFinalizer.holds() {
+        return machine;
+    }
+    let stored = [(HYPERVISOR_ANNOTATION, Some(hypervisor)), (MADE_FOR_ANNOTATION, made_for(&machine.metadata))];
+    let stored = stored.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    machine.metadata.annotations.get_or_insert_default().extend(stored);
+    machine.metadata.finalizers = Some(vec![machine::FINALIZER.to_owned()]);
+    machine
 }
 
 /// The labels by which Cluster API and the pool find a machine.
@@ -107,6 +125,17 @@ pub fn config(object: &WindowsNodePool, machine: &WindowsMachine, spec: &Windows
     }
 }
 
+/// The configuration with what its own controller would store first, its finalizer and its cluster, if its data is made next.
+pub fn adopted_config(mut config: WindowsBootstrapConfig, machine: &WindowsMachine, cluster: &TargetCluster) -> WindowsBootstrapConfig {
+    if future_provider_id(machine).is_none() || !may_have_data(cluster) || !Guard::ConfigFinalizer.holds() {
+        return config;
+    }
+    let made_for = made_for(&config.metadata).map(|cluster| (MADE_FOR_ANNOTATION.to_owned(), cluster));
+    config.metadata.annotations.get_or_insert_default().extend(made_for);
+    config.metadata.finalizers = Some(vec![bootstrap_config::FINALIZER.to_owned()]);
+    config
+}
+
 /// What of the template is written into a machine that is there, as a merge patch: labels, annotations and the join deadline.
 pub fn change(pool: &WindowsNodePool, template: &Template, machine: &WindowsMachine, up_to_date: bool) -> Option<Value> {
     // Core still edits an object that it has not made its own (`docs/design/cluster-api.md#ownership-before-writes`).
@@ -150,6 +179,41 @@ mod tests {
         assert_eq!(made.labels().keys().collect::<Vec<_>>(), [TEMPLATE_LABEL, POOL_LABEL]);
         assert_eq!(made.spec.hypervisor_ref.map(|h| h.name).as_deref(), Some("h1"));
         assert_eq!(made.metadata.owner_references.unwrap()[0].controller, Some(true));
+    }
+
+    /// Their own controllers store the same as soon as they see these objects, and wait where something is missing.
+    #[test]
+    fn what_a_pool_makes_has_its_finalizer_once_its_hypervisor_and_its_cluster_are_certain() {
+        let mut pool = WindowsNodePool::new("win", Default::default());
+        pool.metadata.namespace = Some("lab".into());
+        let cluster = ClusterRef { namespace: "lab".into(), source: ClusterSource::InCluster };
+        let request = PoolRequest::standalone(&pool, cluster.clone());
+        let listed = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        for (named, memory, there, allowed, expected) in [
+            (None, "8Gi", &["h1"][..], &[][..], Some("h1")),
+            (Some("h2"), "8Gi", &["h1", "h2"], &[], Some("h2")),
+            (None, "8Gi", &["h1", "h2"], &[], None),
+            (Some("h2"), "8Gi", &["h1", "h2"], &["h1"], None),
+            (Some("h3"), "8Gi", &["h1"], &[], None),
+            (None, "much", &["h1"], &[], None),
+        ] {
+            let spec = WindowsMachineSpec { memory: memory.into(), ..WindowsMachineSpec::default() };
+            let template = Template { machine: spec, bootstrap: None, version: None };
+            let target = TargetCluster { hypervisors: listed(allowed), ..TargetCluster::standalone(cluster.clone(), None, None) };
+            let places = Places { hypervisors: &listed(there), cluster: &target, failure_domain: None };
+            let made = adopted(machine(&pool, &request, &template, "win-x", named), &places);
+            let annotation = |key: &str| made.annotations().get(key).map(String::as_str);
+            assert_eq!(annotation(HYPERVISOR_ANNOTATION), expected, "{named:?} of {there:?}");
+            assert_eq!(annotation(MADE_FOR_ANNOTATION), expected.map(|_| "own/cluster"));
+            assert_eq!(made.finalizers().len(), expected.iter().len());
+            let endpoint = Some(capi::Endpoint { host: "10.0.0.1".into(), port: 6443 });
+            for (target, is_known) in [(target.clone(), false), (TargetCluster { endpoint, ..target }, true)] {
+                let config = adopted_config(config(&pool, &made, &WindowsBootstrapConfigSpec::default()), &made, &target);
+                let is_adopted = is_known && expected.is_some();
+                assert_eq!(config.finalizers().contains(&bootstrap_config::FINALIZER.to_owned()), is_adopted, "{named:?} {is_known}");
+                assert_eq!(config.annotations().contains_key(MADE_FOR_ANNOTATION), is_adopted);
+            }
+        }
     }
 
     #[test]

@@ -63,9 +63,13 @@ pub const FILES: &[Guarded] = &[
             gone("a copy of a machine makes no VM", "if let Some(twin) = «s.twin»", "None"),
             gone("a copy that goes takes no VM with it", "«s.twin.is_some()»", "false"),
             gone("Windows is no control plane", "«owner.is_control_plane»", "false"),
-            gone("a machine goes to no hypervisor that its cluster may not use", "«!cluster.may_use(name)»", "false"),
             gone("a VM waits for its cluster's infrastructure", "«!provisioned && !cluster.infrastructure_provisioned»", "false"),
         ],
+    ),
+    of(
+        "src/lifecycle/machine/placement.rs",
+        &["lifecycle::machine::"],
+        &[gone("a machine goes to no hypervisor that its cluster may not use", "«!self.cluster.may_use(name)»", "false")],
     ),
     of(
         "src/lifecycle/machine/vm.rs",
