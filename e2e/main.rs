@@ -20,6 +20,7 @@ mod bad_windows;
 mod calico_side;
 mod clusterctl;
 mod contract;
+mod cost_of_a_machine;
 mod definitions;
 mod demo_runs;
 mod doctor;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::cost_of_a_machine;
 use crate::workers::{self, Workers, is_ready};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, simulated_vms, step, text};
 
@@ -117,9 +118,11 @@ fn a_machine_pool_of_cluster_api() {
 
         let before = names(&machines);
         spread(&cp, &pool).await;
+        let mark = cp.audit_mark();
         pool.scale(&cp, 5).await;
         let machines = pool.wait_settled(&cp).await;
         assert_eq!(machines.len(), 5);
+        cost_of_a_machine::assert_within(cost_of_a_machine::OF_POOL, &(&names(&machines) - &before), &cp.audit_since(mark));
         for vm in simulated_vms(capw.state()) {
             let place = if before.contains(&vm.name) { "pool.lab" } else { "pool.west" };
             assert_eq!(vm.datacenter, place, "{} is not where the fewest are", vm.name);

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use capw::api::name::VmUuid;
 use serde_json::{Value, json};
 
+use crate::cost_of_a_machine;
+use crate::pools::names;
 use crate::workers::{self, Workers, is_ready};
 use crate::world::{self, AuditEvent, Capw, ControlPlane, Kind, Options, Product, condition, simulated_vms, step, text, wait_for};
 
@@ -63,11 +65,12 @@ fn story(name: &str, on: Option<Product>) {
         times.note("Cluster and MachineDeployment are Available");
         look(&cp, &capw, &workers, &machines).await;
         scrape(&capw, &cp.audit_since(mark));
-        let first = vm_ids(&machines);
+        let (first, before, mark) = (vm_ids(&machines), names(&machines), cp.audit_mark());
 
         scale(&cp, &mut workers, 5).await;
         let machines = workers.wait_settled(&cp, &cp, LIMIT).await;
         times.note("3 -> 5");
+        cost_of_a_machine::assert_within(cost_of_a_machine::OF_DEPLOYMENT, &(&names(&machines) - &before), &cp.audit_since(mark));
         look(&cp, &capw, &workers, &machines).await;
         assert!(vm_ids(&machines).is_superset(&first), "a VM was replaced by scaling up");
 
