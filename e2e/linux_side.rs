@@ -70,7 +70,7 @@ fn the_linux_side_is_named_and_put_right() {
         step("the command was taken; Linux nodes still use the old settings");
 
         flanneld_uses(&cp, 4096).await;
-        cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, "NetworkCompatible", "True", LIMIT).await;
+        cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, "NetworkCompatible", "True", probes::SOON).await;
         let table = cp.kubectl(&["-n", &workers.namespace, "get", "windowsclusters"]).await;
         assert!(table.lines().any(|line| line.contains("flannel/vxlan") && line.contains("NetworkUsable")), "{table}");
         step("Windows nodes can be on the network");

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::{BROUGHT, COMPONENTS, LIMIT, PODS, SERVICES, is_unverified, says};
 use crate::world::{ControlPlane, Kind, step, text, wait_for};
 
-/// From the last connection to the end of the taint. Without news CAPW looks four times a minute.
-const SOON: Duration = Duration::from_secs(5);
+/// From the last connection to the end of the taint, and from the last repair of the Linux side to the word that it is compatible. Without news CAPW looks
+/// four times a minute, or every five minutes.
+pub const SOON: Duration = Duration::from_secs(5);
 
 /// Says how the connections of a pod have ended, and that it answers if all were made: the kubelet's part.
 async fn ended(cp: &ControlPlane, pod: &str, node: Option<&str>, code: i64) -> Value {

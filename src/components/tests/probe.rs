@@ -1,5 +1,6 @@
 //! The pod that tries out a new node: what it has to reach in a cluster, and that policies of CAPW let it in.
 
+use super::windows_side::images;
 use super::*;
 use crate::api::components::{ProbeTarget, Probes};
 use crate::components::{Probe, Probing, is_outdated, probed};
@@ -32,6 +33,8 @@ fn the_pods_of_a_cluster_with_flannel() {
     let probe = Probe { pull_secrets: vec!["mirror".into()], ..probe(&recording("flannel-vxlan-4096"), &slices) };
     let mut there = probe.pod("win-1");
     let addresses = [(ProbeTarget::Back, "10.244.3.4:9376".to_owned()), (ProbeTarget::NodePort, "192.168.0.9:30123".to_owned())];
+    let all = [probe.pod("win-1"), probe.back("win-1", &addresses)];
+    assert!(all.iter().all(|pod| !images(pod).is_empty() && images(pod).iter().all(|image| *image == "agnhost:2.63.0")), "{all:?}");
     insta::assert_snapshot!(serde_saphyr::to_string(&there).unwrap());
     insta::assert_snapshot!(serde_saphyr::to_string(&probe.back("win-1", &addresses)).unwrap());
     there["metadata"]["uid"] = json!("u-1");

@@ -51,6 +51,17 @@ fn has_only_known_fields(object: &Value) -> bool {
     }
 }
 
+/// The images that an object names anywhere. A site without the Internet has a mirror of those that it is told, and of no others.
+pub fn images(object: &Value) -> Vec<&str> {
+    let own = object.get("image").and_then(Value::as_str);
+    let parts: Vec<&Value> = match object {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => Vec::new(),
+    };
+    own.into_iter().chain(parts.into_iter().flat_map(images)).collect()
+}
+
 /// What holds for every object, whatever the cluster is.
 pub fn is_ours(object: &Value) -> bool {
     let metadata = &object["metadata"];
@@ -133,6 +144,8 @@ fn recordings_are_rendered_with_their_networks() {
         .filter_map(|known| {
             let mut objects = rendered(&recording(known.name)).ok()?;
             assert!(objects.iter().all(is_ours), "{}", known.name);
+            let images: Vec<&str> = objects.iter().flat_map(images).collect();
+            assert!(!images.is_empty() && images.iter().all(|image| *image == parameters().image), "{}: {images:?}", known.name);
             let proxy = file(&mut objects, "kube-proxy", "config.json");
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             if known.kind == "calico" {
