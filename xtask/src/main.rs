@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "it talks to a person and to the log of CI")]
 
 mod directory;
+mod flaky;
 mod guard;
 mod judge;
 mod junit;
@@ -42,6 +43,9 @@ enum Command {
         /// Of .config/nextest.toml: unit, gate, ci, judge or default.
         #[arg(long, default_value = "gate")]
         profile: String,
+        /// Where flaky tests of the profile ci are remembered.
+        #[arg(long, value_name = "DIR", env = "CAPW_CACHE")]
+        cache: Option<PathBuf>,
         /// More for `cargo nextest run`.
         #[arg(last = true)]
         more: Vec<String>,
@@ -84,7 +88,7 @@ fn main() -> Result<ExitCode> {
     let (program, output) = (arguments.nextest, arguments.output);
     let nextest = || Nextest::new(program, output.clone());
     let passed = match arguments.command {
-        Command::Test { profile, more } => report::test(&nextest()?, &profile, &more)?,
+        Command::Test { profile, cache, more } => report::test(&nextest()?, &profile, cache.as_deref(), &more)?,
         Command::Soak { count, name } => soak::soak(&nextest()?, count, name.as_deref())?,
         Command::Judge { name } => judge::judge(&nextest()?, name.as_deref())?,
         Command::Mutants { focus, target } => mutants::mutants(&output, &target, focus.as_deref())?,

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use crate::flaky;
 use crate::junit::{Case, Failure};
 use crate::lacking::{filter, lacking};
 use crate::nextest::{Nextest, Run};
@@ -21,8 +22,8 @@ const LEFT: usize = 5;
 /// Of a flaky one.
 const FLAKY_LINES: usize = 6;
 
-/// Runs the tests of a profile and prints the report. `true` if all passed and nothing was left behind.
-pub fn test(nextest: &Nextest, profile: &str, more: &[String]) -> Result<bool> {
+/// Runs the tests of a profile and prints the report. `cache`: where flaky ones are remembered. `true` if all passed and nothing was left behind.
+pub fn test(nextest: &Nextest, profile: &str, cache: Option<&Path>, more: &[String]) -> Result<bool> {
     let _ = fs::remove_dir_all(nextest.failed());
     // A person who names tests means all of them.
     let lacking = if more.is_empty() { lacking() } else { None };
@@ -30,7 +31,12 @@ pub fn test(nextest: &Nextest, profile: &str, more: &[String]) -> Result<bool> {
     let run = nextest.run(profile, if more.is_empty() { &without } else { more })?;
     write_files(nextest, &run)?;
     let left_out = if more.is_empty() { omitted(profile, &nextest.list(profile, &without)?, lacking) } else { Default::default() };
-    print!("\n{}", text(&run, &nextest.failed(), &left_out));
+    // `.ci/run` says where; a run of a person is no word about the gate.
+    let times = match cache.filter(|_| profile == "ci") {
+        Some(cache) => flaky::remember(cache, &run.cases)?,
+        None => BTreeMap::new(),
+    };
+    print!("\n{}", text(&run, &nextest.failed(), &left_out, &times));
     Ok(run.passed && run.left.is_empty())
 }
 
@@ -59,10 +65,12 @@ pub fn folder(test: &str) -> String {
 }
 
 /// What was flaky, what failed, what was left behind, what was left out and why, and how many there were of each.
-fn text(run: &Run, failed: &Path, left_out: &BTreeMap<String, usize>) -> String {
+fn text(run: &Run, failed: &Path, left_out: &BTreeMap<String, usize>, times: &BTreeMap<String, usize>) -> String {
     let mut text = String::new();
     for case in run.cases.iter().filter(|case| case.is_flaky()) {
-        let _ = writeln!(text, "FLAKY {} failed {} of {} times", case.test, case.failures.len(), case.failures.len() + 1);
+        let before = times.get(&case.test).filter(|times| **times > 1);
+        let before = before.map_or(String::new(), |times| format!("; it was flaky in {times} runs on this machine by now: it leaves the gate"));
+        let _ = writeln!(text, "FLAKY {} failed {} of {} times{before}", case.test, case.failures.len(), case.failures.len() + 1);
         for line in case.failures.first().map(|failure| summary(failure, FLAKY_LINES)).into_iter().flatten() {
             let _ = writeln!(text, "      {line}");
         }
@@ -150,7 +158,9 @@ mod tests {
 
     #[test]
     fn a_report_says_what_was_asked_and_what_was_seen_last() {
-        let text = text(&run(), Path::new("out/failed"), &BTreeMap::new());
+        let again = text(&run(), Path::new("out/failed"), &BTreeMap::new(), &[("stuck::why_is_it_stuck".to_owned(), 2)].into());
+        assert!(again.contains("FLAKY stuck::why_is_it_stuck failed 1 of 2 times; it was flaky in 2 runs on this machine by now"), "{again}");
+        let text = text(&run(), Path::new("out/failed"), &BTreeMap::new(), &BTreeMap::new());
         for part in [
             "FLAKY stuck::why_is_it_stuck failed 1 of 2 times\n      test failure\n",
             "waited 30.2 s, which count for 30.0 s of 30 s",
@@ -182,7 +192,7 @@ mod tests {
         let said = script.output().unwrap();
         assert_eq!((said.status.code(), String::from_utf8(said.stderr).unwrap().as_str()), (Some(1), ""), "{steps}");
         let reasons = (0..8).map(|number| (format!("reason {number}"), number)).collect();
-        let report = text(run, Path::new("out/failed"), &reasons);
+        let report = text(run, Path::new("out/failed"), &reasons, &BTreeMap::new());
         format!("{report}make: *** [Makefile:1: test] Error 1\n{}", String::from_utf8(said.stdout).unwrap())
     }
 
@@ -221,6 +231,6 @@ mod tests {
     #[test]
     fn no_report_is_no_success() {
         let none = Run { passed: false, cases: Vec::new(), left: Vec::new() };
-        assert!(text(&none, Path::new("out"), &BTreeMap::new()).contains("NO TEST RAN"));
+        assert!(text(&none, Path::new("out"), &BTreeMap::new(), &BTreeMap::new()).contains("NO TEST RAN"));
     }
 }
