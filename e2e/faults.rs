@@ -20,7 +20,7 @@ use crate::workers::{self, Workers, is_ready};
 use crate::world::{self, Capw, ControlPlane, FaultyWay, Kind, Options, Process, simulated_vms, step, text, wait_for};
 
 /// After the last fault.
-const SETTLED: Duration = Duration::from_secs(120);
+const SETTLED: Duration = Duration::from_secs(60);
 /// Of a thousand requests, between these.
 const SHARE: [u32; 2] = [50, 350];
 const ALONE: &str = "alone";

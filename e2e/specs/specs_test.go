@@ -4,15 +4,18 @@ package specs
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterctlcluster "sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
 	"sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/cluster-api/test/framework"
+	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
 )
 
 // The templates are those that CAPW ships. Flavors that it does not ship are made of them by the story.
@@ -85,6 +88,54 @@ var _ = Describe("remediation", func() {
 			ControlPlaneWaiters:   waiters,
 			PostNamespaceCreated:  prepare,
 		}
+	})
+})
+
+// Core's spec of rollouts counts the Machines of a KubeadmControlPlane. This one does what that does with the MachineDeployment.
+var _ = Describe("rollout", func() {
+	It("changes Machines in place, and replaces them when their template is another one", func() {
+		const name = "rollout"
+		artifacts := filepath.Join(told("ARTIFACTS"), name)
+		Expect(os.MkdirAll(artifacts, 0o750)).To(Succeed())
+		namespace, cancelWatches := framework.SetupSpecNamespace(ctx, name, management, artifacts, prepare)
+		made := new(clusterctl.ApplyClusterTemplateAndWaitResult)
+		DeferCleanup(func() {
+			framework.DumpSpecResourcesAndCleanup(ctx, name, management, told("CLUSTERCTL_CONFIG"), artifacts, namespace, cancelWatches, made.Cluster, config.GetIntervals, false)
+		})
+		clusterctl.ApplyClusterTemplateAndWait(ctx, clusterctl.ApplyClusterTemplateAndWaitInput{
+			ClusterProxy: management,
+			ConfigCluster: clusterctl.ConfigClusterInput{
+				LogFolder:                filepath.Join(artifacts, "clusters"),
+				ClusterctlConfigPath:     told("CLUSTERCTL_CONFIG"),
+				KubeconfigPath:           management.GetKubeconfigPath(),
+				InfrastructureProvider:   clusterctl.DefaultInfrastructureProvider,
+				Namespace:                namespace.Name,
+				ClusterName:              name,
+				KubernetesVersion:        config.MustGetVariable(e2e.KubernetesVersion),
+				ControlPlaneMachineCount: ptr.To[int64](1),
+				WorkerMachineCount:       ptr.To[int64](2),
+			},
+			ControlPlaneWaiters:          waiters,
+			WaitForClusterIntervals:      config.GetIntervals(name, "wait-cluster"),
+			WaitForControlPlaneIntervals: config.GetIntervals(name, "wait-control-plane"),
+			WaitForMachineDeployments:    config.GetIntervals(name, "wait-worker-nodes"),
+		}, made)
+		By("Changing what MachineDeployments hand on to their Machines in place")
+		framework.UpgradeMachineDeploymentInPlaceMutableFieldsAndWait(ctx, framework.UpgradeMachineDeploymentInPlaceMutableFieldsAndWaitInput{
+			ClusterProxy:                management,
+			Cluster:                     made.Cluster,
+			WaitForMachinesToBeUpgraded: config.GetIntervals(name, "wait-machine-upgrade"),
+			MachineDeployments:          made.MachineDeployments,
+		})
+		By("Replacing the Machines")
+		framework.UpgradeMachineDeploymentInfrastructureRefAndWait(ctx, framework.UpgradeMachineDeploymentInfrastructureRefAndWaitInput{
+			ClusterProxy:                management,
+			Cluster:                     made.Cluster,
+			WaitForMachinesToBeUpgraded: config.GetIntervals(name, "wait-machine-upgrade"),
+			MachineDeployments:          made.MachineDeployments,
+		})
+		framework.VerifyClusterAvailable(ctx, framework.VerifyClusterAvailableInput{Getter: management.GetClient(), Name: name, Namespace: namespace.Name})
+		framework.VerifyMachinesReady(ctx, framework.VerifyMachinesReadyInput{Lister: management.GetClient(), Name: name, Namespace: namespace.Name})
 	})
 })
 

@@ -41,6 +41,7 @@ var config = &clusterctl.E2EConfig{
 		"default/wait-worker-nodes":                    {"3m", "1s"},
 		"default/wait-machine-pool-nodes":              {"3m", "1s"},
 		"default/wait-machine-remediation":             {"3m", "1s"},
+		"default/wait-machine-upgrade":                 {"3m", "1s"},
 		"default/wait-delete-cluster":                  {"3m", "1s"},
 		"default/wait-resource-versions-become-stable": {"2m", "3s"},
 		"default/wait-resource-versions-remain-stable": {"1m", "3s"},

@@ -163,6 +163,23 @@ pub const FILES: &[Guarded] = &[
         ],
     ),
     of(
+        "src/controllers/machine/node_teardown.rs",
+        &["controllers::machine::"],
+        &[
+            gone("another's Node is not drained", "filter(|node| «machine.is_of(node)»)", "true"),
+            gone(
+                "a Node goes after its pods",
+                "if let Some(decision) = «drain::drain(ctx, object, &workload, &node).await?»",
+                "None::<Decision<()>>",
+            ),
+        ],
+    ),
+    of(
+        "src/controllers/bootstrap_config/data_secret.rs",
+        &["controllers::bootstrap_config::"],
+        &[gone("another's Secret is not replaced", "if «is_owned(&found, object) || is_lost(&found, object)»", "true")],
+    ),
+    of(
         "src/controllers/bootstrap_config/clean_up.rs",
         &["controllers::bootstrap_config::"],
         &[
@@ -182,6 +199,19 @@ pub const FILES: &[Guarded] = &[
             gone("a pool goes after its configurations", "&& «configs == 0»", "true"),
             gone("a pool knows its Nodes before it decides", "and_then(|_| «ctx.clusters.nodes().listed(cluster)»)", "Ok(true)"),
             gone("a machine that no watch shows is asked for", "«machines::look_for_unseen(ctx, object).await?»", "()"),
+            gone("a machine that cannot be read is waited for", "if «!unreadable.is_empty()»", "false"),
+        ],
+    ),
+    of(
+        "src/controllers/pool/configs.rs",
+        &["controllers::pool::"],
+        &[
+            gone(
+                "the API server is asked for the machine of what goes",
+                "if «cluster.get::<WindowsMachine>(&namespace, &name).await?.is_some()»",
+                "false",
+            ),
+            gone("a configuration that was made anew stays", "now.filter(|now| «now.uid() == config.uid()»", "true"),
         ],
     ),
     of(
@@ -220,20 +250,45 @@ pub const FILES: &[Guarded] = &[
     of("src/controllers/pool/node_labels.rs", &["controllers::pool::"], &[gone("another's Node gets no labels", "«identity.is_of(node)»", "true")]),
     of(
         "src/controllers/hypervisor/mod.rs",
-        &["controllers::hypervisor::"],
+        &["controllers::hypervisor::", "controllers::machine::"],
         &[
             gone("a hypervisor stays for its machines", "&& «!is_used»", "true"),
             gone("an endpoint is known before it is believed", "«distrust(object, &endpoint.id, &endpoint.lacks)»", "None::<DriverError>"),
+            gone("one that cannot be read is there", "None if «unreadable.iter().any(|meta| meta.name.as_deref() == Some(name))»", "false"),
         ],
     ),
     of(
         "src/controllers/hypervisor/orphans.rs",
         &["controllers::hypervisor::"],
-        &[gone(
-            "no cache makes a VM an orphan",
-            "«ctx.management.cluster.list::<WindowsMachine>(&namespace, None).await?»",
-            "Listed { items: ctx.caches.windows_machines.all(&namespace).iter().map(|machine| (**machine).clone()).collect::<Vec<_>>(), unreadable: Vec::new() }",
-        )],
+        &[
+            gone(
+                "no cache makes a VM an orphan",
+                "«ctx.management.cluster.list::<WindowsMachine>(&namespace, None).await?»",
+                "Listed { items: ctx.caches.windows_machines.all(&namespace).iter().map(|machine| (**machine).clone()).collect::<Vec<_>>(), unreadable: Vec::new() }",
+            ),
+            gone("no orphan goes while a machine cannot be read", "|orphan| «unreadable.is_empty()» &&", "true"),
+        ],
+    ),
+    of(
+        "src/controllers/control_plane/mod.rs",
+        &["controllers::control_plane::"],
+        &[
+            gone(
+                "a control plane that goes asks the API server for its Cluster",
+                "now = «cluster_now(&ctx.management, &namespace, &name).await?»",
+                "ctx.caches.clusters.get(&namespace, &name).map(|cluster| (*cluster).clone())",
+            ),
+            gone("a machine that cannot be read needs the kubeconfig", "let machines = «unreadable» +", "0"),
+            gone("a Cluster that names it is its own", "«clusters.into_iter().find(names_it)»", "None::<Arc<Cluster>>"),
+        ],
+    ),
+    of(
+        "src/controllers/runtime/caches.rs",
+        &["controllers::runtime::", "controllers::machine::"],
+        &[
+            gone("a copy of a machine does not have its Node", "filter(|_| «self.first_with_the_vm_of(object).is_none()»)", "true"),
+            gone("a configuration is that of the machine with its UID", "«(Some(&owner.uid) == object.metadata.uid.as_ref())».then_some", "true"),
+        ],
     ),
     of(
         "src/controllers/runtime/written.rs",
