@@ -50,8 +50,7 @@ fn a_cluster_that_never_answers_delays_no_other() {
 
         let said = format!("objects wait {} s without it, {} s beside it", without.within(99), with.within(99));
         step(&said);
-        let least = |waits: &Waits| waits.milliseconds(99).expect("objects waited").max(LEAST_MILLISECONDS);
-        assert!(least(&with) <= TIMES * least(&without), "{said}");
+        assert!(with.is_at_most(TIMES, &without, LEAST_MILLISECONDS), "{said}");
     });
 }
 

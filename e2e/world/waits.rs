@@ -38,8 +38,14 @@ impl Waits {
     }
 
     /// The same, in milliseconds; `None` if nothing waited.
-    pub fn milliseconds(&self, percent: u64) -> Option<u64> {
+    fn milliseconds(&self, percent: u64) -> Option<u64> {
         self.bound(percent).map(|(order, _)| order)
+    }
+
+    /// Whether 99 of 100 waited no more than so many times as long as `before`. Waits below `least` milliseconds count as that.
+    pub fn is_at_most(&self, times: u64, before: &Self, least: u64) -> bool {
+        let longest = |waits: &Self| waits.milliseconds(99).expect("objects waited").max(least);
+        longest(self) <= times * longest(before)
     }
 
     fn bound(&self, percent: u64) -> Option<(u64, &str)> {

@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use capw_patience::within;
+
 use super::world::{Authority, Running, Shared, served, tls};
 use crate::autoscaler::server::{Bound, CONNECTIONS, Security, ServeError, Settings};
 use crate::autoscaler::wire::RefreshRequest;
+
+/// For one wait.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// Whether this client gets an answer of any kind. TLS 1.3 tells a client that it is unwanted only when it reads.
 async fn gets_in(running: &Running, servers: &Authority, clients: &Authority) -> bool {
@@ -64,7 +69,7 @@ async fn connections_are_limited_and_one_that_ends_makes_room() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), room).await.expect("there is room again");
+    within("there is room again", LIMIT, room).await;
 }
 
 #[tokio::test]
@@ -83,7 +88,7 @@ async fn new_certificates_are_used_without_a_restart_and_broken_ones_are_not() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), changed).await.expect("the new certificates come into use");
+    within("the new certificates come into use", LIMIT, changed).await;
     assert!(!gets_in(&running, &new, &old).await, "the old authority still gets in");
 }
 
@@ -108,7 +113,7 @@ async fn connections_end_after_a_while() {
             assert_ne!(client.read_buf(&mut said).await.unwrap(), 0, "it ended without a word: {said:?}");
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), told).await.expect("the server says that it will not take more on this connection");
+    within("the server says that it will not take more on this connection", LIMIT, told).await;
     end.cancel();
 }
 
