@@ -73,7 +73,11 @@ pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found,
     let secret = (ctx.new_token_secret)();
     let new = match render(whole_token(object, &secret)) {
         Ok(data) => New { secret, data },
-        Err(error) => return unrenderable(ctx, object, &error).await,
+        Err(error) => {
+            // How large the data is depends on the token a little, and what is said of the same object has to stay the same.
+            let error = render(whole_token(object, &"0".repeat(16).into())).err().unwrap_or(error);
+            return unrenderable(ctx, object, &error).await;
+        }
     };
     match make_in(ctx, object, &target.cluster, &workload, new, render).await {
         Ok(outcome) => Ok(outcome),
