@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use self::list::{FILES, Guarded};
+use self::list::{Guarded, files};
 use self::switch::{FUNCTION, VARIABLE, between, with_switches};
 
 /// The page with the guards whose loss no test notices.
@@ -36,12 +36,12 @@ pub fn mutants(output: &Path, target: &Path, focus: Option<&str>) -> Result<bool
     let tree = output.join("mutants");
     copy(&tree)?;
     let program = compile(&tree, target)?;
-    let all: Vec<&str> = FILES.iter().flat_map(|of| of.tests).copied().collect();
+    let all: Vec<&str> = files().flat_map(|of| of.tests).copied().collect();
     if let End::Noticed(what) = run(&program, &tree, None, &all)? {
         bail!("with all guards, this happens: {what}");
     }
     let (mut count, mut noticed, mut is_right) = (0, 0, true);
-    for (of, guard) in FILES.iter().flat_map(|of| of.guards.iter().map(move |guard| (of, guard))) {
+    for (of, guard) in files().flat_map(|of| of.guards.iter().map(move |guard| (of, guard))) {
         if focus.is_some_and(|focus| !guard.keeps.contains(focus) && !of.file.contains(focus)) {
             continue;
         }
@@ -83,7 +83,7 @@ fn copy(tree: &Path) -> Result<()> {
         fs::create_dir_all(to.parent().unwrap_or(tree))?;
         fs::copy(path, &to).with_context(|| path.display().to_string())?;
     }
-    for of in FILES {
+    for of in files() {
         let source = fs::read_to_string(of.file).context(of.file)?;
         fs::write(tree.join(of.file), with_switches(&source, of.guards).context(of.file)?)?;
     }
@@ -118,7 +118,7 @@ fn compile(tree: &Path, target: &Path) -> Result<PathBuf> {
 
 fn guards_of(tree: &Path, span: &Value) -> Vec<&'static str> {
     let file = span.get("file_name").and_then(Value::as_str).unwrap_or_default();
-    let Some(Guarded { guards, .. }) = FILES.iter().find(|of| of.file == file) else { return Vec::new() };
+    let Some(Guarded { guards, .. }) = files().find(|of| of.file == file) else { return Vec::new() };
     let byte = |field| span.get(field).and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok()).unwrap_or_default();
     between(&fs::read_to_string(tree.join(file)).unwrap_or_default(), guards, byte("byte_start"), byte("byte_end"))
 }
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn each_guard_is_in_its_file_once() {
         let mut names = BTreeSet::new();
-        for of in FILES {
-            with_switches(&read(of.file), of.guards).unwrap_or_else(|error| panic!("{}: {error:#}; mend xtask/src/mutants/list.rs", of.file));
+        for of in files() {
+            with_switches(&read(of.file), of.guards).unwrap_or_else(|error| panic!("{}: {error:#}; mend xtask/src/mutants/list", of.file));
             assert!(of.guards.iter().all(|guard| names.insert(guard.keeps)), "{}: two guards keep the same", of.file);
         }
     }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn the_page_lists_one_guard_in_twenty_at_most() {
         let page = read(PAGE);
-        let all: Vec<&str> = FILES.iter().flat_map(|of| of.guards).map(|guard| guard.keeps).collect();
+        let all: Vec<&str> = files().flat_map(|of| of.guards).map(|guard| guard.keeps).collect();
         let known = known(&page);
         assert!(known.iter().all(|guard| all.contains(guard)), "{PAGE} lists {known:?}");
         assert!(known.len() * 20 <= all.len(), "tests notice too few of {}: {known:?}", all.len());
