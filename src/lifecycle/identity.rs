@@ -1,9 +1,11 @@
 //! What identifies a machine: its hypervisor, its VM, its provider ID and its host name.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::api::cluster_ref::made_for;
+use crate::api::cluster_ref::{MADE_FOR_ANNOTATION, made_for};
 use crate::api::machine::WindowsMachine;
 use crate::api::name::{HostName, NameError, ProviderId, VmUuid};
 use crate::vm::MachineKey;
@@ -20,6 +22,12 @@ pub const VERSION_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/kubernetes
 /// The hypervisor that was chosen for this machine, if it was adopted: what its provider ID says, which cannot change, or the annotation.
 pub fn chosen(object: &WindowsMachine) -> Option<String> {
     provider_id(object).map(|id| id.hypervisor).or_else(|| annotated(&object.metadata).map(str::to_owned))
+}
+
+/// The annotations that are stored with the finalizer of a machine: its hypervisor and the cluster that it is made for.
+pub fn adoption(machine: &ObjectMeta, hypervisor: &str) -> BTreeMap<String, String> {
+    let cluster = made_for(machine).map(|cluster| (MADE_FOR_ANNOTATION.to_owned(), cluster));
+    [(HYPERVISOR_ANNOTATION.to_owned(), hypervisor.to_owned())].into_iter().chain(cluster).collect()
 }
 
 /// The hypervisor that the annotation of a machine names.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::node_teardown::delete_left_node;
 use super::{Context, failures, say, seed, write};
-use crate::api::cluster_ref::{ClusterRef, MADE_FOR_ANNOTATION, made_for};
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{FINALIZER, WindowsMachine};
 use crate::api::name::ObjectKey;
@@ -17,7 +17,7 @@ use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
 use crate::hypervisor::{Driver, DriverError, DriverStep as Called, Kept};
 use crate::lifecycle::Decision;
 use crate::lifecycle::hypervisor::{is_used_by, room};
-use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, annotated, is_provisioned};
+use crate::lifecycle::identity::{adoption, annotated, is_provisioned};
 use crate::lifecycle::machine::driver_failure::{self, AfterFailure};
 use crate::lifecycle::machine::vm::{self, VmStep};
 use crate::lifecycle::machine::{Goal, Target};
@@ -218,8 +218,7 @@ pub async fn driver_failed(ctx: &Context, object: &WindowsMachine, target: &Targ
 
 /// Stores finalizer, choice of hypervisor and the cluster that the owner mark will name, in one write.
 pub async fn adopt(ctx: &Context, object: &WindowsMachine, hypervisor: &str) -> Result<Outcome, ReconcileError> {
-    let annotations = json!({ HYPERVISOR_ANNOTATION: hypervisor, MADE_FOR_ANNOTATION: made_for(&object.metadata) });
-    ctx.management.adopt(object, FINALIZER, annotations).await?;
+    ctx.management.adopt(object, FINALIZER, json!(adoption(&object.metadata, hypervisor))).await?;
     Ok(Outcome::done())
 }
 

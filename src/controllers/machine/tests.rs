@@ -47,6 +47,12 @@ fn stage(exchanges: Vec<Exchange>) -> (Context, Script) {
     (shared.machine(), script)
 }
 
+/// The hypervisor has listed its VMs, of which there are none, and answers as `driver` does.
+fn admit(ctx: &Context, driver: Empty) {
+    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
+    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(driver));
+}
+
 async fn pass(ctx: &Context, object: Value) -> Outcome {
     let object: Arc<WindowsMachine> = Arc::new(read(object));
     with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.unwrap()
@@ -113,8 +119,7 @@ async fn end_of_vm(of_core: Value, seconds: i64, refused: Option<&str>) -> (Vec<
     exchanges.push(step(if released { OBJECT } else { STATUS }, owned(json!({}))));
     let (shared, script) = shared_to(Caches { machines: holding(vec![machine]), ..caches() }, seconds, exchanges, connect(&server));
     let ctx = shared.machine();
-    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
-    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
+    admit(&ctx, Empty::default());
     let mut leaving =
         owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
     leaving["spec"]["providerID"] = id;
@@ -152,8 +157,7 @@ async fn what_may_be_hidden_releases_no_machine_and_is_not_called_removed() {
     for (object, events) in [(leaving, 2), (made, 1)] {
         let exchanges = std::iter::once(step(STATUS, owned(json!({})))).chain(std::iter::repeat_with(event).take(events));
         let (ctx, script) = stage(exchanges.collect());
-        ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
-        ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty { hides: true, ..Empty::default() }));
+        admit(&ctx, Empty { hides: true, ..Empty::default() });
         pass(&ctx, object).await;
         let said = script.seen()[0].body["status"]["conditions"].to_string();
         assert!(said.contains("HypervisorPermissionsMissing") && said.contains("grant a right"), "{said}");
@@ -171,8 +175,7 @@ async fn a_machine_that_was_never_adopted_goes_at_once() {
 async fn the_node_of_a_standalone_pool_goes_before_its_vm() {
     let secret = "GET /api/v1/namespaces/lab/secrets/other";
     let (ctx, script) = stage(vec![refuse(secret, 403, "Forbidden"), step(STATUS, owned(json!({})))]);
-    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
-    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty { hides: true, ..Empty::default() }));
+    admit(&ctx, Empty { hides: true, ..Empty::default() });
     let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2025-12-31T23:54:00Z",
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/other/value"}}));
     let error = reconcile(Arc::new(read(leaving)), ctx.clone()).await.unwrap_err();
@@ -187,8 +190,7 @@ async fn a_node_that_the_watch_has_not_shown_is_drained_before_its_vm_stops() {
     let server = Arc::new(Mutex::new(Server::holding([])));
     let (shared, script) = shared_to(caches(), 1, vec![kubeconfig(), step(STATUS, owned(json!({})))], connect(&server));
     let ctx = shared.machine();
-    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
-    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
+    admit(&ctx, Empty::default());
     let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z",
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}}));
     let cluster = ClusterRef::standalone(&read::<WindowsMachine>(leaving.clone()).metadata).unwrap();
@@ -212,8 +214,7 @@ async fn the_node_of_another_machine_is_not_drained() {
     let server = Arc::new(Mutex::new(Server { others: vec![other], ..Server::holding([]) }));
     let (shared, script) = shared_to(caches(), 1, vec![kubeconfig(), step(OBJECT, owned(json!({})))], connect(&server));
     let ctx = shared.machine();
-    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
-    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
+    admit(&ctx, Empty::default());
     let leaving = machine(json!({"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z",
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}}));
     list_nodes(&ctx.clusters, &ClusterRef::standalone(&read::<WindowsMachine>(leaving.clone()).metadata).unwrap()).await;
@@ -306,8 +307,7 @@ async fn a_copy_in_another_namespace_does_not_take_the_node_of_the_original_with
         vec![step(STATUS, owned(json!({}))), step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({})), step(OBJECT, owned(json!({})))],
     );
     let ctx = shared.machine();
-    ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
-    ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(Empty::default()));
+    admit(&ctx, Empty::default());
     pass(&ctx, forged(json!({"finalizers": [FINALIZER]}))).await;
     let conditions = script.seen()[0].body["status"]["conditions"].to_string();
     assert!(conditions.contains("ForeignVirtualMachine") && conditions.contains("WindowsMachine other/win-1"), "{conditions}");

@@ -18,7 +18,7 @@ use crate::api::name::base36;
 use crate::api::pool::{POOL_LABEL, TEMPLATE_LABEL, WindowsNodePool};
 use crate::guards::Guard;
 use crate::lifecycle::bootstrap_config::may_have_data;
-use crate::lifecycle::identity::{HYPERVISOR_ANNOTATION, INFRASTRUCTURE, VERSION_ANNOTATION, future_provider_id};
+use crate::lifecycle::identity::{INFRASTRUCTURE, VERSION_ANNOTATION, adoption, future_provider_id};
 use crate::lifecycle::machine::placement::{self, Places};
 use crate::lifecycle::machine::vm_spec;
 use crate::lifecycle::owner::TargetCluster;
@@ -55,8 +55,7 @@ pub fn adopted(mut machine: WindowsMachine, places: &Places<'_>) -> WindowsMachi
     if vm_spec(&machine).is_err() || !Guard::MachineFinalizer.holds() {
         return machine;
     }
-    let stored = [(HYPERVISOR_ANNOTATION, Some(hypervisor)), (MADE_FOR_ANNOTATION, made_for(&machine.metadata))];
-    let stored = stored.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let stored = adoption(&machine.metadata, &hypervisor);
     machine.metadata.annotations.get_or_insert_default().extend(stored);
     machine.metadata.finalizers = Some(vec![machine::FINALIZER.to_owned()]);
     machine
@@ -156,6 +155,7 @@ mod tests {
     use super::*;
     use crate::api::cluster_ref::ClusterSource;
     use crate::api::name::HostName;
+    use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
     #[test]
     fn names_of_machines_are_host_names() {

@@ -21,9 +21,7 @@ async fn a_vm_is_made_after_everything_that_can_be_known_before() {
         let exchanges = read_secret.into_iter().chain([step(STATUS, owned(json!({})))]).chain(events).collect();
         let (shared, script) = shared(caches, 1, exchanges);
         let ctx = shared.machine();
-        ctx.hypervisors.inventories.listed(&ObjectKey::new("lab", "h1"), vec![]);
-        let driver = Empty { refuses: refuses.clone(), reserves: reserves.clone(), ..Empty::default() };
-        ctx.hypervisors.drivers.put(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), Arc::new(driver));
+        admit(&ctx, Empty { refuses: refuses.clone(), reserves: reserves.clone(), ..Empty::default() });
         pass(&ctx, owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1", MADE_FOR_ANNOTATION: "c1"}}))).await;
         let written = script.seen().into_iter().find(|request| request.body["status"].is_object()).unwrap().body["status"].clone();
         let reason = if refuses.is_some() { "RefusedByHypervisor" } else { "NoCapacity" };
