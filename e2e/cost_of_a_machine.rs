@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::workers::{REMOTE_USER, by_capw};
+use crate::workers::{asked, by_capw};
 use crate::world::AuditEvent;
 
 /// Verb and resource, and how often they are asked for one machine.
@@ -41,10 +41,10 @@ pub const OF_POOL: &Budget = &[
 ];
 
 /// Compares what was asked about these machines, while no others were made, with what they may cost.
-pub fn assert_within(budget: &Budget, machines: &BTreeSet<String>, asked: &[AuditEvent]) {
+pub fn assert_within(budget: &Budget, machines: &BTreeSet<String>, events: &[AuditEvent]) {
     let mut found = BTreeMap::<String, usize>::new();
-    for event in asked.iter().filter(|event| by_capw(event) && event.verb != "watch" && is_about(event, machines) && has_effect(event)) {
-        *found.entry(kind(event)).or_default() += 1;
+    for event in events.iter().filter(|event| by_capw(event) && event.verb != "watch" && is_about(event, machines) && has_effect(event)) {
+        *found.entry(asked(event)).or_default() += 1;
     }
     let over = found.iter().filter(|(kind, count)| {
         let each = budget.iter().find(|(known, _)| known == kind).map_or(0, |(_, each)| *each);
@@ -68,10 +68,4 @@ fn is_about(event: &AuditEvent, machines: &BTreeSet<String>) -> bool {
     let is_token = event.name.starts_with("bootstrap-token-") && event.verb == "create";
     let is_request = event.resource == "certificatesigningrequests" && !event.name.is_empty();
     is_token || is_request || machines.contains(&event.name)
-}
-
-fn kind(event: &AuditEvent) -> String {
-    let slash = if event.subresource.is_empty() { "" } else { "/" };
-    let place = if event.user == REMOTE_USER { " (workload)" } else { "" };
-    format!("{} {}{slash}{}{place}", event.verb, event.resource, event.subresource)
 }

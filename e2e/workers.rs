@@ -28,6 +28,15 @@ pub fn by_capw(event: &AuditEvent) -> bool {
     event.user == Capw::USER || (event.user == REMOTE_USER && !event.user_agent.contains("cluster-api"))
 }
 
+/// What was asked: verb and resource, or the address where there is none, e.g. `patch windowsmachines/status`. What CAPW asks of the workload
+/// cluster ends in ` (workload)`.
+pub fn asked(event: &AuditEvent) -> String {
+    let resource = if event.resource.is_empty() { &event.uri } else { &event.resource };
+    let slash = if event.subresource.is_empty() { "" } else { "/" };
+    let place = if event.user == REMOTE_USER { " (workload)" } else { "" };
+    format!("{} {resource}{slash}{}{place}", event.verb, event.subresource)
+}
+
 /// A Cluster, its MachineDeployment and everything that they name. All objects of a kind have the same name, unless a field says
 /// otherwise.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::workers::{REMOTE_USER, by_capw};
+use crate::workers::{asked, by_capw};
 use crate::world::{AuditEvent, Capw};
 
 /// Every request is logged; for writes to our kinds also the answer, which tells whether anything changed.
@@ -64,10 +64,10 @@ impl Versions {
             if !by_capw(event) || event.verb == "watch" {
                 continue;
             }
-            let remote = event.user == REMOTE_USER;
             requests.writes += usize::from(event.is_write());
             requests.refused += usize::from(event.code >= 400);
-            let kind = kind(event, remote);
+            let refusal = if event.code >= 400 { format!(": {}", event.code) } else { String::new() };
+            let kind = asked(event) + &refusal;
             if unchanged {
                 *requests.idle_writes.entry(kind.clone()).or_default() += 1;
             }
@@ -75,20 +75,6 @@ impl Versions {
         }
         requests
     }
-}
-
-fn kind(event: &AuditEvent, remote: bool) -> String {
-    let mut text = format!("{} {}", event.verb, if event.resource.is_empty() { event.uri.as_str() } else { &event.resource });
-    if !event.subresource.is_empty() {
-        text = format!("{text}/{}", event.subresource);
-    }
-    if remote {
-        text.push_str(" (workload)");
-    }
-    if event.code >= 400 {
-        text.push_str(&format!(": {}", event.code));
-    }
-    text
 }
 
 /// Calls of the drivers so far, by name of the call.
