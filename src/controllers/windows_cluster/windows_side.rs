@@ -108,7 +108,7 @@ async fn bring_network(
             match refusal {
                 Refusal::NotOurs { role: Role::Refuse, .. } => {
                     why = format!(
-                        "{why} Pods with a network of their own do not run there, so new nodes keep the taint {UNVERIFIED_TAINT}; set mode to \"Off\" to do without"
+                        "{why} New nodes keep the taint {UNVERIFIED_TAINT}, since pods would hang there; set mode to \"Off\" to take it away"
                     );
                 }
                 Refusal::NotOurs { .. } | Refusal::KubeProxyRuns(_) => {
