@@ -190,9 +190,7 @@ impl<B> LimitedBody<B> {
         }
         Ok(())
     }
-}
 
-impl<B> LimitedBody<B> {
     /// What its values cost beside their bytes.
     fn cost_of_values(&mut self, data: &[u8]) -> usize {
         let mut cost = 0;
