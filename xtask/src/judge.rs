@@ -30,7 +30,7 @@ const TRIALS: [Trial; 19] = [
     trial("mutants", &["mutants"]),
     // Alone, so that 30 s of the clock are a fair limit, and for the next one four minutes.
     trial("stuck", &["story", "NAME=stuck::", "CAPW_GOALS=1"]),
-    trial("real-vms", &["story", "NAME=real_vms::machines", "AS=judge", "CAPW_GOALS=1"]),
+    trial("real-vms", &["story", "NAME=real_vms::machines", "JUDGE=1", "CAPW_GOALS=1"]),
     trial("windows-matrix", &["e2e-matrix"]),
     trial("libvirt", &["test-libvirt"]),
     trial("faults", &["faults", "SEEDS=10"]),
@@ -83,4 +83,34 @@ pub fn judge(nextest: &Nextest, name: Option<&str>) -> Result<bool> {
         println!("{:4} min  {name:16} {said}", seconds.div_ceil(60));
     }
     Ok(!rows.is_empty() && !nextest.is_interrupted() && rows.iter().all(|(_, said, _)| said != "FAILED"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `make` would run.
+    fn commands(words: &[&str]) -> String {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let output = Command::new("make").arg("--dry-run").args(words).current_dir(root).output().unwrap();
+        assert!(output.status.success(), "make {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn make_can_run_each_of_them() {
+        for trial in TRIALS {
+            assert_ne!(commands(trial.make), "", "{}", trial.name);
+        }
+    }
+
+    /// make itself gives some variables a value.
+    #[test]
+    fn a_story_has_a_profile_only_if_it_is_asked_for() {
+        for (more, expected) in [(None, None), (Some("JUDGE=1"), Some("judge"))] {
+            let commands = commands(&["story", "NAME=drain"].into_iter().chain(more).collect::<Vec<_>>());
+            let profile = commands.split_once("--profile ").and_then(|(_, rest)| rest.split_whitespace().next());
+            assert_eq!(profile, expected, "{commands}");
+        }
+    }
 }
