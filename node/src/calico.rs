@@ -7,7 +7,6 @@
 
 use std::fmt::{Display, Formatter};
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -57,9 +56,6 @@ impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> Calico<'_, Ask> {
 impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Calico<'_, Ask> {
     type Made = Made;
 
-    /// HNS makes one caller wait for another, and CNI plugins are callers too.
-    const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
-
     fn awaited(&self) -> String {
         format!("calico-node, which makes the HNS network {} and, for VXLAN, the endpoint {} in it", self.name, self.endpoint())
     }
@@ -67,7 +63,7 @@ impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Calico<
     fn made(&self) -> Result<Option<Made>, Failure> {
         let networks = (self.ask)(Kind::Network, self.name)?;
         let Some(network) = networks.first() else { return Ok(None) };
-        let (id, kind) = (text(network, "/ID").to_owned(), hcn::network_type(network));
+        let (id, kind) = (hcn::id(network).to_owned(), hcn::network_type(network));
         if hcn::is_bridge(network) {
             return Ok(Some(Made { id, source_vip: None }));
         }

@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::path::Path;
 use std::process::{self, Command};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::node::Failure;
+use crate::node::{Failure, PAUSE};
 use crate::say;
 
 pub struct Child {
@@ -23,16 +23,20 @@ impl Child {
         Ok(Self { name, process })
     }
 
-    /// Waits until there is what `look` looks for, with a pause between two looks.
-    pub fn until<T>(&mut self, pause: Duration, look: impl Fn() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
+    /// Waits until there is what `look` looks for, with a pause between two looks. Its end is noticed at once.
+    pub fn until<T>(&mut self, pause: Duration, mut look: impl FnMut() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
+        let mut next = Instant::now();
         loop {
-            if let Some(found) = look()? {
-                return Ok(found);
+            if Instant::now() >= next {
+                if let Some(found) = look()? {
+                    return Ok(found);
+                }
+                next = Instant::now() + pause;
             }
             if let Some(status) = self.process.try_wait().map_err(|error| self.failed(error))? {
                 return Err(self.failed(format!("ended ({status}); the lines before this one say why")));
             }
-            sleep(pause);
+            sleep(PAUSE);
         }
     }
 
@@ -52,10 +56,7 @@ impl Drop for Child {
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
-    use crate::node::PAUSE;
 
     fn shell(script: &str) -> Child {
         Child::start(Path::new("/bin/sh"), &["-c".into(), script.into()]).unwrap()
@@ -63,13 +64,19 @@ mod tests {
 
     #[test]
     fn it_is_waited_for_until_it_ends() {
-        let looks = Cell::new(0);
+        let mut looks = 0;
         let look = || {
-            looks.set(looks.get() + 1);
-            Ok((looks.get() == 2).then_some(7))
+            looks += 1;
+            Ok((looks == 2).then_some(7))
         };
         assert_eq!(shell("exec sleep 60").until(PAUSE, look), Ok(7));
-        let Failure(why) = shell("exit 3").until(PAUSE, || Ok(None::<()>)).unwrap_err();
+        let mut looks = 0;
+        let look = || {
+            looks += 1;
+            Ok(None::<()>)
+        };
+        let Failure(why) = shell("exit 3").until(Duration::from_secs(3600), look).unwrap_err();
+        assert_eq!(looks, 1, "its end is noticed between two looks");
         assert!(why.starts_with("sh: ended (exit status: 3)"), "{why}");
         let failed = shell("exec sleep 60").until(PAUSE, || Err::<Option<()>, _>(Failure("no".into())));
         assert_eq!(failed, Err(Failure("no".into())));

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::access;
 use crate::child::Child;
+use crate::hcn::{self, Kind};
 use crate::host_local::{self, Purpose};
 use crate::node::{Failure, Node, PAUSE, remove, write};
 use crate::say;
@@ -15,8 +16,9 @@ const CONFLIST: &str = "10-flannel.conflist";
 /// Where the settings have the node's address in it.
 const NODE_ADDRESS: &str = "$(NODE_ADDRESS)";
 
-/// Runs flanneld until it ends.
-pub fn run(node: &Node) -> Result<(), Failure> {
+/// Runs flanneld until it ends, or until HNS, which `ask` asks for all objects of a kind with a name, has lost the network: flanneld makes it only when
+/// it starts.
+pub fn run(node: &Node, ask: impl Fn(Kind, &str) -> Result<Vec<Value>, Failure>) -> Result<(), Failure> {
     let program = node.program(PROGRAM)?;
     let conflist = node.setting("cni.conflist")?;
     let text = |pointer| {
@@ -39,7 +41,11 @@ pub fn run(node: &Node) -> Result<(), Failure> {
     }
     write(&node.networks().join(CONFLIST), &format!("{conflist:#}\n").replace(NODE_ADDRESS, &node.address.to_string()))?;
     say(&format!("containerd has the network; pods of this node are in {subnet}"));
-    flanneld.until(PAUSE, || Ok(None))
+    let why = flanneld.until(hcn::BETWEEN_LOOKS, || {
+        let is_lost = ask(Kind::Network, network)?.is_empty();
+        Ok(is_lost.then(|| format!("HNS no longer has the network {network}: flanneld has to start again, and makes it anew")))
+    })?;
+    Err(Failure(why))
 }
 
 /// It reads its own Node, and is told the adapter: it would ask PowerShell for the one with the default route. Without `--ip-masq`: that would have the
@@ -77,13 +83,25 @@ mod tests {
         (drive, node)
     }
 
+    /// HNS has every network.
+    fn has_it(_: Kind, name: &str) -> Result<Vec<Value>, Failure> {
+        Ok(vec![serde_json::json!({"ID": "A", "Name": name})])
+    }
+
+    #[test]
+    fn a_network_that_hns_has_lost_ends_flanneld() {
+        let (_drive, node) = drive("win-overlay", true);
+        let Failure(why) = run(&node, |_, _| Ok(Vec::new())).unwrap_err();
+        assert_eq!(why, "HNS no longer has the network n: flanneld has to start again, and makes it anew");
+    }
+
     /// The network is handed to containerd only once flanneld has it, and what an earlier run left does not count.
     #[test]
     fn the_network_is_told_last_with_the_nodes_address() {
         for delegate in ["win-overlay", "win-bridge"] {
             for makes_network in [false, true] {
                 let (_drive, node) = drive(delegate, makes_network);
-                let Failure(why) = run(&node).unwrap_err();
+                let Failure(why) = run(&node, has_it).unwrap_err();
                 assert!(why.starts_with("flanneld.exe: ended (exit status: "), "{why}");
                 let told = read(&node.networks().join(CONFLIST)).ok();
                 assert_eq!(told.map(|text| text.contains(r#""127.0.0.1/32""#)), makes_network.then_some(true), "{delegate}");
@@ -97,7 +115,7 @@ mod tests {
         for (delegate, told) in [("win-overlay", true), ("win-bridge", false)] {
             let (_drive, node) = drive(delegate, true);
             program(&node.plugins().join("host-local.exe"), "echo 'not available'; exit 1");
-            let Failure(why) = run(&node).unwrap_err();
+            let Failure(why) = run(&node, has_it).unwrap_err();
             assert_eq!(node.networks().join(CONFLIST).exists(), told, "{why}");
             assert_eq!(why.contains("not available"), !told, "{why}");
         }
@@ -107,7 +125,7 @@ mod tests {
     fn a_missing_plugin_is_named() {
         let (_drive, node) = drive("win-bridge", true);
         remove(&node.plugins().join("win-bridge.exe")).unwrap();
-        let Failure(why) = run(&node).unwrap_err();
+        let Failure(why) = run(&node, has_it).unwrap_err();
         assert!(why.contains("win-bridge.exe is missing"), "{why}");
     }
 }

@@ -2,16 +2,21 @@
 //! <https://learn.microsoft.com/windows-server/networking/technologies/hcn/hcn-declaration-handles>
 
 use std::fmt::{Display, Formatter};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::node::Failure;
+
+/// Between two looks at what changes there: HNS makes one caller wait for another, and CNI plugins are callers too.
+pub const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Network,
     Endpoint,
+    LoadBalancer,
 }
 
 impl Display for Kind {
@@ -19,6 +24,7 @@ impl Display for Kind {
         f.write_str(match self {
             Self::Network => "network",
             Self::Endpoint => "endpoint",
+            Self::LoadBalancer => "load balancer",
         })
     }
 }
@@ -26,11 +32,9 @@ impl Display for Kind {
 /// The properties of each object of this kind that has this name, as HNS shows them in version 2 of its API.
 pub fn named(kind: Kind, name: &str) -> Result<Vec<Value>, Failure> {
     let failed = |why: &dyn Display| Failure(format!("HNS, asked for each {kind} with the name {name}: {why}"));
-    let query = query(name);
-    let list = calls::enumerate(kind, &query).map_err(|refusal| failed(&refusal))?;
-    let ids = ids(&list).ok_or_else(|| failed(&format!("the answer is no list of GUIDs: {list}")))?;
+    let query = query(Some(name));
     let mut found = Vec::new();
-    for id in ids {
+    for id in listed(kind, &query).map_err(|why| failed(&why))? {
         match calls::properties(kind, id, &query) {
             Ok(properties) => found.push(serde_json::from_str(&properties).map_err(|error| failed(&format!("{error}: {properties}")))?),
             // It has gone since it was listed.
@@ -39,6 +43,22 @@ pub fn named(kind: Kind, name: &str) -> Result<Vec<Value>, Failure> {
         }
     }
     Ok(found)
+}
+
+/// The GUIDs of all objects of this kind.
+pub fn all(kind: Kind) -> Result<Vec<u128>, Failure> {
+    listed(kind, &query(None)).map_err(|why| Failure(format!("HNS, asked for each {kind}: {why}")))
+}
+
+/// The objects that a query asks for, or why HNS does not tell them.
+fn listed(kind: Kind, query: &str) -> Result<Vec<u128>, String> {
+    let list = calls::enumerate(kind, query).map_err(|refusal| refusal.to_string())?;
+    ids(&list).ok_or_else(|| format!("the answer is no list of GUIDs: {list}"))
+}
+
+/// The GUID of an object.
+pub fn id(object: &Value) -> &str {
+    object.get("ID").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The kind of a network: `Overlay`, `L2Bridge`.
@@ -51,10 +71,15 @@ pub fn is_bridge(network: &Value) -> bool {
     network_type(network).eq_ignore_ascii_case("L2Bridge")
 }
 
-/// What HNS is asked, as kube-proxy and the CNI plugins ask.
-/// <https://github.com/microsoft/hnslib/blob/v0.1.2/hcn/hcnnetwork.go> (`GetNetworkByName`)
-fn query(name: &str) -> String {
-    json!({"SchemaVersion": {"Major": 2, "Minor": 0}, "Filter": json!({"Name": name}).to_string()}).to_string()
+/// What HNS is asked, as kube-proxy and the CNI plugins ask, for the objects with a name or for all.
+/// <https://github.com/microsoft/hnslib/blob/v0.1.2/hcn/hcnnetwork.go> (`GetNetworkByName`, `ListNetworks`)
+fn query(name: Option<&str>) -> String {
+    let version = json!({"Major": 2, "Minor": 0});
+    let query = match name {
+        Some(name) => json!({"SchemaVersion": version, "Filter": json!({"Name": name}).to_string()}),
+        None => json!({"SchemaVersion": version}),
+    };
+    query.to_string()
 }
 
 /// `["D8B0C8A1-5C6F-4F43-9D6B-2B1C5F0E7A11"]`
@@ -99,8 +124,8 @@ mod calls {
 
     use windows_sys::Win32::System::Com::CoTaskMemFree;
     use windows_sys::Win32::System::HostComputeNetwork::{
-        HcnCloseEndpoint, HcnCloseNetwork, HcnEnumerateEndpoints, HcnEnumerateNetworks, HcnOpenEndpoint, HcnOpenNetwork, HcnQueryEndpointProperties,
-        HcnQueryNetworkProperties,
+        HcnCloseEndpoint, HcnCloseLoadBalancer, HcnCloseNetwork, HcnEnumerateEndpoints, HcnEnumerateLoadBalancers, HcnEnumerateNetworks,
+        HcnOpenEndpoint, HcnOpenLoadBalancer, HcnOpenNetwork, HcnQueryEndpointProperties, HcnQueryLoadBalancerProperties, HcnQueryNetworkProperties,
     };
     use windows_sys::core::{GUID, HRESULT, PCWSTR, PWSTR};
 
@@ -122,6 +147,12 @@ mod calls {
             Kind::Endpoint => {
                 Functions { enumerate: HcnEnumerateEndpoints, open: HcnOpenEndpoint, query: HcnQueryEndpointProperties, close: HcnCloseEndpoint }
             }
+            Kind::LoadBalancer => Functions {
+                enumerate: HcnEnumerateLoadBalancers,
+                open: HcnOpenLoadBalancer,
+                query: HcnQueryLoadBalancerProperties,
+                close: HcnCloseLoadBalancer,
+            },
         }
     }
 
@@ -220,9 +251,10 @@ mod tests {
     }
 
     #[test]
-    fn hns_is_asked_by_name_and_answers_with_guids() {
-        let query: Value = serde_json::from_str(&query("Calico")).unwrap();
-        assert_eq!(query, json!({"SchemaVersion": {"Major": 2, "Minor": 0}, "Filter": r#"{"Name":"Calico"}"#}));
+    fn hns_is_asked_by_name_or_for_all_and_answers_with_guids() {
+        let asked = |name| serde_json::from_str::<Value>(&query(name)).unwrap();
+        assert_eq!(asked(Some("Calico")), json!({"SchemaVersion": {"Major": 2, "Minor": 0}, "Filter": r#"{"Name":"Calico"}"#}));
+        assert_eq!(asked(None), json!({"SchemaVersion": {"Major": 2, "Minor": 0}}));
         for (list, expected) in [
             ("[]", Some(vec![])),
             (r#"["00000001-0002-0003-0004-00000000000A"]"#, Some(vec![0x0000_0001_0002_0003_0004_0000_0000_000A])),
@@ -238,5 +270,7 @@ mod tests {
     fn a_failure_says_what_was_asked() {
         let Failure(why) = named(Kind::Endpoint, "Calico_ep").unwrap_err();
         assert_eq!(why, "HNS, asked for each endpoint with the name Calico_ep: 0x80004001: only Windows has this service");
+        let Failure(why) = all(Kind::LoadBalancer).unwrap_err();
+        assert_eq!(why, "HNS, asked for each load balancer: 0x80004001: only Windows has this service");
     }
 }

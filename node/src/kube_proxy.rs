@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::thread::sleep;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -33,9 +32,6 @@ pub trait NodeNetwork {
     /// What that program has made, as far as kube-proxy depends on it.
     type Made;
 
-    /// Between two looks at it while kube-proxy runs.
-    const BETWEEN_LOOKS: Duration;
-
     /// Who makes it, and what, for the log: `flanneld, which ...`.
     fn awaited(&self) -> String;
 
@@ -49,7 +45,7 @@ pub trait NodeNetwork {
     fn changed(&self, before: &Self::Made) -> Result<Option<String>, Failure>;
 }
 
-/// Runs kube-proxy until it ends, or until the network of the node is another one.
+/// Runs kube-proxy until it ends, until the network of the node is another one, or until HNS has lost what kube-proxy made in it.
 pub fn run(node: &Node, network: Network) -> Result<(), Failure> {
     let settings = node.setting("config.json")?;
     let name = network_name(&settings)?.to_owned();
@@ -69,9 +65,44 @@ fn run_in<N: NodeNetwork>(network: &N, node: &Node, settings: Value) -> Result<(
     let kubeconfig = access::kubeconfig(node, PROGRAM)?;
     let config = node.written(PROGRAM, "config.json");
     write(&config, &format!("{:#}\n", configuration(settings, &node.name, &kubeconfig, source_vip)))?;
+    let earlier = hcn::all(Kind::LoadBalancer)?;
     let mut kube_proxy = Child::start(&program, &[format!("--config={}", config.display()), "--v=2".into()])?;
-    let why = kube_proxy.until(N::BETWEEN_LOOKS, || network.changed(&made))?;
+    let mut balancers = Balancers { earlier, ..Balancers::default() };
+    let why = kube_proxy.until(hcn::BETWEEN_LOOKS, || match network.changed(&made)? {
+        None => Ok(balancers.lost(&hcn::all(Kind::LoadBalancer)?)),
+        changed => Ok(changed),
+    })?;
     Err(Failure(why))
+}
+
+/// How many load balancers HNS has. It has been seen to lose nearly all of them at once, and kube-proxy, which remembers that it made them, does not make
+/// them again until it starts anew: <https://github.com/kubernetes/kubernetes/issues/110849>,
+/// <https://github.com/kubernetes/kubernetes/issues/135802>.
+#[derive(Default)]
+struct Balancers {
+    /// Those of the kube-proxy before this one, which deletes them when it starts:
+    /// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/proxy/winkernel/proxier.go> (`NewProxier`)
+    earlier: Vec<u128>,
+    /// How many of its own there were.
+    before: usize,
+    /// Looks in a row that found less than half of them.
+    short: u32,
+}
+
+impl Balancers {
+    /// Why kube-proxy has to start again: less than half are left, at two looks in a row, since kube-proxy may be replacing some. A Service that goes
+    /// takes its own along, so one start too many is possible where most Services go at once.
+    fn lost(&mut self, found: &[u128]) -> Option<String> {
+        let now = found.iter().filter(|id| !self.earlier.contains(id)).count();
+        if 2 * now >= self.before {
+            (self.before, self.short) = (now, 0);
+            return None;
+        }
+        self.short += 1;
+        let why =
+            || format!("HNS has {now} load balancers, and had {} a moment ago: kube-proxy has to start again, and makes them anew", self.before);
+        (self.short == 2).then(why)
+    }
 }
 
 fn network_name(settings: &Value) -> Result<&str, Failure> {
@@ -115,14 +146,14 @@ struct Flannel<'a, Ask> {
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     subnet: Subnet,
+    /// Of the network: once HNS has lost it, flanneld makes another one.
+    id: String,
     /// With the backend host-gw; with vxlan it is an overlay.
     is_bridge: bool,
 }
 
 impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Flannel<'_, Ask> {
     type Made = Made;
-
-    const BETWEEN_LOOKS: Duration = PAUSE;
 
     fn awaited(&self) -> String {
         format!("flanneld, which makes the HNS network {}, and then writes {}", self.name, self.node.subnet_file().display())
@@ -131,7 +162,7 @@ impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Flannel
     fn made(&self) -> Result<Option<Made>, Failure> {
         let Some(subnet) = subnet::read(&self.node.subnet_file()) else { return Ok(None) };
         let networks = (self.ask)(Kind::Network, self.name)?;
-        Ok(networks.first().map(|network| Made { subnet, is_bridge: hcn::is_bridge(network) }))
+        Ok(networks.first().map(|network| Made { subnet, id: hcn::id(network).to_owned(), is_bridge: hcn::is_bridge(network) }))
     }
 
     fn source_vip(&self, made: &Made) -> Result<Option<Ipv4Addr>, Failure> {
@@ -141,11 +172,13 @@ impl<Ask: Fn(Kind, &str) -> Result<Vec<Value>, Failure>> NodeNetwork for Flannel
         host_local::reserve(self.node, self.name, made.subnet, Purpose::SourceVip).map(Some)
     }
 
-    /// While flanneld starts again its file is gone for a moment. HNS is not asked: another backend comes with other settings, and these start both
-    /// programs again.
+    /// While flanneld starts again its file is gone for a moment, and the network stays.
     fn changed(&self, before: &Made) -> Result<Option<String>, Failure> {
-        let other = subnet::read(&self.node.subnet_file()).filter(|now| *now != before.subnet);
-        Ok(other.map(|now| format!("pods of this node are in {now} now, no more in {}: kube-proxy has to start again", before.subnet)))
+        if let Some(now) = subnet::read(&self.node.subnet_file()).filter(|now| *now != before.subnet) {
+            return Ok(Some(format!("pods of this node are in {now} now, no more in {}: kube-proxy has to start again", before.subnet)));
+        }
+        let is_there = (self.ask)(Kind::Network, self.name)?.iter().any(|network| hcn::id(network) == before.id);
+        Ok((!is_there).then(|| format!("HNS no longer has the network {} with the ID {}: kube-proxy has to start again", self.name, before.id)))
     }
 }
 
@@ -194,18 +227,43 @@ mod tests {
     }
 
     #[test]
-    fn another_subnet_ends_kube_proxy_and_a_missing_one_does_not() {
+    fn another_subnet_or_network_ends_kube_proxy_and_a_missing_subnet_does_not() {
         let drive = tempfile::tempdir().unwrap();
         let node = crate::node::tests::node(drive.path());
-        let networks = json!([{"ID": "A", "Name": "cbr0", "Type": "L2Bridge"}]);
+        let network = |id: &str| json!({"ID": id, "Name": "cbr0", "Type": "L2Bridge"});
+        let networks = json!([network("A")]);
         let flannel = flannel(&node, &networks);
         write(&node.subnet_file(), "FLANNEL_SUBNET=10.244.1.1/24\n").unwrap();
         let before = flannel.made().unwrap().unwrap();
         assert_eq!(flannel.changed(&before), Ok(None));
+        for (networks, is_lost) in [(json!([]), true), (json!([network("B")]), true), (json!([network("B"), network("A")]), false)] {
+            let why = self::flannel(&node, &networks).changed(&before).unwrap();
+            assert_eq!(why.is_some_and(|why| why.contains("no longer has the network cbr0 with the ID A")), is_lost, "{networks}");
+        }
         write(&node.subnet_file(), "").unwrap();
         assert_eq!(flannel.changed(&before), Ok(None));
         write(&node.subnet_file(), "FLANNEL_SUBNET=10.244.2.1/24\n").unwrap();
         let why = flannel.changed(&before).unwrap().unwrap();
         assert!(why.contains("10.244.2.0/24 now, no more in 10.244.1.0/24"), "{why}");
+    }
+
+    #[test]
+    fn load_balancers_are_lost_where_two_looks_find_less_than_half() {
+        for (counts, lost) in [
+            (vec![0, 0, 0], None),
+            (vec![3, 0, 3, 0, 3], None),
+            (vec![8, 4, 2, 1, 1], None),
+            (vec![1, 0, 0], Some(2)),
+            (vec![577, 577, 1, 15], Some(3)),
+            (vec![5, 2, 0], Some(2)),
+        ] {
+            let mut balancers = Balancers::default();
+            let own = |count: &u128| (0..*count).collect::<Vec<_>>();
+            assert_eq!(counts.iter().position(|count| balancers.lost(&own(count)).is_some()), lost, "{counts:?}");
+        }
+        let mut restarted = Balancers { earlier: vec![1, 2, 3], ..Balancers::default() };
+        for found in [&[1, 2, 3][..], &[], &[], &[4], &[4, 5]] {
+            assert_eq!(restarted.lost(found), None, "kube-proxy deletes what was there before it");
+        }
     }
 }

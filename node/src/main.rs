@@ -75,7 +75,7 @@ impl Pod {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Flannel(pod) => flannel::run(&pod.node()),
+        Command::Flannel(pod) => flannel::run(&pod.node(), hcn::named),
         Command::KubeProxy { network, pod } => kube_proxy::run(&pod.node(), network),
     };
     let Err(Failure(why)) = done else { return ExitCode::SUCCESS };
