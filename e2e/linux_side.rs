@@ -89,11 +89,7 @@ fn the_linux_side_is_named_and_put_right() {
         cp.patch(Kind::CONFIG_MAP, CONFIG, &json!({"metadata": {"annotations": {"meta.helm.sh/release-name": null}}}))
             .await
             .expect("Flannel's settings");
-        says(&cp, &name, LINUX_SIDE, "ChangingLinuxSide", &[]).await;
-        pods_restart(&cp).await;
-        flanneld_uses(&cp, 4096).await;
-        cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, LINUX_SIDE, "True", LIMIT).await;
-        cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, COMPATIBLE, "True", LIMIT).await;
+        it_is_changed(&cp, &name).await;
         let expected =
             ["/api/v1/namespaces/kube-flannel/configmaps/kube-flannel-cfg", "/apis/apps/v1/namespaces/kube-flannel/daemonsets/kube-flannel-ds"];
         let written = writes_since(&cp, mark, 2).await;
@@ -244,6 +240,15 @@ pub async fn flanneld_uses(cp: &ControlPlane, vni: u32) {
     for node in ["linux-1", "linux-2"] {
         cp.patch(Kind::NODE, node, &json!({"metadata": {"annotations": {"flannel.alpha.coreos.com/backend-data": data}}})).await.expect("a Node");
     }
+}
+
+/// CAPW changes the settings, and flanneld starts with them.
+pub async fn it_is_changed(cp: &ControlPlane, name: &str) {
+    says(cp, name, LINUX_SIDE, "ChangingLinuxSide", &[]).await;
+    pods_restart(cp).await;
+    flanneld_uses(cp, 4096).await;
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, name, LINUX_SIDE, "True", LIMIT).await;
+    cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPATIBLE, "True", LIMIT).await;
 }
 
 /// Waits until the controller of DaemonSets has made the pods anew, and is the kubelet that says that they run.

@@ -1,7 +1,7 @@
-//! Story *Windows network*: a cluster with Flannel in an overlay. CAPW brings the network to Windows nodes; two real Windows nodes
-//! join, and on each the real flanneld.exe takes the node's part of the network, containerd learns of it last, so that the Node turns Ready only then,
-//! and the real kube-proxy.exe programs its load balancers. In place of HNS they ask what `e2e/hns` is; it carries no packets, and what it was
-//! asked for is what is judged.
+//! Story *Windows network*: a cluster with Flannel as its manifest makes it. CAPW says what Windows nodes could not share, changes it, and brings the
+//! network to Windows nodes. Two real ones join, and on each the real flanneld.exe takes the node's part of the network, containerd learns of it last,
+//! so that the Node turns Ready only then, the real kube-proxy.exe programs its load balancers, and other pods come once all connections are made. In
+//! place of HNS they ask what `e2e/hns` is; it carries no packets, and what it was asked for is what is judged.
 
 mod calico;
 mod cluster;
@@ -9,6 +9,7 @@ mod host_gw;
 mod node;
 mod pod;
 mod probe;
+mod services;
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,14 +18,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::cluster::Cluster;
-use self::node::{Programs, annotation, balancer, leased, policies, service};
+use self::node::{Programs, annotation, leased, objects, policies};
 use self::pod::{attach, reaches};
 use self::probe::{Reachable, reached, tried};
+use self::services::{are_served, balancer, service, services};
 use crate::linux_side;
-use crate::world::{self, Kind, step, text, wait_for, wine};
+use crate::world::{self, ControlPlane, Kind, step, text, wait_for, wine};
 
 const LIMIT: Duration = Duration::from_secs(300);
-const RECORDING: &str = "src/components/fixtures/flannel-vxlan-4096.yaml";
 const NAMESPACE: &str = "capw-windows";
 const NETWORK: &str = "flannel.4096";
 
@@ -32,7 +33,7 @@ const NETWORK: &str = "flannel.4096";
 fn a_network_for_windows_nodes() {
     let Some(programs) = Programs::find("windows_network") else { return };
     world::run(async {
-        let cluster = Cluster::start("network", RECORDING, 2, programs, |_, _| Some(())).await;
+        let cluster = Cluster::start("network", linux_side::RECORDING, 2, programs, linux_side_is_put_right, |_, _| Some(())).await;
         step("both Windows nodes are Ready");
 
         let (cp, nodes) = (&cluster.cp, cluster.windows_nodes().await);
@@ -67,26 +68,116 @@ fn a_network_for_windows_nodes() {
         assert_eq!(source_vip(&guest), Some(vip), "the source VIP stays the same");
         step("kube-proxy has ended, has said so, and is back with the same source VIP");
 
+        let served = hundred_services(&cluster, &nodes[1]).await;
+        hns_loses(&cluster, &nodes[1], &served).await;
         it_is_tried_out(&cluster, &guest, text(node, "/metadata/name"), &endpoint).await;
+        both_take_pods(&cluster, &nodes[1]).await;
+        let logs = cluster.pods.lock().await.logs("").to_lowercase();
+        let is_warning = |line: &&str| ["unknown field", "strict decoding", "deprecated"].iter().any(|words| line.contains(words));
+        assert_eq!(logs.lines().find(is_warning), None, "flanneld.exe and kube-proxy.exe take each setting as it is meant");
     });
+}
+
+/// CAPW says what Windows nodes could not share, and changes it when it may.
+async fn linux_side_is_put_right(cp: &ControlPlane, name: &str) {
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {}}})).await.expect("components can be asked for");
+    linux_side::says(cp, name, linux_side::COMPATIBLE, "VniBelow4096", &["VNI 1", "port 8472"]).await;
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"linuxSide": "Change"}}})).await.expect("changes can be asked for");
+    linux_side::it_is_changed(cp, name).await;
+    step("the Linux nodes use VNI and port of Windows");
+}
+
+/// Each Service with a ready endpoint has a load balancer, and no other has.
+async fn hundred_services(cluster: &Cluster, node: &Value) -> Vec<String> {
+    let guest = cluster.guest_of(node).expect("its guest");
+    let vip = source_vip(&guest).expect("a source VIP");
+    let without = services(&cluster.cp, &["silent".to_owned()], false).await.remove(0);
+    let names: Vec<String> = (0..100).map(|nth| format!("web-{nth}")).collect();
+    let served = services(&cluster.cp, &names, true).await;
+    cluster.until("a hundred Services have load balancers", async || are_served(&guest, &served, &vip)).await;
+    assert_eq!(balancer(&guest, &without), None, "its endpoint is not ready");
+    step("a hundred Services have load balancers, and one without a ready endpoint has none");
+    served
+}
+
+/// HNS of a node loses its load balancers, and then all that it has.
+async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
+    let (guest, name) = (cluster.guest_of(node).expect("its guest"), text(node, "/metadata/name"));
+    let (network, vip) = (objects(&guest, "networks"), source_vip(&guest).expect("a source VIP"));
+    let is_back = async |part: &str, said: &str| {
+        if !cluster.pods.lock().await.logs(&format!("{part}-")).contains(said) {
+            return Err(format!("{part} has not said: {said}"));
+        }
+        on_the_network(&cluster.cp.get(Kind::NODE, name).await.ok_or("no Node")?, &guest, &services[0])?;
+        are_served(&guest, services, &vip)
+    };
+    lose(&guest, "loadbalancers");
+    cluster.until("the load balancers are back", async || is_back("kube-proxy", "HNS has 0 load balancers, and had ").await).await;
+    assert_eq!(objects(&guest, "networks"), network, "it is the same network");
+    let starts = cluster.pods.lock().await.logs("kube-proxy-").matches(" load balancers, and had ").count();
+    assert_eq!(starts, 1, "that kube-proxy deletes what it finds when it starts is no loss");
+    step("HNS has lost its load balancers, and kube-proxy has made them anew");
+
+    for kind in ["loadbalancers", "endpoints", "networks"] {
+        lose(&guest, kind);
+    }
+    let is_there = async || {
+        is_back("flannel", &format!("HNS no longer has the network {NETWORK}: ")).await?;
+        is_back("kube-proxy", &format!("HNS no longer has the network {NETWORK} with the ID {}", text(&network[0], "/ID"))).await
+    };
+    cluster.until("the network is back", is_there).await;
+    assert_ne!(text(&objects(&guest, "networks")[0], "/ID"), text(&network[0], "/ID"), "it is another network");
+    step("HNS has lost the network, flanneld has made it anew, and kube-proxy runs in it");
+}
+
+/// HNS has lost all objects of a kind.
+fn lose(guest: &wine::WineGuest, kind: &str) {
+    for file in fs::read_dir(guest.path(&format!(r"C:\hns\{kind}"))).into_iter().flatten().flatten() {
+        fs::remove_file(file.path()).expect("HNS has the object");
+    }
 }
 
 /// Its network is ready, and other pods come once one has reached what they need.
 async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, node: &str, endpoint: &Value) {
     let (cp, name, address) = (&cluster.cp, cluster.name(), text(endpoint, "/IpConfigurations/0/IpAddress"));
-    // It would say again and again that the pods do not run.
-    guest.service(&["stop", "kubelet"]).expect("the kubelet runs");
-    let reachable = Reachable::new(cp, guest, address).await;
-    for part in ["flannel", "kube-proxy"] {
-        linux_side::pod_is_ready(cp, NAMESPACE, part, node).await;
-    }
+    let reachable = parts_are_ready(cluster, guest, node, address).await;
     assert!(!tried(cp, &cluster.programs, guest, node, address).await, "no name resolution runs");
     let words = [format!("{node}: a pod there does not reach a pod on a Linux node (10.244.0.5:53)"), "refused".to_owned()];
     linux_side::says(cp, &name, "ComponentsReady", "PartNotReady", &words.each_ref().map(String::as_str)).await;
-    let is_unverified = async || linux_side::is_unverified(&cp.get(Kind::NODE, node).await.expect("the Node"));
-    assert!(is_unverified().await, "the taint stays");
+    assert!(linux_side::is_unverified(&cp.get(Kind::NODE, node).await.expect("the Node")), "the taint stays");
     step("agnhost.exe says what it does not reach, and so does the condition");
+    it_takes_pods(cluster, guest, node, endpoint, &reachable).await;
+    linux_side::verified(cp, &name, "1/2").await;
+    step("once it reaches everything and is reached, by a NodePort too, the taint goes, and then both pods");
+}
 
+/// The same for the other node, where everything can be reached.
+async fn both_take_pods(cluster: &Cluster, node: &Value) {
+    let (guest, name) = (cluster.guest_of(node).expect("its guest"), text(node, "/metadata/name"));
+    let endpoint = attach(&guest, node);
+    let reachable = parts_are_ready(cluster, &guest, name, text(&endpoint, "/IpConfigurations/0/IpAddress")).await;
+    it_takes_pods(cluster, &guest, name, &endpoint, &reachable).await;
+    linux_side::verified(&cluster.cp, &cluster.name(), "2/2").await;
+    let (namespace, cluster_name) = cluster.name().split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).expect("both");
+    let table = cluster.cp.kubectl(&["-n", &namespace, "get", "windowscluster", &cluster_name]).await;
+    assert!(table.contains("flannel/vxlan") && table.contains("2/2"), "{table}");
+    step("both nodes are verified, and so the table says");
+}
+
+/// As the kubelet of a node says; it would say again and again that the pods do not run.
+async fn parts_are_ready(cluster: &Cluster, guest: &wine::WineGuest, node: &str, address: &str) -> Reachable {
+    guest.service(&["stop", "kubelet"]).expect("the kubelet runs");
+    let reachable = Reachable::new(&cluster.cp, guest, node, address).await;
+    for part in ["flannel", "kube-proxy"] {
+        linux_side::pod_is_ready(&cluster.cp, NAMESPACE, part, node).await;
+    }
+    reachable
+}
+
+/// Other pods come once one has reached everything and was reached.
+async fn it_takes_pods(cluster: &Cluster, guest: &wine::WineGuest, node: &str, endpoint: &Value, reachable: &Reachable) {
+    let (cp, address) = (&cluster.cp, text(endpoint, "/IpConfigurations/0/IpAddress"));
+    let is_unverified = async || linux_side::is_unverified(&cp.get(Kind::NODE, node).await.expect("the Node"));
     reachable.start_name_resolution();
     wait_for("agnhost.exe has reached everything", LIMIT, || async {
         if tried(cp, &cluster.programs, guest, node, address).await { Ok(()) } else { Err("not yet") }
@@ -101,11 +192,6 @@ async fn it_is_tried_out(cluster: &Cluster, guest: &wine::WineGuest, node: &str,
     })
     .await;
     cp.wait_gone(linux_side::PODS, &format!("{NAMESPACE}/probe-back-{node}"), LIMIT).await;
-    cp.wait_object(Kind::WINDOWS_CLUSTER, &name, "one node of two is verified", LIMIT, |object| {
-        (object["status"]["components"]["verified"] == "1/2").then_some(())
-    })
-    .await;
-    step("once it reaches everything and is reached, by a NodePort too, the taint goes, and then both pods");
 }
 
 /// Whether a node has its part of the network and everything that leads to others.

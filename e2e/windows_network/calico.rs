@@ -9,7 +9,8 @@ use std::fs;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::node::{FAULT, Programs, address, balancer, guest_of, objects, service};
+use super::node::{FAULT, Programs, address, guest_of, objects};
+use super::services::{balancer, service};
 use super::{LIMIT, NAMESPACE};
 use crate::workers::Workers;
 use crate::world::{self, Capw, ControlPlane, HostProcesses, Kind, Options, step, text, wait_for, wine};

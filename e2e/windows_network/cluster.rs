@@ -28,8 +28,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The Linux side of the recording, and so many Windows nodes, which are Ready.
-    pub async fn start(name: &str, recording: &str, replicas: usize, programs: Programs, besides: Besides) -> Self {
+    /// The Linux side of the recording, which `prepare` may put right, and so many Windows nodes, which are Ready.
+    pub async fn start(
+        name: &str,
+        recording: &str,
+        replicas: usize,
+        programs: Programs,
+        prepare: impl AsyncFn(&ControlPlane, &str),
+        besides: Besides,
+    ) -> Self {
         let options = Options { scheduler: true, ..Options::default() };
         let cp = ControlPlane::start(options.named(&format!("windows-{name}"))).await;
         cp.apply_recording(recording).await;
@@ -40,6 +47,7 @@ impl Cluster {
         let pods = Mutex::new(HostProcesses::new(NAMESPACE, &programs.node));
         let random = sync::Mutex::new(StdRng::seed_from_u64(seed()));
         let mut cluster = Self { besides, programs, pods, random, workers, capw, cp };
+        prepare(&cluster.cp, &cluster.name()).await;
         let auto = json!({"spec": {"components": {"mode": "Auto"}}});
         cluster.cp.patch(Kind::WINDOWS_CLUSTER, &cluster.name(), &auto).await.expect("the network can be brought");
         cluster.cp.wait_condition(Kind::WINDOWS_CLUSTER, &cluster.name(), "ComponentsReady", "True", LIMIT).await;

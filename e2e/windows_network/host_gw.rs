@@ -6,8 +6,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::node::{Programs, address, balancer, leased, objects, policies, service};
+use super::node::{Programs, address, leased, objects, policies};
 use super::pod::{attach, reaches};
+use super::services::{balancer, service};
 use crate::world::wine::WineGuest;
 use crate::world::{self, step, text};
 
@@ -20,7 +21,7 @@ const ROUTES: [(&str, &str); 2] = [("10.244.0.0/24", "10.0.0.11"), ("10.244.1.0/
 fn a_network_without_a_tunnel() {
     let Some(programs) = Programs::find("windows_network::host_gw") else { return };
     world::run(async {
-        let cluster = Cluster::start("host-gw", RECORDING, 1, programs, adapter).await;
+        let cluster = Cluster::start("host-gw", RECORDING, 1, programs, async |_, _| {}, adapter).await;
         let service = service(&cluster.cp).await;
         let node = cluster.windows_nodes().await.remove(0);
         let guest = cluster.guest_of(&node).expect("its guest");

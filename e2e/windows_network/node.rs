@@ -1,4 +1,4 @@
-//! A Windows node of these stories: its programs, the objects of its networking service, and a Service that it serves.
+//! A Windows node of these stories: its programs, and the objects of its networking service.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::linux_side::{self, SERVICES};
-use crate::world::{self, Capw, ControlPlane, Kind, simulated_vms, text, wine};
-
-const ENDPOINT_SLICES: Kind = Kind::new("discovery.k8s.io/v1", "endpointslices");
+use crate::linux_side;
+use crate::world::{self, Capw, simulated_vms, text, wine};
 
 /// What is wrong with the networking service of a node.
 pub const FAULT: &str = r"C:\hns\fault";
@@ -71,21 +69,6 @@ impl Programs {
     }
 }
 
-/// A Service with an endpoint elsewhere in the cluster: its address.
-pub async fn service(cp: &ControlPlane) -> String {
-    let labels = json!({"kubernetes.io/service-name": "web"});
-    let metadata = |labels: Value| json!({"name": "web", "namespace": "default", "labels": labels});
-    cp.apply_objects(&[
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(json!({})), "spec": {"ports": [{"name": "http", "port": 80}]}}),
-        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata(labels), "addressType": "IPv4",
-            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
-            "endpoints": [{"addresses": ["10.244.0.7"], "conditions": {"ready": true}, "nodeName": "linux-1"}]}),
-    ])
-    .await;
-    assert!(cp.get(ENDPOINT_SLICES, "default/web").await.is_some());
-    text(&cp.get(SERVICES, "default/web").await.expect("the Service"), "/spec/clusterIP").to_owned()
-}
-
 pub fn address(node: &Value) -> Option<&str> {
     let internal = node["status"]["addresses"].as_array()?.iter().find(|address| address["type"] == "InternalIP")?;
     internal["address"].as_str()
@@ -125,15 +108,30 @@ pub fn policies<'a>(object: &'a Value, kind: &'a str) -> impl Iterator<Item = &'
     object["Policies"].as_array().into_iter().flatten().filter(move |policy| policy["Type"] == kind).map(|policy| &policy["Settings"])
 }
 
-/// The load balancer of a Service.
-pub fn balancer(guest: &wine::WineGuest, service: &str) -> Option<Value> {
-    let is_its = |balancer: &Value| balancer["FrontendVIPs"] == json!([service]);
-    objects(guest, "loadbalancers").into_iter().find(is_its)
-}
-
 /// The machine of a Node.
 pub fn guest_of(capw: &Capw, node: &Value) -> Option<wine::WineGuest> {
     let vms = simulated_vms(capw.state());
     let vm = vms.iter().find(|vm| vm.is_whole() && text(node, "/spec/providerID").ends_with(&vm.directory))?;
     Some(wine::WineGuest::of(capw.state(), &vm.datacenter, &vm.directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows gives a program only the functions whose names are in it.
+    #[test]
+    fn the_program_of_the_nodes_is_small_and_can_listen_on_nothing() {
+        let Some(programs) = Programs::find("windows_network::node") else { return };
+        let program = fs::read(&programs.node).expect("capw-node.exe");
+        assert!(program.len() <= 20 << 20, "{} bytes", program.len());
+        let has = |function: &str| {
+            let name = [function.as_bytes(), b"\0"].concat();
+            program.windows(name.len()).any(|at| at == name)
+        };
+        assert!(has("bind"), "it looks for the adapter with the node's address by one");
+        let listening: Vec<&str> =
+            ["listen", "accept", "WSAAccept", "AcceptEx", "recvfrom", "WSARecvFrom"].into_iter().filter(|name| has(name)).collect();
+        assert_eq!(listening, [""; 0]);
+    }
 }

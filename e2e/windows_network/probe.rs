@@ -40,7 +40,7 @@ pub struct Reachable {
 
 impl Reachable {
     /// The API server by its Service; the name resolution does not run yet, and nothing answers in the pod.
-    pub async fn new(cp: &ControlPlane, guest: &WineGuest, pod: &str) -> Self {
+    pub async fn new(cp: &ControlPlane, guest: &WineGuest, node: &str, pod: &str) -> Self {
         let service = api_server(cp).await;
         for address in [SERVER, DNS, &service, pod] {
             inside(guest, "--net", &["ip", "address", "add", &format!("{address}/32"), "dev", "lo"]).expect("an address");
@@ -50,7 +50,7 @@ impl Reachable {
         inside(guest, "--mount", &["mount", "--bind", resolver.to_str().expect("a path"), "/etc/resolv.conf"]).expect("the guest's resolver");
         let run = |name: &str, words: &[&str]| {
             let (pid, directory) = (guest.pid().expect("the guest is on").to_string(), cp.directory());
-            Process::new(name, Path::new("nsenter"), directory).args(["--target", &pid, "--net", "--"].iter().chain(words))
+            Process::new(&format!("{name}-{node}"), Path::new("nsenter"), directory).args(["--target", &pid, "--net", "--"].iter().chain(words))
         };
         let (kubectl, kubeconfig) = (Tools::ensure().kubectl.display().to_string(), cp.kubeconfig().display().to_string());
         let proxy = run("api-server-service", &[&kubectl, "--kubeconfig", &kubeconfig, "proxy", "--address", &service, "--port", "443"]);
