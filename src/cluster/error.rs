@@ -149,6 +149,14 @@ impl ApiError {
         matches!(self, Self::Forbidden(_) | Self::QuotaExceeded(_) | Self::Invalid(_))
     }
 
+    /// Not before that time, because the server asked for it.
+    pub fn not_before(&self) -> Duration {
+        match self {
+            Self::Throttled { after } => *after,
+            _ => Duration::ZERO,
+        }
+    }
+
     pub fn retry(&self) -> Retry {
         match self {
             Self::Conflict(_) | Self::AlreadyExists(_) => Retry::Soon,

@@ -113,6 +113,14 @@ impl WorkloadError {
         matches!(self, Self::Forbidden { .. } | Self::TooLarge { .. })
     }
 
+    /// As [`ApiError::not_before`].
+    pub fn not_before(&self) -> Duration {
+        match self {
+            Self::Api(error) | Self::Management(error) => error.not_before(),
+            _ => Duration::ZERO,
+        }
+    }
+
     pub fn retry(&self) -> Retry {
         match self {
             Self::Api(error) | Self::Management(error) => error.retry(),

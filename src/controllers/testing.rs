@@ -12,6 +12,7 @@ use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -110,7 +111,8 @@ pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect
 pub async fn with_answers(pass: impl AsyncFn() -> Result<Outcome, ReconcileError>) -> Result<Outcome, ReconcileError> {
     loop {
         match pass().await {
-            Err(error) if error.is_pending() => yield_now().await,
+            // With a paused clock, time goes on while nothing else does.
+            Err(error) if error.is_pending() => sleep(Duration::from_millis(1)).await,
             ended => return ended,
         }
     }

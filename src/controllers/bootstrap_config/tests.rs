@@ -7,7 +7,7 @@ use super::*;
 use crate::api::cluster_ref::JOINS_ANNOTATION;
 use crate::cluster::mock::{Exchange, Script, refuse, step};
 use crate::controllers::testing::{holding, reach, read, shared, shared_to, with_answers};
-use crate::controllers::windows_cluster::server::{Server, connect, kubeconfig};
+use crate::controllers::windows_cluster::server::{Fault, Server, connect, kubeconfig};
 use crate::lifecycle::identity::HYPERVISOR_ANNOTATION;
 
 const OBJECT: &str = "PATCH /apis/bootstrap.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsbootstrapconfigs/win-1";
@@ -275,7 +275,8 @@ async fn a_secret_in_the_way_of_a_machine_pool_is_looked_at_again() {
 /// Its node may ask for a certificate meanwhile, and half the life of a token is long.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_whose_certificate_requests_are_not_watched_yet_is_tried_again_soon() {
-    let failing = Some(("GET /api/v1/namespaces/kube-system".to_owned(), false));
+    // The first request asks which cluster it is.
+    let failing = Some((0, Fault::GivenUp { is_done: false }));
     let server = Arc::new(Mutex::new(Server { failing, ..Server::holding([]) }));
     let (shared, _script) = shared_to(caches(), 1, vec![kubeconfig(), kubeconfig()], connect(&server));
     let ctx = shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into()));
@@ -368,7 +369,7 @@ async fn a_token_of_another_is_not_extended() {
         let extend = async |ctx: &Context| {
             let _ = token::extend(ctx, &object, &observe::observe(ctx, &object), jiff::Timestamp::UNIX_EPOCH).await;
         };
-        let written = if is_extended { vec![] } else { vec![step(STATUS, config(json!({}), "Machine"))] };
+        let written = vec![step(STATUS, config(json!({}), "Machine"))];
         let asked = asked(caches(), vec![], vec![(&path, token)], written, extend).await;
         assert_eq!(asked.contains(&format!("PATCH {path}")), is_extended, "{asked:?}");
     }

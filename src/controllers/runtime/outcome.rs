@@ -95,10 +95,10 @@ impl ReconcileError {
     /// Not before that time, because the other side asked for it.
     fn not_before(&self) -> Duration {
         match self {
-            Self::Api(ApiError::Throttled { after })
-            | Self::Workload(WorkloadError::Api(ApiError::Throttled { after }) | WorkloadError::Management(ApiError::Throttled { after }))
-            | Self::Driver(DriverError::Busy { after }) => *after,
-            _ => Duration::ZERO,
+            Self::Api(error) => error.not_before(),
+            Self::Workload(error) => error.not_before(),
+            Self::Driver(DriverError::Busy { after }) => *after,
+            Self::Driver(_) | Self::Invalid(_) | Self::Defect => Duration::ZERO,
         }
     }
 }

@@ -32,7 +32,7 @@ pub async fn take_away(
         Unremoved::TryAgain { since, condition, after } => {
             let mut next = object.status.clone().unwrap_or_default();
             next.components.get_or_insert_default().removing_since = Some(Time(since));
-            say(ctx, object, next, &[condition], Some(after)).await
+            say(ctx, object, next, &[condition], Some(after.max(error.not_before()))).await
         }
         Unremoved::LeaveBehind(why) => leave_behind(ctx, object, name, cluster, &why).await,
     }

@@ -12,15 +12,18 @@ use crate::api::cluster_ref::ClusterRef;
 use crate::api::components::{Components, ComponentsMode, ComponentsStatus, LinuxSideMode};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::listing::Listing;
-use crate::cluster::ApiError;
 use crate::cluster::linux_side::Watched;
 use crate::cluster::workload::{Workload, WorkloadError};
+use crate::cluster::{ApiError, Retry};
 use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted};
 use crate::controllers::runtime::linux_sides;
 use crate::controllers::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
 use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_side::taint_stays;
+
+/// From a write that came too late until the next look: by then the watches show what another has written.
+const CONFLICT: Duration = Duration::from_secs(1);
 
 /// What is to be said of the Linux side, and when to look at it again.
 pub struct Seen {
@@ -61,7 +64,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
             tracing::warn!(error = error.label(), "the pod network cannot be read: {error}");
             // What passes by itself is no news.
             let conditions = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0).into_iter().collect();
-            return Ok(Seen { status: None, conditions, look_again: LOOK_SOON });
+            return Ok(Seen { status: None, conditions, look_again: again(&error) });
         }
     };
     let found = judge(&side);
@@ -71,11 +74,11 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
     if components.linux_side == LinuxSideMode::Change {
         let step = next_step(&objects, &side, &found);
         let (condition, look_again) = progress(&step);
-        let said = match act(&workload, &step).await {
-            Ok(()) => Some(condition),
+        let (said, look_again) = match act(&workload, &step).await {
+            Ok(()) => (Some(condition), look_again),
             Err(error) => {
                 ctx.clusters.doubt(name, &error).await;
-                refused(ConditionType::LinuxSideReady, Reason::ChangeNeeded, &error)
+                (refused(ConditionType::LinuxSideReady, Reason::ChangeNeeded, &error), again(&error))
             }
         };
         seen.conditions.extend(said);
@@ -92,7 +95,7 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
             Err(error) => {
                 ctx.clusters.doubt(name, &error).await;
                 seen.conditions.extend(refused(ConditionType::ComponentsReady, Reason::NotBrought, &error));
-                seen.look_again = LOOK_SOON;
+                seen.look_again = again(&error);
             }
         }
     } else {
@@ -167,6 +170,15 @@ fn refused(type_: ConditionType, invalid: Reason, error: &WorkloadError) -> Opti
         (None, _) => return None,
     };
     Some(Desired::no(type_, reason, error.to_string()))
+}
+
+/// When a request that failed is tried again: soon after a write of another, which a new look takes in, so that no new node keeps its taint for
+/// longer than it must; and not before a busy server wants to be asked.
+fn again(error: &WorkloadError) -> Duration {
+    match error.retry() {
+        Retry::Soon => CONFLICT,
+        Retry::Backoff | Retry::OnChange => LOOK_SOON.max(error.not_before()),
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
@@ -22,8 +24,70 @@ pub struct Server {
     pub refused: Option<String>,
     /// A group of kinds that are not there.
     pub without: Option<&'static str>,
-    /// A request that fails once: with nothing done, or done and its answer lost.
-    pub failing: Option<(String, bool)>,
+    /// The request of this number, from 0, fails.
+    pub failing: Option<(usize, Fault)>,
+    /// How many merge patches it has carried out.
+    pub writes: usize,
+}
+
+/// How a request fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Refused,
+    /// Another has written the object since it was read.
+    Conflict,
+    /// The server asks to wait for [`PATIENCE`].
+    Busy,
+    /// Something in front of the server gives up on it, before the request is carried out or after.
+    GivenUp {
+        is_done: bool,
+    },
+    /// There is no answer at all, though the request may be carried out.
+    Unanswered {
+        is_done: bool,
+    },
+}
+
+/// What a busy server asks for: longer than CAPW waits by itself.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Fault {
+    const ALL: [Self; 7] = [
+        Self::Refused,
+        Self::Conflict,
+        Self::Busy,
+        Self::GivenUp { is_done: false },
+        Self::GivenUp { is_done: true },
+        Self::Unanswered { is_done: false },
+        Self::Unanswered { is_done: true },
+    ];
+
+    /// The number of each request with each fault that it may meet: reads do not conflict, and change nothing.
+    pub fn of(requests: &[String]) -> Vec<(usize, Self)> {
+        let is_possible = |nth: usize, fault: Self| !requests[nth].starts_with("GET") || !(fault == Self::Conflict || fault.is_done());
+        let all = (0..requests.len()).flat_map(|nth| Self::ALL.map(|fault| (nth, fault)));
+        all.filter(|(nth, fault)| is_possible(*nth, *fault)).collect()
+    }
+
+    /// Whether the request is carried out all the same.
+    pub const fn is_done(self) -> bool {
+        matches!(self, Self::GivenUp { is_done: true } | Self::Unanswered { is_done: true })
+    }
+
+    /// What the client is told, if it is told anything.
+    fn answer(self) -> Option<(u16, Value)> {
+        Some(match self {
+            Self::Refused => status(403, "Forbidden"),
+            Self::Conflict => status(409, "Conflict"),
+            Self::Busy => {
+                let (code, mut busy) = status(429, "TooManyRequests");
+                busy["details"] = json!({"retryAfterSeconds": PATIENCE.as_secs()});
+                (code, busy)
+            }
+            Self::GivenUp { .. } => status(504, "Timeout"),
+            Self::Unanswered { .. } => return None,
+        })
+    }
 }
 
 pub fn status(code: u16, reason: &str) -> (u16, Value) {
@@ -38,22 +102,23 @@ impl Server {
         Self { objects: objects.map(|(path, object)| (path.to_owned(), object)).collect(), ..Self::default() }
     }
 
-    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+    /// `None`: there is none.
+    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
         let line = format!("{method} {path}");
         self.asked.push(line.clone());
         if self.without.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
-            return (404, json!("404 page not found"));
+            return Some((404, json!("404 page not found")));
         }
         if self.refused.as_ref() == Some(&line) {
-            return status(403, "Forbidden");
+            return Some(status(403, "Forbidden"));
         }
-        if let Some((_, is_done)) = self.failing.take_if(|(failing, _)| *failing == line) {
-            if is_done {
+        if let Some((_, fault)) = self.failing.filter(|(nth, _)| nth + 1 == self.asked.len()) {
+            if fault.is_done() {
                 self.carry_out(method, path, body);
             }
-            return status(504, "Timeout");
+            return fault.answer();
         }
-        self.carry_out(method, path, body).unwrap_or_else(|| status(404, "NotFound"))
+        self.carry_out(method, path, body).or_else(|| Some(status(404, "NotFound")))
     }
 
     fn carry_out(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
@@ -73,6 +138,18 @@ impl Server {
             Method::GET if path == "/api/v1/pods" => {
                 let pods: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Pod").collect();
                 Some((200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})))
+            }
+            // A merge patch: an object that is applied says what it is.
+            Method::PATCH if sent()["kind"].is_null() => {
+                let live = self.objects.get_mut(path)?;
+                let version = sent()["metadata"]["resourceVersion"].clone();
+                if !version.is_null() && version != live["metadata"]["resourceVersion"] {
+                    return Some(status(409, "Conflict"));
+                }
+                json_patch::merge(live, &sent());
+                self.writes += 1;
+                live["metadata"]["resourceVersion"] = json!(format!("w{}", self.writes));
+                Some((200, live.clone()))
             }
             // As every API server.
             Method::PATCH if self.objects.get(path).is_some_and(|live| live["handler"] != sent()["handler"]) => Some(status(422, "Invalid")),
@@ -99,7 +176,8 @@ pub fn client(server: &Arc<Mutex<Server>>) -> Client {
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
-            let (code, answer) = server.lock().unwrap().answer(&parts.method, parts.uri.path(), &body);
+            let answer = server.lock().unwrap().answer(&parts.method, parts.uri.path(), &body);
+            let Some((code, answer)) = answer else { return pending().await };
             Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
         }
     });

@@ -213,6 +213,7 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetClust
     ctx.clusters.doubt(name, &error).await;
     let reason = fault(&error).map_or(Reason::NotRemoved, |fault| fault.reason());
     let (condition, look_again) = not_removed(reason, &error.to_string());
+    let look_again = look_again.max(error.not_before());
     Ok(Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, look_again }))
 }
 

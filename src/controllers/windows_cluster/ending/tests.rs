@@ -1,13 +1,14 @@
 //! A Cluster or a WindowsCluster goes: what was brought goes first, whatever request fails, or it is said that it stays.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::super::reconcile;
-use super::super::server::{Server, connect, kubeconfig};
+use super::super::server::{Fault, PATIENCE, Server, connect, kubeconfig};
 use super::*;
-use crate::cluster::mock::{Exchange, Recorded, refuse, step};
+use crate::cluster::mock::{Exchange, Recorded, hang, refuse, step};
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{holding, holding_unreadable, read, shared_to, with_answers};
 
@@ -107,32 +108,36 @@ async fn what_was_brought_goes_with_the_cluster_and_then_the_finalizer() {
     assert_eq!(deleted, [format!("DELETE {NAMESPACE}"), format!("DELETE {CLASS}")]);
 }
 
-/// Each request fails once, in both clusters, done or not: the next pass ends it, and the finalizer goes last.
-#[tokio::test]
+/// Each request fails once, in both clusters, in any way: the next pass ends it, and the finalizer goes last.
+#[tokio::test(start_paused = true)]
 async fn whatever_request_fails_the_finalizer_goes_after_what_was_brought() {
     let undisturbed = workload();
     let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &undisturbed, removal()).await;
     outcome.unwrap();
     let asked = undisturbed.lock().unwrap().asked.clone();
     assert!(asked.len() > 10, "{asked:?}");
-    for (line, is_done) in asked.iter().flat_map(|line| [(line, false), (line, true)]) {
-        let server = workload();
-        server.lock().unwrap().failing = Some((line.clone(), is_done));
-        let failing = vec![kubeconfig(), step(STATUS, windows_cluster(false, None)), step(EVENT, json!({}))];
+    for (nth, fault) in Fault::of(&asked) {
+        let (line, server) = (&asked[nth], workload());
+        server.lock().unwrap().failing = Some((nth, fault));
+        let mut failing = vec![kubeconfig(), step(STATUS, windows_cluster(false, None))];
+        // What passes by itself is no event.
+        failing.extend((![Fault::Conflict, Fault::Busy].contains(&fault)).then(|| step(EVENT, json!({}))));
         let (outcome, seen) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, failing).await;
-        assert_eq!(outcome.unwrap(), Outcome::look_again(std::time::Duration::from_secs(10)), "{line}");
+        let after = if fault == Fault::Busy { PATIENCE } else { Duration::from_secs(10) };
+        assert_eq!(outcome.unwrap(), Outcome::look_again(after), "{line}, {fault:?}");
         assert_eq!(seen[1].body["status"]["components"]["removingSince"], json!(GONE), "{line}");
         let (outcome, _) = pass(windows_cluster(false, Some(GONE)), Some(cluster(false, true)), vec![], &server, removal()).await;
-        assert_eq!((outcome.unwrap(), left(&server)), (Outcome::done(), vec![]), "{line}, done: {is_done}");
+        assert_eq!((outcome.unwrap(), left(&server)), (Outcome::done(), vec![]), "{line}, {fault:?}");
     }
     let server = workload();
     let failing = vec![refuse(SECRET, 504, "Timeout"), step(STATUS, windows_cluster(false, None))];
     let (outcome, seen) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, failing).await;
-    assert_eq!(outcome.unwrap(), Outcome::look_again(std::time::Duration::from_secs(10)));
+    assert_eq!(outcome.unwrap(), Outcome::look_again(Duration::from_secs(10)));
     assert_eq!(seen[1].body["status"]["conditions"][0]["reason"], "NotRemoved");
-    let failing = vec![kubeconfig(), refuse(OBJECT, 409, "Conflict")];
-    let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, failing).await;
-    assert!(outcome.is_err() && left(&server).is_empty());
+    for failing in [refuse(OBJECT, 409, "Conflict"), refuse(OBJECT, 403, "Forbidden"), refuse(OBJECT, 429, "TooManyRequests"), hang(OBJECT)] {
+        let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, vec![kubeconfig(), failing]).await;
+        assert!(outcome.is_err() && left(&server).is_empty());
+    }
     let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, removal()).await;
     assert_eq!(outcome.unwrap(), Outcome::done());
 }

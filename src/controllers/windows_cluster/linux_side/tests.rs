@@ -11,6 +11,7 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
+use super::super::server::{self, Fault, Server};
 use super::*;
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{read as read_as, shared};
@@ -192,5 +193,78 @@ fn a_write_that_is_refused_is_told_unless_it_passes_by_itself() {
         let said = refused(ConditionType::LinuxSideReady, Reason::ChangeNeeded, &error);
         assert_eq!(said.as_ref().map(|condition| condition.reason), expected, "{error}");
         assert!(said.is_none_or(|condition| condition.status == Some(false) && condition.message.contains("configmaps a/b")), "{error}");
+    }
+}
+
+#[test]
+fn what_failed_is_tried_again_soon_or_when_the_server_wants_it() {
+    let (text, busy) = (String::new, |after| ApiError::Throttled { after: Duration::from_secs(after) });
+    for (error, after) in [
+        (WorkloadError::Api(ApiError::Conflict(text())), CONFLICT),
+        (WorkloadError::Api(ApiError::Unreachable(text())), LOOK_SOON),
+        (WorkloadError::Forbidden { what: text() }, LOOK_SOON),
+        (WorkloadError::Api(busy(1)), LOOK_SOON),
+        (WorkloadError::Api(busy(60)), Duration::from_secs(60)),
+        (WorkloadError::Management(busy(60)), Duration::from_secs(60)),
+    ] {
+        assert_eq!(again(&error), after, "{error}");
+    }
+}
+
+/// The path of an object.
+fn own_path(object: &Value) -> String {
+    let (all, name) = (path(object), object["metadata"]["name"].as_str().unwrap());
+    match (object["metadata"]["namespace"].as_str(), all.rsplit_once('/').unwrap()) {
+        _ if object["kind"] == "ConfigMap" => all,
+        (Some(namespace), (root, plural)) => format!("{root}/namespaces/{namespace}/{plural}/{name}"),
+        (None, _) => format!("{all}/{name}"),
+    }
+}
+
+/// A cluster with the objects of a recording, in which a request fails once.
+fn recorded(recording: &str, failing: Option<(usize, Fault)>) -> Arc<Mutex<Server>> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/components/fixtures").join(recording)).unwrap();
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    for object in &mut objects {
+        (object["metadata"]["uid"], object["metadata"]["resourceVersion"]) = (json!("u"), json!("1"));
+    }
+    let objects = objects.into_iter().map(|object| (own_path(&object), object)).collect();
+    Arc::new(Mutex::new(Server { objects, failing, ..Server::default() }))
+}
+
+/// Takes steps until there is nothing to write, and says how many failed.
+async fn changed(server: &Arc<Mutex<Server>>) -> usize {
+    let (workload, mut failed) = (server::workload(server), 0);
+    for _ in 0..MANY {
+        let objects: Vec<Value> = server.lock().unwrap().objects.values().cloned().collect();
+        let side = read(&objects);
+        let step = next_step(&objects, &side, &judge(&side));
+        match step {
+            Step::Write(_) => failed += usize::from(act(&workload, &step).await.is_err()),
+            _ => return failed,
+        }
+    }
+    panic!("after {MANY} steps: {:#?}", server.lock().unwrap().asked)
+}
+
+/// More steps than any cluster needs.
+const MANY: usize = 10;
+
+/// No write is made twice, whatever becomes of its answer.
+#[tokio::test(start_paused = true)]
+async fn whatever_request_fails_the_linux_side_is_changed_once() {
+    for (recording, writes) in [("flannel-manifest.yaml", 2), ("calico-operator-installed.yaml", 4)] {
+        let undisturbed = recorded(recording, None);
+        assert_eq!(changed(&undisturbed).await, 0);
+        let expected = undisturbed.lock().unwrap().objects.clone();
+        let asked = undisturbed.lock().unwrap().asked.clone();
+        assert_eq!(asked.len(), writes, "{asked:#?}");
+        for (nth, fault) in Fault::of(&asked) {
+            let (line, server) = (&asked[nth], recorded(recording, Some((nth, fault))));
+            assert_eq!(changed(&server).await, 1, "{line}, {fault:?}");
+            let server = server.lock().unwrap();
+            assert_eq!(server.asked.len(), writes + usize::from(!fault.is_done()), "{line}, {fault:?}");
+            assert_eq!(server.objects, expected, "{line}, {fault:?}");
+        }
     }
 }

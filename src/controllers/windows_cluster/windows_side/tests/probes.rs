@@ -2,13 +2,13 @@
 
 use super::*;
 
-const PROBE: &str = "/api/v1/namespaces/capw-windows/pods/probe-win-1";
-const BACK: &str = "/api/v1/namespaces/capw-windows/pods/probe-back-win-1";
+pub const PROBE: &str = "/api/v1/namespaces/capw-windows/pods/probe-win-1";
+pub const BACK: &str = "/api/v1/namespaces/capw-windows/pods/probe-back-win-1";
 
 const SERVICE: &str = "/api/v1/namespaces/capw-windows/services/probe-win-1";
 
 /// A pod that tries out that node, as it was made, with its connections made or not.
-fn probe_pod(server: &Arc<Mutex<Server>>, path: &str, code: i64) -> Value {
+pub fn probe_pod(server: &Arc<Mutex<Server>>, path: &str, code: i64) -> Value {
     let mut pod = server.lock().unwrap().objects[path].clone();
     let ended = |name: &Value| json!({"name": name, "state": {"terminated": {"exitCode": code, "message": "TIMEOUT\n"}}});
     let statuses = |part: &str| Value::from_iter(pod["spec"][part].as_array().into_iter().flatten().map(|container| ended(&container["name"])));
