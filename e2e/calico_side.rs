@@ -3,7 +3,6 @@
 //! refuses whatever is wrong, for Linux nodes too. It brings kube-proxy to Calico's network, and a node takes pods once both work. The operator is
 //! played here.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,19 +10,17 @@ use serde_json::{Value, json};
 
 use crate::doctor::FOUND;
 use crate::linux_side::{
-    BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, is_unverified, pod_is_ready, probes, says, unverified_node, verified,
+    BROUGHT, COMPATIBLE, COMPONENTS, DAEMON_SETS, LIMIT, LINUX_SIDE, cost, is_unverified, pod_is_ready, probes, says, unverified_node, verified,
     writes_since, written_since,
 };
-use crate::workers::{REMOTE_USER, Workers};
-use crate::world::{self, AuditEvent, AuditMark, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
+use crate::workers::Workers;
+use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
 
 pub const RECORDING: &str = "src/components/fixtures/calico-operator-installed.yaml";
 pub const INSTALLATIONS: Kind = Kind::new("operator.tigera.io/v1", "installations");
 const POOLS: Kind = Kind::new("crd.projectcalico.org/v1", "ippools");
 /// The namespace of what the operator makes.
 const CALICO: &str = "calico-system";
-/// So many requests a machine may cost, until other pods come to its node.
-const PER_NODE: usize = 25;
 pub const ENDPOINT: &str = "kubernetes-services-endpoint";
 
 #[test]
@@ -136,24 +133,11 @@ async fn it_brings_kube_proxy(cp: &ControlPlane, capw: &Capw, workers: &mut Work
     cp.wait_object(Kind::NODE, &node, "its taint is gone", LIMIT, |node| (!is_unverified(node)).then_some(())).await;
     verified(cp, name, "1/1").await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
-    let asked = asked_since(cp, joins);
-    assert!(asked.len() <= PER_NODE, "{}: {asked:#?}", asked.len());
+    cost::assert_within(cp, joins, None);
     workers.replicas = 0;
     cp.apply_objects(&[workers.machine_deployment()]).await;
     verified(cp, name, "0/0").await;
     step("a new node takes pods once Calico and kube-proxy work");
-}
-
-/// What CAPW has asked the workload cluster since then, but for watches with their listings, and for the rights of joining nodes, which it looks at
-/// once.
-fn asked_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
-    let path = |event: &AuditEvent| event.uri.split('?').next().unwrap_or_default().to_owned();
-    let watched: BTreeSet<String> = cp.audit().iter().filter(|event| event.user == REMOTE_USER && event.verb == "watch").map(path).collect();
-    let is_watch = |event: &AuditEvent| event.verb == "watch" || (event.verb == "list" && watched.contains(&path(event)));
-    let is_once = |event: &AuditEvent| event.group == "rbac.authorization.k8s.io" || event.uri == "/version";
-    let is_its = |event: &AuditEvent| event.user == REMOTE_USER && !event.user_agent.contains("cluster-api");
-    let asked = cp.audit_since(mark).into_iter().filter(|event| is_its(event) && !is_watch(event) && !is_once(event));
-    asked.map(|event| format!("{} {}", event.verb, event.uri)).collect()
 }
 
 /// What the pool says of its tunnel, and what the Installation asks for.

@@ -3,6 +3,7 @@
 //! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back. Asked to, it also brings the network
 //! to Windows nodes and RuntimeClasses for their pods, keeps what it brought as it is, and takes it away, also when the Cluster goes.
 
+pub mod cost;
 pub mod gone;
 mod policies;
 pub mod probes;
@@ -138,6 +139,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     policies::they_are_switched_by_themselves(cp, name).await;
     pull_secrets::they_come_and_go(cp, name).await;
 
+    let joins = cp.audit_mark();
     workers.replicas = 1;
     cp.apply_objects(&[workers.machine_deployment()]).await;
     says(cp, name, COMPONENTS, "PartNotReady", &["flannel: 0 of 1 pods are ready", "kube-proxy: 0 of 1"]).await;
@@ -152,6 +154,7 @@ async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &s
     probes::it_reaches_what_pods_need(cp, name, &node).await;
     verified(cp, name, "1/1").await;
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;
+    cost::assert_within(cp, joins, None);
     step("a new node takes pods once its network works");
     runtime_classes::they_come_with_a_pool(cp, &workers, name, &node).await;
     workers.replicas = 0;

@@ -71,6 +71,8 @@ fn a_network_for_windows_nodes() {
         let served = hundred_services(&cluster, &nodes[1]).await;
         hns_loses(&cluster, &nodes[1], &served).await;
         it_is_tried_out(&cluster, &guest, text(node, "/metadata/name"), &endpoint).await;
+        linux_side::cost::assert_within(cp, cluster.joins, Some(text(&nodes[1], "/metadata/name")));
+        step("that took two pods and few requests");
         both_take_pods(&cluster, &nodes[1]).await;
         let logs = cluster.pods.lock().await.logs("").to_lowercase();
         let is_warning = |line: &&str| ["unknown field", "strict decoding", "deprecated"].iter().any(|words| line.contains(words));

@@ -12,7 +12,7 @@ use super::probe::name_resolution;
 use super::{LIMIT, NAMESPACE};
 use crate::workers::Workers;
 use crate::world::wine::WineGuest;
-use crate::world::{Capw, ControlPlane, HostProcesses, Kind, Options, seed, step, text, wait_for, wine};
+use crate::world::{AuditMark, Capw, ControlPlane, HostProcesses, Kind, Options, seed, step, text, wait_for, wine};
 
 /// What a node has besides its programs; `None` until it can have it.
 type Besides = fn(&WineGuest, &Value) -> Option<()>;
@@ -25,6 +25,8 @@ pub struct Cluster {
     workers: Workers,
     capw: Capw,
     pub cp: ControlPlane,
+    /// Before its Windows nodes were made.
+    pub joins: AuditMark,
 }
 
 impl Cluster {
@@ -46,11 +48,12 @@ impl Cluster {
         workers.apply(&cp).await;
         let pods = Mutex::new(HostProcesses::new(NAMESPACE, &programs.node));
         let random = sync::Mutex::new(StdRng::seed_from_u64(seed()));
-        let mut cluster = Self { besides, programs, pods, random, workers, capw, cp };
+        let mut cluster = Self { besides, programs, pods, random, workers, capw, cp, joins: AuditMark::default() };
         prepare(&cluster.cp, &cluster.name()).await;
         let auto = json!({"spec": {"components": {"mode": "Auto"}}});
         cluster.cp.patch(Kind::WINDOWS_CLUSTER, &cluster.name(), &auto).await.expect("the network can be brought");
         cluster.cp.wait_condition(Kind::WINDOWS_CLUSTER, &cluster.name(), "ComponentsReady", "True", LIMIT).await;
+        cluster.joins = cluster.cp.audit_mark();
         cluster.workers.replicas = replicas;
         cluster.cp.apply_objects(&[cluster.workers.machine_deployment()]).await;
         let (cp, workers) = (&cluster.cp, &cluster.workers);
