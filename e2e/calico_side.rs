@@ -14,7 +14,7 @@ use crate::linux_side::{
     writes_since, written_since,
 };
 use crate::workers::Workers;
-use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, condition, step, text};
+use crate::world::{self, Capw, ControlPlane, Kind, Options, Tools, condition, simulated_vms, step, text, wait_for};
 
 pub const RECORDING: &str = "src/components/fixtures/calico-operator-installed.yaml";
 pub const INSTALLATIONS: Kind = Kind::new("operator.tigera.io/v1", "installations");
@@ -78,6 +78,8 @@ fn calicos_operator_is_told_of_windows_nodes() {
         assert_eq!(found, (&json!(["10.96.0.0/16"]), &json!("HNS"), &json!("/opt/cni/bin")), "{spec:#}");
         let endpoint = cp.get(Kind::CONFIG_MAP, &format!("tigera-operator/{ENDPOINT}")).await.expect("the ConfigMap");
         assert_eq!(endpoint["data"], json!({"KUBERNETES_SERVICE_HOST": "10.0.0.10", "KUBERNETES_SERVICE_PORT": "6443"}));
+        let network = cp.get(Kind::WINDOWS_CLUSTER, &name).await.expect("the WindowsCluster")["status"]["components"]["network"].clone();
+        assert_eq!(network["podsPerNode"], json!(60), "of a /26: {network:#}");
         step("the operator is told, one thing after the other, and switched on last");
 
         let of_aks = json!({"spec": {"windowsNodes": {"cniBinDir": "/k/azurecni/bin"}}});
@@ -90,6 +92,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
         cp.wait_condition(Kind::WINDOWS_CLUSTER, &name, COMPATIBLE, "True", LIMIT).await;
         step("Calico's plugin is where CAPW's nodes look for it");
 
+        too_many_pods_are_told(&cp, &capw, &workers).await;
         it_brings_kube_proxy(&cp, &capw, &mut workers, &name).await;
 
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"mode": "Off"}}})).await.expect("components can be left out");
@@ -99,6 +102,29 @@ fn calicos_operator_is_told_of_windows_nodes() {
         assert!(cp.get(DAEMON_SETS, &format!("{CALICO}/calico-node-windows")).await.is_some());
         step("what was brought is gone");
     });
+}
+
+/// Of a node with more pods than have an address there, no VM is made.
+async fn too_many_pods_are_told(cp: &ControlPlane, capw: &Capw, workers: &Workers) {
+    let bootstrap = json!({"kubelet": {"maxPods": 61}});
+    let greedy = Workers { replicas: 1, bootstrap_template: "greedy".to_owned(), bootstrap, ..workers.clone() };
+    cp.apply_objects(&[greedy.bootstrap_template(), greedy.machine_deployment()]).await;
+    wait_for("a configuration says that it asks for too many pods", LIMIT, || async {
+        let configs = cp.list(Kind::WINDOWS_BOOTSTRAP_CONFIG, Some(&workers.namespace)).await;
+        let found = condition(configs.first().ok_or("none")?, "Ready").cloned().unwrap_or_default();
+        let words = ["L18: spec.kubelet.maxPods: \"61\"", "addresses for 60 pods"];
+        let is_told = found["reason"] == "InvalidSpec" && words.iter().all(|part| text(&found, "/message").contains(part));
+        if is_told { Ok(()) } else { Err(found.to_string()) }
+    })
+    .await;
+    assert_eq!(simulated_vms(capw.state()).len(), 0, "a VM is made");
+    cp.apply_objects(&[workers.machine_deployment()]).await;
+    wait_for("its machine is gone", LIMIT, || async {
+        let left = cp.list(Kind::WINDOWS_MACHINE, Some(&workers.namespace)).await.len();
+        if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
+    })
+    .await;
+    step("a configuration that asks for more pods than have an address is told before its VM is made");
 }
 
 /// kube-proxy comes to Calico's network, and a node takes pods once both work.

@@ -132,6 +132,7 @@ fn machine(cp: &ControlPlane, token: &str, name: &str, change: impl FnOnce(&mut 
         cluster_domain: String::new(),
         pod_networks: Vec::new(),
         service_networks: Vec::new(),
+        pods_per_node: None,
         secrets: Default::default(),
         spec: Default::default(),
     };

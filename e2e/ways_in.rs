@@ -47,6 +47,7 @@ fn facts(channel: Channel) -> BootstrapFacts {
         cluster_domain: String::new(),
         pod_networks: Vec::new(),
         service_networks: Vec::new(),
+        pods_per_node: None,
         system_disk_gib: None,
         secrets: Default::default(),
         spec: WindowsBootstrapConfigSpec { channel, ..Default::default() },

@@ -42,6 +42,7 @@ fn facts(minor: u32, spec: WindowsBootstrapConfigSpec) -> BootstrapFacts {
         cluster_domain: "cluster.local".to_owned(),
         pod_networks: Vec::new(),
         service_networks: Vec::new(),
+        pods_per_node: None,
         secrets: Default::default(),
         spec,
     }

@@ -276,6 +276,11 @@ pub struct NetworkStatus {
     #[schemars(length(max = 64), inner(length(max = 64)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub service_networks: Vec<String>,
+    /// How many pods have an address on a Windows node: those of a node's part of the pod network, less those that are not for pods. `maxPods` of its
+    /// kubelet must not be more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub pods_per_node: Option<i64>,
     /// Where each of these was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1000))]

@@ -19,7 +19,8 @@ pub fn node(name: &str, template: &Template) -> Result<Node, String> {
     let cpus = u32::try_from(machine.cpus).unwrap_or_default();
     let memory = mebibytes(&machine.memory).map_err(|e| e.to_string())?;
     let disk = machine.system_disk.as_deref().map(mebibytes).transpose().map_err(|e| e.to_string())?;
-    let size = Machine { spec: bootstrap, cpus: Some(cpus), memory_mib: Some(memory), system_disk_gib: disk.map(|mib| mib >> 10) };
+    let size =
+        Machine { spec: bootstrap, cpus: Some(cpus), memory_mib: Some(memory), system_disk_gib: disk.map(|mib| mib >> 10), pods_per_node: None };
     let reserves = reserves_of(size).map_err(|e| e.to_string())?;
     let kept = |of: fn(&crate::bootstrap::render::reserves::Amount) -> u64| of(&reserves.system).saturating_add(of(&reserves.kube));
     let pods = reserves.max_pods.to_string();

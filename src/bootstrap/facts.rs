@@ -46,6 +46,8 @@ pub struct BootstrapFacts {
     /// Pod and Service networks of the Cluster: they bypass the proxy.
     pub pod_networks: Vec<String>,
     pub service_networks: Vec<String>,
+    /// How many pods have an address on the node. `None`: not known.
+    pub pods_per_node: Option<u64>,
     /// The values that `spec` takes from Secrets: one for each of [`WindowsBootstrapConfigSpec::secret_refs`].
     pub secrets: Secrets,
     pub spec: WindowsBootstrapConfigSpec,

@@ -38,6 +38,7 @@ pub(crate) fn facts() -> BootstrapFacts {
         cluster_domain: "cluster.local".into(),
         pod_networks: vec!["10.244.0.0/16".into()],
         service_networks: vec!["10.96.0.0/12".into()],
+        pods_per_node: None,
         secrets: Default::default(),
         spec: WindowsBootstrapConfigSpec::default(),
     }

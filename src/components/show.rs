@@ -6,6 +6,7 @@ use super::cidr::listed;
 use super::finding::{Finding, is_warning};
 use super::linux_side::{LinuxSide, Network};
 use super::role::role;
+use super::room::pods_per_node;
 
 /// `flannel 0.28.9, vxlan, VNI 4096, port 4789`
 fn network(network: &Network) -> String {
@@ -35,6 +36,7 @@ pub fn text(side: &LinuxSide, findings: &[Finding]) -> String {
     let lines = [
         ("network", network(&side.network)),
         ("pod networks", or_unknown(listed(&side.network.pod_networks))),
+        ("pods per node", or_unknown(pods_per_node(side).map(|pods| format!("{pods} on Windows")).unwrap_or_default())),
         ("Service networks", or_unknown(listed(&side.service_networks))),
         ("kube-proxy", kube_proxy(side)),
         ("name resolution", dns(side)),

@@ -101,7 +101,7 @@ fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/components/fixtures")
 }
 
-fn recording(name: &str) -> Vec<Value> {
+pub fn recording(name: &str) -> Vec<Value> {
     let text = fs::read_to_string(folder().join(format!("{name}.yaml"))).unwrap();
     serde_saphyr::from_multiple(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
@@ -122,7 +122,7 @@ fn object<'a>(objects: &'a mut [Value], named: &str) -> Option<&'a mut Value> {
 }
 
 /// A recording in which one object was changed by a merge patch, or made, or, with null, taken away.
-fn changed(name: &str, named: &str, change: &Value) -> Vec<Value> {
+pub fn changed(name: &str, named: &str, change: &Value) -> Vec<Value> {
     let mut objects = recording(name);
     if change.is_null() {
         let (kind, name) = named.split_once(' ').unwrap();

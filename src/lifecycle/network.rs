@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::api::components::{ComponentFinding, ComponentsStatus, NetworkStatus};
 use crate::api::condition::{ConditionType, Desired, Reason};
-use crate::components::{Finding, LinuxSide, Step, Write, is_warning, role};
+use crate::components::{Finding, LinuxSide, Step, Write, is_warning, pods_per_node, role};
 
 /// A cluster is looked at again after that time, whatever its watch shows.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(300);
@@ -63,6 +63,7 @@ fn network(side: &LinuxSide) -> NetworkStatus {
         port: network.port.map(i64::from),
         pod_networks: network.pod_networks.iter().map(ToString::to_string).collect(),
         service_networks: side.service_networks.iter().map(ToString::to_string).collect(),
+        pods_per_node: pods_per_node(side).and_then(|pods| i64::try_from(pods).ok()),
         from: Some(from.join("; ")).filter(|text| !text.is_empty()),
         role: Some(role(side).to_string()),
     }
@@ -141,6 +142,7 @@ mod tests {
         assert_eq!(said.condition.message.matches("rollout restart").count(), 1, "{}", said.condition.message);
         let network = said.status.network.unwrap();
         assert_eq!((network.name.as_str(), network.vni, network.port, network.role.as_deref()), ("flannel/vxlan", Some(1), Some(8472), Some("Run")));
+        assert_eq!(network.pods_per_node, Some(251));
         let command = said.status.findings[0].command.clone().unwrap();
         assert!(command.starts_with("kubectl patch -n kube-flannel configmap/kube-flannel-cfg --type merge -p '{\"data\":"), "{command}");
         let right = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-flannel-cfg", "namespace": "kube-flannel"},

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 
 use super::identity::{INFRASTRUCTURE, VERSION_ANNOTATION, host_name};
-use super::windows_side::{PodNetwork, pod_network};
+use super::windows_side::{PodNetwork, pod_network, pods_per_node};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::{
     self, CidrBlocks, Cluster, ClusterNetwork, DELETE_ANNOTATION, Endpoint, GROUP, Machine, MachinePool, NODE_DELETED, NODE_READY, Reference,
@@ -230,6 +230,8 @@ pub struct TargetCluster {
     pub hypervisors: Vec<String>,
     /// Where that of its Windows nodes comes from; `None`: that is not decided yet.
     pub pod_network: Option<PodNetwork>,
+    /// How many pods have an address on a Windows node, if that is known.
+    pub pods_per_node: Option<u64>,
 }
 
 impl TargetCluster {
@@ -247,6 +249,7 @@ impl TargetCluster {
             network: cluster.spec.cluster_network.clone().unwrap_or_default(),
             hypervisors: hypervisors(infrastructure),
             pod_network: infrastructure.map_or(Some(PodNetwork::ByOthers), pod_network),
+            pods_per_node: infrastructure.and_then(pods_per_node),
         }
     }
 
@@ -280,6 +283,7 @@ impl TargetCluster {
             },
             hypervisors: hypervisors(infrastructure),
             pod_network: infrastructure.map_or(Some(PodNetwork::ByOthers), pod_network),
+            pods_per_node: infrastructure.and_then(pods_per_node),
         }
     }
 }

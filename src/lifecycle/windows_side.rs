@@ -47,6 +47,11 @@ pub fn pod_network(object: &WindowsCluster) -> Option<PodNetwork> {
     })
 }
 
+/// How many pods have an address on a Windows node of the cluster, if that was read.
+pub fn pods_per_node(object: &WindowsCluster) -> Option<u64> {
+    u64::try_from(object.status.as_ref()?.components.as_ref()?.network.as_ref()?.pods_per_node?).ok()
+}
+
 /// Whether something may be left in the workload cluster that was brought there for this object.
 pub fn may_be_there(object: &WindowsCluster) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();

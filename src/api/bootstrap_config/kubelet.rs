@@ -24,7 +24,8 @@ pub struct Kubelet {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["key".into(), "effect".into()]))]
     pub taints: Option<Vec<Taint>>,
-    /// Maximum number of pods on the node, 1 to 250. Default: 110, or 30 on a machine with at most 8Gi of memory.
+    /// Maximum number of pods on the node, 1 to 250, and not more than have an address there. Default: 110, or 30 on a machine with at most 8Gi of memory,
+    /// or fewer if fewer have an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 250))]
     pub max_pods: Option<i32>,

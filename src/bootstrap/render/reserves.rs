@@ -139,11 +139,19 @@ pub struct Machine<'a> {
     pub cpus: Option<u32>,
     pub memory_mib: Option<u64>,
     pub system_disk_gib: Option<u64>,
+    /// How many pods have an address on the node. `None`: not known.
+    pub pods_per_node: Option<u64>,
 }
 
 /// The reserves of a machine that is being rendered.
 pub fn reserves(facts: &BootstrapFacts) -> Result<Reserves, RenderError> {
-    reserves_of(Machine { spec: &facts.spec, cpus: facts.cpus, memory_mib: facts.memory_mib, system_disk_gib: facts.system_disk_gib })
+    reserves_of(Machine {
+        spec: &facts.spec,
+        cpus: facts.cpus,
+        memory_mib: facts.memory_mib,
+        system_disk_gib: facts.system_disk_gib,
+        pods_per_node: facts.pods_per_node,
+    })
 }
 
 /// Computes the reserves from CPUs, memory, system disk and pods; the user's fields win.
@@ -154,7 +162,7 @@ pub fn reserves_of(facts: Machine<'_>) -> Result<Reserves, RenderError> {
     let memory = facts.memory_mib.unwrap_or(0);
     let cpus = facts.cpus.unwrap_or(2);
     let given_pods = spec.max_pods.map(|pods| pods.to_string());
-    let max_pods = sheet.amount("maxPods", Unit::Count, pods(facts.memory_mib), given_pods.as_deref())?;
+    let max_pods = sheet.amount("maxPods", Unit::Count, pods(facts.memory_mib, facts.pods_per_node), given_pods.as_deref())?;
     if !(1..=250).contains(&max_pods) {
         return Err(RenderError::invalid("spec.kubelet.maxPods", max_pods.to_string(), "give a number from 1 to 250"));
     }
@@ -186,10 +194,15 @@ pub fn reserves_of(facts: Machine<'_>) -> Result<Reserves, RenderError> {
     Ok(reserves)
 }
 
-fn pods(memory: Option<u64>) -> Computed {
-    match memory {
+/// Not more than have an address on the node.
+fn pods(memory: Option<u64>, addresses: Option<u64>) -> Computed {
+    let (pods, how) = match memory {
         Some(mib) if mib <= SMALL_MIB => (PODS_SMALL, format!("{PODS_SMALL} with at most {SMALL_MIB}Mi of memory, else {PODS}")),
         _ => (PODS, format!("{PODS}, or {PODS_SMALL} with at most {SMALL_MIB}Mi of memory")),
+    };
+    match addresses {
+        Some(addresses) if addresses < pods => (addresses.max(1), format!("{how}; its part of the pod network has addresses for {addresses} pods")),
+        _ => (pods, how),
     }
 }
 
@@ -335,6 +348,7 @@ pub fn capacity(machine: &WindowsMachineSpec, bootstrap: &WindowsBootstrapConfig
         cpus: u32::try_from(machine.cpus).ok(),
         memory_mib: mebibytes(&machine.memory).ok(),
         system_disk_gib: disk.as_deref().and_then(|disk| mebibytes(disk).ok()).map(|mib| mib >> 10),
+        pods_per_node: None,
     };
     let pods = reserves_of(size).ok().map(|reserves| reserves.max_pods.to_string());
     let all = [("cpu", Some(machine.cpus.to_string())), ("memory", Some(machine.memory.clone())), ("pods", pods), ("ephemeral-storage", disk)];

@@ -128,6 +128,8 @@ impl Given {
             cluster_domain: manifests.service_domain().unwrap_or_else(|| "cluster.local".into()),
             pod_networks,
             service_networks,
+            // Only the cluster tells.
+            pods_per_node: None,
             secrets,
             spec: machine.spec.clone(),
         })

@@ -6,6 +6,7 @@ use super::{LEAST_PODS, LEAST_VNI, MOST_VNI, PORT, operator};
 use crate::api::condition::Reason;
 use crate::components::finding::{Finding, Patch};
 use crate::components::linux_side::{Calico, Encapsulation, LinuxSide, Pool, Setting};
+use crate::components::room::in_block;
 
 pub(super) fn finding<T>(reason: Reason, at: &Setting<T>, message: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding { reason, object: at.object.clone(), field: at.field.clone(), message: message.into(), patch: None, remedy: remedy.into() }
@@ -37,20 +38,14 @@ fn encapsulation(calico: &Calico, pool: &Pool) -> Option<Finding> {
     }
 }
 
-/// Calico keeps 3 addresses at the start of a block on Windows, one of them kube-proxy's, and 1 at its end.
-const KEPT: u64 = 4;
-
-/// A node on Windows has one network of HNS, so Calico gives it one block.
 fn small_block(pool: &Pool) -> Option<Finding> {
-    let addresses = 1u64.checked_shl(32u32.saturating_sub(pool.block.value)).unwrap_or(0);
-    if addresses >= LEAST_PODS + KEPT {
+    let room = in_block(pool);
+    if room >= LEAST_PODS {
         return None;
     }
     let message = format!(
-        "a node gets blocks of /{} from the pool {}, and a Windows node has only one: there is room for {} pods",
-        pool.block.value,
-        pool.network,
-        addresses.saturating_sub(KEPT)
+        "a node gets blocks of /{} from the pool {}, and a Windows node has only one: there is room for {room} pods",
+        pool.block.value, pool.network
     );
     Some(finding(
         Reason::BlockTooSmall,

@@ -7,6 +7,7 @@ use crate::api::condition::Reason;
 use crate::components::finding::{Finding, Patch};
 use crate::components::linux_side::{Config, DATA, Flannel, NET_CONF, NODE_ARGUMENTS, Network, Node, Shown, TYPE};
 use crate::components::place::ObjectRef;
+use crate::components::room::in_part;
 
 /// How flanneld takes up what is written.
 fn restart(flannel: &Flannel) -> String {
@@ -195,13 +196,12 @@ fn families(flannel: &Flannel) -> Option<Finding> {
 /// Parts of the network that have no room for pods.
 fn small_blocks(nodes: &[Node]) -> Option<Finding> {
     let blocks = nodes.iter().flat_map(|node| node.blocks.iter().filter(|block| block.is_ipv4()).map(move |block| (node, block)));
-    // The network's and the broadcast address, the gateway, that of host-gw's bridge, and kube-proxy's own.
-    let (node, block) = blocks.into_iter().find(|(_, block)| block.addresses() < LEAST_PODS + 5)?;
+    let (node, block) = blocks.into_iter().find(|(_, block)| in_part(**block) < LEAST_PODS)?;
     Some(Finding {
         reason: Reason::BlockTooSmall,
         object: node.object.clone(),
         field: "spec.podCIDR".into(),
-        message: format!("a node gets {block}, which has room for {} pods on Windows", block.addresses().saturating_sub(5)),
+        message: format!("a node gets {block}, which has room for {} pods on Windows", in_part(*block)),
         patch: None,
         remedy: "start kube-controller-manager with `--node-cidr-mask-size=24`, and let nodes join again: those that are there keep theirs".into(),
     })

@@ -17,7 +17,8 @@ const LEAST_VNI: u32 = 4096;
 const MOST_VNI: u32 = u16::MAX as u32;
 /// The only port that HNS has for VXLAN.
 pub const PORT: u32 = 4789;
-/// How many pods a node must have room for. The limit of a pool is not known here; below this, no node is of use.
+/// How many pods a node must have room for: with fewer, no node is of use. Whether it has room for as many as its kubelet takes is judged where the
+/// configuration of its kubelet is made.
 const LEAST_PODS: u64 = 16;
 
 /// What stands in the way of Windows nodes, worst first. Empty: nothing does.

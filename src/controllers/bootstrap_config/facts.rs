@@ -84,6 +84,7 @@ impl Sources<'_> {
             cluster_domain: network.service_domain.filter(|d| !d.is_empty()).unwrap_or_else(|| "cluster.local".into()),
             pod_networks: blocks(network.pods),
             service_networks: blocks(network.services),
+            pods_per_node: self.target.pods_per_node,
             secrets: self.secrets.clone(),
             spec: match self.target.pod_network {
                 Some(PodNetwork::Brought) => brought(spec)?,

@@ -16,7 +16,7 @@ use crate::controllers::runtime::caches::Caches;
 use crate::controllers::runtime::triggers::{Triggers, cluster_facts, concerned, named, namespace};
 use crate::lifecycle::identity::chosen;
 use crate::lifecycle::owner::machine_pool_of;
-use crate::lifecycle::windows_side::pod_network;
+use crate::lifecycle::windows_side::{pod_network, pods_per_node};
 
 pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<WindowsBootstrapConfig>>) -> Triggers<WindowsBootstrapConfig> {
     vec![
@@ -26,8 +26,8 @@ pub fn triggers(caches: &Arc<Caches>, requested: UnboundedReceiver<ObjectRef<Win
         caches.machines.0.map(of_machine),
         // The data needs the hypervisor that was chosen for the machine.
         concerned(caches, &caches.windows_machines, |machine| format!("{:?}", chosen(machine)), of_windows_machine),
-        // A Node begins with the taint of a network that is still to come, or without.
-        concerned(caches, &caches.windows_clusters, |cluster| format!("{:?}", pod_network(cluster)), of_windows_cluster),
+        // A Node begins with the taint of a network that is still to come, or without; and its pods have to have addresses there.
+        concerned(caches, &caches.windows_clusters, |cluster| format!("{:?} {:?}", pod_network(cluster), pods_per_node(cluster)), of_windows_cluster),
         requested.boxed(),
     ]
 }

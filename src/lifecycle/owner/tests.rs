@@ -77,7 +77,12 @@ fn a_cluster_is_ready_as_soon_as_its_address_is_known() {
     .unwrap();
     let found = TargetCluster::standalone(in_cluster(), None, Some(&windows_cluster));
     assert_eq!((found.endpoint.clone().unwrap().host.as_str(), found.pod_network), ("10.0.0.1", None), "it is not read yet");
+    assert_eq!(found.pods_per_node, None);
     assert!(found.may_use("h1") && !found.may_use("h2"));
+    let read = json!({"components": {"network": {"name": "calico/vxlan", "role": "Ask", "podsPerNode": 60}}});
+    let known = WindowsCluster { status: Some(serde_json::from_value(read).unwrap()), ..windows_cluster.clone() };
+    let found = TargetCluster::standalone(in_cluster(), None, Some(&known));
+    assert_eq!((found.pod_network, found.pods_per_node), (Some(PodNetwork::Brought), Some(60)));
     let spec: PoolCluster = serde_json::from_value(json!({"endpoint": {"host": "api.example.com", "port": 443}, "serviceDomain": "corp.local",
         "serviceNetworks": ["10.96.0.0/12"]}))
     .unwrap();

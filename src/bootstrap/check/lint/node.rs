@@ -33,6 +33,12 @@ pub(super) fn check(node: &Node<'_>, findings: &mut Findings) {
             findings.error("L18", "spec.kubelet.maxPods", pods.to_string(), remedy);
         }
     }
+    if let Some(room) = node.facts.pods_per_node.filter(|room| pods > *room) {
+        let remedy = format!(
+            "of the cluster's pod network a Windows node gets addresses for {room} pods (status.components.network.podsPerNode of the WindowsCluster), and further pods would hang on the node: set maxPods to {room} or less, or give nodes larger parts of the network, as docs/pod-network.md says"
+        );
+        findings.error("L18", "spec.kubelet.maxPods", pods.to_string(), remedy);
+    }
     for field in ["containerRuntimeEndpoint", "imageServiceEndpoint"] {
         if let Some(socket) = node.config.get(field).and_then(Value::as_str).filter(|socket| !socket.is_empty() && !socket_ok(socket)) {
             findings.error("L11", format!("KubeletConfiguration.{field}"), socket, SOCKET);

@@ -209,6 +209,19 @@ fn other_documents() {
     assert_eq!(said(&share), ["E:L18"], "30 pods by default, 13 addresses");
     share.spec.kubelet.max_pods = Some(13);
     assert!(said(&share).is_empty());
+    for (memory, given, room, expected) in [
+        // The default is never too much.
+        (16 << 10, None, Some(60), &[][..]),
+        (8 << 10, None, Some(29), &[]),
+        (16 << 10, None, Some(0), &["E:L18"]),
+        (16 << 10, Some(60), Some(60), &[]),
+        (16 << 10, Some(61), Some(60), &["E:L18"]),
+        (16 << 10, Some(250), None, &[]),
+    ] {
+        let mut crowded = at(36);
+        (crowded.memory_mib, crowded.spec.kubelet.max_pods, crowded.pods_per_node) = (Some(memory), given, room);
+        assert_eq!(said(&crowded), expected, "{memory} {given:?} {room:?}");
+    }
     let mut greedy = at(36);
     greedy.spec.kubelet.system_reserved.memory = Some("256Mi".into());
     assert_eq!(said(&greedy), ["W:L7"]);

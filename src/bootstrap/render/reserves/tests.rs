@@ -99,10 +99,14 @@ fn each_term_of_the_formula() {
 }
 
 #[test]
-fn a_small_machine_gets_few_pods_and_is_warned_about_many() {
+fn a_small_machine_or_network_gets_few_pods_and_many_are_warned_about() {
     for (memory, pods) in [(Some(4 << 10), 30), (Some(8 << 10), 30), (Some((8 << 10) + 1), 110), (Some(64 << 10), 110), (None, 110)] {
         let facts = BootstrapFacts { memory_mib: memory, ..facts() };
         assert_eq!(reserves(&facts).unwrap().max_pods, pods, "{memory:?}");
+    }
+    for (addresses, pods) in [(Some(251), 110), (Some(60), 60), (Some(0), 1), (None, 110)] {
+        let facts = BootstrapFacts { pods_per_node: addresses, ..machine(4, 16) };
+        assert_eq!(reserves(&facts).unwrap().max_pods, pods, "{addresses:?}");
     }
     assert_eq!(with(2, 8, 30, ReserveProfile::Standard).warning, None);
     let warning = with(2, 8, 110, ReserveProfile::Standard).warning.unwrap();
