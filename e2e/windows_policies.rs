@@ -1,7 +1,11 @@
 //! Story *Windows policies*: a real API server understands every expression of the admission policies for pods on Windows nodes, and judges pods and
 //! what pods are made of by them. Each gets the warnings that it should, good ones none; only pods that cannot work are refused, and only if asked.
+//! What API servers of other minors take is said by the compiler of the real one, with the libraries of CEL that a minor has.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::ops::RangeInclusive;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use capw::api::bootstrap_config::WindowsRelease;
@@ -14,7 +18,7 @@ use http::Request;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use crate::world::{self, ControlPlane, Kind, Options, checkout, manifests, step, text, wait_for};
+use crate::world::{self, ControlPlane, Kind, Options, Tools, checkout, manifests, step, text, wait_for};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// So many requests at once.
@@ -23,6 +27,8 @@ const PODS: Kind = Kind::new("v1", "pods");
 const DEPLOYMENTS: Kind = Kind::new("apps/v1", "deployments");
 const DAEMON_SETS: Kind = Kind::new("apps/v1", "daemonsets");
 const POLICIES: Kind = Kind::new("admissionregistration.k8s.io/v1", "validatingadmissionpolicies");
+/// The minors of Kubernetes whose API servers have this version of admission policies, up to the newest.
+const MINORS: RangeInclusive<u32> = 30..=36;
 /// Kinds that pods are made of.
 const WORKLOADS: [(&str, Kind); 5] = [
     ("Deployment", DEPLOYMENTS),
@@ -70,6 +76,32 @@ fn pods_that_cannot_work_on_windows_are_found_and_no_others() {
     });
 }
 
+#[test]
+fn the_api_servers_of_all_minors_take_every_expression() {
+    let fields = ["matchConditions", "variables", "validations"];
+    let policies = policies();
+    let written: usize = policies.iter().flat_map(|policy| fields.map(|field| policy["spec"][field].as_array().map_or(0, Vec::len))).sum();
+    assert_eq!(compiled(&policies), MINORS.map(|minor| format!("1.{minor} takes {written}")).collect::<Vec<_>>());
+    // The library is there from 1.33 on, and an API server takes in new expressions what the one before it has, too.
+    let newer = json!({"metadata": {"name": "newer"}, "spec": {"validations": [{"expression": "semver('1.0.0').major() == 1"}]}});
+    let said = compiled(&[newer]);
+    for minor in MINORS {
+        let takes = said.contains(&format!("1.{minor} takes 1"));
+        assert_eq!(takes, minor > 33, "1.{minor}: {said:#?}");
+    }
+}
+
+/// What API servers of [`MINORS`] refuse of these policies, and how many expressions they take.
+fn compiled(policies: &[Value]) -> Vec<String> {
+    let mut program = Command::new(Tools::own("policies"));
+    program.args(MINORS.map(|minor| minor.to_string())).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = program.spawn().expect("it starts");
+    child.stdin.take().expect("its input").write_all(json!(policies).to_string().as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}: see above", output.status);
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
 fn documents(path: &str) -> Vec<Value> {
     let file = checkout().join(path);
     manifests::documents(&std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display())))
@@ -106,11 +138,16 @@ fn workload(kind: &str, pod: &Value) -> Value {
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": pod["metadata"]["name"]}, "spec": spec})
 }
 
-/// Waits until the API server has looked through each policy, and holds it to have found nothing.
-async fn understood(cp: &ControlPlane) {
+/// Those among all that CAPW brings for pods.
+fn policies() -> Vec<Value> {
     let policies: Vec<Value> = objects(ValidationMode::Warn).into_iter().filter(|object| object["kind"] == "ValidatingAdmissionPolicy").collect();
     assert_eq!(policies.len(), 3);
-    for policy in policies {
+    policies
+}
+
+/// Waits until the API server has looked through each policy, and holds it to have found nothing.
+async fn understood(cp: &ControlPlane) {
+    for policy in policies() {
         let is_seen = |policy: &Value| (policy["status"]["observedGeneration"] == policy["metadata"]["generation"]).then(|| policy["status"].clone());
         let status = cp.wait_object(POLICIES, text(&policy, "/metadata/name"), "it was looked through", LIMIT, is_seen).await;
         assert!(status["typeChecking"]["expressionWarnings"].is_null(), "{status:#}");

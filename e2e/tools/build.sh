@@ -5,7 +5,7 @@
 # Needs only go. Takes 8 min on 2 cores the first time, a minute with a warm build cache.
 # Usage: build.sh [specs|previous]           Builds Cluster API's own specs too, or the release before this one, if asked. A second
 #                                            one waits for the first.
-#        build.sh --path vcsim|fakepve|specs|previous
+#        build.sh --path vcsim|fakepve|policies|specs|previous
 #                                            Prints where that program of this checkout is, built or not.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -16,17 +16,19 @@ version() { sed -n "s#^.*[[:space:]]$2 v\([0-9.]*\).*#\1#p" "$HERE/$1/go.mod" | 
 VCSIM=$(version vcsim github.com/vmware/govmomi)-$(cat "$HERE"/vcsim/*.go | cksum | cut -d ' ' -f 1)
 FAKEPVE=$(sed -n 's/^fakepve==//p' "$HERE/fakepve/requirements.txt")-$(cat "$HERE"/fakepve/* | cksum | cut -d ' ' -f 1)
 SPECS=$(sed -n 's#^[[:space:]]*sigs.k8s.io/cluster-api/test v\([0-9.]*\).*#\1#p' "$HERE/../specs/go.mod")-$(cat "$HERE"/../specs/*.go "$HERE"/../specs/go.* | cksum | cut -d ' ' -f 1)
+POLICIES=$(version kubernetes k8s.io/kubernetes)-$(cat "$HERE"/kubernetes/policies/*.go | cksum | cut -d ' ' -f 1)
 . "$HERE/../upgrade/previous.env"
 case ${1:-} in
     ''|specs|previous) ;;
     --path) case ${2:-} in
         vcsim) echo "$CACHE/vcsim-$VCSIM/vcsim"; exit ;;
         fakepve) echo "$CACHE/fakepve-$FAKEPVE/fakepve"; exit ;;
+        policies) echo "$CACHE/policies-$POLICIES/policies"; exit ;;
         specs) echo "$CACHE/specs-$SPECS/specs"; exit ;;
         previous) echo "$CACHE/capw-$PREVIOUS_COMMIT/capw"; exit ;;
-        *) echo "build.sh: --path knows vcsim, fakepve, specs and previous, not '${2:-}'" >&2; exit 2 ;;
+        *) echo "build.sh: --path knows vcsim, fakepve, policies, specs and previous, not '${2:-}'" >&2; exit 2 ;;
         esac ;;
-    *) echo "build.sh: $1 is unknown; usage: build.sh [specs | previous | --path vcsim|fakepve|specs|previous]" >&2; exit 2 ;;
+    *) echo "build.sh: $1 is unknown; usage: build.sh [specs | previous | --path vcsim|fakepve|policies|specs|previous]" >&2; exit 2 ;;
 esac
 command -v go > /dev/null || { echo "build.sh: the program go is missing; install Go 1.26 or later, https://go.dev/doc/install" >&2; exit 1; }
 if command -v flock > /dev/null; then exec 9> "$CACHE/lock"; flock 9; fi
@@ -51,6 +53,7 @@ build() {       # build NAME VERSION FOLDER PACKAGE [PACKAGE-WITH-VERSION-VARIAB
 for program in kubectl kubeadm kube-scheduler kube-controller-manager kube-apiserver; do
     build $program "$K8S" kubernetes k8s.io/kubernetes/cmd/$program k8s.io/component-base/version
 done
+build policies "$POLICIES" kubernetes ./policies
 build etcd "$ETCD" kubernetes go.etcd.io/etcd/server/v3
 build capi-core "$CAPI" cluster-api sigs.k8s.io/cluster-api/core sigs.k8s.io/cluster-api/version
 build vcsim "$VCSIM" vcsim .
@@ -129,4 +132,4 @@ if [ ! -e "$to/cert-manager.yaml" ]; then
 fi
 
 . "$HERE/prune.sh"
-prune kubectl kubeadm kube-scheduler kube-controller-manager kube-apiserver etcd capi-core vcsim clusterctl specs capw fakepve cert-manager
+prune kubectl kubeadm kube-scheduler kube-controller-manager kube-apiserver etcd policies capi-core vcsim clusterctl specs capw fakepve cert-manager
