@@ -19,7 +19,7 @@ use super::Shared;
 use super::runtime::caches::{Cache, Caches};
 use super::runtime::management::Management;
 use super::runtime::outcome::{Outcome, ReconcileError};
-use super::runtime::triggers::Requests;
+use super::runtime::triggers::{Requested, Requests};
 use super::runtime::watch::{Selection, Watch, Watching};
 use super::runtime::workload_clusters::WorkloadClusters;
 use crate::api::cluster_ref::ClusterRef;
@@ -79,6 +79,12 @@ pub fn shared(caches: Caches, seconds: i64, exchanges: Vec<Exchange>) -> (Shared
 
 /// The same, with these clients for workload clusters.
 pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect: Connect) -> (Shared, Script) {
+    let (shared, script, _) = shared_asked(caches, seconds, exchanges, connect);
+    (shared, script)
+}
+
+/// The same, and the passes that are asked for.
+pub fn shared_asked(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect: Connect) -> (Shared, Script, Requested) {
     let (client, script) = Script::new(exchanges);
     let cluster = Cluster::new(client.clone());
     let time = AtomicI64::new(1_767_225_600);
@@ -93,18 +99,17 @@ pub fn shared_to(caches: Caches, seconds: i64, exchanges: Vec<Exchange>, connect
         written: Default::default(),
         clock: Arc::new(move || Timestamp::from_second(time.fetch_add(seconds, Ordering::Relaxed)).unwrap()),
     });
-    (
-        Shared::new(
-            management,
-            Workloads::connected(cluster, connect, Namespaces::All),
-            Arc::new(Drivers::new(settings)),
-            caches,
-            Requests::new().0,
-            true,
-            Some("registry.example.com/capw:v0".into()),
-        ),
-        script,
-    )
+    let (requests, requested) = Requests::new();
+    let shared = Shared::new(
+        management,
+        Workloads::connected(cluster, connect, Namespaces::All),
+        Arc::new(Drivers::new(settings)),
+        caches,
+        requests,
+        true,
+        Some("registry.example.com/capw:v0".into()),
+    );
+    (shared, script, requested)
 }
 
 /// A pass, and those after it that an answer triggers which it waits for.

@@ -3,6 +3,8 @@
 //!
 //! Writes its finalizer and its status; in the workload cluster, what [`windows_side`] and [`linux_side`] say.
 
+#[cfg(test)]
+pub mod at_rest;
 mod ending;
 mod linux_side;
 mod probes;

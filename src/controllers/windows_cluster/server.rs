@@ -10,6 +10,7 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use crate::cluster::mock::{Exchange, step};
 use crate::cluster::workload::{Connect, Workload};
@@ -28,6 +29,10 @@ pub struct Server {
     pub failing: Option<(usize, Fault)>,
     /// How many merge patches it has carried out.
     pub writes: usize,
+    /// Every kind is served, and can be listed and watched; kubelets write their Nodes so often.
+    pub beats: Option<Duration>,
+    /// How often they have.
+    pub beaten: u64,
 }
 
 /// How a request fails.
@@ -102,8 +107,39 @@ impl Server {
         Self { objects: objects.map(|(path, object)| (path.to_owned(), object)).collect(), ..Self::default() }
     }
 
+    /// What there is of a kind, if the path is that of a list.
+    fn list(&self, path: &str, query: &str) -> Option<Value> {
+        let of_version = path.strip_prefix("/api/v1/").or_else(|| path.strip_prefix("/apis/")?.splitn(3, '/').nth(2))?;
+        let plural = match of_version.split('/').collect::<Vec<_>>()[..] {
+            [plural] | ["namespaces", _, plural] => plural,
+            _ => return None,
+        };
+        let (root, selector) = (path.strip_suffix(plural)?, "fieldSelector=metadata.name%3D");
+        let named = query.split('&').find_map(|part| part.strip_prefix(selector));
+        let is_of = |key: &str| {
+            let mut parts = key.rsplit('/');
+            let name = parts.next();
+            key.starts_with(root) && parts.next() == Some(plural) && (named.is_none() || named == name)
+        };
+        let items: Vec<&Value> = self.objects.iter().filter(|(key, _)| is_of(key)).map(|(_, object)| object).collect();
+        Some(page(&items, query))
+    }
+
+    /// What a watch of Nodes shows each time: nothing but that the kubelets live.
+    fn beat(&mut self) -> String {
+        self.beaten += 1;
+        let version = (self.beaten + 1).to_string();
+        let nodes = self.others.iter_mut().filter(|object| object["kind"] == "Node");
+        let events = nodes.map(|node| {
+            node["metadata"]["resourceVersion"] = json!(version);
+            node["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastHeartbeatTime": version}]);
+            json!({"type": "MODIFIED", "object": node}).to_string() + "\n"
+        });
+        events.collect()
+    }
+
     /// `None`: there is none.
-    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
+    fn answer(&mut self, method: &Method, path: &str, query: &str, body: &[u8]) -> Option<(u16, Value)> {
         let line = format!("{method} {path}");
         self.asked.push(line.clone());
         if self.without.is_some_and(|group| path.starts_with(&format!("/apis/{group}/"))) {
@@ -114,14 +150,14 @@ impl Server {
         }
         if let Some((_, fault)) = self.failing.filter(|(nth, _)| nth + 1 == self.asked.len()) {
             if fault.is_done() {
-                self.carry_out(method, path, body);
+                self.carry_out(method, path, query, body);
             }
             return fault.answer();
         }
-        self.carry_out(method, path, body).or_else(|| Some(status(404, "NotFound")))
+        self.carry_out(method, path, query, body).or_else(|| Some(status(404, "NotFound")))
     }
 
-    fn carry_out(&mut self, method: &Method, path: &str, body: &[u8]) -> Option<(u16, Value)> {
+    fn carry_out(&mut self, method: &Method, path: &str, query: &str, body: &[u8]) -> Option<(u16, Value)> {
         if let Some(name) = path.strip_prefix("/api/v1/nodes/") {
             let node = self.others.iter_mut().find(|object| object["kind"] == "Node" && object["metadata"]["name"] == name)?;
             if *method == Method::PATCH {
@@ -131,13 +167,13 @@ impl Server {
         }
         if path == "/api/v1/nodes" {
             let nodes: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Node").collect();
-            return Some((200, json!({"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": nodes})));
+            return Some((200, page(&nodes, query)));
         }
         let sent = || serde_json::from_slice::<Value>(body).unwrap();
         match *method {
             Method::GET if path == "/api/v1/pods" => {
                 let pods: Vec<&Value> = self.others.iter().filter(|object| object["kind"] == "Pod").collect();
-                Some((200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})))
+                Some((200, page(&pods, query)))
             }
             // A merge patch: an object that is applied says what it is.
             Method::PATCH if sent()["kind"].is_null() => {
@@ -163,9 +199,29 @@ impl Server {
                 Some((200, object))
             }
             Method::DELETE => self.objects.remove(path).map(|object| (200, object)),
+            Method::GET if self.beats.is_some() && !self.objects.contains_key(path) => Some((200, self.list(path, query)?)),
             _ => self.objects.get(path).map(|object| (200, object.clone())),
         }
     }
+}
+
+/// As many of them as are asked for at once, and where the next ones begin.
+fn page(items: &[&Value], query: &str) -> Value {
+    let number = |key: &str| query.split('&').find_map(|part| part.strip_prefix(key)?.parse::<usize>().ok());
+    let rest = &items[number("continue=").unwrap_or_default()..];
+    let (now, later) = rest.split_at(number("limit=").unwrap_or(rest.len()).min(rest.len()));
+    let next = if later.is_empty() { String::new() } else { (items.len() - later.len()).to_string() };
+    json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1", "continue": next}, "items": now})
+}
+
+/// The end of a watch, which is begun again. Only Nodes change.
+async fn watch(server: &Mutex<Server>, path: &str) -> String {
+    let beats = server.lock().unwrap().beats.filter(|_| path == "/api/v1/nodes");
+    match beats {
+        Some(beats) => sleep(beats).await,
+        None => pending().await,
+    }
+    server.lock().unwrap().beat()
 }
 
 /// A client of that server.
@@ -175,10 +231,15 @@ pub fn client(server: &Arc<Mutex<Server>>) -> Client {
         let server = server.clone();
         async move {
             let (parts, body) = request.into_parts();
+            let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+            if query.contains("watch=true") {
+                let answer = watch(&server, path).await;
+                return Ok::<_, Infallible>(Response::new(Body::from(answer.into_bytes())));
+            }
             let body = body.collect_bytes().await.unwrap();
-            let answer = server.lock().unwrap().answer(&parts.method, parts.uri.path(), &body);
+            let answer = server.lock().unwrap().answer(&parts.method, path, query, &body);
             let Some((code, answer)) = answer else { return pending().await };
-            Ok::<_, Infallible>(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
+            Ok(Response::builder().status(code).body(Body::from(answer.to_string().into_bytes())).unwrap())
         }
     });
     Client::new(service, "default")
