@@ -1,6 +1,7 @@
-//! Which changes of an object may change what is read of it.
+//! What is read of an object, and which changes of it may change that.
 
 use kube::api::ObjectMeta;
+use serde_json::{Value, json};
 
 use super::linux_side::{ANNOTATIONS, NODE_ARGUMENTS};
 use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL};
@@ -9,8 +10,7 @@ use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL};
 /// Nodes all the time; of those, only what networks and k3s write counts, and which Windows it is.
 pub fn facts(kind: &str, meta: &ObjectMeta) -> String {
     if kind == "Node" {
-        let is_read = |key: &str| NODE_ARGUMENTS.contains(&key) || ANNOTATIONS.iter().any(|(start, _)| key.starts_with(start));
-        let annotations: Vec<_> = meta.annotations.iter().flatten().filter(|(key, _)| is_read(key)).collect();
+        let annotations: Vec<_> = meta.annotations.iter().flatten().filter(|(key, _)| is_read_of_node(key)).collect();
         let system = ["kubernetes.io/os", BUILD_LABEL, HYPER_V_LABEL];
         let labels: Vec<_> = meta.labels.iter().flatten().filter(|(key, _)| system.contains(&key.as_str())).collect();
         return format!("{:?} {labels:?} {annotations:?}", meta.uid);
@@ -21,10 +21,63 @@ pub fn facts(kind: &str, meta: &ObjectMeta) -> String {
     format!("{:?} {version} {:?}", meta.uid, meta.annotations)
 }
 
+/// Whether this annotation of a Node is read.
+fn is_read_of_node(key: &str) -> bool {
+    NODE_ARGUMENTS.contains(&key) || ANNOTATIONS.iter().any(|(start, _)| key.starts_with(start))
+}
+
+/// The object without what is not read of it, where a cluster has thousands of its kind: Nodes, and pods of DaemonSets.
+pub fn needed(kind: &str, mut object: Value) -> Value {
+    match kind {
+        "Node" => {
+            if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+                annotations.retain(|key, _| is_read_of_node(key));
+            }
+            keep(&mut object, "status", &["addresses", "nodeInfo"]);
+        }
+        "Pod" if is_of_set(&object) => {
+            keep(&mut object, "spec", &["nodeName"]);
+            // What the containers of a pod say is asked only while it is not ready.
+            match is_ready(&object) {
+                true => keep_ready(&mut object),
+                false => keep(&mut object, "status", &["phase", "conditions", "containerStatuses"]),
+            }
+        }
+        _ => return object,
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// Of a field of the object, only these fields.
+fn keep(object: &mut Value, field: &str, these: &[&str]) {
+    if let Some(fields) = object.get_mut(field).and_then(Value::as_object_mut) {
+        fields.retain(|key, _| these.contains(&key.as_str()));
+    }
+}
+
+/// Of the status of a pod, that it is ready.
+fn keep_ready(pod: &mut Value) {
+    if let Some(fields) = pod.as_object_mut() {
+        fields.insert("status".to_owned(), json!({"conditions": [{"type": "Ready", "status": "True"}]}));
+    }
+}
+
+fn is_of_set(pod: &Value) -> bool {
+    let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet"))
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let is = |condition: &Value, field: &str, value: &str| condition.get(field).is_some_and(|found| found == value);
+    conditions.into_iter().flatten().any(|condition| is(condition, "type", "Ready") && is(condition, "status", "True"))
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     #[test]
@@ -56,6 +109,47 @@ mod tests {
             let mut after = before.clone();
             json_patch::merge(&mut after, &change);
             assert_eq!(facts(kind, before) != facts(kind, &after), counts, "{kind} {change}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_of_nodes_and_pods_of_daemon_sets_is_dropped() {
+        let node = |annotations: Value, status: Value| {
+            json!({"metadata": {"name": "n", "uid": "1", "labels": {"zone": "a"}, "annotations": annotations}, "spec": {"podCIDR": "10.0.0.0/24"},
+                "status": status})
+        };
+        let pod = |of: &str, spec: Value, status: Value| json!({"metadata": {"name": "p", "ownerReferences": [{"kind": of, "name": "o"}]}, "spec": spec, "status": status});
+        let (read, addresses) = ("flannel.alpha.coreos.com/backend-type", json!([{"type": "InternalIP", "address": "10.0.0.1"}]));
+        let (spec, bound) = (json!({"nodeName": "n", "containers": [{"name": "c"}]}), json!({"nodeName": "n"}));
+        let status = |ready: &str| {
+            let conditions = json!([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": ready}]);
+            json!({"phase": "Running", "qosClass": "Burstable", "conditions": conditions, "containerStatuses": [{"name": "c"}]})
+        };
+        let mut waiting = status("False");
+        waiting.as_object_mut().unwrap().remove("qosClass");
+        for (kind, object, expected) in [
+            (
+                "Node",
+                node(
+                    json!({read: "vxlan", "volumes": "x"}),
+                    json!({"addresses": addresses, "conditions": [{"type": "Ready"}], "capacity": {"cpu": "4"}}),
+                ),
+                node(json!({read: "vxlan"}), json!({"addresses": addresses})),
+            ),
+            (
+                "Pod",
+                pod("DaemonSet", spec.clone(), status("True")),
+                pod("DaemonSet", bound.clone(), json!({"conditions": [{"type": "Ready", "status": "True"}]})),
+            ),
+            ("Pod", pod("DaemonSet", spec.clone(), status("False")), pod("DaemonSet", bound, waiting)),
+            ("Pod", pod("Job", spec.clone(), status("True")), pod("Job", spec.clone(), status("True"))),
+            ("DaemonSet", pod("DaemonSet", spec.clone(), status("True")), pod("DaemonSet", spec.clone(), status("True"))),
+        ] {
+            let mut managed = object.clone();
+            managed["metadata"]["managedFields"] = json!([{"manager": "helm"}]);
+            let (found, is_changed) = (needed(kind, managed), object != expected);
+            assert_eq!(needed(kind, object), expected, "{kind}");
+            assert_eq!(found["metadata"]["managedFields"].is_null(), is_changed, "{kind}: field managers are read of others");
         }
     }
 }

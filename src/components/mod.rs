@@ -31,7 +31,7 @@ pub use brought::{OF_NETWORK, PODS, kind_of, removed};
 pub use change::{Step, Write, next_step};
 pub use cidr::Cidr;
 pub use compatible::judge;
-pub use facts::facts;
+pub use facts::{facts, needed};
 pub use finding::{Finding, Patch, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};

@@ -10,10 +10,18 @@ use serde_json::Value;
 use crate::api::listing::Listing;
 use crate::cluster::linux_side::{is_unserved, trimmed};
 use crate::cluster::workload::WorkloadError;
-use crate::components::facts;
+use crate::components::{facts, needed};
 
-/// By namespace and name: the facts of an object, and the object.
-type Objects = BTreeMap<(Option<String>, String), (String, Value)>;
+/// By namespace and name.
+type Objects = BTreeMap<(Option<String>, String), Known>;
+
+/// What is known of an object.
+#[derive(Clone)]
+struct Known {
+    facts: Box<str>,
+    /// What is read of it, in JSON. As a value it would take several times as much, and there are thousands.
+    text: Box<str>,
+}
 
 /// What there is, as far as the watch works.
 #[derive(Default)]
@@ -31,7 +39,8 @@ pub struct Shown {
 impl Shown {
     /// `None`: it is not known what there is. The inner `None`: the kind is not served. An error: the credentials may not watch it.
     pub fn objects(&self) -> Result<Option<Option<Vec<Value>>>, WorkloadError> {
-        let objects = || self.listed.as_ref().map(|listed| listed.values().map(|(_, object)| object.clone()).collect());
+        let object = |known: &Known| serde_json::from_str(&known.text).ok();
+        let objects = || self.listed.as_ref().map(|listed| listed.values().filter_map(object).collect());
         self.refused.clone().map_or_else(|| Ok(self.is_current.then(objects)), Err)
     }
 
@@ -40,7 +49,8 @@ impl Shown {
     pub fn note(&mut self, of: &Listing, event: Event<DynamicObject>) -> bool {
         let read = |object: DynamicObject| {
             let (name, facts) = ((object.namespace(), object.name_any()), facts(of.kind, &object.metadata));
-            Some((name, (facts, trimmed(object, of)?)))
+            let text = needed(of.kind, trimmed(object, of)?).to_string();
+            Some((name, Known { facts: facts.into(), text: text.into() }))
         };
         match event {
             Event::Init => self.begun.clear(),
@@ -48,14 +58,14 @@ impl Shown {
             Event::InitDone => {
                 self.is_current = true;
                 let before = self.listed.replace(std::mem::take(&mut self.begun));
-                let facts = |objects: &Objects| objects.iter().map(|(name, (facts, _))| (name.clone(), facts.clone())).collect::<Vec<_>>();
+                let facts = |objects: &Objects| objects.iter().map(|(name, known)| (name.clone(), known.facts.clone())).collect::<Vec<_>>();
                 return before.as_ref().map(facts) != self.listed.as_ref().map(facts);
             }
             Event::Apply(object) => {
                 let Some((name, now)) = read(object) else { return false };
-                let facts = now.0.clone();
+                let facts = now.facts.clone();
                 let before = self.listed.get_or_insert_default().insert(name, now);
-                return before.is_none_or(|(before, _)| before != facts);
+                return before.is_none_or(|before| before.facts != facts);
             }
             Event::Delete(object) => return self.listed.get_or_insert_default().remove(&(object.namespace(), object.name_any())).is_some(),
         }
@@ -88,6 +98,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::ApiError;
+    use crate::controllers::windows_cluster::at_rest::{NODES, node, pod};
 
     const SETS: Listing = Listing::new("apps", "v1", "DaemonSet", "daemonsets");
 
@@ -138,6 +149,30 @@ mod tests {
         assert!(!shown.note(&SETS, Event::Apply(changed)));
         let found = shown.objects().unwrap().flatten().unwrap();
         assert_eq!((&found[0]["kind"], &found[0]["apiVersion"], &found[0]["status"]["ready"]), (&json!("DaemonSet"), &json!("apps/v1"), &json!(7)));
+    }
+
+    /// What an object takes beside its texts: places in a map and in the heap.
+    const OBJECT: usize = 256;
+    const MOST: usize = 6 << 20;
+
+    #[test]
+    fn a_thousand_nodes_and_their_pods_take_little_memory() {
+        let [of_nodes, of_pods] = [("Node", "nodes"), ("Pod", "pods")].map(|(kind, plural)| Listing::new("", "v1", kind, plural));
+        let (mut nodes, mut pods) = (Shown::default(), Shown::default());
+        for at in 0..NODES {
+            nodes.note(&of_nodes, Event::Apply(serde_json::from_value(node(at)).unwrap()));
+            for part in ["flannel", "kube-proxy"] {
+                pods.note(&of_pods, Event::Apply(serde_json::from_value(pod(part, at)).unwrap()));
+            }
+        }
+        let name = |(namespace, name): &(Option<String>, String)| namespace.as_ref().map_or(0, String::len) + name.len();
+        let size = |shown: &Shown| -> usize {
+            shown.listed.iter().flatten().map(|(key, known)| name(key) + known.facts.len() + known.text.len() + OBJECT).sum()
+        };
+        let sizes = [size(&nodes), size(&pods)];
+        assert!(sizes.iter().sum::<usize>() <= MOST, "{sizes:?}");
+        pods.is_current = true;
+        assert_eq!(pods.objects().unwrap().flatten().map(|pods| pods.len()), Some(2 * NODES));
     }
 
     #[test]
