@@ -86,7 +86,10 @@ impl ProbeTarget {
             }
             Self::Service => "read the log of kube-proxy on this node, in the namespace capw-windows",
             Self::NameServer => "see whether the pods of the name resolution are ready",
-            Self::Name => "compare clusterDNS and clusterDomain of the node's kubelet with the Service kube-dns",
+            Self::Name => {
+                "compare clusterDNS and clusterDomain of the node's kubelet with the Service kube-dns; in a pod there `Resolve-DnsName` asks as programs \
+                 do, and nslookup does not"
+            }
             Self::Outside => "see what lets packets of the node out, and whether spec.components.probes.outside of the WindowsCluster is right",
             Self::NodePort => {
                 "let NodePorts through between all nodes, by default TCP 30000 to 32767, or set spec.components.probes.skip of the WindowsCluster to \

@@ -153,6 +153,7 @@ fn recordings_are_rendered_with_their_networks() {
             }
             let [net_conf, conflist] = ["net-conf.json", "cni.conflist"].map(|name| file(&mut objects, "flannel", name));
             assert_eq!(conflist["name"], proxy["winkernel"]["networkName"], "{}", known.name);
+            assert_eq!(conflist["disableCheck"], true, "{}", known.name);
             assert_eq!(net_conf["Network"], proxy["clusterCIDR"], "{}", known.name);
             let services = &conflist["plugins"][0]["delegate"]["policies"][1]["value"]["Settings"]["DestinationPrefix"];
             Some([known.name.to_owned(), text(&conflist["name"]), text(&net_conf["Network"]), text(services)])

@@ -68,7 +68,8 @@ fn conflist(flannel: &Flannel, dns: Option<&Dns>) -> Value {
         fields.insert("dns".to_owned(), name_resolution(dns));
     }
     let plugin = json!({"type": "flannel", "capabilities": {"portMappings": true, "dns": true}, "delegate": delegate});
-    json!({"cniVersion": "1.0.0", "name": flannel.name, "plugins": [plugin]})
+    // The plug-ins for Windows have no CHECK. <https://github.com/containernetworking/cni/blob/main/SPEC.md#configuration-format>
+    json!({"cniVersion": "1.0.0", "name": flannel.name, "disableCheck": true, "plugins": [plugin]})
 }
 
 /// For pods whose kubelet says nothing else.

@@ -192,7 +192,8 @@ fn what_is_not_reached_is_said_first_by_what_the_rest_needs() {
         (
             vec![passed("service"), passed("name-server"), container("name", json!({"running": {}}), ended(-1_073_741_515, ""))],
             "win-1: a pod there does not reach the API server by its name (kubernetes.default.svc.cluster.local.:443): agnhost ended with \
-             -1073741515, and said nothing: compare clusterDNS and clusterDomain of the node's kubelet with the Service kube-dns",
+             -1073741515, and said nothing: compare clusterDNS and clusterDomain of the node's kubelet with the Service kube-dns; in a pod there \
+             `Resolve-DnsName` asks as programs do, and nslookup does not",
         ),
     ] {
         let pods = [with(containers), passed_back(), service()];
