@@ -1,13 +1,14 @@
 //! Story *Linux side*: a cluster whose pod network is Flannel as its manifest makes it. A WindowsCluster names the network and says what Windows
 //! nodes could not share, with a command for each; the commands and a restart of flanneld put it right. CAPW itself changes nothing, until it is
 //! asked to: then it makes the same changes, once, and leaves alone what belongs to a tool or was changed back. Asked to, it also brings the network
-//! to Windows nodes and RuntimeClasses for their pods, keeps what it brought as it is, and takes it away, also when the Cluster goes.
+//! to Windows nodes and RuntimeClasses for their pods, as it has said before, keeps what it brought as it is, and takes it away, also when the Cluster goes.
 
 pub mod cost;
 pub mod gone;
 mod policies;
 pub mod probes;
 mod pull_secrets;
+mod report;
 mod runtime_classes;
 
 use std::time::Duration;
@@ -125,10 +126,13 @@ fn the_linux_side_is_named_and_put_right() {
 async fn it_brings_the_network(cp: &ControlPlane, mut workers: Workers, name: &str) {
     let foreign = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BROUGHT}});
     cp.apply_objects(&[foreign]).await;
+    report::it_says_what_is_in_the_way(cp, name).await;
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
     says(cp, name, COMPONENTS, "NameTaken", &["Namespace capw-windows is there already", "app.kubernetes.io/managed-by: capw"]).await;
     assert!(cp.list(DAEMON_SETS, Some(BROUGHT)).await.is_empty(), "nothing is applied where something is not ours");
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Report"}}})).await.expect("components can be reported");
     cp.patch(Kind::NAMESPACE, BROUGHT, &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "capw"}}})).await.expect("a label");
+    report::it_is_as_it_was_said(cp, name).await;
 
     // No Windows node is there yet.
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPONENTS, "True", LIMIT).await;

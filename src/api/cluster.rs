@@ -102,6 +102,11 @@ impl WindowsCluster {
     pub fn objects(&self) -> &[String] {
         self.known_components().map(|known| known.objects.as_slice()).unwrap_or_default()
     }
+
+    /// What CAPW would write in the workload cluster, with `mode: Report`.
+    pub fn planned(&self) -> &[String] {
+        self.known_components().map(|known| known.planned.as_slice()).unwrap_or_default()
+    }
 }
 
 /// A cluster without Cluster API.

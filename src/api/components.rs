@@ -216,6 +216,13 @@ pub struct ComponentsStatus {
     #[schemars(length(max = 64), inner(length(max = 100)))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub objects: Vec<String>,
+    /// With `mode: Report`: what CAPW would write in the workload cluster at once with `mode: Auto`, e.g. `create DaemonSet capw-windows/flannel` or
+    /// `change ConfigMap capw-windows/flannel (data[net-conf.json])`, and why it would not bring something, as ComponentsReady would say it, e.g.
+    /// `NameTaken: …`. What it would change on Linux nodes is in `findings`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 1000)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub planned: Vec<String>,
     /// Windows nodes on which all parts are ready and that have passed the probes, of all, e.g. `2/2`. New ones have a taint until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]

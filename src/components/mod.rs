@@ -35,14 +35,14 @@ pub use facts::{facts, needed};
 pub use finding::{Finding, Patch, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};
-pub use plan::{Taken, outdated, owned, taken};
+pub use plan::{Taken, difference, outdated, owned, taken};
 pub use probe::{ANSWER, NAME_SERVERS, PORT, Probe, Probing, SERVICES, is_outdated, probed};
 pub use role::{Role, role};
 pub use room::pods_per_node;
 pub use scheduling::misplaced;
 pub use show::text;
 pub use wanted::{FIRST, wanted};
-pub use windows_pods::{Effect, FOR_PODS, Host, POD_RULES, changes, is_among, wanted_for_pods, windows_pods};
+pub use windows_pods::{Changes, Effect, FOR_PODS, Host, POD_RULES, changes, is_among, wanted_for_pods, windows_pods};
 pub use windows_side::{NAMESPACE, Parameters, Refusal, brought_by_another, windows_side};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::fmt::{self, Write};
+use std::fmt;
 
 use serde_json::Value;
 
@@ -85,6 +85,17 @@ impl Problems {
     }
 }
 
+/// The way to what is one step below a field: a name, or an index as `[0]`.
+pub fn below(field: &str, step: &str) -> String {
+    match step {
+        step if step.starts_with('[') => format!("{field}{step}"),
+        // Keys of ConfigMaps and annotations hold dots.
+        step if step.contains('.') => format!("{field}[{step}]"),
+        step if field.is_empty() => step.to_owned(),
+        step => format!("{field}.{step}"),
+    }
+}
+
 /// A value in an object, and the way to it.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
@@ -101,14 +112,7 @@ impl<'a> Place<'a> {
     }
 
     fn inside(&self, step: &str, value: Option<Cow<'a, Value>>) -> Self {
-        let mut field = self.field.clone();
-        let _ = match step {
-            step if step.starts_with('[') => write!(field, "{step}"),
-            // Keys of ConfigMaps and annotations hold dots.
-            step if step.contains('.') => write!(field, "[{step}]"),
-            step if field.is_empty() => write!(field, "{step}"),
-            step => write!(field, ".{step}"),
-        };
+        let field = below(&self.field, step);
         Self { object: self.object.clone(), field, value: value.unwrap_or(Cow::Owned(Value::Null)), problems: self.problems }
     }
 

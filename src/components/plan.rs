@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use super::place::ObjectRef;
+use super::place::{ObjectRef, below};
 use super::workloads::OURS;
 
 /// Annotation: `namespace/name` of the WindowsCluster that an object was applied for.
@@ -50,7 +50,7 @@ pub fn outdated<'a>(desired: &'a [Value], live: &[Value], owner: &str) -> Result
         if let Some(live) = live {
             taken(live, owner)?;
         }
-        if !live.is_some_and(|live| holds(live, desired)) {
+        if live.is_none_or(|live| difference(live, desired).is_some()) {
             outdated.push(desired);
         }
     }
@@ -73,21 +73,33 @@ pub fn taken(live: &Value, owner: &str) -> Result<(), Taken> {
 /// A list to which others add: the API server merges it by name, so what they have put there stays, and must not count as a difference.
 const SHARED: &str = "imagePullSecrets";
 
-/// Whether all that is desired is there. The API server and others add fields; lists are whole, but for [`SHARED`].
-fn holds(live: &Value, desired: &Value) -> bool {
-    let is_among = |live: &Value, desired: &Value| {
-        let (live, desired) = (live.as_array().into_iter().flatten(), desired.as_array().into_iter().flatten());
-        desired.clone().all(|value| live.clone().any(|live| live == value))
-    };
+/// The first field in which an object is not as it shall be; `None`: all that is desired is there. The API server and others add fields; lists are
+/// whole, but for [`SHARED`].
+pub fn difference(live: &Value, desired: &Value) -> Option<String> {
+    difference_below("", live, desired)
+}
+
+fn difference_below(field: &str, live: &Value, desired: &Value) -> Option<String> {
     match (live, desired) {
-        (Value::Object(live), Value::Object(desired)) => desired
-            .iter()
-            .all(|(key, value)| live.get(key).is_some_and(|live| if key == SHARED { is_among(live, value) } else { holds(live, value) })),
-        (Value::Array(live), Value::Array(desired)) => {
-            live.len() == desired.len() && live.iter().zip(desired).all(|(live, value)| holds(live, value))
+        (Value::Object(live), Value::Object(desired)) => desired.iter().find_map(|(key, desired)| {
+            let field = below(field, key);
+            match live.get(key) {
+                Some(live) if key == SHARED => (!is_among(live, desired)).then_some(field),
+                Some(live) => difference_below(&field, live, desired),
+                None => Some(field),
+            }
+        }),
+        (Value::Array(live), Value::Array(desired)) if live.len() == desired.len() => {
+            let mut pairs = live.iter().zip(desired).enumerate();
+            pairs.find_map(|(at, (live, desired))| difference_below(&below(field, &format!("[{at}]")), live, desired))
         }
-        _ => live == desired,
+        _ => (live != desired).then(|| field.to_owned()),
     }
+}
+
+fn is_among(live: &Value, desired: &Value) -> bool {
+    let (live, desired) = (live.as_array().into_iter().flatten(), desired.as_array().into_iter().flatten());
+    desired.into_iter().all(|value| live.clone().any(|live| live == value))
 }
 
 #[cfg(test)]
@@ -96,6 +108,20 @@ mod tests {
 
     fn object(labels: &Value, annotations: &Value, data: &Value) -> Value {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n", "labels": labels, "annotations": annotations}, "data": data})
+    }
+
+    #[test]
+    fn what_differs_is_named_by_its_field() {
+        let live = json!({"metadata": {"annotations": {"a.example.com/b": "1"}}, "spec": {"list": [{"a": 1, "b": 2}], "default": true}});
+        for (desired, expected) in [
+            (json!({"spec": {"list": [{"a": 1}]}}), None),
+            (json!({"spec": {"list": [{"a": 2}]}}), Some("spec.list[0].a")),
+            (json!({"spec": {"list": []}}), Some("spec.list")),
+            (json!({"spec": {"other": {"a": 1}}}), Some("spec.other")),
+            (json!({"metadata": {"annotations": {"a.example.com/b": "2"}}}), Some("metadata.annotations[a.example.com/b]")),
+        ] {
+            assert_eq!(difference(&live, &desired).as_deref(), expected, "{desired}");
+        }
     }
 
     #[test]

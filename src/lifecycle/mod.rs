@@ -10,6 +10,7 @@ pub mod machine;
 pub mod network;
 pub mod node;
 pub mod owner;
+pub mod planned;
 mod pod;
 pub mod pool;
 pub mod probes;

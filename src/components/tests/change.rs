@@ -1,11 +1,13 @@
 //! Changes of the Linux side, one write after the other, until nothing is left to do.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{KNOWN, changed, object, recording};
 use crate::api::condition::Reason::{self, *};
 use crate::components::change::{CHANGED, SETTINGS};
-use crate::components::{ObjectRef, Step, Write, judge, next_step, read};
+use crate::components::{ObjectRef, Step, Write, is_warning, judge, next_step, read};
 
 const CONFIG: &str = "ConfigMap kube-flannel-cfg";
 const SET: &str = "DaemonSet kube-flannel-ds";
@@ -84,6 +86,45 @@ fn each_recording_is_changed_by_a_few_writes_or_left_to_people() {
             _ => false,
         };
         assert!(right, "{}: {last:?}", known.name);
+    }
+}
+
+/// What `linuxSide: Report` says is what `linuxSide: Change` then does: the patches of findings, and a restart of pods after them.
+#[test]
+fn what_is_written_is_what_the_findings_say() {
+    for known in &KNOWN {
+        let mut objects = recording(known.name);
+        let (mut told, mut written, mut remedies) = (BTreeSet::new(), BTreeSet::new(), String::new());
+        let last = loop {
+            let found = judge(&read(&objects));
+            let with_patch = || found.iter().filter(|finding| finding.patch.is_some() && !is_warning(finding.reason));
+            told.extend(with_patch().map(|finding| finding.object.clone()));
+            remedies.extend(found.iter().map(|finding| finding.remedy.as_str()));
+            let write = match next(&objects) {
+                Step::Write(write) => write,
+                step => break step,
+            };
+            let mut said = json!({});
+            for finding in with_patch().filter(|finding| finding.object == write.object) {
+                json_patch::merge(&mut said, finding.patch.as_ref().unwrap().value());
+            }
+            if said == json!({}) {
+                let restart = format!("`kubectl rollout restart {}`", write.object.for_kubectl());
+                assert!(remedies.contains(&restart), "{}: {write:?} {remedies}", known.name);
+            } else {
+                // Beside them there are only preconditions, and CAPW's mark.
+                json_patch::merge(&mut said, &json!({"metadata": {"annotations": {CHANGED: write.patch["metadata"]["annotations"][CHANGED]}}}));
+                let mut is = write.patch.clone();
+                for precondition in ["uid", "resourceVersion"] {
+                    is["metadata"].as_object_mut().unwrap().remove(precondition);
+                }
+                assert_eq!(is, said, "{}", known.name);
+                written.insert(write.object.clone());
+            }
+            take(&mut objects, &write);
+        };
+        let is_right = if matches!(last, Step::Leave(..)) { written.is_subset(&told) } else { written == told };
+        assert!(is_right, "{}: {told:?} {written:?} {last:?}", known.name);
     }
 }
 

@@ -38,6 +38,8 @@ struct Observed {
     objects: Vec<Value>,
     side: LinuxSide,
     watched: Vec<Watched>,
+    /// Why it is not known what there is of that which CAPW brings, where it only says what it would bring.
+    unknown: Option<WorkloadError>,
 }
 
 /// Reads the Linux side, takes the next step of a change of it, and brings to Windows nodes what they need, as far as `components` asks for it. An
@@ -52,11 +54,11 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
     let looked = async {
         let workload = ctx.clusters.get(name).await?;
         let reader = Reader { clusters: &ctx.clusters, cluster: name, workload: &workload };
-        let Observed { objects, side, watched } = observe(&reader, object, components).await?;
+        let Observed { objects, side, watched, unknown } = observe(&reader, object, components).await?;
         ctx.clusters.watch_linux_side(name, &workload, &linux_sides::LinuxSide { object: ObjectRef::from_obj(object), watched });
-        Ok::<_, WorkloadError>((workload, objects, side))
+        Ok::<_, WorkloadError>((workload, objects, side, unknown))
     };
-    let (workload, objects, side) = match looked.await {
+    let (workload, objects, side, unknown) = match looked.await {
         Ok(looked) => looked,
         Err(error) if error.is_pending() => return Err(error),
         Err(error) => {
@@ -99,6 +101,21 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
             }
         }
     } else {
+        let planned = match unknown {
+            Some(error) => Err(error),
+            None => windows_side::planned(ctx, &workload, &objects, &side, object, cluster).await,
+        };
+        let status = seen.status.get_or_insert_default();
+        match planned {
+            Ok(planned) => status.planned = planned,
+            Err(error) if error.is_lasting() => status.planned = vec![unplanned(&error)],
+            // What was known stays.
+            Err(error) => {
+                ctx.clusters.doubt(name, &error).await;
+                status.planned = object.planned().to_vec();
+                seen.look_again = LOOK_SOON;
+            }
+        }
         seen.conditions.extend(taint_stays(&side.nodes));
     }
     Ok(seen)
@@ -121,7 +138,8 @@ struct Reader<'a> {
     workload: &'a Workload,
 }
 
-/// What CAPW brings is read only where it is to bring anything: who switches a policy off need not give the rights that it takes.
+/// What CAPW brings is read only if it is asked for: who switches a policy off need not give the rights that it takes. Neither need who only wants to
+/// know what would be brought.
 async fn observe(reader: &Reader<'_>, object: &WindowsCluster, asked: &Components) -> Result<Observed, WorkloadError> {
     let (mut objects, mut watched) = (Vec::new(), Vec::new());
     reader.read(kinds(&FIRST), &mut objects, &mut watched).await?;
@@ -129,11 +147,12 @@ async fn observe(reader: &Reader<'_>, object: &WindowsCluster, asked: &Component
     let maps = wanted.config_maps.into_iter().map(|map| Watched::ConfigMap { namespace: map.namespace.unwrap_or_default(), name: map.name });
     reader.read(kinds(&wanted.lists).chain(maps), &mut objects, &mut watched).await?;
     let side = read(&objects);
-    if asked.mode == ComponentsMode::Auto {
-        let brought = windows_side::kinds(&side, asked, object.objects());
-        reader.read(kinds(&brought), &mut objects, &mut watched).await?;
-    }
-    Ok(Observed { objects, side, watched })
+    let brought = windows_side::kinds(&side, asked, object.objects());
+    let unknown = match reader.read(kinds(&brought), &mut objects, &mut watched).await {
+        Err(error) if asked.mode == ComponentsMode::Report && error.is_lasting() => Some(error),
+        read => read.map(|()| None)?,
+    };
+    Ok(Observed { objects, side, watched, unknown })
 }
 
 fn kinds(listings: &[Listing]) -> impl Iterator<Item = Watched> {
@@ -160,6 +179,11 @@ async fn act(workload: &Workload, step: &Step) -> Result<(), WorkloadError> {
     }
     tracing::info!(endpoint = workload.server, "{what}");
     Ok(())
+}
+
+/// What is said if it is not known what there is.
+fn unplanned(error: &WorkloadError) -> String {
+    fault(error).map_or_else(|| error.to_string(), |fault| format!("{}: {error}", fault.reason()))
 }
 
 /// What is said of a request that failed, with the reason for an object that the API server does not take; `None`: the next look tries again.

@@ -13,6 +13,7 @@ pub mod server;
 mod triggers;
 mod windows_pods;
 mod windows_side;
+mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;

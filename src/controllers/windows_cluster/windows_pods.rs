@@ -8,8 +8,8 @@ use kube::api::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
 
-use super::Context;
-use super::windows_side::{apply, is, now, owner, remove};
+use super::windows_side::is;
+use super::writes::{apply, now, remove};
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::cluster::WindowsCluster;
 use crate::api::cluster_ref::ClusterRef;
@@ -17,8 +17,9 @@ use crate::api::components::ComponentsMode;
 use crate::api::condition::Desired;
 use crate::cluster::linux_side::is_unserved;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{self, FOR_PODS, Host, changes, is_among, owned, windows_pods};
+use crate::components::{self, FOR_PODS, Host, changes, is_among, windows_pods};
 use crate::controllers::runtime::caches::Caches;
+use crate::lifecycle::planned::Asked;
 use crate::lifecycle::windows_side::{announced, kept};
 
 /// What is to be said of it, and when to look at it again.
@@ -28,31 +29,16 @@ pub struct Kept {
     pub said: (Desired, Duration),
 }
 
-/// What the WindowsCluster asks for, if these are the hosts of its cluster.
-fn desired(object: &WindowsCluster, hosts: &BTreeSet<Host>) -> Vec<Value> {
-    let policies = object.spec.components.as_ref().map(|components| components.policies.clone()).unwrap_or_default();
-    windows_pods(hosts, &policies)
-}
-
 fn name(object: &Value) -> String {
     components::ObjectRef::of(object).to_string()
 }
 
 /// Applies what is not there as it shall be, and removes what nobody needs any more. `objects` are those of the workload cluster.
-pub async fn bring(
-    ctx: &Context,
-    workload: &Workload,
-    objects: &[Value],
-    object: &WindowsCluster,
-    cluster: &ClusterRef,
-) -> Result<Kept, WorkloadError> {
-    let owner = owner(object);
-    let mut hosts = configured(&ctx.caches, cluster);
-    hosts.extend(Host::joined(objects));
-    let desired = owned(desired(object, &hosts), &owner);
-    let seen = changes(&desired, objects, &owner);
+pub async fn bring(workload: &Workload, objects: &[Value], object: &WindowsCluster, asked: &Asked<'_>) -> Result<Kept, WorkloadError> {
+    let desired = asked.for_pods();
+    let seen = changes(&desired, objects, &asked.owner);
     let objects = now(workload, objects, &[seen.outdated, seen.replaced, seen.unneeded].concat()).await?;
-    let changes = changes(&desired, &objects, &owner);
+    let changes = changes(&desired, &objects, &asked.owner);
     let mut there: Vec<String> = changes.kept.iter().map(ToString::to_string).collect();
     // What is removed later is known before it is there.
     let is_known = |desired: &&Value| FOR_PODS.iter().any(|kind| is(desired, kind.kind) && is_among(kind.kind, object.objects()));
@@ -95,7 +81,13 @@ async fn used<'a>(workload: &Workload, objects: &[&'a Value]) -> Result<Vec<&'a 
     Ok(classes)
 }
 
-/// The hosts that the machines of a cluster are or may become.
+/// The hosts that the machines of a cluster are or may become. `objects` has its Nodes.
+pub fn hosts(caches: &Caches, cluster: &ClusterRef, objects: &[Value]) -> BTreeSet<Host> {
+    let mut hosts = configured(caches, cluster);
+    hosts.extend(Host::joined(objects));
+    hosts
+}
+
 fn configured(caches: &Caches, cluster: &ClusterRef) -> BTreeSet<Host> {
     let is_its = |meta: &ObjectMeta, of: Option<ClusterRef>| meta.deletion_timestamp.is_none() && of.as_ref() == Some(cluster);
     let (mut configs, mut templates) = (caches.configs.all(&cluster.namespace), caches.config_templates.all(&cluster.namespace));
@@ -115,7 +107,8 @@ pub fn host_facts(cluster: Option<ClusterRef>, spec: &WindowsBootstrapConfigSpec
 pub fn without(caches: &Caches, cluster: Option<ClusterRef>, spec: &WindowsBootstrapConfigSpec) -> Vec<ObjectRef<WindowsCluster>> {
     let lacks = |object: &Arc<WindowsCluster>| {
         let is_asked = object.components_mode() == ComponentsMode::Auto;
-        let wanted = desired(object, &BTreeSet::from([Host::configured(spec)]));
+        let policies = object.spec.components.as_ref().map(|components| components.policies.clone()).unwrap_or_default();
+        let wanted = windows_pods(&BTreeSet::from([Host::configured(spec)]), &policies);
         // What else is wanted is so for any host.
         is_asked && wanted.iter().any(|wanted| is(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
     };

@@ -81,7 +81,11 @@ fn cluster_with(refused: Arc<Mutex<Option<String>>>) -> (Workload, Arc<Mutex<Vec
 
 /// What a pass reads there for a WindowsCluster with all that is brought.
 async fn observed(clusters: &WorkloadClusters, workload: &Workload) -> Result<Observed, WorkloadError> {
-    let asked = json!({"mode": "Auto", "policies": {"validation": "Off", "runtimeClasses": "Off"}});
+    observed_with("Auto", clusters, workload).await
+}
+
+async fn observed_with(mode: &str, clusters: &WorkloadClusters, workload: &Workload) -> Result<Observed, WorkloadError> {
+    let asked = json!({"mode": mode, "policies": {"validation": "Off", "runtimeClasses": "Off"}});
     let reader = Reader { clusters, cluster: &ClusterRef::cluster_api("lab", "c1"), workload };
     observe(&reader, &windows_cluster(), &read_as(asked)).await
 }
@@ -111,6 +115,33 @@ async fn each_read_that_is_refused_is_named() {
         let plural = if path.contains("/configmaps/") { "configmaps" } else { path.rsplit('/').next().unwrap() };
         assert!(what.contains(plural), "{path}: {what}");
     }
+}
+
+/// Who only wants to know what would be brought is told which right that takes, and all the rest.
+#[tokio::test]
+async fn a_right_that_only_auto_needs_hides_nothing_from_a_report() {
+    let (shared, _script) = shared(Caches::empty(), 1, vec![]);
+    let clusters = shared.windows_cluster().clusters;
+    let (workload, asked) = cluster(None);
+    let Observed { side, unknown, .. } = observed_with("Report", &clusters, &workload).await.unwrap();
+    assert!(unknown.is_none());
+    let all = asked.lock().unwrap().clone();
+    observed(&clusters, &workload).await.unwrap();
+    assert_eq!(asked.lock().unwrap()[all.len()..], all, "what Auto reads");
+    let mut told = Vec::new();
+    for path in all {
+        let kind = path.rsplit('/').next().unwrap();
+        match observed_with("Report", &clusters, &cluster(Some(path.clone())).0).await {
+            Ok(seen) => {
+                let said = unplanned(&seen.unknown.unwrap());
+                assert!(seen.side == side && said.starts_with("WorkloadClusterForbidden: ") && said.contains(kind), "{path}: {said}");
+                told.push(kind.to_owned());
+            }
+            Err(error) => assert!(matches!(error, WorkloadError::Forbidden { .. }), "{path}: {error}"),
+        }
+    }
+    told.dedup();
+    assert_eq!(told, ["namespaces", "serviceaccounts", "clusterroles", "clusterrolebindings", "configmaps", "pods"]);
 }
 
 #[tokio::test(start_paused = true)]

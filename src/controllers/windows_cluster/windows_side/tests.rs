@@ -2,6 +2,7 @@
 
 mod faults;
 mod probes;
+mod report;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::api::condition::ConditionType;
 use crate::cluster::mock::{Script, refuse, step};
 use crate::controllers::runtime::caches::Caches;
 use crate::controllers::testing::{holding, read as object, shared, shared_to};
+use crate::lifecycle::planned::by_another;
 
 fn recorded(recording: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/components/fixtures").join(recording);

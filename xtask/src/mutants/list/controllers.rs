@@ -228,9 +228,11 @@ pub const FILES: &[Guarded] = &[
     of(
         "src/controllers/windows_cluster/windows_side.rs",
         &["controllers::windows_cluster::"],
-        &[
-            gone("what is another's stays", "Some(found) if «taken(&found, owner).is_ok()»", "true"),
-            gone("what has changed stays", "resource_version: «text(\"/metadata/resourceVersion\")»", "None"),
-        ],
+        &[gone("what is another's stays", "Some(found) if «taken(&found, owner).is_ok()»", "true")],
+    ),
+    of(
+        "src/controllers/windows_cluster/writes.rs",
+        &["controllers::windows_cluster::"],
+        &[gone("what has changed stays", "resource_version: «text(\"/metadata/resourceVersion\")»", "None")],
     ),
 ];
