@@ -177,6 +177,11 @@ pub enum ValidationMode {
 /// goes: <https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-use-startup-taints>.
 pub const UNVERIFIED_TAINT: &str = "startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified";
 
+/// Whose the fields are of what CAPW brings to Windows nodes.
+pub const COMPONENTS_MANAGER: &str = "capw-components";
+/// Whose the fields are that CAPW changes of the Linux side.
+pub const LINUX_SIDE_MANAGER: &str = "capw-linux-side";
+
 /// What is done about components.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum ComponentsMode {

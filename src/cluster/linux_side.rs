@@ -11,10 +11,8 @@ use super::kept::within;
 use super::rights::Right;
 use super::workload::{Workload, WorkloadError};
 use super::{ApiError, watches};
+use crate::api::components::LINUX_SIDE_MANAGER;
 use crate::api::listing::Listing;
-
-/// Whose the changed fields of the Linux side are.
-pub const LINUX_SIDE_MANAGER: &str = "capw-linux-side";
 
 /// What a watch follows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

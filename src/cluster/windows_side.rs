@@ -4,15 +4,30 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::Status;
 use serde_json::Value;
 
 use super::ApiError;
 use super::linux_side::named;
 use super::workload::{Workload, WorkloadError};
+use crate::api::components::COMPONENTS_MANAGER;
 use crate::api::listing::Listing;
 
-/// Whose the fields of the Windows side are.
-pub const COMPONENTS_MANAGER: &str = "capw-components";
+/// What becomes of an object that is applied, if another field manager has set one of its fields to something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apply {
+    /// It stays as it is.
+    Yield,
+    /// It becomes as it is applied.
+    Override,
+}
+
+/// A field that another field manager has set to something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub field: String,
+    pub manager: String,
+}
 
 impl Workload {
     /// The object of that name, if there is one. There is none of a kind that the API server does not serve.
@@ -25,11 +40,25 @@ impl Workload {
         }
     }
 
-    /// Applies an object under the field manager [`COMPONENTS_MANAGER`], over what others have written into the same fields.
-    pub async fn apply_object(&self, of: &Listing, namespace: Option<&str>, name: &str, object: &Value) -> Result<(), WorkloadError> {
+    /// Applies an object under the field manager [`COMPONENTS_MANAGER`], and says which fields have kept it from that.
+    pub async fn apply_object(
+        &self,
+        of: &Listing,
+        namespace: Option<&str>,
+        name: &str,
+        object: &Value,
+        apply: Apply,
+    ) -> Result<Vec<Held>, WorkloadError> {
         let what = format!("patch {}", named(of, namespace, name));
-        let parameters = PatchParams::apply(COMPONENTS_MANAGER).force();
-        self.call(&what, self.api(of, namespace).patch(name, &parameters, &Patch::Apply(object))).await.map(drop)
+        let parameters = PatchParams { force: apply == Apply::Override, ..PatchParams::apply(COMPONENTS_MANAGER) };
+        let api = self.api(of, namespace);
+        let answer = async {
+            match api.patch(name, &parameters, &Patch::Apply(object)).await {
+                Err(kube::Error::Api(status)) if !held(&status).is_empty() => Ok(held(&status)),
+                answer => answer.map(|_| Vec::new()),
+            }
+        };
+        self.call(&what, answer).await
     }
 
     /// Those of the RuntimeClasses of these names that pods use which have not ended. No selector finds such pods, so all are listed, page by page,
@@ -55,6 +84,15 @@ impl Workload {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The fields that others hold, by the causes of a conflict: `conflict with "kubectl-edit" using apps/v1`.
+fn held(status: &Status) -> Vec<Held> {
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    let conflicts = causes.iter().filter(|cause| cause.reason == "FieldManagerConflict");
+    conflicts
+        .map(|cause| Held { field: cause.field.clone(), manager: cause.message.split('"').nth(1).unwrap_or(&cause.message).to_owned() })
+        .collect()
 }
 
 #[cfg(test)]

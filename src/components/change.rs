@@ -13,6 +13,8 @@ use super::manager::manager;
 use super::place::ObjectRef;
 use super::plan::digest;
 use super::wanted::listing;
+use super::writers::writer_since;
+use crate::api::components::LINUX_SIDE_MANAGER;
 use crate::api::condition::Reason;
 use crate::api::listing::Listing;
 
@@ -85,7 +87,8 @@ fn change(objects: &[Value], wrong: &[&Finding], first: &Finding) -> Step {
     let before = annotation(there, "/metadata/annotations", CHANGED).unwrap_or_default();
     let mut changed: Vec<&str> = before.split(',').filter(|reason| !reason.is_empty()).collect();
     if let Some(again) = reasons.iter().find(|reason| changed.contains(reason)) {
-        let why = format!("CAPW changed {object}, and another writer has changed it back, so it is {again} again");
+        let writer = writer_since(there, LINUX_SIDE_MANAGER).map_or_else(|| "another writer".to_owned(), |name| format!("the field manager {name}"));
+        let why = format!("CAPW changed {object}, and {writer} has changed it back, so it is {again} again");
         return Step::Leave(Reason::ManagedElsewhere, format!("{why}: correct it at its source, then remove its annotation {CHANGED}"));
     }
     if let Some(manager) = there.get("metadata").and_then(manager) {

@@ -26,6 +26,7 @@ mod wanted;
 mod windows_pods;
 mod windows_side;
 mod workloads;
+mod writers;
 
 pub use brought::{OF_NETWORK, PODS, kind_of, removed};
 pub use change::{Step, Write, next_step};
@@ -35,7 +36,7 @@ pub use facts::{facts, needed};
 pub use finding::{Finding, Patch, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
 pub use place::{ObjectRef, Unreadable};
-pub use plan::{Taken, difference, outdated, owned, taken};
+pub use plan::{Difference, Taken, difference, outdated, owned, taken};
 pub use probe::{ANSWER, NAME_SERVERS, PORT, Probe, Probing, SERVICES, is_outdated, probed};
 pub use role::{Role, role};
 pub use room::pods_per_node;
@@ -44,6 +45,7 @@ pub use show::text;
 pub use wanted::{FIRST, wanted};
 pub use windows_pods::{Changes, Effect, FOR_PODS, Host, POD_RULES, changes, is_among, wanted_for_pods, windows_pods};
 pub use windows_side::{NAMESPACE, Parameters, Refusal, brought_by_another, windows_side};
+pub use writers::{Contested, SET_BACK, is_set_back_later, writer_since};
 
 #[cfg(test)]
 mod tests;

@@ -72,29 +72,58 @@ pub fn taken(live: &Value, owner: &str) -> Result<(), Taken> {
 
 /// A list to which others add: the API server merges it by name, so what they have put there stays, and must not count as a difference.
 const SHARED: &str = "imagePullSecrets";
+/// Lists whose entries the API server merges by name: those of others stay.
+const BY_NAME: [&str; 4] = ["containers", "initContainers", "volumes", "env"];
+
+/// Where an object is not as it shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub field: String,
+    /// Whether the object does not have the field.
+    pub is_missing: bool,
+}
 
 /// The first field in which an object is not as it shall be; `None`: all that is desired is there. The API server and others add fields; lists are
-/// whole, but for [`SHARED`].
-pub fn difference(live: &Value, desired: &Value) -> Option<String> {
+/// whole, but for [`SHARED`] and those of [`BY_NAME`].
+pub fn difference(live: &Value, desired: &Value) -> Option<Difference> {
     difference_below("", live, desired)
 }
 
-fn difference_below(field: &str, live: &Value, desired: &Value) -> Option<String> {
+fn difference_below(field: &str, live: &Value, desired: &Value) -> Option<Difference> {
+    let changed = || Some(Difference { field: field.to_owned(), is_missing: false });
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => desired.iter().find_map(|(key, desired)| {
             let field = below(field, key);
             match live.get(key) {
-                Some(live) if key == SHARED => (!is_among(live, desired)).then_some(field),
+                Some(live) if key == SHARED => (!is_among(live, desired)).then_some(Difference { field, is_missing: false }),
+                Some(live) if BY_NAME.contains(&key.as_str()) => difference_by_name(&field, live, desired),
                 Some(live) => difference_below(&field, live, desired),
-                None => Some(field),
+                None => Some(Difference { field, is_missing: true }),
             }
         }),
         (Value::Array(live), Value::Array(desired)) if live.len() == desired.len() => {
             let mut pairs = live.iter().zip(desired).enumerate();
-            pairs.find_map(|(at, (live, desired))| difference_below(&below(field, &format!("[{at}]")), live, desired))
+            pairs.find_map(|(at, (live, desired))| difference_below(&item(field, at), live, desired))
         }
-        _ => (live != desired).then(|| field.to_owned()),
+        _ if live == desired => None,
+        _ => changed(),
     }
+}
+
+fn difference_by_name(field: &str, live: &Value, desired: &Value) -> Option<Difference> {
+    let entries = |list: &Value| list.as_array().cloned().unwrap_or_default();
+    let live = entries(live);
+    entries(desired).iter().enumerate().find_map(|(at, desired)| {
+        let field = item(field, at);
+        match live.iter().find(|live| live.get("name") == desired.get("name")) {
+            Some(live) => difference_below(&field, live, desired),
+            None => Some(Difference { field, is_missing: true }),
+        }
+    })
+}
+
+fn item(field: &str, at: usize) -> String {
+    below(field, &format!("[{at}]"))
 }
 
 fn is_among(live: &Value, desired: &Value) -> bool {
@@ -112,15 +141,25 @@ mod tests {
 
     #[test]
     fn what_differs_is_named_by_its_field() {
-        let live = json!({"metadata": {"annotations": {"a.example.com/b": "1"}}, "spec": {"list": [{"a": 1, "b": 2}], "default": true}});
+        let containers = json!([{"name": "injected"}, {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}, {"name": "Y"}]}]);
+        let live = json!({"metadata": {"annotations": {"a.example.com/b": "1"}}, "spec": {"list": [{"a": 1, "b": 2}], "default": true},
+            "template": {"containers": containers}});
         for (desired, expected) in [
             (json!({"spec": {"list": [{"a": 1}]}}), None),
-            (json!({"spec": {"list": [{"a": 2}]}}), Some("spec.list[0].a")),
-            (json!({"spec": {"list": []}}), Some("spec.list")),
-            (json!({"spec": {"other": {"a": 1}}}), Some("spec.other")),
-            (json!({"metadata": {"annotations": {"a.example.com/b": "2"}}}), Some("metadata.annotations[a.example.com/b]")),
+            (json!({"spec": {"list": [{"a": 2}]}}), Some(("spec.list[0].a", false))),
+            (json!({"spec": {"list": []}}), Some(("spec.list", false))),
+            (json!({"spec": {"other": {"a": 1}}}), Some(("spec.other", true))),
+            (json!({"metadata": {"annotations": {"a.example.com/b": "2"}}}), Some(("metadata.annotations[a.example.com/b]", false))),
+            (json!({"template": {"containers": [{"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}]}]}}), None),
+            (json!({"template": {"containers": [{"name": "a", "image": "a:2"}]}}), Some(("template.containers[0].image", false))),
+            (json!({"template": {"containers": [{"name": "a"}, {"name": "b"}]}}), Some(("template.containers[1]", true))),
+            (
+                json!({"template": {"containers": [{"name": "a", "env": [{"name": "X", "value": "2"}]}]}}),
+                Some(("template.containers[0].env[0].value", false)),
+            ),
         ] {
-            assert_eq!(difference(&live, &desired).as_deref(), expected, "{desired}");
+            let expected = expected.map(|(field, is_missing)| Difference { field: field.to_owned(), is_missing });
+            assert_eq!(difference(&live, &desired), expected, "{desired}");
         }
     }
 

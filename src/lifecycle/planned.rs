@@ -146,7 +146,7 @@ fn applied(desired: &Value, objects: &[Value]) -> String {
     let of = ObjectRef::of(desired);
     match of.find(objects) {
         None => format!("create {of}"),
-        Some(live) => format!("change {of} ({})", difference(live, desired).unwrap_or_default()),
+        Some(live) => format!("change {of} ({})", difference(live, desired).map(|difference| difference.field).unwrap_or_default()),
     }
 }
 

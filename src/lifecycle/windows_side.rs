@@ -11,7 +11,7 @@ use super::pod::{condition, is_leaving, last_line, text, unscheduled};
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::{ComponentPart, ComponentsMode, UNVERIFIED_TAINT};
 use crate::api::condition::{ConditionType, Desired, Reason, find};
-use crate::components::{Node, ObjectRef, Role, Taken};
+use crate::components::{Contested, Node, ObjectRef, Role, SET_BACK, Taken};
 
 /// So many nodes are named.
 const NAMED: usize = 10;
@@ -170,6 +170,22 @@ pub fn announced(objects: usize) -> (Desired, Duration) {
 pub fn applied(objects: usize) -> (Desired, Duration) {
     let message = format!("{objects} objects in the workload cluster were applied just now");
     (Desired::no(ConditionType::ComponentsReady, Reason::PartNotReady, message), APPLIED)
+}
+
+/// Other writers change what CAPW has applied; `None`: none does.
+pub fn contested(fields: &[Contested]) -> Option<(Desired, Duration)> {
+    let named = fields.get(..NAMED).unwrap_or(fields);
+    let more = match fields.len() - named.len() {
+        0 if named.is_empty() => return None,
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let each = |Contested { object, field, manager }: &Contested| format!("{object}, {field}: the field manager {manager} has set something else");
+    let limit = SET_BACK.as_secs();
+    let remedy =
+        format!("CAPW sets it back, at most once in {limit} s: if it comes again, end what writes it, or set spec.components.mode to Report");
+    let message = format!("{}{more}. {remedy}", named.iter().map(each).collect::<Vec<_>>().join("; "));
+    Some((Desired::no(ConditionType::ComponentsReady, Reason::FieldManagerConflict, message), SET_BACK))
 }
 
 fn lack(part: &ComponentPart) -> String {

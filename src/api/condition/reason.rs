@@ -326,6 +326,8 @@ documented_enum! {
         NotBrought => problem(WorkloadCluster, ComponentsReady, "Do what the message says, or set spec.components.mode to Report."),
         /// There is an object with a name that CAPW needs, and it is not CAPW's. It is not touched.
         NameTaken => problem(WorkloadCluster, ComponentsReady, "Remove or rename the object that the message names, if nothing needs it."),
+        /// Another writer changes fields of what CAPW brings; the message says which, and who. CAPW sets them back, at most once in ten seconds.
+        FieldManagerConflict => problem(WorkloadCluster, ComponentsReady, "If it comes again, end what writes these fields, or set spec.components.mode to Report."),
         /// What CAPW brought is to be removed (`mode: "Off"`, or the Cluster is being deleted), and a request for that failed; the message says which.
         /// CAPW tries again.
         NotRemoved => stage(ComponentsReady, "Wait. If it takes long, do what the message says, or set spec.components.mode to Report: what is there stays then."),

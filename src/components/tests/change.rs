@@ -165,6 +165,12 @@ fn what_was_changed_back_is_left_alone() {
     let (written, last) = writes(&mut objects);
     let Step::Leave(ManagedElsewhere, why) = last else { panic!("{last:?}") };
     assert!(written.is_empty() && why.contains("VniBelow4096 again") && why.contains(CHANGED), "{written:?} {why}");
+    assert!(why.contains("and another writer has changed it back"), "{why}");
+    let entry = |manager: &str, time: &str| json!({"manager": manager, "operation": "Update", "time": time});
+    let writers = json!([entry("capw-linux-side", "2026-01-01T00:00:00Z"), entry("kubectl-edit", "2026-01-02T00:00:00Z")]);
+    json_patch::merge(object(&mut objects, CONFIG).unwrap(), &json!({"metadata": {"managedFields": writers}}));
+    let Step::Leave(ManagedElsewhere, why) = next(&objects) else { panic!("{:?}", next(&objects)) };
+    assert!(why.contains("and the field manager kubectl-edit has changed it back"), "{why}");
     // Something else on the same object may still be changed.
     let mut objects = changed("calico-operator-windows", "FelixConfiguration default", &json!({"spec": {"vxlanVNI": 1}}));
     assert_eq!(writes(&mut objects), (vec!["FelixConfiguration default".to_owned()], Step::Nothing));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::writes::{apply, lift_taint, remove};
 use crate::api::components::{ProbeTarget, Probes};
 use crate::api::condition::Desired;
@@ -10,7 +12,7 @@ use crate::cluster::workload::{Workload, WorkloadError};
 use crate::components::{NAME_SERVERS, SERVICES, probed};
 use crate::lifecycle::planned::Asked;
 use crate::lifecycle::probes::{self, report};
-use crate::lifecycle::windows_side::without_taint;
+use crate::lifecycle::windows_side::{contested, without_taint};
 
 /// What to read of a cluster with nodes that are to be tried out, besides pods.
 pub fn kinds(asked: &Probes) -> Vec<Listing> {
@@ -19,20 +21,26 @@ pub fn kinds(asked: &Probes) -> Vec<Listing> {
     kinds.into_iter().flatten().filter(|_| asked.image_in_use().is_some()).collect()
 }
 
-/// Does what is to be done about them, and takes the taint from nodes that have passed.
-pub async fn probe(workload: &Workload, asked: &Asked<'_>, found: &probes::Probes<'_>) -> Result<Option<(Desired, Duration)>, WorkloadError> {
+/// Does what is to be done about them, and takes the taint from nodes that have passed. `objects` are those of the workload cluster.
+pub async fn probe(
+    workload: &Workload,
+    asked: &Asked<'_>,
+    found: &probes::Probes<'_>,
+    objects: &[Value],
+) -> Result<Option<(Desired, Duration)>, WorkloadError> {
     let is_tried = asked.components.probes.image_in_use().is_some();
     // A pod goes after the taint: it shows that the node has passed.
     lift_taint(workload, &found.passed, if is_tried { "a pod there has reached what pods need" } else { "its network is ready" }).await?;
     for pod in &found.remove {
         remove(workload, pod).await?;
     }
+    let mut fields = Vec::new();
     for object in &found.make {
         let Some((_, node)) = probed(object) else { continue };
         // A watch may not show yet that the taint is gone.
         if workload.node(&node).await?.as_ref().and_then(without_taint).is_some() {
-            apply(workload, &[object]).await?;
+            fields.extend(apply(workload, &[object], objects, asked.now).await?);
         }
     }
-    Ok(report(found))
+    Ok(contested(&fields).or_else(|| report(found)))
 }

@@ -25,6 +25,8 @@ pub struct Server {
     pub refused: Option<String>,
     /// A group of kinds that are not there.
     pub without: Option<&'static str>,
+    /// By path: the field manager that has changed the image of an object.
+    pub held: BTreeMap<String, &'static str>,
     /// The request of this number, from 0, fails.
     pub failing: Option<(usize, Fault)>,
     /// How many merge patches it has carried out.
@@ -97,6 +99,15 @@ impl Fault {
 
 pub fn status(code: u16, reason: &str) -> (u16, Value) {
     (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code}))
+}
+
+/// As kubectl is refused by an API server of Kubernetes 1.36.
+fn conflict(manager: &str) -> (u16, Value) {
+    let field = ".spec.template.spec.containers[name=\"flannel\"].image";
+    let causes = json!([{"reason": "FieldManagerConflict", "message": format!("conflict with \"{manager}\" using apps/v1"), "field": field}]);
+    let (code, mut status) = status(409, "Conflict");
+    status["details"] = json!({"causes": causes});
+    (code, status)
 }
 
 impl Server {
@@ -187,9 +198,13 @@ impl Server {
                 live["metadata"]["resourceVersion"] = json!(format!("w{}", self.writes));
                 Some((200, live.clone()))
             }
+            Method::PATCH if !query.contains("force=true") && self.held.contains_key(path) => {
+                Some(conflict(self.held.get(path).copied().unwrap_or_default()))
+            }
             // As every API server.
             Method::PATCH if self.objects.get(path).is_some_and(|live| live["handler"] != sent()["handler"]) => Some(status(422, "Invalid")),
             Method::PATCH => {
+                self.held.remove(path);
                 let mut object = sent();
                 object["metadata"]["uid"] = json!(path);
                 if path.contains("/services/") {

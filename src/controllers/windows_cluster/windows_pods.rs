@@ -17,10 +17,10 @@ use crate::api::components::ComponentsMode;
 use crate::api::condition::Desired;
 use crate::cluster::linux_side::is_unserved;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{self, FOR_PODS, Host, changes, is_among, windows_pods};
+use crate::components::{self, Contested, FOR_PODS, Host, changes, is_among, windows_pods};
 use crate::controllers::runtime::caches::Caches;
 use crate::lifecycle::planned::Asked;
-use crate::lifecycle::windows_side::{announced, kept};
+use crate::lifecycle::windows_side::{announced, both, contested, kept};
 
 /// What is to be said of it, and when to look at it again.
 pub struct Kept {
@@ -48,25 +48,38 @@ pub async fn bring(workload: &Workload, objects: &[Value], object: &WindowsClust
     for replaced in &changes.replaced {
         remove(workload, replaced).await?;
     }
-    let unserved = apply_served(workload, &changes.outdated).await?;
+    let Applied { unserved, fields } = apply_served(workload, &changes.outdated, &objects, asked).await?;
     let used = used(workload, &changes.unneeded).await?;
     for unused in changes.unneeded.iter().filter(|object| !used.contains(object)) {
         remove(workload, unused).await?;
     }
     there.extend(used.into_iter().map(name));
-    Ok(Kept { objects: there, said: kept(&changes.taken, &unserved) })
+    let said = kept(&changes.taken, &unserved);
+    let said = match contested(&fields) {
+        Some(contested) => both(contested, said),
+        None => said,
+    };
+    Ok(Kept { objects: there, said })
 }
 
-/// Applies objects, and gives the kinds that the API server does not have.
-async fn apply_served(workload: &Workload, objects: &[&Value]) -> Result<BTreeSet<&'static str>, WorkloadError> {
-    let mut unserved = BTreeSet::new();
-    for object in objects {
-        match apply(workload, &[object]).await {
-            Err(error) if is_unserved(&error) => unserved.extend(components::kind_of(object).map(|kind| kind.kind)),
-            applied => applied?,
+/// What came of it.
+#[derive(Default)]
+struct Applied {
+    /// The kinds that the API server does not have.
+    unserved: BTreeSet<&'static str>,
+    /// Those that others change.
+    fields: Vec<Contested>,
+}
+
+async fn apply_served(workload: &Workload, desired: &[&Value], objects: &[Value], asked: &Asked<'_>) -> Result<Applied, WorkloadError> {
+    let mut found = Applied::default();
+    for desired in desired {
+        match apply(workload, &[desired], objects, asked.now).await {
+            Err(error) if is_unserved(&error) => found.unserved.extend(components::kind_of(desired).map(|kind| kind.kind)),
+            applied => found.fields.extend(applied?),
         }
     }
-    Ok(unserved)
+    Ok(found)
 }
 
 /// Those of the objects that pods use. Without a RuntimeClass among them no pod is looked at.

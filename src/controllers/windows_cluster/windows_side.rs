@@ -17,7 +17,7 @@ use crate::components::{LinuxSide, OF_NETWORK, ObjectRef, PODS, brought_by_anoth
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::planned::{Asked, Hindrance};
-use crate::lifecycle::windows_side::{announced, applied, both, may_be_there, not_brought, not_removed, report, tainted};
+use crate::lifecycle::windows_side::{announced, applied, both, contested, may_be_there, not_brought, not_removed, report, tainted};
 
 /// Nodes that may have the taint.
 const NODES: Listing = Listing::new("", "v1", "Node", "nodes").with_labels("kubernetes.io/os=windows");
@@ -137,12 +137,9 @@ async fn bring_network(workload: &Workload, objects: &[Value], object: &WindowsC
         0 => report(&plan.parts),
         // What is removed later is known before it is there.
         count if object.parts().is_empty() => announced(count),
-        count => {
-            apply(workload, &plan.outdated).await?;
-            applied(count)
-        }
+        count => contested(&apply(workload, &plan.outdated, objects, asked.now).await?).unwrap_or_else(|| applied(count)),
     };
-    let said = match probe(workload, asked, &plan.probes).await? {
+    let said = match probe(workload, asked, &plan.probes, objects).await? {
         Some(of_probes) => both(said, of_probes),
         None => said,
     };

@@ -3,22 +3,46 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kube::api::Preconditions;
 use serde_json::Value;
 
+use crate::api::components::COMPONENTS_MANAGER;
 use crate::api::listing::Listing;
+use crate::cluster::windows_side::Apply;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{ObjectRef, kind_of};
+use crate::components::{Contested, Difference, ObjectRef, difference, is_set_back_later, kind_of, writer_since};
 use crate::lifecycle::windows_side::without_taint;
 
-pub async fn apply(workload: &Workload, objects: &[&Value]) -> Result<(), WorkloadError> {
-    for object in objects {
-        if let Some(kind) = kind_of(object) {
-            let of = ObjectRef::of(object);
-            workload.apply_object(&kind, of.namespace.as_deref(), &of.name, object).await?;
+/// Applies objects; `live` has those that there are. What another writer has changed in them is set back, but not again at once: gives the fields, and
+/// who it is.
+pub async fn apply(workload: &Workload, desired: &[&Value], live: &[Value], now: Timestamp) -> Result<Vec<Contested>, WorkloadError> {
+    let mut contested = Vec::new();
+    for desired in desired {
+        let Some(kind) = kind_of(desired) else { continue };
+        let object = ObjectRef::of(desired);
+        let fought = object.find(live).filter(|live| is_set_back_later(live, COMPONENTS_MANAGER, now));
+        // Of a field that is gone the API server says no holder, and takes it.
+        if let Some(gone) = fought.and_then(|live| gone(live, desired, &object)) {
+            contested.push(gone);
+            continue;
         }
+        let apply = async |how| workload.apply_object(&kind, object.namespace.as_deref(), &object.name, desired, how).await;
+        let held = apply(Apply::Yield).await?;
+        if !held.is_empty() && fought.is_none() {
+            apply(Apply::Override).await?;
+            tracing::warn!(endpoint = workload.server, "{object} is set back: {held:?}");
+        }
+        contested.extend(held.into_iter().map(|held| Contested { object: object.clone(), field: held.field, manager: held.manager }));
     }
-    Ok(())
+    Ok(contested)
+}
+
+/// The field that another writer has taken away.
+fn gone(live: &Value, desired: &Value, object: &ObjectRef) -> Option<Contested> {
+    let manager = writer_since(live, COMPONENTS_MANAGER)?.to_owned();
+    let Difference { field, .. } = difference(live, desired).filter(|difference| difference.is_missing)?;
+    Some(Contested { object: object.clone(), field, manager })
 }
 
 /// The objects, of which these are read again: a watch may not show yet what CAPW itself has written.
@@ -53,3 +77,6 @@ pub async fn lift_taint(workload: &Workload, nodes: &[String], why: &str) -> Res
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,3 +174,20 @@ async fn without_an_image_no_network_is_said() {
     let said = planned(&ctx, &workload(&case.server), &objects, &read(&objects), &case.object, &cluster()).await.unwrap();
     assert!(said[0].starts_with("ImageUnknown: ") && said[1..].iter().all(|line| !line.contains("capw-windows/")), "{said:#?}");
 }
+
+/// Another writer is named once its change is set back, and the pods are told after that.
+#[tokio::test]
+async fn another_writer_is_named() {
+    let case = case(RECORDING);
+    case.compare("first").await;
+    let set = "/apis/apps/v1/namespaces/capw-windows/daemonsets/flannel";
+    case.server.lock().unwrap().held.insert(set.to_owned(), "kubectl-edit");
+    case.server.lock().unwrap().objects.get_mut(set).unwrap()["spec"]["template"]["spec"]["containers"][0]["image"] = json!("stranger");
+    let (shared, _script) = shared(Caches::empty(), 1, vec![]);
+    let objects = case.objects();
+    let brought = bring(&shared.windows_cluster(), &workload(&case.server), &objects, &read(&objects), &case.object, &cluster()).await.unwrap();
+    assert_eq!((brought.condition.status, brought.condition.reason), (Some(false), Reason::FieldManagerConflict));
+    let words = "DaemonSet capw-windows/flannel, .spec.template.spec.containers[name=\"flannel\"].image: the field manager kubectl-edit has set something else";
+    assert!(brought.condition.message.contains(words), "{}", brought.condition.message);
+    assert_eq!(case.compare("after it").await, [""; 0], "it is set back");
+}
