@@ -219,9 +219,9 @@ fn again<T>(run: impl Fn() -> T, judged: impl Fn(&T) -> bool) -> T {
     }
 }
 
-/// Whether that is a word of the program. On a busy machine Wine does not start now and then.
+/// Whether that is a word of the program. On a busy machine Wine does not start now and then, or one of its own libraries ends a program that is done.
 fn spoke(said: &str) -> bool {
-    !said.is_empty() && !said.contains("wine client error")
+    !said.is_empty() && !said.contains("wine client error") && !said.contains("wine: Unhandled page fault")
 }
 
 /// containerd found nothing wrong but what is [`KNOWN`].
