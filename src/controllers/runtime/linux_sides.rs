@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::DefaultBackoff;
 use serde_json::Value;
@@ -96,6 +96,8 @@ async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, n
     loop {
         news.notified().await;
         sleep(SETTLE).await;
+        // What has come meanwhile, the same pass reads.
+        let _ = news.notified().now_or_never();
         clusters.context().requests.windows_cluster(object.clone());
     }
 }
