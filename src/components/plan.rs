@@ -84,7 +84,7 @@ pub struct Difference {
 }
 
 /// The first field in which an object is not as it shall be; `None`: all that is desired is there. The API server and others add fields; lists are
-/// whole, but for [`SHARED`] and those of [`BY_NAME`].
+/// whole, but for `SHARED` and those of `BY_NAME`.
 pub fn difference(live: &Value, desired: &Value) -> Option<Difference> {
     difference_below("", live, desired)
 }
