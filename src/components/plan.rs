@@ -70,10 +70,8 @@ pub fn taken(live: &Value, owner: &str) -> Result<(), Taken> {
     }
 }
 
-/// A list to which others add: the API server merges it by name, so what they have put there stays, and must not count as a difference.
-const SHARED: &str = "imagePullSecrets";
-/// Lists whose entries the API server merges by name: those of others stay.
-const BY_NAME: [&str; 4] = ["containers", "initContainers", "volumes", "env"];
+/// Lists whose entries the API server merges by name: those of others stay, and must not count as a difference.
+const BY_NAME: [&str; 5] = ["containers", "initContainers", "volumes", "env", "imagePullSecrets"];
 
 /// Where an object is not as it shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +82,7 @@ pub struct Difference {
 }
 
 /// The first field in which an object is not as it shall be; `None`: all that is desired is there. The API server and others add fields; lists are
-/// whole, but for `SHARED` and those of `BY_NAME`.
+/// whole, but for those of `BY_NAME`.
 pub fn difference(live: &Value, desired: &Value) -> Option<Difference> {
     difference_below("", live, desired)
 }
@@ -95,7 +93,6 @@ fn difference_below(field: &str, live: &Value, desired: &Value) -> Option<Differ
         (Value::Object(live), Value::Object(desired)) => desired.iter().find_map(|(key, desired)| {
             let field = below(field, key);
             match live.get(key) {
-                Some(live) if key == SHARED => (!is_among(live, desired)).then_some(Difference { field, is_missing: false }),
                 Some(live) if BY_NAME.contains(&key.as_str()) => difference_by_name(&field, live, desired),
                 Some(live) => difference_below(&field, live, desired),
                 None => Some(Difference { field, is_missing: true }),
@@ -111,11 +108,10 @@ fn difference_below(field: &str, live: &Value, desired: &Value) -> Option<Differ
 }
 
 fn difference_by_name(field: &str, live: &Value, desired: &Value) -> Option<Difference> {
-    let entries = |list: &Value| list.as_array().cloned().unwrap_or_default();
-    let live = entries(live);
-    entries(desired).iter().enumerate().find_map(|(at, desired)| {
+    let (live, desired) = (live.as_array().into_iter().flatten(), desired.as_array().into_iter().flatten());
+    desired.enumerate().find_map(|(at, desired)| {
         let field = item(field, at);
-        match live.iter().find(|live| live.get("name") == desired.get("name")) {
+        match live.clone().find(|live| live.get("name") == desired.get("name")) {
             Some(live) => difference_below(&field, live, desired),
             None => Some(Difference { field, is_missing: true }),
         }
@@ -124,11 +120,6 @@ fn difference_by_name(field: &str, live: &Value, desired: &Value) -> Option<Diff
 
 fn item(field: &str, at: usize) -> String {
     below(field, &format!("[{at}]"))
-}
-
-fn is_among(live: &Value, desired: &Value) -> bool {
-    let (live, desired) = (live.as_array().into_iter().flatten(), desired.as_array().into_iter().flatten());
-    desired.into_iter().all(|value| live.clone().any(|live| live == value))
 }
 
 #[cfg(test)]
@@ -143,7 +134,7 @@ mod tests {
     fn what_differs_is_named_by_its_field() {
         let containers = json!([{"name": "injected"}, {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}, {"name": "Y"}]}]);
         let live = json!({"metadata": {"annotations": {"a.example.com/b": "1"}}, "spec": {"list": [{"a": 1, "b": 2}], "default": true},
-            "template": {"containers": containers}});
+            "template": {"containers": containers, "imagePullSecrets": [{"name": "other"}, {"name": "a"}]}});
         for (desired, expected) in [
             (json!({"spec": {"list": [{"a": 1}]}}), None),
             (json!({"spec": {"list": [{"a": 2}]}}), Some(("spec.list[0].a", false))),
@@ -153,6 +144,8 @@ mod tests {
             (json!({"template": {"containers": [{"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}]}]}}), None),
             (json!({"template": {"containers": [{"name": "a", "image": "a:2"}]}}), Some(("template.containers[0].image", false))),
             (json!({"template": {"containers": [{"name": "a"}, {"name": "b"}]}}), Some(("template.containers[1]", true))),
+            (json!({"template": {"imagePullSecrets": [{"name": "a"}]}}), None),
+            (json!({"template": {"imagePullSecrets": [{"name": "a"}, {"name": "b"}]}}), Some(("template.imagePullSecrets[1]", true))),
             (
                 json!({"template": {"containers": [{"name": "a", "env": [{"name": "X", "value": "2"}]}]}}),
                 Some(("template.containers[0].env[0].value", false)),
