@@ -8,8 +8,8 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::server::{Server, connect, kubeconfig};
-use super::*;
+use super::super::server::{Server, connect, kubeconfig};
+use super::super::*;
 use crate::cluster::mock::{Exchange, Script, step};
 use crate::controllers::runtime::triggers::Requested;
 use crate::controllers::testing::{holding, read, shared_asked, with_answers};
