@@ -268,11 +268,16 @@ async fn pods_restart(cp: &ControlPlane) {
 
 /// What CAPW has written in the workload cluster.
 pub fn written_since(cp: &ControlPlane, mark: AuditMark) -> Vec<String> {
+    effects_since(cp, mark).iter().map(|event| format!("{} {}", event.verb, event.uri)).collect()
+}
+
+/// The requests for it.
+fn effects_since(cp: &ControlPlane, mark: AuditMark) -> Vec<AuditEvent> {
     // The reviews only ask which rights there are.
     // A write that came between a read and a write of another is refused, and is made again.
     let is_write =
         |event: &AuditEvent| event.user == REMOTE_USER && event.is_write() && event.code != 409 && event.resource != "selfsubjectaccessreviews";
-    cp.audit_since(mark).into_iter().filter(is_write).map(|event| format!("{} {}", event.verb, event.uri)).collect()
+    cp.audit_since(mark).into_iter().filter(is_write).collect()
 }
 
 /// The same, once there are so many: the API server notes a request after its answer.

@@ -160,8 +160,7 @@ async fn both_take_pods(cluster: &Cluster, node: &Value) {
     let reachable = parts_are_ready(cluster, &guest, name, text(&endpoint, "/IpConfigurations/0/IpAddress")).await;
     it_takes_pods(cluster, &guest, name, &endpoint, &reachable).await;
     linux_side::verified(&cluster.cp, &cluster.name(), "2/2").await;
-    let (namespace, cluster_name) = cluster.name().split_once('/').map(|(namespace, name)| (namespace.to_owned(), name.to_owned())).expect("both");
-    let table = cluster.cp.kubectl(&["-n", &namespace, "get", "windowscluster", &cluster_name]).await;
+    let table = cluster.cp.kubectl(&["get", "windowsclusters", "--all-namespaces"]).await;
     assert!(table.contains("flannel/vxlan") && table.contains("2/2"), "{table}");
     step("both nodes are verified, and so the table says");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::workers::REMOTE_USER;
+use crate::workers::{REMOTE_USER, by_capw};
 use crate::world::{AuditEvent, AuditMark, ControlPlane};
 
 /// For one machine, from its first request on.
@@ -28,6 +28,6 @@ fn asked_since(cp: &ControlPlane, mark: AuditMark) -> Vec<AuditEvent> {
     let watched: BTreeSet<String> = cp.audit().iter().filter(|event| event.user == REMOTE_USER && event.verb == "watch").map(path).collect();
     let is_watch = |event: &AuditEvent| event.verb == "watch" || (event.verb == "list" && watched.contains(&path(event)));
     let is_once = |event: &AuditEvent| event.group == "rbac.authorization.k8s.io" || event.uri == "/version";
-    let is_its = |event: &AuditEvent| event.user == REMOTE_USER && !event.user_agent.contains("cluster-api");
+    let is_its = |event: &AuditEvent| event.user == REMOTE_USER && by_capw(event);
     cp.audit_since(mark).into_iter().filter(|event| is_its(event) && !is_watch(event) && !is_once(event)).collect()
 }

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{COMPONENTS, LIMIT};
-use crate::workers::REMOTE_USER;
-use crate::world::{AuditEvent, AuditMark, ControlPlane, Kind, condition, step, wait_for};
+use super::{COMPONENTS, LIMIT, effects_since};
+use crate::world::{AuditEvent, ControlPlane, Kind, condition, step, wait_for};
 
 /// Of what is brought, by the plural.
 const KINDS: [(&str, &str); 9] = [
@@ -45,12 +44,6 @@ fn written(event: &AuditEvent) -> String {
     format!("{verb} {kind} {namespace}{}", event.name)
 }
 
-fn writes(cp: &ControlPlane, mark: AuditMark) -> BTreeSet<String> {
-    let is_write =
-        |event: &AuditEvent| event.user == REMOTE_USER && event.is_write() && event.code != 409 && event.resource != "selfsubjectaccessreviews";
-    cp.audit_since(mark).iter().filter(|event| is_write(event)).map(written).collect()
-}
-
 /// Asks for all that was said, and holds it against what is written.
 async fn it_is_written(cp: &ControlPlane, name: &str, said: &[String], is_done: impl Fn(&Value) -> bool) {
     let mark = cp.audit_mark();
@@ -60,7 +53,7 @@ async fn it_is_written(cp: &ControlPlane, name: &str, said: &[String], is_done: 
     let lines = said.iter().filter(|line| line.split(' ').next().is_some_and(|word| !word.ends_with(':')));
     let expected: BTreeSet<String> = lines.map(|line| line.split(" (").next().unwrap_or_default().to_owned()).collect();
     wait_for("what was said is written, and nothing else", LIMIT, || async {
-        let found = writes(cp, mark);
+        let found: BTreeSet<String> = effects_since(cp, mark).iter().map(written).collect();
         if found == expected { Ok(()) } else { Err(format!("{found:#?} instead of {expected:#?}")) }
     })
     .await;
