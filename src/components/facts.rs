@@ -4,6 +4,7 @@ use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::linux_side::{ANNOTATIONS, NODE_ARGUMENTS};
+use super::place::is_of_kind;
 use crate::api::bootstrap_config::{BUILD_LABEL, HYPER_V_LABEL};
 
 /// What the metadata of an object of that kind tells of its content: while this stays the same, so does all that is read. Kubelets write their
@@ -67,7 +68,7 @@ fn keep_ready(pod: &mut Value) {
 
 fn is_of_set(pod: &Value) -> bool {
     let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    owners.into_iter().flatten().any(|owner| owner.get("kind").is_some_and(|kind| kind == "DaemonSet"))
+    owners.into_iter().flatten().any(|owner| is_of_kind(owner, "DaemonSet"))
 }
 
 fn is_ready(pod: &Value) -> bool {

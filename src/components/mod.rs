@@ -35,7 +35,7 @@ pub use compatible::judge;
 pub use facts::{facts, needed};
 pub use finding::{Finding, Patch, is_warning};
 pub use linux_side::{Dns, Kind, KubeProxy, LinuxSide, Network, Node, Origin, Settings, read};
-pub use place::{ObjectRef, Unreadable};
+pub use place::{ObjectRef, Unreadable, is_of_kind};
 pub use plan::{Difference, Taken, difference, outdated, owned, taken};
 pub use probe::{ANSWER, NAME_SERVERS, PORT, Probe, Probing, SERVICES, is_outdated, probed};
 pub use role::{Role, role};

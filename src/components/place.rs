@@ -36,7 +36,7 @@ impl ObjectRef {
 
     /// The object of that name.
     pub fn find<'a>(&self, objects: &'a [Value]) -> Option<&'a Value> {
-        let is_its = |object: &&Value| object.get("kind").is_some_and(|kind| *kind == self.kind) && Self::of(object) == *self;
+        let is_its = |object: &&Value| is_of_kind(object, &self.kind) && Self::of(object) == *self;
         objects.iter().find(is_its)
     }
 
@@ -45,6 +45,11 @@ impl ObjectRef {
         let namespace = self.namespace.as_ref().map(|namespace| format!("-n {namespace} ")).unwrap_or_default();
         format!("{namespace}{}/{}", self.kind.to_ascii_lowercase(), self.name)
     }
+}
+
+/// Whether an object is of that kind.
+pub fn is_of_kind(object: &Value, kind: &str) -> bool {
+    object.get("kind").is_some_and(|found| found == kind)
 }
 
 /// `ConfigMap kube-flannel/kube-flannel-cfg`

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::cidr::Cidr;
 use super::linux_side::LinuxSide;
-use super::place::ObjectRef;
+use super::place::{ObjectRef, is_of_kind};
 use super::plan::{digest, labels};
 use super::wanted::NAME_RESOLUTION;
 use super::windows_side::{NAMESPACE, with_pull_secrets};
@@ -276,7 +276,7 @@ fn name_server(side: &LinuxSide, objects: &[Value]) -> Option<SocketAddr> {
         let found: Vec<SocketAddr> = addresses.filter_map(|address| Some(SocketAddr::new(address, port?))).collect();
         found
     };
-    let slices = objects.iter().filter(|object| object.get("kind").is_some_and(|kind| kind == NAME_SERVERS.kind));
+    let slices = objects.iter().filter(|object| is_of_kind(object, NAME_SERVERS.kind));
     let found = slices.filter_map(|slice| EndpointSlice::deserialize(slice).ok()).flat_map(of_slice);
     // The same one each time.
     found.filter(|server| server.is_ipv4() && in_network(server.ip())).min()

@@ -10,8 +10,8 @@ use super::windows_side::{Verification, missing, part, tainted, verify};
 use crate::api::components::{ComponentPart, Components, UNVERIFIED_TAINT};
 use crate::api::condition::Reason;
 use crate::components::{
-    Changes, Host, LinuxSide, ObjectRef, Parameters, Probe, Refusal, Role, brought_by_another, changes, difference, outdated, owned, windows_pods,
-    windows_side,
+    Changes, Host, LinuxSide, ObjectRef, Parameters, Probe, Refusal, Role, brought_by_another, changes, difference, is_of_kind, outdated, owned,
+    windows_pods, windows_side,
 };
 
 /// What is asked for, and of which cluster.
@@ -84,8 +84,8 @@ impl Asked<'_> {
     /// What is to be written for the network, if these objects are desired, and those are there.
     pub fn of_network<'a>(&self, desired: &'a [Value], objects: &'a [Value]) -> Result<NetworkPlan<'a>, Hindrance> {
         let outdated = outdated(desired, objects, &self.owner).map_err(|taken| Hindrance::of(Reason::NameTaken, taken.to_string()))?;
-        let pods: Vec<&Value> = objects.iter().filter(|object| is(object, "Pod")).collect();
-        let sets = desired.iter().filter(|object| is(object, "DaemonSet")).map(|set| ObjectRef::of(set).find(objects).unwrap_or(set));
+        let pods: Vec<&Value> = objects.iter().filter(|object| is_of_kind(object, "Pod")).collect();
+        let sets = desired.iter().filter(|object| is_of_kind(object, "DaemonSet")).map(|set| ObjectRef::of(set).find(objects).unwrap_or(set));
         let brought = sets.map(|set| part(set, &pods));
         let parts: Vec<ComponentPart> = by_another(objects, self.side, &pods).into_iter().chain(brought).collect();
         let verification = verify(&self.side.nodes, &parts, &pods);
@@ -137,10 +137,6 @@ pub fn by_another(objects: &[Value], side: &LinuxSide, pods: &[&Value]) -> Optio
     Some(of.find(objects).map_or_else(|| missing(&of), |set| part(set, pods)))
 }
 
-fn is(object: &Value, kind: &str) -> bool {
-    object.get("kind").is_some_and(|found| found == kind)
-}
-
 /// `create DaemonSet capw-windows/flannel`, or `change` with the first field that differs.
 fn applied(desired: &Value, objects: &[Value]) -> String {
     let of = ObjectRef::of(desired);
@@ -157,7 +153,7 @@ fn changed(changes: &Changes<'_>, objects: &[Value]) -> Vec<String> {
         false => applied(desired, objects),
     });
     let removed = changes.unneeded.iter().map(|object| {
-        let once = if is(object, "RuntimeClass") { ", once no pod uses it" } else { "" };
+        let once = if is_of_kind(object, "RuntimeClass") { ", once no pod uses it" } else { "" };
         format!("remove {}{once}", ObjectRef::of(object))
     });
     let taken = changes.taken.iter().map(|why| format!("{}: {why}", Reason::NameTaken));

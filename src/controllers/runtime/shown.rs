@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::ApiError;
-    use crate::controllers::windows_cluster::at_rest::{NODES, node, pod};
+    use crate::controllers::windows_cluster::tests::at_rest::{NODES, node, pod};
 
     const SETS: Listing = Listing::new("apps", "v1", "DaemonSet", "daemonsets");
 

@@ -3,8 +3,6 @@
 //!
 //! Writes its finalizer and its status; in the workload cluster, what [`windows_side`] and [`linux_side`] say.
 
-#[cfg(test)]
-pub mod at_rest;
 mod ending;
 mod linux_side;
 mod probes;
@@ -151,7 +149,9 @@ async fn say(
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    pub mod at_rest;
+
     use serde_json::{Value, json};
 
     use super::*;

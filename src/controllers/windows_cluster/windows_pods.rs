@@ -8,7 +8,6 @@ use kube::api::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
 
-use super::windows_side::is;
 use super::writes::{apply, now, remove};
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
 use crate::api::cluster::WindowsCluster;
@@ -17,7 +16,7 @@ use crate::api::components::ComponentsMode;
 use crate::api::condition::Desired;
 use crate::cluster::linux_side::is_unserved;
 use crate::cluster::workload::{Workload, WorkloadError};
-use crate::components::{self, Contested, FOR_PODS, Host, changes, is_among, windows_pods};
+use crate::components::{self, Contested, FOR_PODS, Host, changes, is_among, is_of_kind, windows_pods};
 use crate::controllers::runtime::caches::Caches;
 use crate::lifecycle::planned::Asked;
 use crate::lifecycle::windows_side::{announced, both, contested, kept};
@@ -41,7 +40,7 @@ pub async fn bring(workload: &Workload, objects: &[Value], object: &WindowsClust
     let changes = changes(&desired, &objects, &asked.owner);
     let mut there: Vec<String> = changes.kept.iter().map(ToString::to_string).collect();
     // What is removed later is known before it is there.
-    let is_known = |desired: &&Value| FOR_PODS.iter().any(|kind| is(desired, kind.kind) && is_among(kind.kind, object.objects()));
+    let is_known = |desired: &&Value| FOR_PODS.iter().any(|kind| is_of_kind(desired, kind.kind) && is_among(kind.kind, object.objects()));
     if !changes.outdated.iter().all(is_known) {
         return Ok(Kept { objects: there, said: announced(changes.outdated.len()) });
     }
@@ -85,7 +84,7 @@ async fn apply_served(workload: &Workload, desired: &[&Value], objects: &[Value]
 /// Those of the objects that pods use. Without a RuntimeClass among them no pod is looked at.
 async fn used<'a>(workload: &Workload, objects: &[&'a Value]) -> Result<Vec<&'a Value>, WorkloadError> {
     let name = |class: &Value| components::ObjectRef::of(class).name;
-    let mut classes: Vec<&Value> = objects.iter().copied().filter(|object| is(object, "RuntimeClass")).collect();
+    let mut classes: Vec<&Value> = objects.iter().copied().filter(|object| is_of_kind(object, "RuntimeClass")).collect();
     let names: BTreeSet<String> = classes.iter().map(|class| name(class)).collect();
     if !names.is_empty() {
         let used = workload.used_runtime_classes(&names).await?;
@@ -123,7 +122,7 @@ pub fn without(caches: &Caches, cluster: Option<ClusterRef>, spec: &WindowsBoots
         let policies = object.spec.components.as_ref().map(|components| components.policies.clone()).unwrap_or_default();
         let wanted = windows_pods(&BTreeSet::from([Host::configured(spec)]), &policies);
         // What else is wanted is so for any host.
-        is_asked && wanted.iter().any(|wanted| is(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
+        is_asked && wanted.iter().any(|wanted| is_of_kind(wanted, "RuntimeClass") && !object.objects().contains(&name(wanted)))
     };
     let found = cluster.and_then(|cluster| caches.windows_cluster_of(&cluster)).filter(lacks);
     found.iter().map(|object| ObjectRef::from_obj(&**object)).collect()

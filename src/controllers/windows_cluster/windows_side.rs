@@ -147,10 +147,6 @@ async fn bring_network(workload: &Workload, objects: &[Value], object: &WindowsC
     Ok(Network { parts: plan.parts, verified: Some(format!("{verified}/{}", plan.verification.nodes)), said })
 }
 
-pub fn is(object: &Value, kind: &str) -> bool {
-    object.get("kind").is_some_and(|found| found == kind)
-}
-
 /// Removes what was brought, if anything was. The value says what is left, and when to try again; `None`: nothing is. An error: an answer is
 /// awaited.
 pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Brought>, WorkloadError> {
