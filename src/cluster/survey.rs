@@ -1,8 +1,13 @@
-//! Reading a node of a workload cluster for a diagnosis: what runs on it, its certificate requests, its events. Reads only.
+//! Reading a node of a workload cluster: what runs on it, its certificate requests, its events. Reads only.
+
+use std::fmt::Debug;
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::Event;
+use kube::Resource;
 use kube::api::{Api, ListParams};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::workload::{Workload, WorkloadError};
 
@@ -12,10 +17,13 @@ const OF_NODE: usize = 8 << 20;
 const LIMIT: u32 = 500;
 
 impl Workload {
-    /// All Pods on a Node.
-    pub async fn pods_on(&self, node: &str) -> Result<Vec<Pod>, WorkloadError> {
+    /// All Pods on a Node, and of each what `P` has of it.
+    pub async fn pods_on<P>(&self, node: &str) -> Result<Vec<P>, WorkloadError>
+    where
+        P: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
+    {
         let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        self.pages("list pods", Api::<Pod>::all(self.client.clone()), on_node).keeping_at_most(OF_NODE).keep(Some).await
+        self.pages("list pods", Api::<P>::all(self.client.clone()), on_node).keeping_at_most(OF_NODE).keep(Some).await
     }
 
     /// Warnings about any of these objects.

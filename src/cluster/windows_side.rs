@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::Resource;
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::core::Status;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::ApiError;
@@ -27,6 +29,21 @@ pub enum Apply {
 pub struct Held {
     pub field: String,
     pub manager: String,
+}
+
+/// A pod, of which nothing is decoded but the RuntimeClass that it uses.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = Pod)]
+struct PodOfClass {
+    #[serde(skip)]
+    metadata: ObjectMeta,
+    spec: Option<PodSpec>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    runtime_class_name: Option<String>,
 }
 
 impl Workload {
@@ -64,7 +81,7 @@ impl Workload {
     /// Those of the RuntimeClasses of these names that pods use which have not ended. No selector finds such pods, so all are listed, page by page,
     /// until each class is known to be used.
     pub async fn used_runtime_classes(&self, names: &BTreeSet<String>) -> Result<BTreeSet<String>, WorkloadError> {
-        let api: Api<Pod> = Api::all(self.client.clone());
+        let api: Api<PodOfClass> = Api::all(self.client.clone());
         let mut pages = self.pages("list pods", api, ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed"));
         let mut used = BTreeSet::new();
         while used.len() < names.len()

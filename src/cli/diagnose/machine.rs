@@ -2,7 +2,7 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Node};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::ResourceExt;
 
@@ -186,7 +186,7 @@ impl Look {
             Err(error) => self.skipped("certificate requests", &error),
         }
         let mut names = vec![name.clone()];
-        match workload.pods_on(&name).await {
+        match workload.pods_on::<Pod>(&name).await {
             Ok(pods) => {
                 names.extend(pods.iter().map(ResourceExt::name_any));
                 self.symptoms.extend(pods.iter().filter_map(objects::of_pod));

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
 use crate::api::name::VmUuid;
+use crate::lifecycle::node::drain::PodOnNode;
 
 /// By VM: pods by UID.
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub struct Endings(Mutex<HashMap<VmUuid, HashMap<String, Timestamp>>>);
 
 impl Endings {
     /// Takes in the pods on a Node as they are now; returns since when each of them is seen to end.
-    pub fn note(&self, vm: VmUuid, pods: &[Pod], now: Timestamp) -> HashMap<String, Timestamp> {
+    pub fn note(&self, vm: VmUuid, pods: &[PodOnNode], now: Timestamp) -> HashMap<String, Timestamp> {
         let ending = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).filter_map(|pod| pod.metadata.uid.clone());
         let mut all = self.lock();
         let before = all.remove(&vm).unwrap_or_default();
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_pod_ends_since_it_was_first_seen_to_whatever_its_own_clock_says() {
-        let pod = |uid: &str, deleted: Option<&str>| -> Pod {
+        let pod = |uid: &str, deleted: Option<&str>| -> PodOnNode {
             serde_json::from_value(json!({"metadata": {"uid": uid, "deletionTimestamp": deleted}})).unwrap()
         };
         let at = |second| Timestamp::from_second(second).unwrap();

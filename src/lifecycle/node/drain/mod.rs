@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
+pub use self::pod::PodOnNode;
 use self::pod::Stand;
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::api::machine::WindowsMachine;
@@ -48,7 +49,7 @@ impl Limits {
 pub struct ObservedNode<'a> {
     pub node: &'a Node,
     /// All pods on it; `None` before they are listed.
-    pub pods: Option<&'a [Pod]>,
+    pub pods: Option<&'a [PodOnNode]>,
     /// See [`since`].
     pub since: Timestamp,
     /// Since when each pod is seen to end, by UID and our own clock; those that are not in it were told just now.

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use kube::api::ObjectMeta;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Victim;
 use crate::api::capi::DRAIN_LABEL;
@@ -13,6 +16,47 @@ const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 const GONE_WITH_ITS_NODE: Duration = Duration::from_secs(1);
 /// A kubelet may be so late before a pod is said to hang.
 const LATE: Duration = Duration::from_secs(5);
+
+/// A pod, of which nothing is decoded or kept but what a drain reads: how large it is, its API server decides.
+#[derive(Clone, Debug, Deserialize, Serialize, Resource)]
+#[resource(inherit = Pod)]
+pub struct PodOnNode {
+    #[serde(default, deserialize_with = "needed")]
+    pub metadata: ObjectMeta,
+    pub spec: Option<PodSpec>,
+    pub status: Option<PodStatus>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PodSpec {
+    volumes: Option<Vec<Volume>>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Volume {
+    persistent_volume_claim: Option<Present>,
+    ephemeral: Option<Present>,
+}
+
+/// An object whose fields are not read.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Present {}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PodStatus {
+    pub phase: Option<String>,
+}
+
+/// The metadata without what no rule of this file reads.
+fn needed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut meta = ObjectMeta::deserialize(deserializer)?;
+    for (entries, read) in [(&mut meta.labels, DRAIN_LABEL), (&mut meta.annotations, MIRROR_ANNOTATION)] {
+        entries.iter_mut().for_each(|entries| entries.retain(|key, _| key == read));
+    }
+    meta.owner_references.iter_mut().for_each(|owners| owners.retain(|owner| owner.controller == Some(true)));
+    Ok(ObjectMeta { managed_fields: None, finalizers: None, ..meta })
+}
 
 /// How a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +75,7 @@ pub enum Stand {
 }
 
 /// `ending`: so long it is seen to end. The API server writes when its grace period ends, by another clock than ours.
-pub fn stand(pod: &Pod, hung: Option<Duration>, unreachable: bool, ending: Duration) -> Stand {
+pub fn stand(pod: &PodOnNode, hung: Option<Duration>, unreachable: bool, ending: Duration) -> Stand {
     let drain = pod.metadata.labels.as_ref().and_then(|l| l.get(DRAIN_LABEL)).map(|value| value.replacen('-', "", 1).to_lowercase());
     if is_finished(pod) || is_mirror(pod) || is_of_daemon_set(pod) || drain.as_deref() == Some("skip") {
         return Stand::Stays;
@@ -52,35 +96,35 @@ pub fn stand(pod: &Pod, hung: Option<Duration>, unreachable: bool, ending: Durat
     }
 }
 
-pub fn victim(pod: &Pod) -> Option<Victim> {
+pub fn victim(pod: &PodOnNode) -> Option<Victim> {
     let meta = &pod.metadata;
     Some(Victim { namespace: meta.namespace.clone()?, name: meta.name.clone()?, uid: meta.uid.clone()? })
 }
 
 /// No controller makes it again elsewhere.
-pub fn is_without_controller(pod: &Pod) -> bool {
+pub fn is_without_controller(pod: &PodOnNode) -> bool {
     controller(pod).is_none()
 }
 
 /// Volumes of a pod that stays are never detached.
-pub fn holds_volumes(pod: &Pod) -> bool {
+pub fn holds_volumes(pod: &PodOnNode) -> bool {
     let volumes = pod.spec.as_ref().and_then(|s| s.volumes.as_deref()).unwrap_or_default();
     !is_finished(pod) && volumes.iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some())
 }
 
-fn is_finished(pod: &Pod) -> bool {
+fn is_finished(pod: &PodOnNode) -> bool {
     matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
-fn is_mirror(pod: &Pod) -> bool {
+fn is_mirror(pod: &PodOnNode) -> bool {
     pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR_ANNOTATION))
 }
 
 /// They tolerate a cordoned Node, and would be made again at once.
-fn is_of_daemon_set(pod: &Pod) -> bool {
+fn is_of_daemon_set(pod: &PodOnNode) -> bool {
     controller(pod) == Some("DaemonSet")
 }
 
-fn controller(pod: &Pod) -> Option<&str> {
+fn controller(pod: &PodOnNode) -> Option<&str> {
     pod.metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true)).map(|o| o.kind.as_str())
 }

@@ -32,7 +32,7 @@ fn kind() -> impl proptest::strategy::Strategy<Value = Kind> {
 struct World {
     now: Timestamp,
     node: Node,
-    pods: Vec<(Kind, Pod)>,
+    pods: Vec<(Kind, PodOnNode)>,
     complete_at: Timestamp,
 }
 
@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-fn made(n: usize, kind: &Kind) -> Pod {
+fn made(n: usize, kind: &Kind) -> PodOnNode {
     let owners = kind.owner.map(|kind| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": true}]));
     let annotations = kind.mirror.then(|| json!({"kubernetes.io/config.mirror": "h"}));
     let labels = kind.label.map(|value| json!({"cluster.x-k8s.io/drain": value}));
@@ -99,7 +99,7 @@ fn made(n: usize, kind: &Kind) -> Pod {
 fn run(world: &mut World, limits: Limits) -> (DrainStep, Duration) {
     let (since, mut endings) = (world.now, HashMap::new());
     for _ in 0..20_000 {
-        let pods: Vec<Pod> = world.pods.iter().map(|(_, pod)| pod.clone()).collect();
+        let pods: Vec<PodOnNode> = world.pods.iter().map(|(_, pod)| pod.clone()).collect();
         let cordoned = world.node.spec.as_ref().and_then(|s| s.unschedulable) == Some(true);
         for pod in pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
             endings.entry(pod.metadata.uid.clone().unwrap()).or_insert(world.now);

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::capi::DRAIN_LABEL;
 
 /// When the removal was asked for.
 const SINCE: i64 = 1_767_225_600;
@@ -16,7 +17,7 @@ fn node(ready: &str, cordoned: bool) -> Node {
 }
 
 /// A pod of a ReplicaSet, with these changes.
-fn pod(name: &str, patch: Value) -> Pod {
+fn pod(name: &str, patch: Value) -> PodOnNode {
     let mut value = json!({"metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"),
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": true}]},
         "status": {"phase": "Running"}});
@@ -25,7 +26,7 @@ fn pod(name: &str, patch: Value) -> Pod {
 }
 
 /// Told to end, its grace period over at that second.
-fn ending(name: &str, second: i64, grace: i64) -> Pod {
+fn ending(name: &str, second: i64, grace: i64) -> PodOnNode {
     pod(name, json!({"metadata": {"deletionTimestamp": at(second).to_string(), "deletionGracePeriodSeconds": grace}}))
 }
 
@@ -34,23 +35,43 @@ fn limits(whole: u64, hung: u64) -> Limits {
     Limits { whole: limit(whole), hung: limit(hung) }
 }
 
-fn look(node: &Node, pods: Option<&[Pod]>, limits: Limits, second: i64) -> Plan {
+fn look(node: &Node, pods: Option<&[PodOnNode]>, limits: Limits, second: i64) -> Plan {
     let endings = told(pods.unwrap_or_default());
     decide(&ObservedNode { node, pods, endings: &endings, since: at(0), limits, excluded: false }, at(second))
 }
 
 /// When pods were told to end, as one who was there saw it.
-fn told(pods: &[Pod]) -> HashMap<String, Timestamp> {
-    let told = |pod: &Pod| {
+fn told(pods: &[PodOnNode]) -> HashMap<String, Timestamp> {
+    let told = |pod: &PodOnNode| {
         let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default());
         Some((pod.metadata.uid.clone()?, pod.metadata.deletion_timestamp.as_ref()?.0 - grace))
     };
     pods.iter().filter_map(told).collect()
 }
 
-fn stand(pod: &Pod, hung: Option<Duration>, unreachable: bool) -> Stand {
+fn stand(pod: &PodOnNode, hung: Option<Duration>, unreachable: bool) -> Stand {
     let since = told(std::slice::from_ref(pod)).into_values().next();
     pod::stand(pod, hung, unreachable, since.map_or(Duration::ZERO, |since| elapsed(since, at(100))))
+}
+
+/// An API server may answer with pods of any size.
+#[test]
+fn of_a_pod_nothing_is_kept_but_what_is_read() {
+    let pod = pod(
+        "a",
+        json!({
+            "metadata": {"annotations": {"kubernetes.io/config.mirror": "h", "a": "1"}, "labels": {DRAIN_LABEL: "skip", "b": "2"}, "finalizers": ["c/d"],
+                "managedFields": [{"manager": "e"}]},
+            "spec": {"containers": [{"name": "f", "image": "g"}], "volumes": [{"name": "h", "ephemeral": {"volumeClaimTemplate": {}}}, {"name": "i"}]},
+            "status": {"phase": "Running", "message": "j"},
+        }),
+    );
+    let volumes = json!([{"persistentVolumeClaim": null, "ephemeral": {}}, {"persistentVolumeClaim": null, "ephemeral": null}]);
+    let owners = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": true}]);
+    let meta = json!({"namespace": "shop", "name": "a", "uid": "uid-a", "annotations": {"kubernetes.io/config.mirror": "h"},
+        "labels": {DRAIN_LABEL: "skip"}, "ownerReferences": owners});
+    let kept = json!({"metadata": meta, "spec": {"volumes": volumes}, "status": {"phase": "Running"}});
+    assert_eq!(serde_json::to_value(pod).unwrap(), kept);
 }
 
 #[test]
