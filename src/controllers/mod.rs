@@ -245,7 +245,7 @@ impl Shared {
             made_secrets: self.made_secrets.clone(),
             unreported: Arc::default(),
             known_tokens: Arc::default(),
-            disowned: Arc::default(),
+            secret_owners: Arc::default(),
         }
     }
 

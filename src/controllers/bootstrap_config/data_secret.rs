@@ -48,9 +48,17 @@ pub type Unreported = ByUid<Made>;
 /// is deleted.
 pub type KnownTokens = ByUid<String>;
 
-/// Objects that were seen without owner although their Secret is there: whatever took their owner reference away may have done the
-/// same to the Secret, which nothing watches.
-pub type Disowned = ByUid<()>;
+/// What this process knows of the owners of bootstrap Secrets, which nothing watches, by UID of the configuration. Of those that are
+/// not in it, it knows nothing: their Secrets were made before it started.
+pub type SecretOwners = ByUid<SecretOwner>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretOwner {
+    /// The Secret was written here and names its configuration.
+    Named,
+    /// The configuration was seen without owner: what took its owner reference away may have done the same to the Secret.
+    Doubted,
+}
 
 /// A memory of this process about objects, by their UID.
 pub struct ByUid<T>(Mutex<HashMap<String, T>>);
@@ -66,6 +74,13 @@ impl<T> ByUid<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, value);
     }
 
+    pub fn is(&self, uid: &str, value: T) -> bool
+    where
+        T: PartialEq,
+    {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(uid) == Some(&value)
+    }
+
     pub fn take(&self, uid: &str) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
     }
@@ -79,6 +94,7 @@ pub async fn ensure(ctx: &Context, object: &WindowsBootstrapConfig, made: &Boots
     let secret = ensure_holding(ctx, object, cluster.as_deref(), data).await?;
     let name = secret.name_any();
     ctx.made_secrets.keep(secret);
+    ctx.secret_owners.keep(object.uid().unwrap_or_default(), SecretOwner::Named);
     Ok(name)
 }
 
@@ -133,13 +149,16 @@ fn is_lost(found: &Secret, object: &WindowsBootstrapConfig) -> bool {
     is_marked && found.owner_references().iter().all(is_this)
 }
 
-/// Puts the owner reference of the Secret back, without which it would outlive the object.
+/// Puts the owner reference of the Secret back if it is gone: without it, the Secret would outlive the object.
 pub async fn own(ctx: &Context, object: &WindowsBootstrapConfig, name: &str) -> Result<(), ApiError> {
     let found: Option<Secret> = ctx.management.cluster.get(&object.namespace().unwrap_or_default(), name).await?;
-    let Some(found) = found.filter(|found| is_lost(found, object)) else { return Ok(()) };
-    let owners: Vec<OwnerReference> = object.controller_owner_ref(&()).into_iter().collect();
-    let metadata = ObjectMeta { owner_references: Some(owners), ..found.metadata };
-    ctx.management.cluster.replace(&Secret { metadata, ..found }).await.map(drop)
+    if let Some(found) = found.filter(|found| is_lost(found, object)) {
+        let owners: Vec<OwnerReference> = object.controller_owner_ref(&()).into_iter().collect();
+        let metadata = ObjectMeta { owner_references: Some(owners), ..found.metadata };
+        ctx.management.cluster.replace(&Secret { metadata, ..found }).await?;
+    }
+    ctx.secret_owners.keep(object.uid().unwrap_or_default(), SecretOwner::Named);
+    Ok(())
 }
 
 fn foreign(object: &WindowsBootstrapConfig) -> String {

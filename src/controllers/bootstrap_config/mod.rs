@@ -19,7 +19,8 @@ use std::time::Duration;
 use kube::ResourceExt;
 use serde_json::json;
 
-pub use self::data_secret::{Disowned, KnownTokens, Unreported};
+use self::data_secret::SecretOwner;
+pub use self::data_secret::{KnownTokens, SecretOwners, Unreported};
 pub use self::triggers::triggers;
 use super::runtime::caches::Caches;
 use super::runtime::made_secrets::MadeSecrets;
@@ -53,7 +54,7 @@ pub struct Context {
     pub made_secrets: Arc<MadeSecrets>,
     pub unreported: Arc<Unreported>,
     pub known_tokens: Arc<KnownTokens>,
-    pub disowned: Arc<Disowned>,
+    pub secret_owners: Arc<SecretOwners>,
 }
 
 pub async fn reconcile(object: Arc<WindowsBootstrapConfig>, ctx: Context) -> Result<Outcome, ReconcileError> {
@@ -107,12 +108,9 @@ async fn carry_out(
 async fn own_secret(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<(), ReconcileError> {
     let (Some(secret), uid) = (data_secret(object), object.uid().unwrap_or_default()) else { return Ok(()) };
     if found.owner.is_none() {
-        ctx.disowned.keep(uid, ());
-    } else if ctx.disowned.take(&uid).is_some()
-        && let Err(error) = data_secret::own(ctx, object, secret).await
-    {
-        ctx.disowned.keep(uid, ());
-        return Err(error.into());
+        ctx.secret_owners.keep(uid, SecretOwner::Doubted);
+    } else if ctx.secret_owners.is(&uid, SecretOwner::Doubted) {
+        data_secret::own(ctx, object, secret).await?;
     }
     Ok(())
 }
@@ -137,7 +135,6 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::
     ctx.made_secrets.take(&ObjectKey::of(&object.metadata));
     ctx.unreported.take(&uid);
     ctx.known_tokens.take(&uid);
-    ctx.disowned.take(&uid);
     if let Err(error) = clean_up::clean_up(ctx, object, found).await
         && Guard::TokenBeforeFinalizer.holds()
         && !outcome::may_leave_token(object, fault(&error), ctx.management.now())
@@ -150,7 +147,13 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::
         }
         return Err(ReconcileError::Workload(error));
     }
+    if let Some(secret) = data_secret(object)
+        && !ctx.secret_owners.is(&uid, SecretOwner::Named)
+    {
+        data_secret::own(ctx, object, secret).await?;
+    }
     ctx.management.remove_finalizer(object, FINALIZER).await?;
+    ctx.secret_owners.take(&uid);
     Ok(Outcome::done())
 }
 

@@ -1,3 +1,5 @@
+mod secret;
+
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
@@ -15,6 +17,7 @@ const STATUS: &str = "PATCH /apis/bootstrap.cluster.x-k8s.io/v1alpha1/namespaces
 const TOKENS: &str = "/api/v1/namespaces/kube-system/secrets";
 const TOKEN: &str = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef";
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const SECRET: &str = "/api/v1/namespaces/lab/secrets/win-1";
 const KUBECONFIG: &str = "GET /api/v1/namespaces/lab/secrets/c1-kubeconfig";
 
 fn config(metadata: Value, owner: &str) -> Value {
@@ -95,7 +98,11 @@ async fn a_token_goes_although_the_label_of_its_cluster_was_removed() {
         let caches = Caches { clusters: holding(vec![cluster]), machines: holding(vec![machine]), ..caches() };
         let server = holding_token();
         let written = step(if is_leaving && !is_paused { OBJECT } else { STATUS }, object.clone());
-        let exchanges = if is_paused { vec![written] } else { vec![kubeconfig(), written] };
+        let exchanges = match (is_paused, is_leaving) {
+            (true, _) => vec![written],
+            (false, true) => vec![kubeconfig(), refuse(&format!("GET {SECRET}"), 404, "NotFound"), written],
+            (false, false) => vec![kubeconfig(), written],
+        };
         let (shared, _script) = shared_to(caches, 1, exchanges, connect(&server));
         pass(&shared.bootstrap_config(Arc::new(|| "0123456789abcdef".to_owned().into())), object).await;
         let is_deleted = server.lock().unwrap().asked.contains(&format!("DELETE {TOKEN}"));
@@ -185,91 +192,6 @@ async fn it_stays_and_says_until_when_while_its_token_may_be_used() {
     assert_eq!((&ready["status"], &ready["reason"]), (&json!("False"), &json!("KubeconfigMissing")));
     let message = ready["message"].as_str().unwrap();
     assert!(message.contains("has expired, at the latest at 2026-01-01T02:00:00Z: Secret lab/c1-kubeconfig"), "{message}");
-}
-
-#[tokio::test]
-async fn the_configuration_of_a_machine_pool_gets_a_secret_that_joins_no_machine() {
-    let object = config(json!({}), "MachinePool");
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}});
-    let (ctx, script) = stage(vec![step("POST /api/v1/namespaces/lab/secrets", secret), step(STATUS, object.clone())]);
-    pass(&ctx, object).await;
-    let data = script.seen()[0].body["data"].clone();
-    assert_eq!(data.as_object().unwrap().keys().collect::<Vec<_>>(), ["channel", "format", "value"], "no token");
-    assert_eq!(script.seen()[1].body["status"]["dataSecretName"], "win-1");
-}
-
-/// Owner references of a Secret after something took them away, and after a restore, with the UID from before.
-fn lost() -> [Value; 2] {
-    let before = json!({"apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha1", "kind": "WindowsBootstrapConfig", "name": "win-1", "uid": "before"});
-    [json!([]), json!([before])]
-}
-
-#[tokio::test]
-async fn the_secret_gets_its_owner_back_when_the_object_does() {
-    let secret = |owners: Value| {
-        json!({"apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
-            "metadata": {"name": "win-1", "namespace": "lab", "uid": "s", "resourceVersion": "8", "ownerReferences": owners},
-            "data": {"value": "", crate::api::bootstrap_config::CHANNEL_KEY: ""}})
-    };
-    let made = |owned: bool| {
-        let mut object = config(json!({"finalizers": [FINALIZER]}), "Machine");
-        object["status"] = json!({"dataSecretName": "win-1", "conditions": []});
-        if !owned {
-            object["metadata"]["ownerReferences"] = json!([]);
-        }
-        object
-    };
-    const SECRET: &str = "/api/v1/namespaces/lab/secrets/win-1";
-    for owners in lost() {
-        let (ctx, script) = stage(vec![step(&format!("GET {SECRET}"), secret(owners.clone())), step(&format!("PUT {SECRET}"), secret(owners))]);
-        for owned in [false, true, true] {
-            pass(&ctx, made(owned)).await;
-        }
-        let metadata = &script.seen()[1].body["metadata"];
-        assert_eq!((&metadata["ownerReferences"][0]["uid"], &metadata["uid"]), (&json!("c"), &json!("s")));
-        assert_eq!(metadata["ownerReferences"].as_array().unwrap().len(), 1);
-    }
-}
-
-#[tokio::test]
-async fn the_secret_of_a_machine_pool_gets_its_owner_back() {
-    const SECRETS: &str = "/api/v1/namespaces/lab/secrets";
-    let object = config(json!({}), "MachinePool");
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab"}});
-    let (ctx, script) = stage(vec![step(&format!("POST {SECRETS}"), secret), step(STATUS, object.clone())]);
-    pass(&ctx, object.clone()).await;
-    for owners in lost() {
-        let mut made = script.seen()[0].body.clone();
-        made["metadata"]["ownerReferences"] = owners;
-        made["metadata"]["resourceVersion"] = json!("8");
-        let (ctx, script) = stage(vec![
-            refuse(&format!("POST {SECRETS}"), 409, "AlreadyExists"),
-            step(&format!("GET {SECRETS}/win-1"), made.clone()),
-            step(&format!("PUT {SECRETS}/win-1"), made),
-            step(STATUS, object.clone()),
-        ]);
-        pass(&ctx, object.clone()).await;
-        let owners = &script.seen()[2].body["metadata"]["ownerReferences"];
-        assert_eq!((&owners[0]["uid"], owners.as_array().unwrap().len()), (&json!("c"), 1));
-        assert_eq!(script.seen()[3].body["status"]["dataSecretName"], "win-1");
-    }
-}
-
-/// Its removal triggers nothing.
-#[tokio::test]
-async fn a_secret_in_the_way_of_a_machine_pool_is_looked_at_again() {
-    const SECRETS: &str = "/api/v1/namespaces/lab/secrets";
-    let foreign = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "win-1", "namespace": "lab", "uid": "s"}, "type": "Opaque"});
-    let object = config(json!({}), "MachinePool");
-    let (ctx, script) = stage(vec![
-        refuse(&format!("POST {SECRETS}"), 409, "AlreadyExists"),
-        step(&format!("GET {SECRETS}/win-1"), foreign),
-        step(STATUS, object.clone()),
-        step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({})),
-    ]);
-    assert_eq!(pass(&ctx, object).await, Outcome::look_again(std::time::Duration::from_secs(10)));
-    let conditions = &script.seen()[2].body["status"]["conditions"];
-    assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "SecretConflict"), "{conditions}");
 }
 
 /// Its node may ask for a certificate meanwhile, and half the life of a token is long.

@@ -49,7 +49,15 @@ pub const FILES: &[Guarded] = &[
     of(
         "src/controllers/bootstrap_config/data_secret.rs",
         &["controllers::bootstrap_config::"],
-        &[gone("another's Secret is not replaced", "if «is_owned(&found, object) || is_lost(&found, object)»", "true")],
+        &[
+            gone("another's Secret is not replaced", "if «is_owned(&found, object) || is_lost(&found, object)»", "true"),
+            gone("another's Secret gets no owner", "found.filter(|found| «is_lost(found, object)»)", "true"),
+        ],
+    ),
+    of(
+        "src/controllers/bootstrap_config/mod.rs",
+        &["controllers::bootstrap_config::"],
+        &[gone("a Secret goes with its configuration", "&& «!ctx.secret_owners.is(&uid, SecretOwner::Named)»", "false")],
     ),
     of(
         "src/controllers/bootstrap_config/clean_up.rs",
