@@ -32,6 +32,8 @@ pub trait NodeGroups: Send + Sync + 'static {
     fn pool(&self, namespace: &str, name: &str) -> Option<Arc<WindowsNodePool>>;
     /// The machines of a pool.
     fn machines(&self, pool: &WindowsNodePool) -> Vec<Arc<WindowsMachine>>;
+    /// How many pods have an address on one of its nodes, if that is known.
+    fn pods_per_node(&self, pool: &WindowsNodePool) -> Option<u64>;
     /// What its machines are made from, or why that is not known.
     fn template(&self, pool: &WindowsNodePool) -> Result<Template, String>;
 }
@@ -308,7 +310,8 @@ impl CloudProvider for Service {
         self.call("NodeGroupTemplateNodeInfo", async |backend| {
             let (group, template) = backend.template(&id)?;
             let name = format!("template-of-{}", group.pool.name_any());
-            let node = template::node(&name, &template).map_err(|why| Status::failed_precondition(format!("{id}: {why}")))?;
+            let node = template::node(&name, &template, backend.groups.pods_per_node(&group.pool))
+                .map_err(|why| Status::failed_precondition(format!("{id}: {why}")))?;
             Ok(wire::NodeGroupTemplateNodeInfoResponse { node_bytes: node.encode_to_vec() })
         })
         .await

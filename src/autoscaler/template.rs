@@ -11,16 +11,15 @@ use crate::bootstrap::render::kubelet::{lasting_taints, node_labels};
 use crate::bootstrap::render::reserves::{Machine, reserves_of};
 use crate::lifecycle::pool::template::Template;
 
-/// The Node, or why the template makes none.
-pub fn node(name: &str, template: &Template) -> Result<Node, String> {
+/// The Node, or why the template makes none. `pods_per_node`: as many have an address there, if that is known.
+pub fn node(name: &str, template: &Template, pods_per_node: Option<u64>) -> Result<Node, String> {
     let default = WindowsBootstrapConfigSpec::default();
     let bootstrap = template.bootstrap.as_ref().unwrap_or(&default);
     let machine = &template.machine;
     let cpus = u32::try_from(machine.cpus).unwrap_or_default();
     let memory = mebibytes(&machine.memory).map_err(|e| e.to_string())?;
     let disk = machine.system_disk.as_deref().map(mebibytes).transpose().map_err(|e| e.to_string())?;
-    let size =
-        Machine { spec: bootstrap, cpus: Some(cpus), memory_mib: Some(memory), system_disk_gib: disk.map(|mib| mib >> 10), pods_per_node: None };
+    let size = Machine { spec: bootstrap, cpus: Some(cpus), memory_mib: Some(memory), system_disk_gib: disk.map(|mib| mib >> 10), pods_per_node };
     let reserves = reserves_of(size).map_err(|e| e.to_string())?;
     let kept = |of: fn(&crate::bootstrap::render::reserves::Amount) -> u64| of(&reserves.system).saturating_add(of(&reserves.kube));
     let pods = reserves.max_pods.to_string();

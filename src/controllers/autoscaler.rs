@@ -32,6 +32,10 @@ impl NodeGroups for CachedNodeGroups {
         machines
     }
 
+    fn pods_per_node(&self, pool: &WindowsNodePool) -> Option<u64> {
+        self.0.pods_per_node(ClusterRef::of_pool(pool).as_ref())
+    }
+
     fn template(&self, pool: &WindowsNodePool) -> Result<Template, String> {
         let cluster = ClusterRef::of_pool(pool).ok_or("the pool is not standalone")?;
         resolve(&self.0, pool, &PoolRequest::standalone(pool, cluster)).map_err(|none| none.message)

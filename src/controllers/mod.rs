@@ -132,7 +132,7 @@ async fn run_infrastructure(
     let pool_triggers = pool::triggers(caches, &pool.memories, pools);
     let unfiltered = controllers.unfiltered();
     let hypervisor = shared.hypervisor(&watching.selection);
-    let template = machine_template::Context { management: shared.management.clone(), selection: watching.selection.clone() };
+    let template = machine_template::Context { management: shared.management.clone(), caches: caches.clone(), selection: watching.selection.clone() };
     tokio::join!(
         controllers.run(
             "windowsmachine",
@@ -153,7 +153,12 @@ async fn run_infrastructure(
             with(shared.windows_cluster(), windows_cluster::reconcile)
         ),
         controllers.run("windowsnodepool", &caches.pools.0, pool_triggers, with(pool, pool::reconcile)),
-        unfiltered.run("windowsmachinetemplate", &caches.machine_templates.0, vec![], with(template, machine_template::reconcile)),
+        unfiltered.run(
+            "windowsmachinetemplate",
+            &caches.machine_templates.0,
+            machine_template::triggers(caches),
+            with(template, machine_template::reconcile)
+        ),
         shared.unreadable(controllers, &caches.windows_machines.0),
         shared.unreadable(controllers, &caches.hypervisors.0),
         shared.unreadable(controllers, &caches.windows_clusters.0),

@@ -143,6 +143,9 @@ impl NodeGroups for Shared {
     fn machines(&self, _: &WindowsNodePool) -> Vec<Arc<WindowsMachine>> {
         self.with(|w| w.machines.iter().cloned().map(Arc::new).collect())
     }
+    fn pods_per_node(&self, _: &WindowsNodePool) -> Option<u64> {
+        None
+    }
     fn template(&self, pool: &WindowsNodePool) -> Result<Template, String> {
         let template = &pool.spec.template;
         let machine = template.machine.clone().ok_or("no machine")?;

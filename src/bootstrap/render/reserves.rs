@@ -340,15 +340,16 @@ pub fn explain(facts: &BootstrapFacts, reserves: &Reserves) -> String {
     text
 }
 
-/// What a machine has, as quantities, for cluster-autoscaler. Without the size of its disk, that of the image is not known.
-pub fn capacity(machine: &WindowsMachineSpec, bootstrap: &WindowsBootstrapConfigSpec) -> BTreeMap<String, String> {
+/// What a machine has, as quantities, for cluster-autoscaler. Without the size of its disk, that of the image is not known. `pods_per_node`: as many
+/// have an address on a node of its cluster, if that is known.
+pub fn capacity(machine: &WindowsMachineSpec, bootstrap: &WindowsBootstrapConfigSpec, pods_per_node: Option<u64>) -> BTreeMap<String, String> {
     let disk = machine.system_disk.clone();
     let size = Machine {
         spec: bootstrap,
         cpus: u32::try_from(machine.cpus).ok(),
         memory_mib: mebibytes(&machine.memory).ok(),
         system_disk_gib: disk.as_deref().and_then(|disk| mebibytes(disk).ok()).map(|mib| mib >> 10),
-        pods_per_node: None,
+        pods_per_node,
     };
     let pods = reserves_of(size).ok().map(|reserves| reserves.max_pods.to_string());
     let all = [("cpu", Some(machine.cpus.to_string())), ("memory", Some(machine.memory.clone())), ("pods", pods), ("ephemeral-storage", disk)];

@@ -18,6 +18,7 @@ use crate::controllers::runtime::triggers::{
 };
 use crate::lifecycle::identity::INFRASTRUCTURE;
 use crate::lifecycle::owner::machine_pool_of;
+use crate::lifecycle::windows_side::pods_per_node;
 
 pub fn triggers(
     caches: &Arc<Caches>,
@@ -52,6 +53,7 @@ pub fn triggers(
         of_config,
         of_machine_pool,
         concerned(caches, &caches.clusters, cluster_facts, |caches, cluster| of_cluster(&caches.pools.all(&namespace(cluster)), cluster)),
+        concerned(caches, &caches.windows_clusters, |c| format!("{:?}", pods_per_node(c)), |caches, c| all_of(&caches.pools, &namespace(c))),
         concerned(caches, &caches.hypervisors, hypervisor_facts, |caches, object| all_of(&caches.pools, &namespace(object))),
         concerned(caches, &caches.machine_templates, |t| generation(&t.metadata), |caches, t| all_of(&caches.pools, &namespace(t))),
         concerned(caches, &caches.config_templates, |t| generation(&t.metadata), |caches, t| all_of(&caches.pools, &namespace(t))),

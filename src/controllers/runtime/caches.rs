@@ -20,6 +20,7 @@ use crate::api::pool::{PoolCluster, WindowsNodePool};
 use crate::cluster::Kind;
 use crate::lifecycle::identity::{INFRASTRUCTURE, NodeIdentity, is_first_of, is_inherited, own_vm, vm_uuid};
 use crate::lifecycle::owner::TargetCluster;
+use crate::lifecycle::windows_side::pods_per_node;
 
 /// The caches that decisions read.
 pub struct Caches {
@@ -117,6 +118,11 @@ impl Caches {
         let mut all = self.windows_clusters.all(&cluster.namespace);
         all.retain(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(cluster));
         all.into_iter().min_by_key(|object| (object.creation_timestamp(), object.name_any()))
+    }
+
+    /// How many pods have an address on a Windows node of a cluster, if that was read.
+    pub fn pods_per_node(&self, cluster: Option<&ClusterRef>) -> Option<u64> {
+        pods_per_node(&*self.windows_cluster_of(cluster?)?)
     }
 
     /// The WindowsMachine to which the VM belongs that this one names, if that is another one. It may be in any namespace: every user who
