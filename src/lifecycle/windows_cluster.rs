@@ -2,6 +2,7 @@
 
 mod ending;
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,11 +14,22 @@ use super::owner::TargetCluster;
 use super::windows_side::may_be_there;
 use super::{Decision, has_finalizer, paused, paused_condition};
 use crate::api::cluster::{FINALIZER, FailureDomain, WindowsCluster};
+use crate::api::cluster_ref::ClusterRef;
 use crate::api::components::ComponentsMode;
 use crate::api::condition::{ConditionType, Desired, Reason};
 
 /// While machines keep one that is to go.
 const LEAVING: Duration = Duration::from_secs(10);
+
+/// The WindowsCluster that stands for the cluster of standalone pools, of all in their namespace. Several may name it: the oldest one counts, and of those
+/// that were made in the same second the first by name.
+pub fn of_standalone<T: Borrow<WindowsCluster>>(cluster: &ClusterRef, all: impl IntoIterator<Item = T>) -> Option<T> {
+    let its = all.into_iter().filter(|object| ClusterRef::of_windows_cluster(object.borrow()).as_ref() == Some(cluster));
+    its.min_by_key(|object| {
+        let meta = &object.borrow().metadata;
+        (meta.creation_timestamp.clone(), meta.name.clone())
+    })
+}
 
 /// What a decision depends on.
 pub struct ObservedWindowsCluster<'a> {
@@ -130,6 +142,20 @@ mod tests {
         serde_json::from_value(json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
             "metadata": {"name": "c1", "namespace": "lab"}, "spec": spec}))
         .unwrap()
+    }
+
+    #[test]
+    fn of_several_for_one_standalone_cluster_the_oldest_counts() {
+        let object = |name: &str, secret: &str, second: u32| -> WindowsCluster {
+            let mut object = object(json!({"cluster": {"kubeconfigSecretRef": {"name": secret}}}));
+            object.metadata.name = Some(name.to_owned());
+            object.metadata.creation_timestamp = serde_json::from_value(json!(format!("2026-01-01T00:00:0{second}Z"))).unwrap();
+            object
+        };
+        let all = [object("c", "another", 0), object("b", "kubeconfig", 2), object("z", "kubeconfig", 1), object("a", "kubeconfig", 1)];
+        let cluster = ClusterRef::of_windows_cluster(&all[1]).unwrap();
+        assert_eq!(of_standalone(&cluster, &all).unwrap().metadata.name.as_deref(), Some("a"));
+        assert_eq!(of_standalone(&cluster, &all[..1]), None);
     }
 
     fn cluster() -> TargetCluster {

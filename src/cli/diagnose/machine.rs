@@ -18,6 +18,7 @@ use crate::cli::connection::Connection;
 use crate::cluster::Cluster;
 use crate::cluster::workload::{Workload, Workloads};
 use crate::diagnosis::{self, Certainty, Symptom, diagnose, objects};
+use crate::lifecycle::windows_cluster::of_standalone;
 use crate::operator;
 
 #[derive(Args, Debug)]
@@ -126,7 +127,7 @@ impl Look {
         let found = async {
             let ClusterSource::ClusterApi(name) = &cluster.source else {
                 let all = self.cluster.list_in::<WindowsCluster>(Some(&self.namespace), None).await?;
-                return Ok(all.into_iter().find(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(&cluster)));
+                return Ok(of_standalone(&cluster, all));
             };
             let cluster: Option<capi::Cluster> = self.cluster.get(&self.namespace, name).await?;
             match cluster.as_ref().and_then(capi::Cluster::windows_cluster) {

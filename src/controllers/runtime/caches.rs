@@ -20,6 +20,7 @@ use crate::api::pool::{PoolCluster, WindowsNodePool};
 use crate::cluster::Kind;
 use crate::lifecycle::identity::{INFRASTRUCTURE, NodeIdentity, is_first_of, is_inherited, own_vm, vm_uuid};
 use crate::lifecycle::owner::TargetCluster;
+use crate::lifecycle::windows_cluster::of_standalone;
 use crate::lifecycle::windows_side::pods_per_node;
 
 /// The caches that decisions read.
@@ -109,15 +110,13 @@ impl Caches {
         }
     }
 
-    /// The WindowsCluster that stands for a cluster: the one that its Cluster names, or the first one that names the cluster.
+    /// The WindowsCluster that stands for a cluster: the one that its Cluster names, or one that names the cluster.
     pub fn windows_cluster_of(&self, cluster: &ClusterRef) -> Option<Arc<WindowsCluster>> {
         if let ClusterSource::ClusterApi(name) = &cluster.source {
             let found = self.clusters.get(&cluster.namespace, name)?;
             return self.windows_clusters.get(&cluster.namespace, found.windows_cluster()?);
         }
-        let mut all = self.windows_clusters.all(&cluster.namespace);
-        all.retain(|object| ClusterRef::of_windows_cluster(object).as_ref() == Some(cluster));
-        all.into_iter().min_by_key(|object| (object.creation_timestamp(), object.name_any()))
+        of_standalone(cluster, self.windows_clusters.all(&cluster.namespace))
     }
 
     /// How many pods have an address on a Windows node of a cluster, if that was read.
