@@ -1,5 +1,6 @@
-//! How long rendering takes, as a share of the 5 ms that it may take: `make render`. Every minor, release of Windows and line
-//! of containerd that go together, with no files and with many. Nothing is asserted: a number of one machine is not one of another.
+//! How long rendering takes, as a share of the 5 ms that it may take: `make render`. The data of a machine, for every minor, release of Windows and line
+//! of containerd that go together, with no files and with many; and what a cluster is judged by and given for its Windows nodes, for every recorded
+//! cluster. Nothing is asserted: a number of one machine is not one of another.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,12 +9,19 @@
     reason = "a benchmark: it prints what it measures and lives by the clock"
 )]
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use capw::api::bootstrap_config::{ContainerdLine, File, WindowsBootstrapConfigSpec, WindowsRelease};
+use capw::api::components::Policies;
 use capw::api::name::{HostName, ProviderId, VmUuid};
 use capw::bootstrap::facts::{BootstrapFacts, KubernetesVersion, MINORS};
 use capw::bootstrap::{ca_hash, render};
+use capw::components::{Parameters, judge, read, windows_pods, windows_side};
+use serde_json::Value;
 
 const CA: &str = include_str!("../../src/bootstrap/sample-ca.pem");
 const GOAL: Duration = Duration::from_millis(5);
@@ -72,26 +80,56 @@ fn all() -> Vec<(String, BootstrapFacts)> {
     all
 }
 
-fn main() {
-    let mut measured: Vec<(Duration, Duration, String)> = Vec::new();
-    for (name, facts) in all() {
-        let mut times: Vec<Duration> = (0..ROUNDS)
-            .map(|_| {
-                let start = Instant::now();
-                std::hint::black_box(render(&facts).expect("it was rendered before"));
-                start.elapsed()
-            })
-            .collect();
-        times.sort();
-        let at = |share: usize| times.get((times.len() - 1) * share / 100).copied().expect("there are rounds");
-        measured.push((at(50), at(95), name));
-    }
-    measured.sort();
+/// Every recorded cluster.
+fn recordings() -> Vec<(String, Vec<Value>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/components/fixtures");
+    let files = fs::read_dir(&folder).expect("the recordings").flatten().map(|file| file.path());
+    let recordings = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    recordings
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("a recording");
+            (path.file_stem().expect("a name").to_string_lossy().into_owned(), serde_saphyr::from_multiple(&text).expect("YAML"))
+        })
+        .collect()
+}
+
+/// What a pass computes from the objects of a cluster, without what is only said.
+fn components(objects: &[Value]) {
+    let parameters =
+        Parameters { image: "registry.example.com/capw:v0".into(), api_server: "https://127.0.0.1:6443".into(), pull_secrets: Vec::new() };
+    let (side, hosts) = (read(objects), BTreeSet::new());
+    black_box((judge(&side), windows_side(&side, &parameters).ok(), windows_pods(&hosts, &Policies::default())));
+}
+
+/// Median and 95th percentile of so many rounds.
+fn measured(what: impl Fn()) -> (Duration, Duration) {
+    let mut times: Vec<Duration> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            what();
+            start.elapsed()
+        })
+        .collect();
+    times.sort();
+    let at = |share: usize| times.get((times.len() - 1) * share / 100).copied().expect("there are rounds");
+    (at(50), at(95))
+}
+
+fn print(what: &str, mut all: Vec<((Duration, Duration), String)>) {
+    all.sort();
     let share = |time: Duration| time.as_secs_f64() / GOAL.as_secs_f64();
-    println!("{} combinations, {ROUNDS} times each; goal {} ms\n", measured.len(), GOAL.as_millis());
+    println!("\n{what}: {} combinations, {ROUNDS} times each; goal {} ms\n", all.len(), GOAL.as_millis());
     println!("| rendering | median | share of the goal | 95th percentile | share |\n|---|---:|---:|---:|---:|");
-    let ends = measured.first().into_iter().chain(measured.get(measured.len() / 2)).chain(measured.last());
-    for (which, (median, late, name)) in ["fastest", "middle", "slowest"].iter().zip(ends) {
+    let ends = all.first().into_iter().chain(all.get(all.len() / 2)).chain(all.last());
+    for (which, ((median, late), name)) in ["fastest", "middle", "slowest"].iter().zip(ends) {
         println!("| {which}: {name} | {median:.2?} | {:.2} | {late:.2?} | {:.2} |", share(*median), share(*late));
     }
+}
+
+fn main() {
+    let render = |facts: &BootstrapFacts| {
+        black_box(render(facts).expect("it was rendered before"));
+    };
+    print("data of a machine", all().into_iter().map(|(name, facts)| (measured(|| render(&facts)), name)).collect());
+    print("components of a cluster", recordings().into_iter().map(|(name, objects)| (measured(|| components(&objects)), name)).collect());
 }
