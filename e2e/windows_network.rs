@@ -113,6 +113,7 @@ async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
         on_the_network(&cluster.cp.get(Kind::NODE, name).await.ok_or("no Node")?, &guest, &services[0])?;
         are_served(&guest, services, &vip)
     };
+    cluster.until("its load balancers are seen", async || last_words(cluster, "kube-proxy-", SEEN).await).await;
     lose(&guest, "loadbalancers");
     cluster.until("the load balancers are back", async || is_back("kube-proxy", "HNS has 0 load balancers, and had ").await).await;
     assert_eq!(objects(&guest, "networks"), network, "it is the same network");
@@ -130,6 +131,16 @@ async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
     cluster.until("the network is back", is_there).await;
     assert_ne!(text(&objects(&guest, "networks")[0], "/ID"), text(&network[0], "/ID"), "it is another network");
     step("HNS has lost the network, flanneld has made it anew, and kube-proxy runs in it");
+}
+
+/// Said by capw-node.exe.
+const SEEN: &str = "kube-proxy has made load balancers";
+
+/// Whether what capw-node.exe has said last in each pod whose name starts so is this.
+async fn last_words(cluster: &Cluster, start: &str, words: &str) -> Result<(), String> {
+    let lines = cluster.pods.lock().await.last_lines(start, "capw-node:");
+    let other = lines.iter().find(|line| !line.contains(words));
+    other.map_or(Ok(()), |line| Err(format!("the last words of a pod {start} are not `{words}`, but `{line}`")))
 }
 
 /// HNS has lost all objects of a kind.

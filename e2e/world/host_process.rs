@@ -62,6 +62,12 @@ impl HostProcesses {
         logs.map(|(name, container)| format!("--- {name}\n{}", fs::read_to_string(&container.log).unwrap_or_default())).collect()
     }
 
+    /// The last line that begins so, of each pod whose name starts so.
+    pub fn last_lines(&self, start: &str, beginning: &str) -> Vec<String> {
+        let logs = self.containers.iter().filter(|(name, _)| name.starts_with(start)).map(|(_, container)| fs::read_to_string(&container.log));
+        logs.map(|log| log.unwrap_or_default().lines().rfind(|line| line.starts_with(beginning)).unwrap_or_default().to_owned()).collect()
+    }
+
     /// How often containers of pods have been started whose name starts so.
     pub fn starts(&self, start: &str) -> u32 {
         self.containers.iter().filter(|(name, _)| name.starts_with(start)).map(|(_, container)| container.starts).sum()

@@ -68,6 +68,15 @@ fn run_in<N: NodeNetwork>(network: &N, node: &Node, settings: Value) -> Result<(
     let earlier = hcn::all(Kind::LoadBalancer)?;
     let mut kube_proxy = Child::start(&program, &[format!("--config={}", config.display()), "--v=2".into()])?;
     let mut balancers = Balancers { earlier, ..Balancers::default() };
+    // Often: that HNS has lost load balancers is noticed only of those that were seen.
+    let changed = kube_proxy.until(PAUSE, || match network.changed(&made)? {
+        None => Ok(balancers.are_seen(&hcn::all(Kind::LoadBalancer)?).then_some(None)),
+        changed => Ok(Some(changed)),
+    })?;
+    if let Some(why) = changed {
+        return Err(Failure(why));
+    }
+    say("kube-proxy has made load balancers");
     let why = kube_proxy.until(hcn::BETWEEN_LOOKS, || match network.changed(&made)? {
         None => Ok(balancers.lost(&hcn::all(Kind::LoadBalancer)?)),
         changed => Ok(changed),
@@ -90,6 +99,11 @@ struct Balancers {
 }
 
 impl Balancers {
+    /// Whether kube-proxy has made the first.
+    fn are_seen(&mut self, found: &[u128]) -> bool {
+        self.lost(found).is_none() && self.before > 0
+    }
+
     /// Why kube-proxy has to start again: less than half are left, at two looks in a row, since kube-proxy may be replacing some. A Service that goes
     /// takes its own along, so one start too many is possible where most Services go at once.
     fn lost(&mut self, found: &[u128]) -> Option<String> {
@@ -261,6 +275,10 @@ mod tests {
             let own = |count: &u128| (0..*count).collect::<Vec<_>>();
             assert_eq!(counts.iter().position(|count| balancers.lost(&own(count)).is_some()), lost, "{counts:?}");
         }
+        let mut young = Balancers { earlier: vec![1, 2], ..Balancers::default() };
+        let seen: Vec<bool> = [vec![1, 2], vec![], vec![3], vec![3, 4]].iter().map(|found| young.are_seen(found)).collect();
+        assert_eq!(seen, [false, false, true, true], "those of the kube-proxy before do not count");
+        assert_eq!([vec![], vec![]].map(|found: Vec<u128>| young.lost(&found).is_some()), [false, true]);
         let mut restarted = Balancers { earlier: vec![1, 2, 3], ..Balancers::default() };
         for found in [&[1, 2, 3][..], &[], &[], &[4], &[4, 5]] {
             assert_eq!(restarted.lost(found), None, "kube-proxy deletes what was there before it");
