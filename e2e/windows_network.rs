@@ -178,7 +178,7 @@ async fn both_take_pods(cluster: &Cluster, node: &Value) {
 
 /// As the kubelet of a node says; it would say again and again that the pods do not run.
 async fn parts_are_ready(cluster: &Cluster, guest: &wine::WineGuest, node: &str, address: &str) -> Reachable {
-    guest.service(&["stop", "kubelet"]).expect("the kubelet runs");
+    guest.stop("kubelet");
     let reachable = Reachable::new(&cluster.cp, guest, node, address).await;
     for part in ["flannel", "kube-proxy"] {
         linux_side::pod_is_ready(&cluster.cp, NAMESPACE, part, node).await;

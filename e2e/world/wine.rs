@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::step;
 use super::tools::Tools;
 
 /// What this machine lacks for running Windows programs of these Kubernetes versions (`1.36.3`), in words; `None` when it can.
@@ -96,6 +97,14 @@ impl WineGuest {
     pub fn service(&self, words: &[&str]) -> Result<Vec<String>, String> {
         let argv: Vec<&str> = std::iter::once(r"C:\windows\service.exe").chain(words.iter().copied()).collect();
         self.windows(&argv)
+    }
+
+    /// Stops a service. A program that hangs when it shall end, as kubelet.exe has once in forty times with Wine, is ended.
+    pub fn stop(&self, service: &str) {
+        let Err(said) = self.service(&["stop", service]) else { return };
+        step(format!("{service} does not stop, and is ended: {said}"));
+        self.windows(&["taskkill", "/f", "/im", &format!("{service}.exe")]).expect("its program runs");
+        self.service(&["stop", service]).expect("it has stopped");
     }
 
     /// Runs a Windows program in the guest: the lines that it prints.
