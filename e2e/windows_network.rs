@@ -6,10 +6,12 @@
 mod calico;
 mod cluster;
 mod host_gw;
+mod losses;
 mod node;
 mod pod;
 mod probe;
 mod services;
+mod source_vip;
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,6 +30,8 @@ use crate::world::{self, ControlPlane, Kind, step, text, wait_for, wine};
 const LIMIT: Duration = Duration::from_secs(300);
 const NAMESPACE: &str = "capw-windows";
 const NETWORK: &str = "flannel.4096";
+/// Of a Windows node: two Linux nodes and the other Windows node.
+const OTHERS: usize = 3;
 
 #[test]
 fn a_network_for_windows_nodes() {
@@ -40,7 +44,7 @@ fn a_network_for_windows_nodes() {
         let service = service(cp).await;
         for node in &nodes {
             let (guest, name) = (cluster.guest_of(node).expect("its guest"), text(node, "/metadata/name"));
-            let is_there = async || on_the_network(&cp.get(Kind::NODE, name).await.ok_or("no Node")?, &guest, &service);
+            let is_there = async || on_the_network(&cp.get(Kind::NODE, name).await.ok_or("no Node")?, &guest, &service, OTHERS);
             cluster.until(&format!("{name} is on the network"), is_there).await;
         }
         cp.wait_object(Kind::WINDOWS_CLUSTER, &cluster.name(), "both parts are for two nodes", LIMIT, |object| {
@@ -56,15 +60,7 @@ fn a_network_for_windows_nodes() {
         assert_eq!(reaches(&endpoint), (vec!["10.244.0.0/16", "10.96.0.0/16"], vec!["10.96.0.0/16"]), "{endpoint:#}");
         step("win-overlay.exe has made an endpoint as the network's file says");
 
-        let starts = cluster.pods.lock().await.starts("kube-proxy-");
-        guest.windows(&["taskkill", "/f", "/im", "kube-proxy.exe"]).expect("kube-proxy runs");
-        let is_back = async || {
-            let pods = cluster.pods.lock().await;
-            let has_said = pods.logs("kube-proxy-").contains("kube-proxy.exe: ended");
-            let is_back = pods.starts("kube-proxy-") > starts && has_said && balancer(&guest, &service).is_some();
-            if is_back { Ok(()) } else { Err("kube-proxy is not back".to_owned()) }
-        };
-        cluster.until("kube-proxy is started again", is_back).await;
+        kube_proxy_ends(&cluster, &guest, &service).await;
         assert_eq!(source_vip(&guest), Some(vip), "the source VIP stays the same");
         step("kube-proxy has ended, has said so, and is back with the same source VIP");
 
@@ -89,6 +85,23 @@ async fn linux_side_is_put_right(cp: &ControlPlane, name: &str) {
     step("the Linux nodes use VNI and port of Windows");
 }
 
+/// kube-proxy ends, says so, and is started again.
+async fn kube_proxy_ends(cluster: &Cluster, guest: &wine::WineGuest, service: &str) {
+    const ENDED: &str = "kube-proxy.exe: ended";
+    let (starts, ends) = {
+        let pods = cluster.pods.lock().await;
+        (pods.starts("kube-proxy-"), pods.logs("kube-proxy-").matches(ENDED).count())
+    };
+    guest.windows(&["taskkill", "/f", "/im", "kube-proxy.exe"]).expect("kube-proxy runs");
+    let is_back = async || {
+        let pods = cluster.pods.lock().await;
+        let has_said = pods.logs("kube-proxy-").matches(ENDED).count() > ends;
+        let is_back = pods.starts("kube-proxy-") > starts && has_said && balancer(guest, service).is_some();
+        if is_back { Ok(()) } else { Err("kube-proxy is not back".to_owned()) }
+    };
+    cluster.until("kube-proxy is started again", is_back).await;
+}
+
 /// Each Service with a ready endpoint has a load balancer, and no other has.
 async fn hundred_services(cluster: &Cluster, node: &Value) -> Vec<String> {
     let guest = cluster.guest_of(node).expect("its guest");
@@ -110,7 +123,7 @@ async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
         if !cluster.pods.lock().await.logs(&format!("{part}-")).contains(said) {
             return Err(format!("{part} has not said: {said}"));
         }
-        on_the_network(&cluster.cp.get(Kind::NODE, name).await.ok_or("no Node")?, &guest, &services[0])?;
+        on_the_network(&cluster.cp.get(Kind::NODE, name).await.ok_or("no Node")?, &guest, &services[0], OTHERS)?;
         are_served(&guest, services, &vip)
     };
     cluster.until("its load balancers are seen", async || last_words(cluster, "kube-proxy-", SEEN).await).await;
@@ -206,16 +219,15 @@ async fn it_takes_pods(cluster: &Cluster, guest: &wine::WineGuest, node: &str, e
     cp.wait_gone(linux_side::PODS, &format!("{NAMESPACE}/probe-back-{node}"), LIMIT).await;
 }
 
-/// Whether a node has its part of the network and everything that leads to others.
-fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str) -> Result<(), String> {
+/// Whether a node has its part of the network and everything that leads to so many others.
+fn on_the_network(node: &Value, guest: &wine::WineGuest, service: &str, others: usize) -> Result<(), String> {
     let network = leased(node, guest, "vxlan", NETWORK, "Overlay")?;
     let data: Value = serde_json::from_str(annotation(node, "backend-data")).unwrap_or_default();
     if data["VNI"] != json!(4096) || !data["VtepMAC"].is_string() {
         return Err(format!("its lease has {data}"));
     }
     let routes: Vec<&str> = policies(&network, "RemoteSubnetRoute").map(|route| text(route, "/DistributedRouterMacAddress")).collect();
-    // To two Linux nodes and the other Windows node.
-    if routes.len() != 3 || routes.contains(&"") {
+    if routes.len() != others || routes.contains(&"") {
         return Err(format!("its routes are {routes:?} in {network:#}"));
     }
     let vip = source_vip(guest).ok_or("it has no source VIP")?;

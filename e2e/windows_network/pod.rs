@@ -27,30 +27,47 @@ fn delegated(conflist: &Value, pods: &str, subnet: &str) -> Value {
 pub fn attach(guest: &WineGuest, node: &Value) -> Value {
     let conflist = guest.read(r"C:\etc\cni\net.d\10-flannel.conflist").expect("containerd knows the network");
     let request = delegated(&serde_json::from_str(&conflist).expect("JSON"), "10.244.0.0/16", text(node, "/spec/podCIDR"));
-    let file = r"C:\hns\request.json";
-    guest.write(file, request.to_string().as_bytes());
     // containerd makes it before it calls a plugin.
     guest.write(&format!(r"C:\hns\namespaces\{NETWORK}.json"), json!({"ID": NETWORK}).to_string().as_bytes());
-    let mut plugin = guest.program(&[&format!(r"C:\opt\cni\bin\{}.exe", text(&request, "/type"))]).expect("the guest is on");
-    let pod = "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-1;IgnoreUnknown=1";
+    let address = call(guest, "ADD", "web-1", &request).expect("the plugin has attached it").expect("an address");
+    let endpoints = objects(guest, "endpoints");
+    let endpoint = endpoints.iter().find(|endpoint| endpoint["IpConfigurations"][0]["IpAddress"] == json!(address));
+    endpoint.unwrap_or_else(|| panic!("no endpoint with {address}: {endpoints:#?}")).clone()
+}
+
+/// Has host-local give an address to a pod of this network, as the network's own plugin does, or take it back.
+pub fn host_local(guest: &WineGuest, command: &str, pod: &str, network: &str, subnet: &str) -> Result<Option<String>, String> {
+    // Its own default has no drive, and a program that Wine starts from outside is on none.
+    let ipam = json!({"type": "host-local", "subnet": subnet, "dataDir": r"C:\var\lib\cni\networks"});
+    call(guest, command, pod, &json!({"cniVersion": "1.0.0", "name": network, "type": "host-local", "ipam": ipam}))
+}
+
+/// Calls the plugin of a request, and gives the address that it has given; what it says instead, if it fails.
+fn call(guest: &WineGuest, command: &str, pod: &str, request: &Value) -> Result<Option<String>, String> {
+    let file = r"C:\hns\request.json";
+    guest.write(file, request.to_string().as_bytes());
+    let mut plugin = guest.program(&[&format!(r"C:\opt\cni\bin\{}.exe", text(request, "/type"))]).expect("the guest is on");
+    let arguments = format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod};IgnoreUnknown=1");
     for (name, value) in [
-        ("CNI_COMMAND", "ADD"),
-        ("CNI_CONTAINERID", "web-1"),
+        ("CNI_COMMAND", command),
+        ("CNI_CONTAINERID", pod),
         ("CNI_NETNS", NETWORK),
         ("CNI_IFNAME", "eth0"),
         ("CNI_PATH", r"C:\opt\cni\bin"),
-        ("CNI_ARGS", pod),
+        ("CNI_ARGS", &arguments),
     ] {
         plugin.env(name, value);
     }
     let output = plugin.stdin(File::open(guest.path(file)).expect("the request")).output().expect("the plugin runs");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        return Err(format!("{said}{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    if said.is_empty() {
+        return Ok(None);
+    }
     let answer: Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{said}: {e}"));
-    let address = text(&answer, "/ips/0/address").split('/').next().expect("an address").to_owned();
-    let endpoints = objects(guest, "endpoints");
-    let endpoint = endpoints.iter().find(|endpoint| endpoint["IpConfigurations"][0]["IpAddress"] == json!(address));
-    endpoint.unwrap_or_else(|| panic!("no endpoint with {address}: {endpoints:#?}")).clone()
+    Ok(text(&answer, "/ips/0/address").split('/').next().map(str::to_owned))
 }
 
 /// What an endpoint reaches with its own address, and what it reaches as Services: networks in the order in which they are written.
