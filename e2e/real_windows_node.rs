@@ -254,7 +254,7 @@ async fn restart_kubelet(cp: &ControlPlane, guest: &wine::WineGuest, vm: &Simula
     let started = |log: &str| log.matches("\"Kubelet version\"").count();
     let path = r"C:\var\log\kubelet\kubelet.log";
     let before = started(&guest.read(path).expect("the kubelet's log"));
-    guest.stop("kubelet");
+    guest.stop_kubelet();
     guest.service(&["start", "kubelet"]).expect("it starts");
     wait_for(&format!("the kubelet of {} has started again and uses its certificate", vm.name), LIMIT, || async {
         let log = guest.read(path)?;

@@ -191,7 +191,7 @@ async fn both_take_pods(cluster: &Cluster, node: &Value) {
 
 /// As the kubelet of a node says; it would say again and again that the pods do not run.
 async fn parts_are_ready(cluster: &Cluster, guest: &wine::WineGuest, node: &str, address: &str) -> Reachable {
-    guest.stop("kubelet");
+    guest.stop_kubelet();
     let reachable = Reachable::new(&cluster.cp, guest, node, address).await;
     for part in ["flannel", "kube-proxy"] {
         linux_side::pod_is_ready(&cluster.cp, NAMESPACE, part, node).await;

@@ -99,12 +99,14 @@ impl WineGuest {
         self.windows(&argv)
     }
 
-    /// Stops a service. A program that hangs when it shall end, as kubelet.exe has once in forty times with Wine, is ended.
-    pub fn stop(&self, service: &str) {
-        let Err(said) = self.service(&["stop", service]) else { return };
-        step(format!("{service} does not stop, and is ended: {said}"));
-        self.windows(&["taskkill", "/f", "/im", &format!("{service}.exe")]).expect("its program runs");
-        self.service(&["stop", service]).expect("it has stopped");
+    /// Stops the kubelet's service. What hangs when it shall end, as has been seen once in forty times with Wine, is ended: the kubelet, or what writes its
+    /// log.
+    pub fn stop_kubelet(&self) {
+        let Err(said) = self.service(&["stop", "kubelet"]) else { return };
+        let is_ended = |program: &&str| self.windows(&["taskkill", "/f", "/im", program]).is_ok();
+        let ended: Vec<&str> = ["kubelet.exe", "kube-log-runner.exe"].into_iter().filter(is_ended).collect();
+        step(format!("the kubelet does not stop ({}); ended: {ended:?}", said.trim()));
+        self.service(&["stop", "kubelet"]).expect("it has stopped");
     }
 
     /// Runs a Windows program in the guest: the lines that it prints.
