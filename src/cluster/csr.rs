@@ -18,6 +18,8 @@ use super::workload::{Workload, WorkloadError};
 pub const SERVING_REASON: &str = "CAPWApprovedServing";
 /// Reason in the condition of the requests to join that we approved.
 pub const APPROVED_REASON: &str = "CAPWApprovedJoin";
+/// Bytes of JSON that the names of a machine's requests take: thousands of them.
+const NAMES: usize = 1 << 20;
 
 /// Requests for that signer: those that exist, and every change of one. The stream has its own back-off; its errors are there to be counted and
 /// logged. It ends when there are more than are kept.
@@ -48,11 +50,12 @@ pub fn is_approved_here(request: &CertificateSigningRequest) -> bool {
     conditions.into_iter().flatten().any(|c| c.type_ == "Approved" && c.reason.as_deref() == Some(APPROVED_REASON))
 }
 
-/// The requests that exist now.
-pub async fn list(workload: &Workload) -> Result<Vec<CertificateSigningRequest>, WorkloadError> {
+/// Names of the requests to join that are meant, of those that exist now.
+pub async fn names_of(workload: &Workload, is_meant: impl Fn(&CertificateSigningRequest) -> bool) -> Result<Vec<String>, WorkloadError> {
     let api: Api<CertificateSigningRequest> = Api::all(workload.client.clone());
     let of_kubelets = ListParams::default().fields(&format!("spec.signerName={JOIN_SIGNER}"));
-    workload.pages("list certificatesigningrequests", api, of_kubelets).keep(Some).await
+    let pages = workload.pages("list certificatesigningrequests", api, of_kubelets).keeping_at_most(NAMES);
+    pages.keep(|request| is_meant(&request).then(|| request.name_any())).await
 }
 
 /// Approves exactly the request that was judged: its UID and version go along, so a request that was changed or made anew

@@ -42,3 +42,29 @@ async fn the_watch_asks_for_the_join_signer_only_and_tells_errors() {
     assert!(matches!(told.last(), Some(Err(WorkloadError::Forbidden { .. }))), "{told:?}");
     assert!(script.seen()[0].query.contains("fieldSelector=spec.signerName%3Dkubernetes.io%2Fkube-apiserver-client-kubelet"), "{:?}", script.seen());
 }
+
+#[tokio::test]
+async fn of_all_requests_the_names_of_those_that_are_meant_are_kept() {
+    let named = |name: String| {
+        let mut request = request();
+        request.metadata.name = Some(name);
+        request
+    };
+    let page = |requests: Vec<CertificateSigningRequest>, next: &str| {
+        let items = serde_json::to_value(requests).unwrap();
+        let metadata = json!({"continue": next});
+        step(
+            &format!("GET {PATH}"),
+            json!({"kind": "CertificateSigningRequestList", "apiVersion": "certificates.k8s.io/v1", "metadata": metadata, "items": items}),
+        )
+    };
+    let names = ["a", "b", "c"].map(str::to_owned);
+    let pages = vec![page(names[..2].iter().cloned().map(named).collect(), "1"), page(vec![named(names[2].clone())], "")];
+    let (client, _script) = Script::new(pages);
+    let found = names_of(&Workload::of(client), |request| request.name_any() != "b").await.unwrap();
+    assert_eq!(found, ["a", "c"]);
+    let long = (0..5).map(|_| named("x".repeat(NAMES / 4))).collect();
+    let (client, _script) = Script::new(vec![page(long, "")]);
+    let error = names_of(&Workload::of(client), |_| true).await.unwrap_err();
+    assert_eq!(error.label(), "workload_too_large");
+}

@@ -77,8 +77,7 @@ async fn requests(ctx: &Context, workload: &Workload, cluster: &ClusterRef, toke
     if !known.is_empty() {
         return Ok(known);
     }
-    let all = csr::list(workload).await?;
-    Ok(all.iter().filter(|request| token_of(request).as_deref() == Some(token)).map(ResourceExt::name_any).collect())
+    csr::names_of(workload, |request| token_of(request).as_deref() == Some(token)).await
 }
 
 #[cfg(test)]
