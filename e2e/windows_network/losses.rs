@@ -30,6 +30,10 @@ fn what_hns_loses_comes_back() {
         cluster.until("the node is on the network", is_there).await;
         let (served, vip) = (hundred_services(&cluster, &node).await, source_vip(&guest).expect("a source VIP"));
         let is_back = async || {
+            let fault = guest.read(FAULT).unwrap_or_default();
+            if !["", "down 0"].contains(&fault.trim()) {
+                return Err(format!("HNS is stopped: {fault}"));
+            }
             is_there().await?;
             are_served(&guest, &served, &vip)?;
             // A loss is noticed only of what was seen.
