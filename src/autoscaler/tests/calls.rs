@@ -104,6 +104,15 @@ async fn the_next_node() {
         assert_eq!(labels.get(label).map(String::as_str), Some(value), "{label}");
     }
 
+    for (pods_per_node, expected) in [(Some(251), "30"), (Some(12), "12")] {
+        shared.with(|w| w.pods_per_node = pods_per_node);
+        let bytes = client.node_group_template_node_info(id()).await.unwrap().into_inner().node_bytes;
+        let status = node::Node::decode(&bytes[..]).unwrap().status.unwrap();
+        for amounts in [status.capacity, status.allocatable] {
+            assert_eq!(amounts["pods"].string.as_deref(), Some(expected), "{pods_per_node:?}");
+        }
+    }
+
     shared.with(|w| w.shown["spec"]["template"]["machine"]["memory"] = json!("2Gi"));
     let refused = client.node_group_template_node_info(id()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);

@@ -43,6 +43,7 @@ pub struct World {
     pub pool: Value,
     pub shown: Value,
     pub machines: Vec<WindowsMachine>,
+    pub pods_per_node: Option<u64>,
     pub faults: VecDeque<Fault>,
     pub writes: usize,
 }
@@ -62,7 +63,7 @@ impl Shared {
             },
         });
         let machines = (0..machines).map(|n| machine(&format!("m{n}"), "NodeJoined", "True", "Joined")).collect();
-        Self(Arc::new(Mutex::new(World { shown: pool.clone(), pool, machines, faults: VecDeque::new(), writes: 0 })))
+        Self(Arc::new(Mutex::new(World { shown: pool.clone(), pool, machines, pods_per_node: None, faults: VecDeque::new(), writes: 0 })))
     }
 
     pub fn with<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
@@ -144,7 +145,7 @@ impl NodeGroups for Shared {
         self.with(|w| w.machines.iter().cloned().map(Arc::new).collect())
     }
     fn pods_per_node(&self, _: &WindowsNodePool) -> Option<u64> {
-        None
+        self.with(|w| w.pods_per_node)
     }
     fn template(&self, pool: &WindowsNodePool) -> Result<Template, String> {
         let template = &pool.spec.template;

@@ -245,6 +245,21 @@ async fn labels_that_a_node_cannot_have_are_said() {
     assert_eq!((&up_to_date["status"], &up_to_date["reason"]), (&json!("False"), &json!("NodesRefused")), "{up_to_date}");
 }
 
+#[tokio::test]
+async fn no_more_pods_are_told_than_have_an_address() {
+    let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "lab"}, "spec": {
+        "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "WindowsCluster", "name": "w1"}}});
+    let windows_cluster = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "WindowsCluster",
+        "metadata": {"name": "w1", "namespace": "lab"}, "spec": {},
+        "status": {"components": {"network": {"name": "Calico", "role": "Ask", "podsPerNode": 12}}}});
+    let caches = Caches { clusters: holding(vec![cluster]), windows_clusters: holding(vec![windows_cluster]), ..Caches::empty() };
+    let (ctx, script) = stage_of(caches, 1, vec![step(&format!("POST {MACHINES}"), machine("win-x", "pool-uid")), step(STATUS, pool())]);
+    let mut pool = pool();
+    pool["metadata"]["labels"] = json!({CLUSTER_NAME_LABEL: "c1"});
+    reconcile(Arc::new(read(pool)), ctx).await.expect("a machine is made");
+    assert_eq!(script.seen()[1].body["status"]["capacity"]["pods"], "12");
+}
+
 /// Core does not hand them on.
 #[tokio::test]
 async fn machines_get_the_time_limits_of_their_machine_pool() {
