@@ -74,6 +74,11 @@ impl ClusterRef {
         Self::named_by(pool)
     }
 
+    /// The cluster that the machines of a pool join: the one that it names, or that of the MachinePool that owns it.
+    pub fn joined_by(pool: &WindowsNodePool) -> Option<Self> {
+        Self::of_pool(pool).or_else(|| Self::of(&pool.metadata))
+    }
+
     /// The cluster that a pool names, even if a MachinePool owns it.
     pub fn named_by(pool: &WindowsNodePool) -> Option<Self> {
         Some(Self::named(&pool.metadata, pool.spec.cluster.as_ref()?.kubeconfig_secret_ref.as_ref()))

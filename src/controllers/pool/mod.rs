@@ -175,8 +175,8 @@ async fn serve(
     }
     let listed = if request.is_standalone() { None } else { list_providers(ctx, object, &found).await? };
     let object = listed.as_ref().unwrap_or(object);
-    let joins = request.standalone.clone().or_else(|| ClusterRef::of(&object.metadata));
-    let capacity = capacity(&template.machine, &template.bootstrap.clone().unwrap_or_default(), ctx.caches.pods_per_node(joins.as_ref()));
+    let pods_per_node = ctx.caches.pods_per_node(ClusterRef::joined_by(object).as_ref());
+    let capacity = capacity(&template.machine, &template.bootstrap.clone().unwrap_or_default(), pods_per_node);
     let served = report::Served { goal: &goal, members: &members, template: &template, capacity, failures, step: &decision.step };
     let followed = node_labels::follow(ctx, &template, &found).await;
     let mut conditions = decision.conditions;

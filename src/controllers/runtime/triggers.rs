@@ -74,8 +74,7 @@ impl Requests {
     pub fn all_of(&self, caches: &Caches, cluster: &ClusterRef) {
         let namespace = &cluster.namespace;
         let is_its = |of: Option<ClusterRef>| of.as_ref() == Some(cluster);
-        let of_pool = |pool: &WindowsNodePool| ClusterRef::of_pool(pool).or_else(|| ClusterRef::of(&pool.metadata));
-        for pool in caches.pools.all(namespace).iter().filter(|pool| is_its(of_pool(pool))) {
+        for pool in caches.pools.all(namespace).iter().filter(|pool| is_its(ClusterRef::joined_by(pool))) {
             let _ = self.pools.unbounded_send(ObjectRef::from_obj(&**pool));
         }
         for machine in caches.windows_machines.all(namespace).iter().filter(|machine| is_its(ClusterRef::of(&machine.metadata))) {
