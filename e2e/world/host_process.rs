@@ -58,14 +58,19 @@ impl HostProcesses {
 
     /// What the containers of pods have printed whose name starts so, in all their starts.
     pub fn logs(&self, start: &str) -> String {
-        let logs = self.containers.iter().filter(|(name, _)| name.starts_with(start));
-        logs.map(|(name, container)| format!("--- {name}\n{}", fs::read_to_string(&container.log).unwrap_or_default())).collect()
+        self.texts(start).map(|(name, log)| format!("--- {name}\n{log}")).collect()
     }
 
     /// The last line that begins so, of each pod whose name starts so.
     pub fn last_lines(&self, start: &str, beginning: &str) -> Vec<String> {
-        let logs = self.containers.iter().filter(|(name, _)| name.starts_with(start)).map(|(_, container)| fs::read_to_string(&container.log));
-        logs.map(|log| log.unwrap_or_default().lines().rfind(|line| line.starts_with(beginning)).unwrap_or_default().to_owned()).collect()
+        let last = |log: &str| log.lines().rfind(|line| line.starts_with(beginning)).unwrap_or_default().to_owned();
+        self.texts(start).map(|(_, log)| last(&log)).collect()
+    }
+
+    /// Each pod whose name starts so, with what its containers have printed.
+    fn texts<'a>(&'a self, start: &'a str) -> impl Iterator<Item = (&'a str, String)> {
+        let containers = self.containers.iter().filter(move |(name, _)| name.starts_with(start));
+        containers.map(|(name, container)| (name.as_str(), fs::read_to_string(&container.log).unwrap_or_default()))
     }
 
     /// How often containers of pods have been started whose name starts so.
