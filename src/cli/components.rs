@@ -34,7 +34,7 @@ enum What {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Record a cluster with
-  kubectl get nodes,daemonsets,configmaps,services,servicecidrs -A -o yaml
+  kubectl get nodes,daemonsets,configmaps,services,endpointslices,servicecidrs -A -o yaml
 with Calico also
   kubectl get installations,tigerastatuses,ippools,felixconfigurations,ipamconfigurations -o yaml
 and with Antrea also
@@ -93,7 +93,13 @@ impl Render {
         let mut findings = components::judge(&side);
         findings.extend(components::misplaced(&objects));
         let errors = findings.iter().any(|finding| !components::is_warning(finding.reason));
-        Ok((components::text(&side, &findings), if errors { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
+        let mut text = components::text(&side, &findings);
+        let services = components::beyond_windows(&objects);
+        if !services.is_empty() {
+            text.push_str("\nServices that Windows nodes do not serve as they say:\n");
+        }
+        services.iter().for_each(|limit| text.push_str(&format!("  {limit}.\n")));
+        Ok((text, if errors { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
     }
 }
 

@@ -21,6 +21,7 @@ mod probe;
 mod role;
 mod room;
 mod scheduling;
+mod services;
 mod show;
 mod wanted;
 mod windows_pods;
@@ -41,6 +42,7 @@ pub use probe::{ANSWER, NAME_SERVERS, PORT, Probe, Probing, SERVICES, is_outdate
 pub use role::{Role, role};
 pub use room::pods_per_node;
 pub use scheduling::misplaced;
+pub use services::beyond_windows;
 pub use show::text;
 pub use wanted::{FIRST, wanted};
 pub use windows_pods::{Changes, Effect, FOR_PODS, Host, POD_RULES, changes, is_among, wanted_for_pods, windows_pods};

@@ -23,7 +23,7 @@ pub enum Certainty {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// `F01` to `F92`, as in `docs/troubleshooting.md`.
+    /// `F01` to `F94`, as in `docs/troubleshooting.md`.
     pub id: String,
     pub title: String,
     pub certainty: Certainty,
