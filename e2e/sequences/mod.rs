@@ -1,6 +1,6 @@
 //! Story *sequences*: every field of every kind is set, changed, unset and put back, with values from the schema, right ones and
-//! wrong ones, under a running CAPW. It never panics, it keeps up with every change, it comes to rest, each refusal names the field or
-//! one that it is in, and everything can be deleted afterwards. A run takes some fields of each kind, others with another
+//! wrong ones, under a running CAPW. It never panics, it keeps up with every change, it comes to rest, each refusal names the field,
+//! and everything can be deleted afterwards. A run takes some fields of each kind, others with another
 //! `CAPW_SEED`; `CAPW_SEQUENCES=all` takes all of them.
 
 mod refusals;
@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
-use self::values::{Field, fields, patch, values};
+use self::values::{Field, fields, patch, sample, values};
 use crate::idle::wait_quiet;
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
@@ -186,8 +186,9 @@ async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Fiel
                 }
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
                     count.refused += 1;
-                    if !names(&field, &status.message) {
-                        count.wrong.push(format!("{what}\n    {}", status.message));
+                    let causes = refusals::causes(&status);
+                    if !is_about(cp, subject, &field, &root, &object, &causes).await {
+                        count.wrong.push(format!("{what}\n    {causes:?}"));
                     }
                 }
                 Err(error) => count.wrong.push(format!("{what}\n    failed: {error}")),
@@ -199,12 +200,21 @@ async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Fiel
     count
 }
 
-/// Whether a refusal names the field, or one that it is in: a rule may be about what stands beside it. One of several drivers, and what
-/// cannot change, are said of the whole.
-fn names(field: &Field, message: &str) -> bool {
-    let keys = field.path.iter().filter_map(|step| if let values::Step::Key(key) = step { Some(key.as_str()) } else { None });
-    let whole = ["exactly one", "cannot change", "immutable"].iter().any(|words| message.contains(words));
-    whole || message.contains(field.leaf()) || keys.filter(|key| !["spec", "template"].contains(key)).any(|key| message.contains(key))
+/// Whether a refusal names the field. What is also refused without a value of the field is about something else.
+async fn is_about(cp: &ControlPlane, subject: &Subject, field: &Field, root: &Value, object: &Value, causes: &[(String, String)]) -> bool {
+    if causes.iter().any(|(at, message)| refusals::names(field, at, message)) {
+        return true;
+    }
+    let refusal = async |other: Value| match cp.dry_run_patch(subject.kind, &subject.name, &patch(field, root, object, &other)).await {
+        Err(kube::Error::Api(status)) => refusals::causes(&status),
+        Err(_) | Ok(()) => Vec::new(),
+    };
+    let mut without = refusal(Value::Null).await;
+    if without.iter().any(|(at, _)| *at == field.name()) {
+        // It is required, and rules are looked at once it is there.
+        without = refusal(sample(&field.schema)).await;
+    }
+    causes.iter().all(|cause| without.contains(cause))
 }
 
 /// Waits until the controller has seen the change.

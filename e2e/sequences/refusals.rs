@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use futures::StreamExt;
+use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::schema;
@@ -91,17 +92,20 @@ async fn judge(cp: &ControlPlane, kind: Kind, root: &Value, object: &Value, fiel
 async fn refusal(cp: &ControlPlane, kind: Kind, object: &Value) -> Result<Vec<(String, String)>, String> {
     match cp.dry_run(kind, object).await {
         Ok(()) => Ok(Vec::new()),
-        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
-            let causes = status.details.iter().flat_map(|details| &details.causes);
-            let causes: Vec<_> = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
-            Ok(if causes.is_empty() { vec![(String::new(), status.message.clone())] } else { causes })
-        }
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(causes(&status)),
         Err(error) => Err(error.to_string()),
     }
 }
 
+/// Field and words of each cause of a refusal; all its words if it has none.
+pub fn causes(status: &Status) -> Vec<(String, String)> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let causes: Vec<_> = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
+    if causes.is_empty() { vec![(String::new(), status.message.clone())] } else { causes }
+}
+
 /// Whether a refusal at `at` is about the field, about something in it, or says which field of `at` it is about.
-fn names(field: &Field, at: &str, message: &str) -> bool {
+pub fn names(field: &Field, at: &str, message: &str) -> bool {
     let name = field.name();
     if at.starts_with(&name) {
         return true;

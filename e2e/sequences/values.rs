@@ -26,11 +26,6 @@ impl Field {
         });
         parts.collect::<String>().trim_start_matches('.').to_owned()
     }
-
-    /// Its own name.
-    pub fn leaf(&self) -> &str {
-        self.path.iter().rev().find_map(|step| if let Step::Key(key) = step { Some(key.as_str()) } else { None }).unwrap_or_default()
-    }
 }
 
 /// Every field below a schema.
