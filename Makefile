@@ -104,7 +104,7 @@ sequences: $(CARGO_NEXTEST) ## Change every field of every kind under a running 
 	CAPW_SEQUENCES=all $(LONG) -E 'test(/^sequences::/)'
 
 specs: $(CARGO_NEXTEST) ## Run Cluster API's own end-to-end specs, about eight minutes (FOCUS=topology: those whose name matches)
-	bash e2e/tools/build.sh specs
+	bash e2e/tools/build.sh
 	$(if $(FOCUS),CAPW_SPECS="$(FOCUS)") $(NEXTEST) --no-capture --run-ignored only -E 'test(/^specs::/)'
 
 upgrade: $(CARGO_NEXTEST) ## Upgrade from the release before this one in the middle of machines' lives, and back; builds that release the first time

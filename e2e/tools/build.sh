@@ -3,8 +3,7 @@
 # this file, into $CAPW_CACHE/tools/NAME-VERSION/ (default: $XDG_CACHE_HOME/capw, or ~/.cache/capw). Existing programs are kept
 # until no checkout has used them for 14 days.
 # Needs only go. Takes 8 min on 2 cores the first time, a minute with a warm build cache.
-# Usage: build.sh [specs|previous]           Builds Cluster API's own specs too, or the release before this one, if asked. A second
-#                                            one waits for the first.
+# Usage: build.sh [previous]                 Builds the release before this one too, if asked. A second one waits for the first.
 #        build.sh --path vcsim|fakepve|policies|specs|previous
 #                                            Prints where that program of this checkout is, built or not.
 set -euo pipefail
@@ -19,7 +18,7 @@ SPECS=$(sed -n 's#^[[:space:]]*sigs.k8s.io/cluster-api/test v\([0-9.]*\).*#\1#p'
 POLICIES=$(version kubernetes k8s.io/kubernetes)-$(cat "$HERE"/kubernetes/policies/*.go | cksum | cut -d ' ' -f 1)
 . "$HERE/../upgrade/previous.env"
 case ${1:-} in
-    ''|specs|previous) ;;
+    ''|previous) ;;
     --path) case ${2:-} in
         vcsim) echo "$CACHE/vcsim-$VCSIM/vcsim"; exit ;;
         fakepve) echo "$CACHE/fakepve-$FAKEPVE/fakepve"; exit ;;
@@ -28,7 +27,7 @@ case ${1:-} in
         previous) echo "$CACHE/capw-$PREVIOUS_COMMIT/capw"; exit ;;
         *) echo "build.sh: --path knows vcsim, fakepve, policies, specs and previous, not '${2:-}'" >&2; exit 2 ;;
         esac ;;
-    *) echo "build.sh: $1 is unknown; usage: build.sh [specs | previous | --path vcsim|fakepve|policies|specs|previous]" >&2; exit 2 ;;
+    *) echo "build.sh: $1 is unknown; usage: build.sh [previous | --path vcsim|fakepve|policies|specs|previous]" >&2; exit 2 ;;
 esac
 command -v go > /dev/null || { echo "build.sh: the program go is missing; install Go 1.26 or later, https://go.dev/doc/install" >&2; exit 1; }
 if command -v flock > /dev/null; then exec 9> "$CACHE/lock"; flock 9; fi
@@ -59,10 +58,10 @@ build capi-core "$CAPI" cluster-api sigs.k8s.io/cluster-api/core sigs.k8s.io/clu
 build vcsim "$VCSIM" vcsim .
 build clusterctl "$CAPI" cluster-api sigs.k8s.io/cluster-api/cmd/clusterctl sigs.k8s.io/cluster-api/version
 
-# Cluster API's own specs, for `make specs`. A test program is built by another command.
+# Cluster API's own specs. A test program is built by another command.
 to=$CACHE/specs-$SPECS
-if [ "${1:-}" = specs ]; then touch -c "$to"; fi
-if [ "${1:-}" = specs ] && [ ! -x "$to/specs" ]; then
+touch -c "$to"
+if [ ! -x "$to/specs" ]; then
     from=$SECONDS; mkdir -p "$to"
     (cd "$HERE/../specs" && go test -c -vet=off -tags e2e -buildvcs=false -trimpath -ldflags "-s -w" -o "$to/specs.part" .)
     mv "$to/specs.part" "$to/specs"

@@ -132,7 +132,7 @@ impl Tools {
         let path = PathBuf::from(String::from_utf8_lossy(&answer.stdout).trim_end());
         if !path.is_file() {
             // Not part of what is built for all.
-            build(["specs", "previous"].contains(&name).then_some(name));
+            build((name == "previous").then_some(name));
         }
         path
     }
