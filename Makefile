@@ -205,7 +205,8 @@ components: ## Write a local clusterctl repository to out/clusterctl (IMAGE=REGI
 	@test -n "$(IMAGE)" || { echo "which image? make components IMAGE=REGISTRY/capw:TAG"; exit 1; }
 	@$(RELEASE) components --image $(IMAGE) --kubectl $(KUBECTL) --output $(OUT)/clusterctl
 
-# The same bytes wherever the checkout is: paths do not get into the program. It needs no file beside itself, not even a C library.
+# The same bytes wherever the checkout is: paths do not get into the program. It needs no file beside itself, not even a C library. Whatever
+# CARGO_TARGET_DIR says, it is built in the checkout: two that share a folder would not be built twice.
 target-amd64 := x86_64-unknown-linux-gnu
 target-arm64 := aarch64-unknown-linux-gnu
 MAPPED = --remap-path-prefix=$(CURDIR)=/src --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
@@ -219,14 +220,14 @@ release-binary: ## Build the optimized static program for ARCHITECTURES="amd64 a
 $(BINARIES)/%/capw: always
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CAPW_REVISION=$(REVISION) \
 	CFLAGS="-ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo" RUSTFLAGS="-C target-feature=+crt-static $(MAPPED)" \
-	cargo build --locked --profile $(BINARY_PROFILE) --package cluster-api-provider-windows --bin capw --target $(target-$*)
+	cargo build --locked --target-dir target --profile $(BINARY_PROFILE) --package cluster-api-provider-windows --bin capw --target $(target-$*)
 	@mkdir -p $(@D) && cp target/$(target-$*)/$(patsubst dev,debug,$(BINARY_PROFILE))/capw $@
 
 # The linker would write the time into it.
 $(BINARIES)/windows/capw-node.exe: always
 	CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc \
 	RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,--no-insert-timestamp $(MAPPED)" \
-	cargo build --locked --profile $(BINARY_PROFILE) --package capw-node --bin capw-node --target x86_64-pc-windows-gnu
+	cargo build --locked --target-dir target --profile $(BINARY_PROFILE) --package capw-node --bin capw-node --target x86_64-pc-windows-gnu
 	@mkdir -p $(@D) && cp target/x86_64-pc-windows-gnu/$(patsubst dev,debug,$(BINARY_PROFILE))/capw-node.exe $@
 # dev builds quickly, for a look at an image; a release is optimized.
 BINARY_PROFILE ?= release
