@@ -10,6 +10,7 @@ pub mod drain;
 pub mod error;
 pub mod events;
 mod gate;
+mod guarded;
 mod in_cluster;
 pub mod join_rights;
 mod json;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -43,6 +44,7 @@ use serde_json::{Value, json};
 use crate::api::name::ObjectKey;
 
 pub use error::{ApiError, Retry};
+pub use guarded::Guarded;
 
 /// A request without an answer for so long is given up, so that no reconcile hangs and a stop stays bounded.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(20);
@@ -127,7 +129,7 @@ impl Cluster {
 
     /// All objects in a namespace that have these labels (`key=value,…`), or all of them.
     pub async fn list<K: Kind>(&self, namespace: &str, labels: Option<&str>) -> Result<Listed<K>, ApiError> {
-        let api: Api<DeserializeGuard<K>> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Guarded<K>> = Api::namespaced(self.client.clone(), namespace);
         let found = request(&what::<K>("list", namespace, ""), api.list(&having(labels))).await?;
         let mut listed = Listed { items: Vec::new(), unreadable: Vec::new() };
         for object in found.items {

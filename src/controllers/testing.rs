@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use futures::channel::mpsc::unbounded;
 use jiff::Timestamp;
 use kube::Client;
-use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
@@ -27,7 +26,7 @@ use crate::api::namespaces::Namespaces;
 use crate::cluster::events::Events;
 use crate::cluster::mock::{Exchange, Script, step};
 use crate::cluster::workload::{Connect, Workloads};
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::{Cluster, Guarded, Kind};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
 use crate::telemetry::{Metrics, Readiness};
@@ -62,7 +61,7 @@ pub fn changing<K: Kind>() -> (Cache<K>, impl Fn(Value)) {
     let tell = move |event| drop(events.unbounded_send(Ok(event)));
     tell(watcher::Event::Init);
     tell(watcher::Event::InitDone);
-    (Cache(Watch::over(&watching, shown)), move |object| tell(watcher::Event::Apply(DeserializeGuard(Ok(read(object))))))
+    (Cache(Watch::over(&watching, shown)), move |object| tell(watcher::Event::Apply(Guarded(Ok(read(object))))))
 }
 
 /// The question for the groups of kinds that are served, and this answer.

@@ -186,7 +186,8 @@ pub fn read(path: &str) -> (String, String, String, String) {
 }
 
 fn event(kind: &str, object: &Value) -> Bytes {
-    Bytes::from(format!("{}\n", json!({"type": kind, "object": object})))
+    // The type first, as the API server writes it.
+    Bytes::from(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
 }
 
 fn response(code: u16, body: Value) -> Answer {

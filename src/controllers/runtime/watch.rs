@@ -13,7 +13,6 @@ use futures::{Stream, StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::Api;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::{self, ObjectRef, Store, store::Writer};
 use kube::runtime::{WatchStreamExt, watcher};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +22,7 @@ use super::unreadable::Unreadable;
 use crate::api::capi::WATCH_FILTER_LABEL;
 use crate::api::name::ObjectKey;
 use crate::api::namespaces::Namespaces;
-use crate::cluster::{Kind, watches};
+use crate::cluster::{Guarded, Kind, watches};
 use crate::telemetry::{Metrics, Readiness};
 
 /// Which objects this process works on.
@@ -206,8 +205,6 @@ impl<K: Kind> Watch<K> {
         self.subscribe().flat_map(move |object| futures::stream::iter(map(&object))).boxed()
     }
 }
-
-type Guarded<K> = DeserializeGuard<K>;
 
 /// Time between two looks whether a kind is installed by now.
 const INSTALLED: Duration = Duration::from_secs(15);

@@ -144,7 +144,7 @@ impl Server {
         let events = nodes.map(|node| {
             node["metadata"]["resourceVersion"] = json!(version);
             node["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastHeartbeatTime": version}]);
-            json!({"type": "MODIFIED", "object": node}).to_string() + "\n"
+            format!("{{\"type\":\"MODIFIED\",\"object\":{node}}}\n")
         });
         events.collect()
     }

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures::channel::mpsc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use kube::core::DeserializeGuard;
 use kube::core::error_boundary::InvalidObject;
 use kube::runtime::watcher;
 use tokio::sync::Notify;
@@ -12,14 +11,14 @@ use tokio::time::{sleep, timeout};
 
 use super::super::watch::{Selection, Watching};
 use super::*;
-use crate::cluster::ApiError;
 use crate::cluster::workload::WorkloadError;
+use crate::cluster::{ApiError, Guarded};
 use crate::hypervisor::DriverError;
 use crate::telemetry::Readiness;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
-type Event = watcher::Result<watcher::Event<DeserializeGuard<ConfigMap>>>;
+type Event = watcher::Result<watcher::Event<Guarded<ConfigMap>>>;
 
 /// A controller of ConfigMaps whose watch the test speaks for.
 struct Stage {
@@ -40,8 +39,8 @@ fn object(name: &str, version: u64) -> ConfigMap {
     ConfigMap { metadata, ..Default::default() }
 }
 
-fn broken(name: &str, version: u64) -> DeserializeGuard<ConfigMap> {
-    DeserializeGuard(Err(InvalidObject { error: "no".into(), metadata: object(name, version).metadata }))
+fn broken(name: &str, version: u64) -> Guarded<ConfigMap> {
+    Guarded(Err(InvalidObject { error: "no".into(), metadata: object(name, version).metadata }))
 }
 
 impl Stage {
@@ -71,7 +70,7 @@ impl Stage {
         let stage = Self { events, watching, watch, controller };
         stage.tell(Ok(watcher::Event::Init));
         for name in names {
-            stage.tell(Ok(watcher::Event::InitApply(DeserializeGuard(Ok(object(name, 1))))));
+            stage.tell(Ok(watcher::Event::InitApply(Guarded(Ok(object(name, 1))))));
         }
         stage.tell(Ok(watcher::Event::InitDone));
         stage
@@ -82,7 +81,7 @@ impl Stage {
     }
 
     fn change(&self, name: &str, version: u64) {
-        self.tell(Ok(watcher::Event::Apply(DeserializeGuard(Ok(object(name, version))))));
+        self.tell(Ok(watcher::Event::Apply(Guarded(Ok(object(name, version))))));
     }
 
     fn run<F, R>(&self, reconcile: F) -> tokio::task::JoinHandle<()>
@@ -258,7 +257,7 @@ async fn a_malformed_object_and_a_failing_watch_stop_nothing() {
     let stage = Stage::new(&["a"]);
     stage.watch.ready().await;
     assert!(stage.watching.readiness.missing().is_empty());
-    let malformed: DeserializeGuard<ConfigMap> =
+    let malformed: Guarded<ConfigMap> =
         serde_json::from_value(serde_json::json!({ "metadata": { "name": "x", "namespace": "lab" }, "data": 5 })).unwrap();
     stage.tell(Ok(watcher::Event::Apply(malformed)));
     stage.tell(Err(watcher::Error::NoResourceVersion));
@@ -271,7 +270,7 @@ async fn a_malformed_object_and_a_failing_watch_stop_nothing() {
     assert!(text.contains("capw_watch_errors_total{kind=\"configmaps\"} 1"), "{text}");
     // While the watch was down, "a" went away.
     stage.tell(Ok(watcher::Event::Init));
-    stage.tell(Ok(watcher::Event::InitApply(DeserializeGuard(Ok(object("b", 3))))));
+    stage.tell(Ok(watcher::Event::InitApply(Guarded(Ok(object("b", 3))))));
     stage.tell(Ok(watcher::Event::InitDone));
     assert_eq!(seen.next().await.unwrap().name_any(), "a", "its end is told");
     assert!(stage.watch.store().get(&ObjectRef::new("a").within("lab")).is_none());
@@ -344,7 +343,7 @@ async fn only_objects_that_the_watch_filter_selects_get_a_pass_and_all_are_known
     });
     let mut mine = object("b", 2);
     mine.metadata.labels = Some([(crate::api::capi::WATCH_FILTER_LABEL.to_owned(), "mine".to_owned())].into());
-    stage.tell(Ok(watcher::Event::Apply(DeserializeGuard(Ok(mine)))));
+    stage.tell(Ok(watcher::Event::Apply(Guarded(Ok(mine)))));
     reaches(&passes, 1).await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!((passes.load(Ordering::SeqCst), stage.watch.store().state().len()), (1, 2));
@@ -368,7 +367,7 @@ async fn an_object_that_cannot_be_read_stays_when_all_are_listed_anew() {
     for name in ["a", "gone", "b"] {
         stage.tell(Ok(watcher::Event::Apply(broken(name, 2))));
     }
-    let listed = |objects: Vec<DeserializeGuard<ConfigMap>>| {
+    let listed = |objects: Vec<Guarded<ConfigMap>>| {
         stage.tell(Ok(watcher::Event::Init));
         objects.into_iter().for_each(|object| stage.tell(Ok(watcher::Event::InitApply(object))));
         stage.tell(Ok(watcher::Event::InitDone));
@@ -381,7 +380,7 @@ async fn an_object_that_cannot_be_read_stays_when_all_are_listed_anew() {
     // It was made anew while the watch was down: of this one nothing was ever read.
     let mut anew = object("a", 3).metadata;
     anew.uid = Some("another".into());
-    listed(vec![DeserializeGuard(Err(InvalidObject { error: "no".into(), metadata: anew })), DeserializeGuard(Ok(object("b", 3)))]);
+    listed(vec![Guarded(Err(InvalidObject { error: "no".into(), metadata: anew })), Guarded(Ok(object("b", 3)))]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(names(), (vec!["b".to_owned()], vec!["a".to_owned()]), "the second can be read by now");
     stage.tell(Ok(watcher::Event::Delete(broken("a", 4))));
