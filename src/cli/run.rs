@@ -1,6 +1,7 @@
 //! `capw run`: the controllers. `capw guests`: only the guests of simulated VMs.
 
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -182,9 +183,10 @@ impl Guests {
     }
 }
 
-fn block_on(program: impl Future<Output = Result<(), OperatorError>>) -> Result<(), String> {
+fn block_on(program: impl Future<Output = Result<(), OperatorError>> + Send + 'static) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| format!("runtime: {e}"))?;
-    let result = runtime.block_on(program);
+    // As a task: each step of it on the main thread would wake that thread, and the thread one of the runtime's.
+    let result = runtime.block_on(runtime.spawn(program)).unwrap_or_else(|error| resume_unwind(error.into_panic()));
     // What still runs was abandoned on purpose.
     runtime.shutdown_background();
     result.map_err(|e| e.to_string())

@@ -17,7 +17,9 @@ mod windows_cluster;
 
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use kube::ResourceExt;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -101,7 +103,8 @@ pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watch
             let triggers = bootstrap_config::triggers(&shared.caches, configs);
             let reconcile = with(shared.bootstrap_config(new_token_secret), bootstrap_config::reconcile);
             let watch = &shared.caches.configs.0;
-            tokio::join!(controllers.run("windowsbootstrapconfig", watch, triggers, reconcile), shared.unreadable(controllers, watch));
+            let passes = controllers.run("windowsbootstrapconfig", watch, triggers, reconcile);
+            all([passes.boxed(), shared.unreadable(controllers, watch).boxed()]).await;
         }
     };
     let control_plane = async {
@@ -109,12 +112,13 @@ pub async fn run(parts: Parts, roles: Roles, controllers: &ControllerLoop, watch
             let watch: Watch<ExternalControlPlane> = Watch::start(watching);
             let triggers = control_plane::triggers(&shared.caches);
             let reconcile = with(shared.control_plane(), control_plane::reconcile);
-            tokio::join!(controllers.run("externalcontrolplane", &watch, triggers, reconcile), shared.unreadable(controllers, &watch));
+            let passes = controllers.run("externalcontrolplane", &watch, triggers, reconcile);
+            all([passes.boxed(), shared.unreadable(controllers, &watch).boxed()]).await;
         }
     };
     let definitions = definitions::Context { cluster: shared.management.cluster.clone(), metrics: controllers.metrics.clone() };
     let definitions = definitions::run(definitions, roles, &watching.selection.namespaces, &controllers.stop);
-    tokio::join!(infrastructure, bootstrap, control_plane, definitions);
+    all([infrastructure.boxed(), bootstrap.boxed(), control_plane.boxed(), definitions.boxed()]).await;
     // The service holds the caches too.
     autoscaler.iter().for_each(ServiceHandle::close);
     shared.clusters.stop();
@@ -133,37 +137,46 @@ async fn run_infrastructure(
     let unfiltered = controllers.unfiltered();
     let hypervisor = shared.hypervisor(&watching.selection);
     let template = machine_template::Context { management: shared.management.clone(), caches: caches.clone(), selection: watching.selection.clone() };
-    tokio::join!(
-        controllers.run(
-            "windowsmachine",
-            &caches.windows_machines.0,
-            machine::triggers(caches, machines),
-            with(shared.machine(), machine::reconcile)
-        ),
-        unfiltered.run(
-            "windowshypervisor",
-            &caches.hypervisors.0,
-            hypervisor::triggers(caches, &shared.hypervisors.drivers),
-            with(hypervisor, hypervisor::reconcile)
-        ),
-        controllers.run(
-            "windowscluster",
-            &caches.windows_clusters.0,
-            windows_cluster::triggers(caches, windows_clusters),
-            with(shared.windows_cluster(), windows_cluster::reconcile)
-        ),
-        controllers.run("windowsnodepool", &caches.pools.0, pool_triggers, with(pool, pool::reconcile)),
-        unfiltered.run(
-            "windowsmachinetemplate",
-            &caches.machine_templates.0,
-            machine_template::triggers(caches),
-            with(template, machine_template::reconcile)
-        ),
-        shared.unreadable(controllers, &caches.windows_machines.0),
-        shared.unreadable(controllers, &caches.hypervisors.0),
-        shared.unreadable(controllers, &caches.windows_clusters.0),
-        shared.unreadable(controllers, &caches.pools.0),
-    );
+    all([
+        controllers
+            .run("windowsmachine", &caches.windows_machines.0, machine::triggers(caches, machines), with(shared.machine(), machine::reconcile))
+            .boxed(),
+        unfiltered
+            .run(
+                "windowshypervisor",
+                &caches.hypervisors.0,
+                hypervisor::triggers(caches, &shared.hypervisors.drivers),
+                with(hypervisor, hypervisor::reconcile),
+            )
+            .boxed(),
+        controllers
+            .run(
+                "windowscluster",
+                &caches.windows_clusters.0,
+                windows_cluster::triggers(caches, windows_clusters),
+                with(shared.windows_cluster(), windows_cluster::reconcile),
+            )
+            .boxed(),
+        controllers.run("windowsnodepool", &caches.pools.0, pool_triggers, with(pool, pool::reconcile)).boxed(),
+        unfiltered
+            .run(
+                "windowsmachinetemplate",
+                &caches.machine_templates.0,
+                machine_template::triggers(caches),
+                with(template, machine_template::reconcile),
+            )
+            .boxed(),
+        shared.unreadable(controllers, &caches.windows_machines.0).boxed(),
+        shared.unreadable(controllers, &caches.hypervisors.0).boxed(),
+        shared.unreadable(controllers, &caches.windows_clusters.0).boxed(),
+        shared.unreadable(controllers, &caches.pools.0).boxed(),
+    ])
+    .await;
+}
+
+/// Runs all of them to their end. Each is polled when it is woken itself: `tokio::join!` polls all of them whenever one is.
+async fn all<const COUNT: usize>(futures: [BoxFuture<'_, ()>; COUNT]) {
+    FuturesUnordered::from_iter(futures).collect().await
 }
 
 impl Shared {
