@@ -65,6 +65,8 @@ async fn run(suite: &Path, name: &str, some: Option<&str>, cp: &ControlPlane, to
     std::fs::write(&kubeconfig, remote_kubeconfig(to).await).unwrap_or_else(|e| panic!("{}: {e}", kubeconfig.display()));
     let mut process = Process::new(&format!("suite-{name}"), suite, cp.directory())
         .args(["-test.timeout=0", "-ginkgo.v", "-ginkgo.no-color", "-ginkgo.timeout=1h"])
+        // Kubeconfigs that its framework writes and leaves.
+        .env("TMPDIR", cp.directory())
         .env("KUBECONFIG", cp.kubeconfig())
         .env("WORKLOAD_KUBECONFIG", kubeconfig)
         .env("CLUSTERCTL_CONFIG", home.join("cluster-api/clusterctl.yaml"))
