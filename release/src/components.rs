@@ -76,13 +76,18 @@ fn image(text: &str) -> Result<String> {
 
 /// The manifest with the image in place of what stands for it, if clusterctl can use it.
 fn component(manifest: &str, image: &str, name: &str) -> Result<String> {
-    let lines = manifest.lines().map(|line| match line.split_once(&format!("image: {PLACEHOLDER}:")) {
-        Some((indent, _tag)) => format!("{indent}image: {image}\n"),
-        None => format!("{line}\n"),
-    });
-    let text: String = lines.collect();
+    let text = with_image(manifest, image);
     check(&text, image, name).with_context(|| format!("the components of {name}-windows"))?;
     Ok(text)
+}
+
+/// The manager runs the image, and is told its name for Windows nodes.
+fn with_image(manifest: &str, image: &str) -> String {
+    let lines = manifest.lines().map(|line| match line.split_once(&format!("{PLACEHOLDER}:")) {
+        Some((before, _tag)) => format!("{before}{image}\n"),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
 }
 
 fn check(text: &str, image: &str, name: &str) -> Result<()> {
@@ -126,8 +131,19 @@ mod tests {
     }
 
     #[test]
+    fn the_manager_runs_the_image_and_tells_windows_nodes_of_it() {
+        let manager = fs::read_to_string(checkout().join("config/manager/deployment.yaml")).unwrap();
+        let text = with_image(&manager, "registry.example/capw:v1");
+        for line in ["        image: registry.example/capw:v1\n", "        - name: CAPW_IMAGE\n          value: registry.example/capw:v1\n"] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(!text.contains("example.invalid"), "{text}");
+    }
+
+    #[test]
     fn components_that_clusterctl_cannot_use_are_refused() {
-        assert!(refused(&manifest().replace("image: ", "picture: ")).contains("is left, which no registry has"));
+        assert!(refused(&manifest().replace(":unreleased", "")).contains("is left, which no registry has"));
+        assert!(refused(&manifest().replace("image: ", "picture: ")).contains("named 0 times"));
         assert!(refused(&manifest().replace(&format!("- image: {PLACEHOLDER}:unreleased"), "- image: other")).contains("named 0 times"));
         assert!(refused(&manifest().replace("name: manager", "name: other")).contains("no container `manager`"));
         assert!(refused(&manifest().replace("kind: Namespace", "kind: Other")).contains("one Namespace"));
