@@ -13,6 +13,7 @@ use super::cidr::Cidr;
 use super::linux_side::LinuxSide;
 use super::place::{ObjectRef, is_of_kind};
 use super::plan::{digest, labels};
+use super::services::is_ready;
 use super::wanted::NAME_RESOLUTION;
 use super::windows_side::{NAMESPACE, with_pull_secrets};
 use crate::api::capi::DRAIN_LABEL;
@@ -263,10 +264,7 @@ fn name_server(side: &LinuxSide, objects: &[Value]) -> Option<SocketAddr> {
         let tcp: Vec<_> = slice.ports.unwrap_or_default().into_iter().filter(|port| port.protocol.as_deref() == Some("TCP")).collect();
         let named = tcp.iter().find(|port| port.name.as_deref() == Some("dns-tcp")).or(tcp.first());
         let port = named.and_then(|port| u16::try_from(port.port?).ok());
-        let is_meant = |endpoint: &Endpoint| {
-            endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false)
-                && !endpoint.node_name.as_ref().is_some_and(is_windows)
-        };
+        let is_meant = |endpoint: &Endpoint| is_ready(endpoint) && !endpoint.node_name.as_ref().is_some_and(is_windows);
         let addresses = slice
             .endpoints
             .unwrap_or_default()

@@ -10,6 +10,8 @@ use serde_json::Value;
 
 use super::objects::Objects;
 use super::place::ObjectRef;
+use super::windows_pods::Host;
+use crate::api::bootstrap_config::WindowsRelease;
 
 /// So many ready endpoints a load balancer of Windows takes.
 const MOST_ENDPOINTS: usize = 1024;
@@ -18,17 +20,11 @@ const MOST_ENDPOINTS: usize = 1024;
 /// <https://kubernetes.io/docs/reference/networking/virtual-ips/#session-stickiness-timeout>
 const DEFAULT_SECONDS: i32 = 10_800;
 
-/// Windows Server 2019 knows no affinity of sessions.
-const WITHOUT_AFFINITY: &str = "10.0.17763";
-
 /// A sentence for each limit that a Service is beyond, in the order of their names. Endpoints are counted where EndpointSlices were recorded.
 pub fn beyond_windows(objects: &[Value]) -> Vec<String> {
+    let is_on_2019 = Host::joined(objects).iter().any(|host| host.release == WindowsRelease::Server2019);
     let objects = Objects::new(objects);
     let endpoints = ready_endpoints(&objects);
-    let is_without_affinity = objects.of("", "Node").iter().any(|node| {
-        let build = node.value().pointer("/metadata/labels/node.kubernetes.io~1windows-build").and_then(Value::as_str);
-        build == Some(WITHOUT_AFFINITY)
-    });
     let mut found = BTreeSet::new();
     for place in objects.of("", "Service") {
         let Ok(service) = Service::deserialize(place.value()) else { continue };
@@ -37,16 +33,16 @@ pub fn beyond_windows(objects: &[Value]) -> Vec<String> {
         let limits = [
             (count > MOST_ENDPOINTS)
                 .then(|| format!("has {count} ready endpoints, and Windows balances at most {MOST_ENDPOINTS}: use several Services")),
-            affinity(&service, is_without_affinity),
+            affinity(&service, is_on_2019),
         ];
         found.extend(limits.into_iter().flatten().map(|limit| format!("{object} {limit}")));
     }
     found.into_iter().collect()
 }
 
-fn affinity(service: &Service, is_without: bool) -> Option<String> {
+fn affinity(service: &Service, is_on_2019: bool) -> Option<String> {
     let spec = service.spec.as_ref().filter(|spec| spec.session_affinity.as_deref() == Some("ClientIP"))?;
-    if is_without {
+    if is_on_2019 {
         return Some("has sessionAffinity ClientIP, which nodes with Windows Server 2019 do not know: use Windows Server 2022 or newer".to_owned());
     }
     let seconds = spec.session_affinity_config.as_ref()?.client_ip.as_ref()?.timeout_seconds?;
@@ -60,13 +56,17 @@ fn ready_endpoints(objects: &Objects) -> BTreeMap<(String, String), BTreeSet<Str
     for place in objects.of("discovery.k8s.io", "EndpointSlice") {
         let Ok(slice) = EndpointSlice::deserialize(place.value()) else { continue };
         let Some(service) = slice.metadata.labels.as_ref().and_then(|labels| labels.get("kubernetes.io/service-name")) else { continue };
-        let is_ready = |endpoint: &&Endpoint| endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false);
         // Each family has its own load balancer, and that of IPv4 is the one that Windows nodes have in every network.
-        let ready = slice.endpoints.iter().flatten().filter(|_| slice.address_type == "IPv4").filter(is_ready);
+        let ready = slice.endpoints.iter().flatten().filter(|endpoint| slice.address_type == "IPv4" && is_ready(endpoint));
         let key = (slice.metadata.namespace.clone().unwrap_or_default(), service.clone());
         endpoints.entry(key).or_default().extend(ready.filter_map(|endpoint| endpoint.addresses.first().cloned()));
     }
     endpoints
+}
+
+/// Not known counts as ready, as the API says.
+pub fn is_ready(endpoint: &Endpoint) -> bool {
+    endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false)
 }
 
 #[cfg(test)]
@@ -89,7 +89,8 @@ mod tests {
     }
 
     fn node(build: &str) -> Value {
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": build, "labels": {"node.kubernetes.io/windows-build": build}}})
+        let labels = json!({"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": build});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": build, "labels": labels}})
     }
 
     #[test]
