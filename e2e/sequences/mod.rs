@@ -15,7 +15,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 
-use self::values::{Field, fields, patch, sample, values};
+use self::refusals::Cause;
+use self::values::{Field, fields, patch, values};
 use crate::idle::wait_quiet;
 use crate::workers::{self, Workers};
 use crate::world::{self, Capw, ControlPlane, Kind, Options, condition, step, text, wait_for};
@@ -187,7 +188,7 @@ async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Fiel
                 Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => {
                     count.refused += 1;
                     let causes = refusals::causes(&status);
-                    if !is_about(cp, subject, &field, &root, &object, &causes).await {
+                    if !is_right(cp, subject, &field, &root, &object, &causes).await {
                         count.wrong.push(format!("{what}\n    {causes:?}"));
                     }
                 }
@@ -200,21 +201,16 @@ async fn run(cp: &ControlPlane, subject: &Subject, root: Value, chosen: Vec<Fiel
     count
 }
 
-/// Whether a refusal names the field. What is also refused without a value of the field is about something else.
-async fn is_about(cp: &ControlPlane, subject: &Subject, field: &Field, root: &Value, object: &Value, causes: &[(String, String)]) -> bool {
-    if causes.iter().any(|(at, message)| refusals::names(field, at, message)) {
-        return true;
-    }
-    let refusal = async |other: Value| match cp.dry_run_patch(subject.kind, &subject.name, &patch(field, root, object, &other)).await {
-        Err(kube::Error::Api(status)) => refusals::causes(&status),
-        Err(_) | Ok(()) => Vec::new(),
+/// Whether a refusal names the field, or is about another one.
+async fn is_right(cp: &ControlPlane, subject: &Subject, field: &Field, root: &Value, object: &Value, causes: &[Cause]) -> bool {
+    let others = async |other: Option<Value>| {
+        let change = patch(field, root, object, &other.unwrap_or_default());
+        match cp.dry_run_patch(subject.kind, &subject.name, &change).await {
+            Err(kube::Error::Api(status)) => refusals::causes(&status),
+            Err(_) | Ok(()) => Vec::new(),
+        }
     };
-    let mut without = refusal(Value::Null).await;
-    if without.iter().any(|(at, _)| *at == field.name()) {
-        // It is required, and rules are looked at once it is there.
-        without = refusal(sample(&field.schema)).await;
-    }
-    causes.iter().all(|cause| without.contains(cause))
+    causes.iter().any(|(at, message)| refusals::names(field, at, message)) || refusals::are_of_another(field, causes, others).await
 }
 
 /// Waits until the controller has seen the change.

@@ -77,19 +77,33 @@ async fn judge(cp: &ControlPlane, kind: Kind, root: &Value, object: &Value, fiel
     if causes.iter().any(|(at, message)| names(field, at, message)) {
         return Some(Ok(()));
     }
-    // A list's only item that lacks something, say: that is not about this field.
-    take_away(field, &mut changed);
-    let mut without = refusal(cp, kind, &changed).await.unwrap_or_default();
-    if without.iter().any(|(at, _)| *at == field.name()) {
-        // It is required, and rules are looked at once it is there.
-        put(field, root, &mut changed, &sample(&field.schema));
-        without = refusal(cp, kind, &changed).await.unwrap_or_default();
-    }
-    (!causes.iter().all(|cause| without.contains(cause))).then(|| Err(format!("{}\n    {causes:?}", what())))
+    let others = async |other: Option<Value>| {
+        let mut changed = changed.clone();
+        match other {
+            Some(value) => put(field, root, &mut changed, &value),
+            None => take_away(field, &mut changed),
+        }
+        refusal(cp, kind, &changed).await.unwrap_or_default()
+    };
+    (!are_of_another(field, &causes, others).await).then(|| Err(format!("{}\n    {causes:?}", what())))
 }
 
-/// Field and words of each cause for which an object is refused; none if it is accepted.
-async fn refusal(cp: &ControlPlane, kind: Kind, object: &Value) -> Result<Vec<(String, String)>, String> {
+/// Whether the same causes are there with another value of the field, or none: then they are not about this field. A list's only item that
+/// lacks something, say.
+pub async fn are_of_another(field: &Field, causes: &[Cause], with: impl AsyncFn(Option<Value>) -> Vec<Cause>) -> bool {
+    let mut others = with(None).await;
+    if others.iter().any(|(at, _)| *at == field.name()) {
+        // It is required, and rules are looked at once it is there.
+        others = with(Some(sample(&field.schema))).await;
+    }
+    causes.iter().all(|cause| others.contains(cause))
+}
+
+/// The field that the API server names, and its words.
+pub type Cause = (String, String);
+
+/// Each cause for which an object is refused; none if it is accepted.
+async fn refusal(cp: &ControlPlane, kind: Kind, object: &Value) -> Result<Vec<Cause>, String> {
     match cp.dry_run(kind, object).await {
         Ok(()) => Ok(Vec::new()),
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(causes(&status)),
@@ -97,8 +111,8 @@ async fn refusal(cp: &ControlPlane, kind: Kind, object: &Value) -> Result<Vec<(S
     }
 }
 
-/// Field and words of each cause of a refusal; all its words if it has none.
-pub fn causes(status: &Status) -> Vec<(String, String)> {
+/// Each cause of a refusal; all its words if it has none.
+pub fn causes(status: &Status) -> Vec<Cause> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes: Vec<_> = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
     if causes.is_empty() { vec![(String::new(), status.message.clone())] } else { causes }
