@@ -25,9 +25,9 @@ fn the_specs_of_cluster_api_pass() {
         let (cp, other) =
             tokio::join!(ControlPlane::start(Options::plain().named("specs")), ControlPlane::start(Options::plain().named("specs-other")));
         let parts = install(&cp).await;
-        let some = std::env::var("CAPW_SPECS").ok();
-        let some = some.as_deref();
-        tokio::join!(run(&suite, "same", some, &cp, &cp), run(&suite, "other", some, &cp, &other));
+        let focus = std::env::var("CAPW_SPECS").ok();
+        let focus = focus.as_deref();
+        tokio::join!(run(&suite, "same", focus, &cp, &cp), run(&suite, "other", focus, &cp, &other));
         for to in [&cp, &other] {
             wait_nothing_left(to, &parts[0], Duration::from_secs(60)).await;
         }
@@ -58,7 +58,7 @@ async fn install(cp: &ControlPlane) -> Vec<Capw> {
 }
 
 /// Runs the suite, or those whose name matches, to its end, for machines that join `to`.
-async fn run(suite: &Path, name: &str, some: Option<&str>, cp: &ControlPlane, to: &ControlPlane) {
+async fn run(suite: &Path, name: &str, focus: Option<&str>, cp: &ControlPlane, to: &ControlPlane) {
     let home = cp.clusterctl_home().await;
     let artifacts = cp.directory().join(format!("artifacts-{name}"));
     let kubeconfig = cp.directory().join(format!("workload-{name}.conf"));
@@ -75,14 +75,14 @@ async fn run(suite: &Path, name: &str, some: Option<&str>, cp: &ControlPlane, to
     for (name, value) in ControlPlane::clusterctl_environment(&home) {
         process = process.env(name, value);
     }
-    if let Some(some) = some {
-        process = process.args([format!("-ginkgo.focus={some}")]);
+    if let Some(focus) = focus {
+        process = process.args([format!("-ginkgo.focus={focus}")]);
     }
     process.start();
     let status = process.end(LIMIT).await;
     let log = process.log();
     let said = log.find("Summarizing").or_else(|| log.rfind("\nRan ")).map_or("", |at| &log[at..]);
     assert!(status.success(), "workload {name}: {}\n{said}", process.log_end());
-    assert!(!said.contains("Ran 0 of"), "no spec's name matches {some:?}");
+    assert!(!said.contains("Ran 0 of"), "no spec's name matches {focus:?}");
     step(format!("workload {name}: {}", said.trim().lines().take(2).collect::<Vec<_>>().join(" ")));
 }

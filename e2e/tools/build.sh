@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds the programs that the stories, the demo and the benchmarks run, from the Go modules pinned in the folders next to
-# this file, into $CAPW_CACHE/tools/NAME-VERSION/ (default: $XDG_CACHE_HOME/capw, or ~/.cache/capw). Existing programs are kept
-# until no checkout has used them for 14 days.
+# this file, into $CAPW_CACHE/tools/NAME-VERSION/ (default: $XDG_CACHE_HOME/capw, or ~/.cache/capw). prune.sh says
+# how long they are kept.
 # Needs only go. Takes 8 min on 2 cores the first time, a minute with a warm build cache.
 # Usage: build.sh [previous]                 Builds the release before this one too, if asked. A second one waits for the first.
 #        build.sh --path vcsim|fakepve|policies|specs|previous

@@ -20,13 +20,13 @@ pub struct Guarded<K>(pub Result<K, InvalidObject>);
 impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        serde_json::from_str(text.get()).map(Ok).map_or_else(
-            |error| {
+        match serde_json::from_str(text.get()) {
+            Ok(object) => Ok(Self(Ok(object))),
+            Err(error) => {
                 let PartialObjectMeta::<K> { metadata, .. } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
                 Ok(Self(Err(InvalidObject { error: error.to_string(), metadata })))
-            },
-            |object| Ok(Self(object)),
-        )
+            }
+        }
     }
 }
 
