@@ -50,15 +50,28 @@ fn tables(cost: &Cost) -> String {
 
 /// Triggers that meet are one pass: so many fewer may be asked for than the budget says.
 const SLACK: usize = 2;
+/// A pass less is several requests less. What meets depends on threads, so a budget is that of so many lives: each is within it, and the most
+/// of them is near it.
+const LIVES: usize = 3;
 
 /// How often each thing is there.
 fn rows(table: &str) -> BTreeMap<&str, usize> {
     table.lines().filter_map(|line| line.trim_start().split_once(' ')).map(|(count, what)| (what.trim_start(), count.parse().unwrap())).collect()
 }
 
-/// Where a table and its budget differ.
-fn differences(found: &str, budget: &str) -> Vec<String> {
-    let (found, budget) = (rows(found), rows(budget));
+/// The most that any of these tables has of each thing.
+fn most<'a>(tables: &[&'a str]) -> BTreeMap<&'a str, usize> {
+    let mut most = BTreeMap::new();
+    for (what, count) in tables.iter().flat_map(|table| rows(table)) {
+        let before = most.entry(what).or_insert(count);
+        *before = count.max(*before);
+    }
+    most
+}
+
+/// Where tables and their budget differ.
+fn differences(found: &[&str], budget: &str) -> Vec<String> {
+    let (found, budget) = (most(found), rows(budget));
     let over = found.iter().filter_map(|(what, count)| {
         let most = budget.get(what).copied().unwrap_or_default();
         (*count > most).then(|| format!("{count} {what}: the budget has {most}"))
@@ -70,25 +83,32 @@ fn differences(found: &str, budget: &str) -> Vec<String> {
     over.chain(under).collect()
 }
 
-fn assert_within(name: &str, budget: &str, found: &str) {
-    let differences = differences(found, budget);
-    assert!(differences.is_empty(), "{}\n\nWas that wanted? Then this is what {name} should say:\n\n{found}", differences.join("\n"));
+/// Holds lives to a budget, each of which `live` lives and tells as a table.
+fn assert_within(name: &str, budget: &str, live: impl Fn() -> String) {
+    let found: Vec<String> = (0..LIVES).map(|_| live()).collect();
+    let differences = differences(&found.iter().map(String::as_str).collect::<Vec<_>>(), budget);
+    let all = found.join("\n");
+    assert!(differences.is_empty(), "{}\n\nWas that wanted? Then {name} should have the most of these:\n\n{all}", differences.join("\n"));
 }
 
 #[test]
 fn a_life_takes_no_more_requests_than_its_budget_says() {
-    let cost = in_paused_time(async { World::new(&Plan::default()).live().await });
-    assert_eq!(cost.without_effect, Vec::<String>::new(), "these wrote what was there already");
-    let machines = cost.requests.iter().filter(|request| request.starts_with(POST_MACHINE)).count();
-    assert_within("budgets/life.txt", include_str!("budgets/life.txt"), &format!("{machines} machines\n\n{}", tables(&cost)));
+    assert_within("budgets/life.txt", include_str!("budgets/life.txt"), || {
+        let cost = in_paused_time(async { World::new(&Plan::default()).live().await });
+        assert_eq!(cost.without_effect, Vec::<String>::new(), "these wrote what was there already");
+        let machines = cost.requests.iter().filter(|request| request.starts_with(POST_MACHINE)).count();
+        format!("{machines} machines\n\n{}", tables(&cost))
+    });
 }
 
 #[test]
 fn machines_that_run_for_ten_minutes_are_never_written() {
-    let cost = in_paused_time(async { World::new(&Plan::default()).rest(Duration::from_secs(600)).await });
-    let writes: Vec<&String> = cost.requests.iter().filter(|request| !request.starts_with("GET ")).collect();
-    assert_eq!(writes, Vec::<&String>::new());
-    assert_within("budgets/rest.txt", include_str!("budgets/rest.txt"), &format!("2 machines for 10 minutes\n\n{}", tables(&cost)));
+    assert_within("budgets/rest.txt", include_str!("budgets/rest.txt"), || {
+        let cost = in_paused_time(async { World::new(&Plan::default()).rest(Duration::from_secs(600)).await });
+        let writes: Vec<&String> = cost.requests.iter().filter(|request| !request.starts_with("GET ")).collect();
+        assert_eq!(writes, Vec::<&String>::new());
+        format!("2 machines for 10 minutes\n\n{}", tables(&cost))
+    });
 }
 
 #[test]
@@ -107,6 +127,10 @@ fn a_budget_is_kept_if_nothing_is_over_it_or_far_below() {
             vec!["1 workload   get    pods: the budget has 0"],
         ),
     ] {
-        assert_eq!(differences(found, budget), said, "{found}");
+        assert_eq!(differences(&[found], budget), said, "{found}");
     }
+    let (less, more) = ("6 requests\n   1  workload   get    nodes\n   5  workload   list   pods\n", "10 requests\n   5  workload   get    nodes\n");
+    assert_eq!(differences(&[less, budget], budget), Vec::<String>::new(), "one of the lives was near it");
+    assert_eq!(differences(&[less], budget).len(), 2, "none was");
+    assert_eq!(differences(&[budget, more], budget).len(), 2, "one was over it");
 }
