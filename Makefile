@@ -209,6 +209,9 @@ components: ## Write a local clusterctl repository to out/clusterctl (IMAGE=REGI
 # CARGO_TARGET_DIR says, it is built in the checkout: two that share a folder would not be built twice.
 target-amd64 := x86_64-unknown-linux-gnu
 target-arm64 := aarch64-unknown-linux-gnu
+# Without what the optimizer notes about aliases, this crate takes a third of the time. Relocations are packed, equal functions folded: a twentieth less.
+OPTIMIZED = -C llvm-args=-enable-noalias-to-md-conversion=false
+LINKED-amd64 = -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all
 MAPPED = --remap-path-prefix=$(CURDIR)=/src --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 BINARIES := $(OUT)/programs
 
@@ -219,7 +222,7 @@ release-binary: ## Build the optimized static program for ARCHITECTURES="amd64 a
 
 $(BINARIES)/%/capw: always
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CAPW_REVISION=$(REVISION) \
-	CFLAGS="-ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo" RUSTFLAGS="-C target-feature=+crt-static $(MAPPED)" \
+	CFLAGS="-ffile-prefix-map=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo" RUSTFLAGS="-C target-feature=+crt-static $(OPTIMIZED) $(LINKED-$*) $(MAPPED)" \
 	cargo build --locked --target-dir target --profile $(BINARY_PROFILE) --package cluster-api-provider-windows --bin capw --target $(target-$*)
 	@mkdir -p $(@D) && cp target/$(target-$*)/$(patsubst dev,debug,$(BINARY_PROFILE))/capw $@
 
