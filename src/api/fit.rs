@@ -8,6 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::decode::from_value;
+
 /// The schema of each kind's status.
 static SCHEMAS: LazyLock<HashMap<String, JSONSchemaProps>> = LazyLock::new(|| {
     let crds = super::custom_resource_definitions().into_iter();
@@ -26,7 +28,7 @@ pub fn read_schemas() {
 /// The status of an object of this kind with texts, lists and numbers within their limits; `None`: it is within them as it is.
 pub fn fitted<S: Serialize + DeserializeOwned>(kind: &str, status: &S) -> Option<S> {
     let mut value = serde_json::to_value(status).ok()?;
-    if fit(&mut value, SCHEMAS.get(kind)?) { serde_json::from_value(value).ok() } else { None }
+    if fit(&mut value, SCHEMAS.get(kind)?) { from_value(&value).ok() } else { None }
 }
 
 /// `true` when something was cut.

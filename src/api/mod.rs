@@ -9,6 +9,7 @@ pub mod cluster_ref;
 pub mod components;
 pub mod condition;
 pub mod control_plane;
+pub mod decode;
 pub mod definition;
 pub(crate) mod documented;
 pub mod fit;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hypervisor::{Finding, Objects, table};
 use super::output::say;
+use crate::api::decode::from_value;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{WindowsMachine, WindowsMachineSpec};
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
@@ -182,7 +183,7 @@ fn name(hypervisor: &WindowsHypervisor) -> String {
 
 /// A machine of an image, and otherwise as machines are by default.
 fn machine_of(image: &str) -> Result<WindowsMachineSpec, String> {
-    serde_json::from_value(json!({ "image": image })).map_err(|e| format!("--image {image}: {e}"))
+    from_value(&json!({ "image": image })).map_err(|e| format!("--image {image}: {e}"))
 }
 
 fn spec_of(of: &str, spec: &WindowsMachineSpec) -> Result<VmSpec, String> {

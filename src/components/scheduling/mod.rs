@@ -1,5 +1,5 @@
 //! DaemonSets that put pods on Windows nodes where they cannot run, and those for Windows that the taints of the nodes keep away (pure). The first
-//! hang for ever, the second have no pod, and neither says why.
+//! hang forever, the second have no pod, and neither says why.
 
 mod rules;
 
@@ -17,6 +17,7 @@ use super::workloads::OURS;
 use crate::api::bootstrap_config;
 use crate::api::capi::UNINITIALIZED_TAINT;
 use crate::api::condition::Reason;
+use crate::api::decode::from_value;
 
 /// Starts of the keys of taints that come and go by themselves.
 const TRANSIENT: [&str; 6] = [
@@ -42,14 +43,13 @@ struct Nodes {
 
 fn node(system: &str, taints: Value) -> Option<Node> {
     let labels = json!({SYSTEM: system, "kubernetes.io/arch": "amd64"});
-    serde_json::from_value(json!({"metadata": {"labels": labels}, "spec": {"taints": taints}})).ok()
+    from_value(&json!({"metadata": {"labels": labels}, "spec": {"taints": taints}})).ok()
 }
 
 impl Nodes {
     fn of(objects: &Objects<'_>) -> Self {
         let (windows, linux): (Vec<_>, Vec<_>) = objects.of("", "Node").into_iter().partition(is_windows);
-        let typed =
-            |places: Vec<Place<'_>>| places.iter().filter_map(|place| serde_json::from_value(place.value().clone()).ok()).collect::<Vec<Node>>();
+        let typed = |places: Vec<Place<'_>>| places.iter().filter_map(|place| from_value(place.value()).ok()).collect::<Vec<Node>>();
         let (windows, linux) = (typed(windows), typed(linux));
         let is_ahead = windows.is_empty();
         let windows = if is_ahead { node(WINDOWS, json!([bootstrap_config::Taint::windows()])).into_iter().collect() } else { windows };
@@ -73,7 +73,7 @@ pub fn misplaced(objects: &[Value]) -> Vec<Finding> {
 }
 
 fn finding(object: &Value, nodes: &Nodes) -> Option<Finding> {
-    let set: DaemonSet = serde_json::from_value(object.clone()).ok()?;
+    let set: DaemonSet = from_value(object).ok()?;
     let is_ours = set.metadata.labels.as_ref().and_then(|labels| labels.get(OURS.0)).is_some_and(|value| value == OURS.1);
     let pod = set.spec.template.spec.filter(|_| !is_ours)?;
     let chosen: Vec<&Node> = nodes.windows.iter().filter(|node| selects(&pod, node)).collect();

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use super::management::Management;
 use super::watch::{Selection, Watch};
 use crate::api::condition::{self, ConditionType, Desired, Reason};
+use crate::api::decode::from_value;
 use crate::api::name::ObjectKey;
 use crate::cluster::{ApiError, Kind};
 
@@ -121,8 +122,8 @@ pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, sele
 async fn report<K: Kind>(management: &Management, key: &ObjectKey, selection: &Selection) -> Result<(), ApiError> {
     let Some(raw) = management.cluster.get_raw::<K>(&key.namespace, &key.name).await? else { return Ok(()) };
     let Some(why) = fault::<K>(&raw) else { return Ok(()) };
-    let current: Vec<Condition> = serde_json::from_value(raw.pointer("/status/conditions").cloned().unwrap_or_default()).unwrap_or_default();
-    let metadata: ObjectMeta = serde_json::from_value(raw.get("metadata").cloned().unwrap_or_default()).unwrap_or_default();
+    let current: Vec<Condition> = raw.pointer("/status/conditions").and_then(|conditions| from_value(conditions).ok()).unwrap_or_default();
+    let metadata: ObjectMeta = raw.get("metadata").and_then(|metadata| from_value(metadata).ok()).unwrap_or_default();
     let said = said(&current, &why);
     let next = condition::apply(&current, &said, metadata.generation, management.now());
     if next == current || !selection.selects(&metadata) {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::api::bootstrap_config::WindowsBootstrapConfigSpec;
+use crate::api::decode::from_value;
 use crate::api::machine::WindowsMachineSpec;
 
 /// Machine, bootstrap and version, with every reference followed.
@@ -46,7 +47,7 @@ where
     T: serde::Serialize + serde::de::DeserializeOwned,
 {
     // Both conversions are of our own types: they cannot fail, and a failure would only make the hash depend on more.
-    let default = serde_json::from_value::<T>(least.clone()).ok().and_then(|d| serde_json::to_value(d).ok()).unwrap_or_default();
+    let default = from_value::<T>(least).ok().and_then(|d| serde_json::to_value(d).ok()).unwrap_or_default();
     let mut value = serde_json::to_value(spec).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         without.iter().for_each(|field| drop(fields.remove(*field)));
