@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// Folders at the top whose texts are read. Paths in a text begin with one of them.
-const FOLDERS: [&str; 9] = [".ci/", ".github/", "config/", "crds/", "docs/", "e2e/", "proto/", "release/", "src/"];
+const FOLDERS: [&str; 10] = [".ci/", ".github/", "config/", "crds/", "docs/", "e2e/", "proto/", "release/", "src/", "tools/"];
 /// Tests whose examples name what does not exist.
 const EXAMPLES: [&str; 3] = ["src/coverage.rs", "src/references.rs", "src/tables.rs"];
 /// Endings of files that hold text of ours.

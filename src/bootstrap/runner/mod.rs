@@ -40,6 +40,4 @@ mod examples;
 #[cfg(test)]
 mod gate;
 #[cfg(test)]
-mod syntax;
-#[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{Parameter, World, assigned, parameters, script_name};
-use crate::bootstrap::runner::syntax::{Fault, Kind, Node};
+use powershell_reader::{Fault, Kind, Node};
 
 /// Common parameters of every cmdlet that we use.
 const COMMON: [&str; 1] = ["ErrorAction"];

@@ -1,6 +1,6 @@
 //! What is wrong with the form of one text, whatever else there is.
 
-use crate::bootstrap::runner::syntax::{Dialect, Fault, Kind, Node, PART, parse};
+use powershell_reader::{Dialect, Fault, Kind, Node, PART, parse};
 
 pub(super) fn faults(text: &str) -> Vec<Fault> {
     let mut faults = Vec::new();

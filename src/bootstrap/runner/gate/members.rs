@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::plan::Fields;
 use super::world::World;
-use crate::bootstrap::runner::syntax::{Access, Fault, Kind, Node, is_in_drive, unqualified};
+use powershell_reader::{Access, Fault, Kind, Node, is_in_drive, unqualified};
 
 /// What the scripts use, as it is documented.
 #[derive(Deserialize)]

@@ -12,12 +12,12 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::SCRIPTS;
-use super::syntax::Fault;
 use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 use crate::bootstrap::delivery::windows_setup::USER_DATA;
 use calls::{calls, commands, strangers};
 use members::{Name, Names};
 use plan::Fields;
+use powershell_reader::Fault;
 use world::{Source, World, worlds};
 
 const LOADER: &str = include_str!("../loader.ps1");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::calls::commands;
 use super::world::{World, assigned, parameters, targets};
-use crate::bootstrap::runner::syntax::{Fault, Kind, Node, is_in_drive, unqualified};
+use powershell_reader::{Fault, Kind, Node, is_in_drive, unqualified};
 
 /// What PowerShell sets by itself. In lower case.
 const AUTOMATIC: [&str; 16] = [

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::bootstrap::runner::syntax::{Dialect, Kind, Node, PART, parse, unqualified};
+use powershell_reader::{Dialect, Kind, Node, PART, parse, unqualified};
 
 pub(super) struct Source {
     pub name: String,

@@ -1,18 +1,18 @@
 //! What a script consists of. One kind of node for everything, because its users look for a few kinds anywhere in the tree.
 
 /// Stands for a variable or a subexpression in an expandable text.
-pub(in crate::bootstrap::runner) const PART: char = '\u{fffc}';
+pub const PART: char = '\u{fffc}';
 
 /// A part of a script and the parts that it is made of, in the order of the text.
 #[derive(Clone, Debug)]
-pub(in crate::bootstrap::runner) struct Node {
+pub struct Node {
     pub kind: Kind,
     pub line: usize,
     pub children: Vec<Node>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::bootstrap::runner) enum Kind {
+pub enum Kind {
     /// `{ … }`, or the whole script: parameters, then statements.
     Block,
     /// Parameters, then a block.
@@ -93,7 +93,7 @@ pub(in crate::bootstrap::runner) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bootstrap::runner) enum Access {
+pub enum Access {
     /// `a.b`, `a[b]`.
     Instance,
     /// `[a]::b`.

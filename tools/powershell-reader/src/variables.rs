@@ -8,7 +8,7 @@ use super::token::{Kind, Token};
 const SCOPES: [&str; 4] = ["global", "local", "private", "script"];
 
 /// The name without scope or drive.
-pub(in crate::bootstrap::runner) fn unqualified(name: &str) -> &str {
+pub fn unqualified(name: &str) -> &str {
     let name = match name.split_once(':') {
         Some((scope, rest)) if scope.eq_ignore_ascii_case("variable") => rest,
         _ => name,
@@ -20,7 +20,7 @@ pub(in crate::bootstrap::runner) fn unqualified(name: &str) -> &str {
 }
 
 /// It is in a drive other than that of variables, e.g. `$env:Path`.
-pub(in crate::bootstrap::runner) fn is_in_drive(name: &str) -> bool {
+pub fn is_in_drive(name: &str) -> bool {
     let scope = name.split_once(':').map_or("", |(scope, _)| scope).to_lowercase();
     !scope.is_empty() && scope != "variable" && !SCOPES.contains(&scope.as_str())
 }
@@ -36,7 +36,7 @@ impl Scanner {
         let mut name = String::from(first);
         if matches!(first, '$' | '?' | '^') {
             if self.in_command() && !self.word_ends() {
-                return self.word_anew();
+                return self.word_again();
             }
         } else {
             while let Some(c) = self.peek() {
@@ -45,7 +45,7 @@ impl Scanner {
                     '_' | '?' | ':' => {}
                     '.' | '[' | '=' => break,
                     _ if c.is_alphanumeric() => {}
-                    _ if self.in_command() && !ends_word(c) => return self.word_anew(),
+                    _ if self.in_command() && !ends_word(c) => return self.word_again(),
                     _ => break,
                 }
                 name.push(c);
@@ -61,7 +61,7 @@ impl Scanner {
     }
 
     /// It was no variable, but a word that begins like one.
-    fn word_anew(&mut self) -> Parsed<Token> {
+    fn word_again(&mut self) -> Parsed<Token> {
         self.at = self.start;
         self.word(String::new())
     }
@@ -90,7 +90,7 @@ impl Scanner {
             return self.fault(self.start, "a variable without a name");
         }
         if self.in_command() && !self.word_ends() && !self.sees(|c| c == '.' || c == '[') {
-            return self.word_anew();
+            return self.word_again();
         }
         if unqualified(&name).is_empty() {
             return self.fault(self.start, format!("${{{name}}} has no name behind its scope or drive"));

@@ -20,14 +20,14 @@ mod types;
 mod variables;
 mod words;
 
-pub(super) use tree::{Access, Kind, Node, PART};
-pub(super) use variables::{is_in_drive, unqualified};
+pub use tree::{Access, Kind, Node, PART};
+pub use variables::{is_in_drive, unqualified};
 
 use parser::Parser;
 
 /// Whose rules hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub enum Dialect {
     /// Windows PowerShell 5.1. What only later versions know, or read in another way, is refused.
     Windows,
     /// PowerShell 7.6.
@@ -36,7 +36,7 @@ pub(super) enum Dialect {
 
 /// Why a script is refused.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub struct Fault {
     pub line: usize,
     pub what: String,
 }
@@ -47,10 +47,11 @@ impl std::fmt::Display for Fault {
     }
 }
 
-type Parsed<T> = Result<T, Fault>;
+/// What is read, or why it is refused.
+pub type Parsed<T> = Result<T, Fault>;
 
 /// The script as a tree, or the first error in it.
-pub(super) fn parse(text: &str, dialect: Dialect) -> Parsed<Node> {
+pub fn parse(text: &str, dialect: Dialect) -> Parsed<Node> {
     let script = Parser::new(text, dialect).script()?;
     checks::whole(&script)?;
     Ok(script)
