@@ -39,7 +39,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"linuxSide": "Change"}}})).await.expect("changes can be asked for");
         let mark = cp.audit_mark();
         says(&cp, &name, LINUX_SIDE, "ChangeNeeded", &["IPPool default-ipv4-ippool", "manages Linux no more"]).await;
-        assert_eq!(written_since(&cp, mark), [""; 0], "nothing is changed in vain");
+        assert_eq!(written_since(&cp, mark), [""; 0], "no write without a reason");
         step("a pool that the operator would refuse with Windows nodes keeps CAPW from all changes");
 
         cp.patch(Kind::WINDOWS_CLUSTER, &name, &json!({"spec": {"components": {"linuxSide": "Report"}}}))
@@ -53,7 +53,7 @@ fn calicos_operator_is_told_of_windows_nodes() {
         let object = cp.get(Kind::WINDOWS_CLUSTER, &name).await.expect("the WindowsCluster");
         let findings = object["status"]["components"]["findings"].as_array().cloned().unwrap_or_default();
         let reasons: Vec<&str> = findings.iter().map(|finding| text(finding, "/reason")).collect();
-        assert_eq!(reasons, ["StrictAffinityOff", "ServiceNetworkNotTold", "ApiServerNotTold"]);
+        assert_eq!(reasons, ["StrictAffinityOff", "ServiceNetworkNotConfigured", "ApiServerNotConfigured"]);
         for finding in &findings {
             would_do(&cp, text(finding, "/command"));
         }

@@ -309,7 +309,7 @@ async fn silent_at_rest(cp: &ControlPlane, capw: &Capw) {
         }
         versions
     };
-    // What makes it look again is a listing of the hypervisor: two of each lie in between.
+    // What makes it check again is a listing of the hypervisor: two of each lie in between.
     let listings = || {
         let of = |case: &Case| capw.metric("capw_hypervisor_calls_total", &["call=\"list\"", &format!("endpoint=\"{}/lab\"", case.namespace)]);
         cases().iter().map(of).collect::<Vec<_>>()
@@ -348,7 +348,7 @@ async fn commands_of_the_page(cp: &ControlPlane, capw: &Capw) {
     for command in &commands {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {
-            // It would be made anew: the story of the MachineHealthCheck comes later.
+            // It would be recreated: the story of the MachineHealthCheck comes later.
             ["kubectl", rest @ ..] if rest.contains(&"delete") => {
                 let dry: Vec<&str> = rest.iter().copied().chain(["--dry-run=server"]).collect();
                 assert!(cp.kubectl(&dry).await.contains("deleted"), "{command}");

@@ -99,8 +99,8 @@ async fn a_time_limit(cp: &ControlPlane, capw: &Capw, last: &str) {
     })
     .await;
     let events = cp.events("default", last).await;
-    assert!(events.iter().any(|event| event.starts_with("Warning DrainGivenUp") && event.contains("15 s")), "{events:?}");
-    step("a time limit ended a drain that a budget would have held for ever");
+    assert!(events.iter().any(|event| event.starts_with("Warning DrainTimedOut") && event.contains("15 s")), "{events:?}");
+    step("a time limit ended a drain that a budget would have held forever");
 }
 
 /// The requests, by the audit log: cordon, then evictions, none of a DaemonSet's pod; force for the hung one alone; the Node.

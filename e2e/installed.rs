@@ -208,7 +208,7 @@ fn clusterctl_installs_removes_and_installs_again() {
     });
 }
 
-/// One more `clusterctl init`. It tries cert-manager in a namespace that the one before may still be removing, and then waits for ever.
+/// One more `clusterctl init`. It tries cert-manager in a namespace that the one before may still be removing, and then waits forever.
 async fn init(cp: &ControlPlane, providers: &[&str]) {
     cp.wait_gone(Kind::NAMESPACE, "cert-manager-test", Duration::from_secs(60)).await;
     cp.clusterctl(&[&["init"][..], providers].concat()).await;

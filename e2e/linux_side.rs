@@ -188,7 +188,7 @@ async fn the_taint_stays_in_a_report(cp: &ControlPlane, name: &str, node: &str) 
     let removed = format!("{UNVERIFIED}-");
     let command = ["taint", "nodes", node, &removed];
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Report"}}})).await.expect("components can be reported");
-    says(cp, name, COMPONENTS, "TaintStays", &[&format!("`kubectl {}`", command.join(" "))]).await;
+    says(cp, name, COMPONENTS, "TaintNotRemoved", &[&format!("`kubectl {}`", command.join(" "))]).await;
     cp.kubectl(&[&command[..], &["--dry-run=server"]].concat()).await;
     cp.patch(Kind::WINDOWS_CLUSTER, name, &json!({"spec": {"components": {"mode": "Auto"}}})).await.expect("components can be brought");
     says(cp, name, COMPONENTS, "PartNotReady", &["kube-proxy: 0 of 1"]).await;
@@ -247,7 +247,7 @@ pub async fn it_is_changed(cp: &ControlPlane, name: &str) {
     cp.wait_condition(Kind::WINDOWS_CLUSTER, name, COMPATIBLE, "True", LIMIT).await;
 }
 
-/// Waits until the controller of DaemonSets has made the pods anew, and is the kubelet that says that they run.
+/// Waits until the controller of DaemonSets has made the pods again, and is the kubelet that says that they run.
 async fn pods_restart(cp: &ControlPlane) {
     wait_for("all pods of Flannel are new and run", LIMIT, || async {
         let set = cp.get(DAEMON_SETS, "kube-flannel/kube-flannel-ds").await.ok_or("no DaemonSet")?;

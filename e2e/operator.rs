@@ -34,7 +34,7 @@ fn one_process_leads_and_hands_over() {
 
         let code = first.stop().and_then(|status| status.code());
         assert_eq!(code, Some(0), "{}", first.log());
-        assert!(first.log().contains("the lease is given back"), "{}", first.log());
+        assert!(first.log().contains("released the lease"), "{}", first.log());
         // Much sooner than the lease would run out.
         wait_for("the second leads", Duration::from_secs(6), || async { (second.metric("capw_leader", &[]) == 1.0).then_some(()) }).await;
         holds(&cp, "second_").await;
@@ -61,7 +61,7 @@ async fn holds(cp: &ControlPlane, start: &str) -> String {
 
 /// The API server refuses every write that names a former object of the same name; nothing of the new one changes.
 #[test]
-fn an_object_made_anew_is_not_written_with_what_was_read_before() {
+fn an_object_recreated_is_not_written_with_what_was_read_before() {
     world::run(async {
         let cp = ControlPlane::start(Options::standalone().named("exact")).await;
         let cluster = Cluster::new(cp.client());

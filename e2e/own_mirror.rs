@@ -237,7 +237,7 @@ fn a_node_from_an_own_mirror() {
         for secret in ["hosts.toml", "mirror-0-client-key.pem"] {
             assert!(guest.path(&format!(r"C:\etc\containerd\certs.d\registry.example.com\{secret}")).exists(), "{secret}");
         }
-        step("a machine whose seed was taken away starts anew from its own disk");
+        step("a machine whose seed was taken away starts again from its own disk");
         let home = capw.state().join(&vm.datacenter).join(&vm.directory);
         wait_for("the seed is taken away", LIMIT, || async { if home.join("config-drive.iso").exists() { Err("it is attached") } else { Ok(()) } })
             .await;

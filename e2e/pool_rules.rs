@@ -169,10 +169,10 @@ async fn rule_4_3_without_a_machine_it_waits(cp: &ControlPlane, capw: &Capw, poo
     scale(2).await;
     // A pass ends with telling the MachinePool the number, which fails now: two that fail are one that has seen the new number.
     let passes = |outcome: &str| capw.metric("capw_reconciles_total", &["controller=\"windowsnodepool\"", outcome]);
-    let failed = || passes("") - passes("outcome=\"done\"") - passes("outcome=\"look_again\"");
-    assert!(passes("outcome=\"look_again\"") > 0.0, "no pass is counted; is capw_reconciles_total still the metric's name?");
+    let failed = || passes("") - passes("outcome=\"done\"") - passes("outcome=\"requeue\"");
+    assert!(passes("outcome=\"requeue\"") > 0.0, "no pass is counted; is capw_reconciles_total still the metric's name?");
     let start = failed();
-    wait_for("the pool is looked at again", LIMIT, || async {
+    wait_for("the pool is checked again", LIMIT, || async {
         let now = failed();
         if now >= start + 2.0 { Ok(()) } else { Err(format!("{now} failed passes, {start} before")) }
     })

@@ -77,17 +77,17 @@ async fn a_whole_life(cp: &ControlPlane) {
     let kubeconfig = std::fs::read_to_string(cp.kubeconfig()).expect("the administrator's kubeconfig");
     give_kubeconfig(cp, &kubeconfig).await;
     let sample = std::fs::read_to_string("config/samples/three-nodes.yaml").expect("the first sample");
-    // The first template names an image that is not there: that is told by an event, and mended by a second template.
+    // The first template names an image that is not there: that is told by an event, and fixed by a second template.
     cp.apply(&sample.replace("image: windows-server-2022", "image: windows-server-1803")).await;
     wait_for("the missing image is told", minutes, || async {
         let events = cp.list(Kind::EVENT, Some("default")).await;
         events.iter().any(|e| text(e, "/reason") == "ImageMissing").then_some(())
     })
     .await;
-    let mended = json!({"apiVersion": Kind::WINDOWS_MACHINE_TEMPLATE.api_version, "kind": "WindowsMachineTemplate",
-        "metadata": {"name": "mended", "namespace": "default"}, "spec": {"template": {"spec": {"image": "windows-server-2022"}}}});
-    cp.apply(&mended.to_string()).await;
-    let infrastructure = json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "mended"}}}}});
+    let fixed = json!({"apiVersion": Kind::WINDOWS_MACHINE_TEMPLATE.api_version, "kind": "WindowsMachineTemplate",
+        "metadata": {"name": "fixed", "namespace": "default"}, "spec": {"template": {"spec": {"image": "windows-server-2022"}}}});
+    cp.apply(&fixed.to_string()).await;
+    let infrastructure = json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "fixed"}}}}});
     cp.patch(Kind::MACHINE_DEPLOYMENT, "default/windows", &infrastructure).await.expect("another template");
     cp.wait_object(Kind::MACHINE_DEPLOYMENT, "default/windows", "three of the new template are available", minutes, |md| {
         let count = |field: &str| md.pointer(&format!("/status/{field}")).and_then(Value::as_i64);

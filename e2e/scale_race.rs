@@ -24,7 +24,7 @@ const CHANGES: [usize; 2] = [50, 10];
 /// What is ever asked.
 const LEAST: usize = 2;
 const MOST: usize = 9;
-/// What befalls a machine of the pool, by the last letter of its name, which is random.
+/// What hits a machine of the pool, by the last letter of its name, which is random.
 const FAULTS: [(&str, &str); 8] = [
     ("a", "NoBoot"),
     ("b", "NoJoin"),
@@ -86,11 +86,11 @@ struct Race<'w> {
     capw: &'w Capw,
     pool: Pool,
     seed: u64,
-    /// Names of machines that something befell.
+    /// Names of machines that something hit.
     failed: RefCell<BTreeSet<String>>,
     /// How often `capw` was killed.
     dead: Cell<usize>,
-    /// Nothing new befalls anybody.
+    /// Nothing new hits anybody.
     calm: Cell<bool>,
 }
 
@@ -139,7 +139,7 @@ impl Race<'_> {
             |verb: &str, resource: &str| events.iter().filter(|e| (e.verb.as_str(), e.resource.as_str()) == (verb, resource) && by_capw(e)).count();
         let (made, removed, failed) = (count("create", "windowsmachines"), count("delete", "machines"), self.failed.borrow().len());
         let refused = events.iter().filter(|event| event.user == Capw::USER && event.code == 409).count();
-        step(format!("{made} machines made, {removed} removed, {failed} befallen, {refused} conflicts, killed {} times", self.dead.get()));
+        step(format!("{made} machines made, {removed} removed, {failed} hit by a fault, {refused} conflicts, killed {} times", self.dead.get()));
         assert!(made > MOST && removed > MOST, "too little happened: {made} made, {removed} removed");
     }
 
@@ -174,7 +174,7 @@ impl Race<'_> {
                 (object["apiVersion"], object["kind"], object["metadata"]) = (json!(target.api_version), json!(kind), json!({"name": "pool"}));
                 api.patch("pool", &PatchParams::apply("the-race").force(), &Patch::Apply(&object)).await.expect("server-side apply");
             }
-            // As kubectl edit does: an object that changed meanwhile is looked at again.
+            // As kubectl edit does: an object that changed meanwhile is checked again.
             _ => {
                 wait_for("a write without a conflict", LIMIT, || async {
                     let mut object = api.get("pool").await.expect("the pool");
@@ -242,7 +242,7 @@ impl Race<'_> {
             }
             ("delete", "machines") => {
                 live.surely.remove(name);
-                if !unsure && live.possibly.remove(name) && !self.is_befallen(name) {
+                if !unsure && live.possibly.remove(name) && !self.is_hit(name) {
                     assert!(live.possibly.len() >= LEAST, "{name} was well and is removed, and never fewer than {LEAST} were asked for: {live:?}");
                 }
             }
@@ -255,7 +255,7 @@ impl Race<'_> {
         }
     }
 
-    fn is_befallen(&self, name: &str) -> bool {
+    fn is_hit(&self, name: &str) -> bool {
         FAULTS.iter().any(|(letter, _)| name.ends_with(letter)) || self.failed.borrow().contains(name)
     }
 

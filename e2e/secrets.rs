@@ -114,7 +114,7 @@ fn secrets_are_where_they_belong_and_nowhere_else() {
             if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
         })
         .await;
-        // A search that finds nothing would pass for ever.
+        // A search that finds nothing would pass forever.
         assert!(!found_in_log(&capw, &["windowsmachine".to_owned()]).is_empty(), "the log is not searched");
 
         let mut found = found_in_log(&capw, &canaries);

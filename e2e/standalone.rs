@@ -140,7 +140,7 @@ async fn what_cluster_api_left_can_be_deleted(cp: &ControlPlane) {
     step("what is left of a Cluster goes without Cluster API");
 }
 
-/// One that never joins is replaced by CAPW, as there is no other controller that does; when all of them fail, the pool stops, says why, and goes on when that is mended.
+/// One that never joins is replaced by CAPW, as there is no other controller that does; when all of them fail, the pool stops, says why, and goes on when that is fixed.
 #[test]
 fn machines_that_never_join() {
     world::run(async {
@@ -179,9 +179,9 @@ fn machines_that_never_join() {
         for name in &failed {
             cp.delete(Kind::WINDOWS_MACHINE, &format!("default/{name}")).await;
         }
-        let mended = wait_settled(&cp, &cp, POOL, 1).await;
-        assert!(mended.is_disjoint(&failed));
-        step("mended, and the failed machine deleted: it goes on");
+        let fixed = wait_settled(&cp, &cp, POOL, 1).await;
+        assert!(fixed.is_disjoint(&failed));
+        step("fixed, and the failed machine deleted: it goes on");
     });
 }
 
@@ -222,12 +222,12 @@ fn a_pool_is_handed_to_cluster_api_and_back() {
         })
         .await;
         cp.wait_condition(Kind::WINDOWS_NODE_POOL, POOL, "Ready", "True", LIMIT).await;
-        same("a VM was made anew for Cluster API");
+        same("a VM was recreated for Cluster API");
         step("Cluster API has the pool");
 
         hand_back(&cp, &machines).await;
         assert_eq!(wait_settled(&cp, &cp, POOL, 2).await, machines);
-        same("a VM was made anew on the way back");
+        same("a VM was recreated on the way back");
         cp.patch(Kind::CLUSTER, "default/c1", &json!({"spec": {"paused": false}})).await.expect("the Cluster");
         scale(&cp, 1).await;
         let one = wait_settled(&cp, &cp, POOL, 1).await;

@@ -1,5 +1,5 @@
 //! Story *why is it stuck*: whatever keeps a machine from becoming a node, within 30 s of the fact the object says what, where and
-//! what to do, in a condition, an event and a column of `kubectl get`; what is stuck can be mended or deleted.
+//! what to do, in a condition, an event and a column of `kubectl get`; what is stuck can be fixed or deleted.
 
 mod judge;
 mod libvirt;
@@ -138,7 +138,7 @@ async fn powerless(cp: &ControlPlane) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The guest comes too late, and its token is not kept alive for ever.
+/// The guest comes too late, and its token is not kept alive forever.
 async fn token_expired(cp: &ControlPlane) {
     let mut workers = one_machine("token", cp).await;
     workers.bootstrap = json!({"join": {"tokenTTLSeconds": 60, "tokenMaxAgeSeconds": 60}});

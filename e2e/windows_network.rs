@@ -132,7 +132,7 @@ async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
     assert_eq!(objects(&guest, "networks"), network, "it is the same network");
     let starts = cluster.pods.lock().await.logs("kube-proxy-").matches(" load balancers, and had ").count();
     assert_eq!(starts, 1, "that kube-proxy deletes what it finds when it starts is no loss");
-    step("HNS has lost its load balancers, and kube-proxy has made them anew");
+    step("HNS has lost its load balancers, and kube-proxy has recreated them");
 
     for kind in ["loadbalancers", "endpoints", "networks"] {
         lose(&guest, kind);
@@ -143,7 +143,7 @@ async fn hns_loses(cluster: &Cluster, node: &Value, services: &[String]) {
     };
     cluster.until("the network is back", is_there).await;
     assert_ne!(text(&objects(&guest, "networks")[0], "/ID"), text(&network[0], "/ID"), "it is another network");
-    step("HNS has lost the network, flanneld has made it anew, and kube-proxy runs in it");
+    step("HNS has lost the network, flanneld has recreated it, and kube-proxy runs in it");
 }
 
 /// Said by capw-node.exe.

@@ -35,9 +35,9 @@ const CASES: &[Case] = &[
     case("no-config", r#"{"template": {"spec": {"bootstrap": {"configRef": {"name": "nowhere"}}}}}"#, "{}", "TemplateMissing", &["MachinePool no-config: spec.template.spec.bootstrap.configRef.name", "\"nowhere\""]),
     case("for-others", r#"{"template": {"spec": {"bootstrap": {"configRef": {"kind": "WindowsBootstrapConfigTemplate"}}}}}"#, "{}", "InvalidSpec", &["configRef.kind", "WindowsBootstrapConfigTemplate", "name a WindowsBootstrapConfig"]),
     case("no-version", r#"{"template": {"spec": {"version": null}}}"#, "{}", "InvalidSpec", &["spec.template.spec.version", "e.g. v1.36.3"]),
-    case("old-version", r#"{"template": {"spec": {"version": "v1.20.0"}}}"#, "{}", "MachinesFailed", &["0 of 1 machines", "(Incompatible)", "Mend what they say"]),
-    case("no-image", "{}", r#"{"template": {"machine": {"image": "windows-nt-4"}}}"#, "MachinesFailed", &["0 of 1 machines", "(ImageMissing)", "Mend what they say"]),
-    case("far-domain", "{}", r#"{"failureDomains": ["mars"]}"#, "MachinesFailed", &["0 of 1 machines", "(HypervisorMissing)", "Mend what they say"]),
+    case("old-version", r#"{"template": {"spec": {"version": "v1.20.0"}}}"#, "{}", "MachinesFailed", &["0 of 1 machines", "(Incompatible)", "Fix the reported causes"]),
+    case("no-image", "{}", r#"{"template": {"machine": {"image": "windows-nt-4"}}}"#, "MachinesFailed", &["0 of 1 machines", "(ImageMissing)", "Fix the reported causes"]),
+    case("far-domain", "{}", r#"{"failureDomains": ["mars"]}"#, "MachinesFailed", &["0 of 1 machines", "(HypervisorMissing)", "Fix the reported causes"]),
     case("huge", r#"{"replicas": 2000000000}"#, "{}", "InvalidSpec", &["MachinePool huge: spec.replicas is 2000000000", "0 to 10000"]),
     case("no-room", r#"{"replicas": 5}"#, r#"{"template": {"machine": {"hypervisorRef": {"name": "tiny"}}}}"#, "NoCapacity", &["2 of 5 machines are available", "room on their hypervisor"]),
 ];

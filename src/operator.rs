@@ -100,7 +100,7 @@ pub enum OperatorError {
     Autoscaler(#[from] ServeError),
     #[error("signals: {0}")]
     Signals(std::io::Error),
-    #[error("leadership lost: {0}; this process must not work on, start it again")]
+    #[error("leadership lost: {0}; this process must stop; restart it")]
     LeadershipLost(String),
 }
 
@@ -125,7 +125,7 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
     // Anyone who reaches the port of the metrics causes reviews: they have turns of their own.
     let reviews = connect(config.clone(), Rate::new(REVIEWS.0, REVIEWS.1))?;
     let client = connect(config, Rate::new(settings.qps, settings.burst))?;
-    tracing::info!(version = BUILD.version, revision = BUILD.revision, health = %settings.health_address, diagnostics = %settings.diagnostics_address, "capw starts");
+    tracing::info!(version = BUILD.version, revision = BUILD.revision, health = %settings.health_address, diagnostics = %settings.diagnostics_address, "starting");
 
     let authorize = (!settings.insecure_diagnostics).then(|| authorize(Reviews::new(reviews)));
     let end = CancellationToken::new();
@@ -159,7 +159,7 @@ pub async fn run(settings: Settings) -> Result<(), OperatorError> {
         // Open connections of scrapers are not waited for.
         server.abort();
     }
-    tracing::info!("capw ends");
+    tracing::info!("stopped");
     result
 }
 
@@ -177,7 +177,7 @@ async fn lead(
         () = lease.acquire() => {}
         () = stop.cancelled() => return Ok(()),
     }
-    tracing::info!("this process leads");
+    tracing::info!("became leader");
     metrics.leader(true);
     tokio::select! {
         why = lease.hold() => return Err(OperatorError::LeadershipLost(why)),
@@ -185,9 +185,9 @@ async fn lead(
     }
     metrics.leader(false);
     match timeout(RELEASE, lease.release()).await {
-        Ok(Ok(())) => tracing::info!("the lease is given back"),
-        Ok(Err(error)) => tracing::warn!(%error, "the lease was not given back and will run out"),
-        Err(_) => tracing::warn!("the lease was not given back and will run out: no answer"),
+        Ok(Ok(())) => tracing::info!("released the lease"),
+        Ok(Err(error)) => tracing::warn!(%error, "failed to release the lease; it will expire"),
+        Err(_) => tracing::warn!("failed to release the lease; it will expire: no answer"),
     }
     Ok(())
 }
@@ -250,12 +250,12 @@ async fn work(
     };
     let limit = async {
         stop.cancelled().await;
-        tracing::info!("stopping: passes that run may finish");
+        tracing::info!("stopping: waiting for running passes to finish");
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
         () = controllers => {}
-        () = limit => tracing::warn!("passes that did not finish in time are abandoned; the next start observes what they did"),
+        () = limit => tracing::warn!("abandoning passes that did not finish in time; the next start observes what they did"),
     }
     guests.cancel();
     if timeout(RELEASE, hosting).await.is_err() {
@@ -274,7 +274,7 @@ fn authorize(reviews: Reviews) -> Authorize {
                 Ok(Access::Unknown) => Err(Refusal::Unauthorized),
                 Err(ApiError::Throttled { .. }) => Err(Refusal::Busy),
                 Err(error) => {
-                    tracing::warn!(%error, "whether a client may read the metrics is not known");
+                    tracing::warn!(%error, "cannot check whether a client may read the metrics");
                     Err(Refusal::Unavailable)
                 }
             }

@@ -30,7 +30,7 @@ pub enum Guests {
 }
 
 impl Step {
-    /// How long it takes at most where nothing is wrong. `None`: it may take for ever.
+    /// How long it takes at most where nothing is wrong. `None`: it may take forever.
     pub fn limit(self, guests: Guests) -> Option<Duration> {
         let minutes = match (self, guests) {
             (Self::Vm, _) => 1,

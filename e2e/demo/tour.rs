@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// For machines to come, change or go. Nothing takes nearly as long on an idle machine, not even with QEMU that translates its guests.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Three nodes; then, `once`, another version, fewer machines, none; or else looking on for ever.
+/// Three nodes; then, `once`, another version, fewer machines, none; or else looking on forever.
 pub async fn run(stage: &Stage, once: bool) -> Result<(), String> {
     let version = stage.version().await;
     stage.give_login().await;

@@ -64,8 +64,8 @@ async fn it_is_written(cp: &ControlPlane, name: &str, said: &[String], is_done: 
 /// What is there of another stays, and is told before and after in the same words.
 pub async fn it_says_what_is_in_the_way(cp: &ControlPlane, name: &str) {
     // What is not CAPW's is not watched.
-    let look_again = json!({"metadata": {"annotations": {"example.com/look": "again"}}});
-    cp.patch(Kind::WINDOWS_CLUSTER, name, &look_again).await.expect("the WindowsCluster");
+    let trigger = json!({"metadata": {"annotations": {"example.com/look": "again"}}});
+    cp.patch(Kind::WINDOWS_CLUSTER, name, &trigger).await.expect("the WindowsCluster");
     let said = planned(cp, name, "NameTaken: Namespace capw-windows is there already", "create Namespace").await;
     let classes = said.iter().filter(|line| line.starts_with("create RuntimeClass ")).count();
     let policies = said.iter().filter(|line| line.starts_with("create ValidatingAdmissionPolicy")).count();

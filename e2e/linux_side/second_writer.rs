@@ -35,7 +35,7 @@ pub async fn it_is_named(cp: &ControlPlane, name: &str) {
     change(cp).await;
     it_is_set_back(cp).await;
     let written = writes_since(cp, mark, 1).await;
-    assert_eq!(written.iter().filter(is_brought).count(), 1, "one write mends it: {written:#?}");
+    assert_eq!(written.iter().filter(is_brought).count(), 1, "one write fixes it: {written:#?}");
     step("what another has changed is set back");
 
     let (mark, begin) = (cp.audit_mark(), Instant::now());

@@ -1,4 +1,4 @@
-//! What else befalls a machine while it carries out its plan: two runners at once, a clock that jumps, files of the runner that are cut,
+//! What else hits a machine while it carries out its plan: two runners at once, a clock that jumps, files of the runner that are cut,
 //! filled with zeros, missing or held by another program.
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! The same behind real libvirt daemons, all but one of them in system mode, whose VMs are real ones of QEMU: what only a daemon and its host can
-//! tell. The guests are boot sectors, which never join, so a machine is well when its VM runs. Each case is mended as its message says.
+//! tell. The guests are boot sectors, which never join, so a machine is well when its VM runs. Each case is fixed as its message says.
 
 mod fitness;
 mod login;
@@ -34,7 +34,7 @@ fn why_is_it_stuck_on_libvirt() {
             host.image_missing(),
             host.image_gone(),
             host.pool_inactive(),
-            host.pool_made_anew(),
+            host.pool_recreated(),
             host.network_inactive(),
             host.bridge_missing(),
             host.disk_full(),
@@ -182,18 +182,18 @@ impl Host<'_> {
     }
 
     /// The files are those of before. Whether they are is for a person to say.
-    async fn pool_made_anew(&self) {
-        let workers = self.one_machine("anew").await;
+    async fn pool_recreated(&self) {
+        let workers = self.one_machine("again").await;
         workers.apply(self.cp).await;
         self.settled(&workers).await;
         for verb in ["pool-destroy", "pool-undefine"] {
-            self.daemon.virsh([verb, "anew"]);
+            self.daemon.virsh([verb, "again"]);
         }
-        self.daemon.pool_with("anew", |_| {});
-        let says = ["pool anew", "the pool was made anew", "Correct the address", "remove status.endpointID of the WindowsHypervisor"];
-        hypervisor_says(self.cp, "anew", "EndpointChanged", &says).await;
-        unseen_and_ready(self.cp, "anew", &says).await;
-        self.cp.patch_status(Kind::WINDOWS_HYPERVISOR, "anew/lab", &json!({"status": {"endpointID": null}})).await.expect("a status can be edited");
+        self.daemon.pool_with("again", |_| {});
+        let says = ["pool again", "the pool was recreated", "Correct the address", "remove status.endpointID of the WindowsHypervisor"];
+        hypervisor_says(self.cp, "again", "EndpointChanged", &says).await;
+        unseen_and_ready(self.cp, "again", &says).await;
+        self.cp.patch_status(Kind::WINDOWS_HYPERVISOR, "again/lab", &json!({"status": {"endpointID": null}})).await.expect("a status can be edited");
         self.settled(&workers).await;
     }
 
@@ -233,7 +233,7 @@ impl Host<'_> {
         let says = ["WindowsHypervisor lab", "No space left on device", "Remove machines, or add disk space to the pool"];
         machine_says(self.cp, &workers, "NoCapacity", &says).await;
         self.sh("rm \"$0/films\"", &pool);
-        self.vm_says("full", "VirtualMachineHalted", &["the storage of the host is full", "mend the storage, then virsh resume"]).await;
+        self.vm_says("full", "VirtualMachineHalted", &["the storage of the host is full", "fix the storage, then virsh resume"]).await;
         self.sh("mount -o remount,size=64m \"$0\"", &pool);
         self.daemon.virsh(["resume", &self.vm("full").await]);
         self.settled(&workers).await;

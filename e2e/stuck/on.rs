@@ -1,4 +1,4 @@
-//! The same behind the simulators of products: what only their drivers can tell. Each case is mended as its message says.
+//! The same behind the simulators of products: what only their drivers can tell. Each case is fixed as its message says.
 
 use std::time::Instant;
 
@@ -111,7 +111,7 @@ impl Site<'_> {
 
     async fn patch(&self, workers: &Workers, spec: Value) {
         let patch = json!({ "spec": spec });
-        self.cp.patch(Kind::WINDOWS_HYPERVISOR, &workers.name(&workers.hypervisor), &patch).await.expect("a WindowsHypervisor can be mended");
+        self.cp.patch(Kind::WINDOWS_HYPERVISOR, &workers.name(&workers.hypervisor), &patch).await.expect("a WindowsHypervisor can be fixed");
     }
 
     /// Its machine is a node.
@@ -148,9 +148,9 @@ impl Site<'_> {
         workers.apply(self.cp).await;
         let field_of_spec = format!("spec.{}.{field}", self.product);
         both_say(self.cp, &workers, "PlacementMissing", &[&field_of_spec, "\"ssd-9\"", self.either("Correct it", "it has ceph")]).await;
-        let mut mended = json!({});
-        mended[self.product.to_string()][field] = json!(right);
-        self.patch(&workers, mended).await;
+        let mut fixed = json!({});
+        fixed[self.product.to_string()][field] = json!(right);
+        self.patch(&workers, fixed).await;
         self.settled(&workers).await;
     }
 

@@ -114,7 +114,7 @@ pub fn by_ours(event: &AuditEvent) -> bool {
     (is_part || is_remote) && !["leases", "events"].contains(&event.resource.as_str())
 }
 
-/// What of an object is for ever. Values of a Secret are shown by their digest.
+/// What of an object is forever. Values of a Secret are shown by their digest.
 fn lasting(object: &Value) -> Value {
     let data = object.get("data").filter(|_| object.get("spec").is_none());
     let digest: String = data.map(|data| Sha256::digest(data.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Story *Calico's network*: a real Windows node whose network calico-node makes. `capw-node.exe kube-proxy` waits until HNS has the network, and the real
 //! kube-proxy.exe programs its load balancers in it: with BGP without a source VIP, with VXLAN with the address of Calico's endpoint. It starts again
-//! when the network was made anew, and says so when HNS is stopped. An endpoint that Calico left of an earlier network counts for nothing.
+//! when the network was recreated, and says so when HNS is stopped. An endpoint that Calico left of an earlier network counts for nothing.
 //!
 //! calico-node.exe is in no package registry. What it has HNS make is written here from its source.
 
@@ -77,7 +77,7 @@ fn kube_proxy_in_calicos_network() {
         let mut endpoints = objects(&guest, "endpoints");
         endpoints.retain(|object| object["HostComputeNetwork"] == OVERLAY && object["IpConfigurations"][0]["IpAddress"] == ENDPOINT);
         assert_eq!(endpoints, [endpoint(OVERLAY, address)], "kube-proxy has found Calico's endpoint, and made none beside it");
-        step("after calico-node has made the network anew, as an overlay, the source VIP is the address of Calico's endpoint");
+        step("after calico-node has recreated the network, as an overlay, the source VIP is the address of Calico's endpoint");
     });
 }
 

@@ -25,7 +25,7 @@ pub struct Calico<'a, Ask> {
 /// What kube-proxy depends on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Made {
-    /// Of the network: after a restart of Windows calico-node makes it anew, with another one.
+    /// Of the network: after a restart of Windows calico-node recreates it, with another one.
     id: String,
     source_vip: Option<Ipv4Addr>,
 }

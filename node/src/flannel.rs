@@ -43,7 +43,7 @@ pub fn run(node: &Node, ask: impl Fn(Kind, &str) -> Result<Vec<Value>, Failure>)
     say(&format!("containerd has the network; pods of this node are in {subnet}"));
     let why = flanneld.until(hcn::BETWEEN_LOOKS, || {
         let is_lost = ask(Kind::Network, network)?.is_empty();
-        Ok(is_lost.then(|| format!("HNS no longer has the network {network}: flanneld has to start again, and makes it anew")))
+        Ok(is_lost.then(|| format!("HNS no longer has the network {network}: flanneld has to start again, and recreates it")))
     })?;
     Err(Failure(why))
 }
@@ -92,7 +92,7 @@ mod tests {
     fn a_network_that_hns_has_lost_ends_flanneld() {
         let (_drive, node) = drive("win-overlay", true);
         let Failure(why) = run(&node, |_, _| Ok(Vec::new())).unwrap_err();
-        assert_eq!(why, "HNS no longer has the network n: flanneld has to start again, and makes it anew");
+        assert_eq!(why, "HNS no longer has the network n: flanneld has to start again, and recreates it");
     }
 
     /// The network is handed to containerd only once flanneld has it, and what an earlier run left does not count.

@@ -85,7 +85,7 @@ fn run_in<N: NodeNetwork>(network: &N, node: &Node, settings: Value) -> Result<(
 }
 
 /// How many load balancers HNS has. It has been seen to lose nearly all of them at once, and kube-proxy, which remembers that it made them, does not make
-/// them again until it starts anew: <https://github.com/kubernetes/kubernetes/issues/110849>,
+/// them again until it starts again: <https://github.com/kubernetes/kubernetes/issues/110849>,
 /// <https://github.com/kubernetes/kubernetes/issues/135802>.
 #[derive(Default)]
 struct Balancers {
@@ -113,8 +113,7 @@ impl Balancers {
             return None;
         }
         self.short += 1;
-        let why =
-            || format!("HNS has {now} load balancers, and had {} a moment ago: kube-proxy has to start again, and makes them anew", self.before);
+        let why = || format!("HNS has {now} load balancers, and had {} a moment ago: kube-proxy has to start again, and recreates them", self.before);
         (self.short == 2).then(why)
     }
 }

@@ -77,8 +77,7 @@ pub struct WindowsClusterSpec {
     #[schemars(length(max = 100))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub hypervisors: Vec<LocalReference>,
-    /// What Windows nodes need of the parts that the cluster's Linux nodes run, above all its pod network. Without it, nothing in the cluster is looked
-    /// at.
+    /// Components of the cluster that Windows nodes need, above all its pod network. Without it, CAPW reads nothing of the cluster's network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub components: Option<Components>,
 }
@@ -132,7 +131,7 @@ pub struct ControlPlaneEndpoint {
     pub port: i32,
 }
 
-/// What the controller reports.
+/// Observed state.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsClusterStatus {
@@ -144,7 +143,7 @@ pub struct WindowsClusterStatus {
     #[schemars(length(max = 100))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub failure_domains: Vec<FailureDomain>,
-    /// What the Linux side of the cluster shows, with spec.components.
+    /// Observed state of the cluster's components, with spec.components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub components: Option<ComponentsStatus>,
     /// The generation of the spec that this status is about.
@@ -176,7 +175,7 @@ pub struct FailureDomain {
     /// Always false: this provider makes workers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane: Option<bool>,
-    /// What distinguishes it, e.g. `reachable`.
+    /// Attributes of the failure domain, e.g. `reachable`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
 }
@@ -191,7 +190,7 @@ pub struct FailureDomain {
     namespaced,
     shortname = "wct",
     category = "cluster-api",
-    doc = "What ClusterClass makes WindowsClusters from.",
+    doc = "Template of WindowsClusters, for ClusterClasses.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -22,13 +22,13 @@ pub struct Components {
     /// has the progress.
     #[serde(default)]
     pub linux_side: LinuxSideMode,
-    /// What CAPW brings for pods on Windows nodes, whatever the network is; with `mode: Auto` only.
+    /// Objects that CAPW creates for pods on Windows nodes, whatever the network is; with `mode: Auto` only.
     #[serde(default)]
     pub policies: Policies,
     /// The image of CAPW, whose part for Windows the pods run that it brings with `mode: Auto`.
     #[serde(default)]
     pub images: ComponentImages,
-    /// What a new Windows node has to show before other pods come to it; with `mode: Auto` only.
+    /// Checks that a new Windows node must pass before other pods are scheduled to it; with `mode: Auto` only.
     #[serde(default)]
     pub probes: Probes,
 }
@@ -49,12 +49,12 @@ pub struct Probes {
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z0-9][-A-Za-z0-9._/:@]*$')").message("must be the name of an image, e.g. registry.example.com/agnhost:2.63.0"))]
     pub image: Option<String>,
-    /// What is left out, e.g. `[NodePort]` where a firewall between the nodes lets no NodePorts through.
+    /// Connections that are not checked, e.g. `[NodePort]` where a firewall between the nodes lets no NodePorts through.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub skip: Vec<ProbeTarget>,
-    /// What a pod on a new node has to reach outside of the cluster, by TCP: name or IPv4 address, and port, e.g. `proxy.example.com:3128`. Left out,
+    /// Address outside of the cluster that a pod on a new node must reach, by TCP: name or IPv4 address, and port, e.g. `proxy.example.com:3128`. Left out,
     /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 259))]
@@ -82,7 +82,7 @@ pub enum ProbesMode {
     Off,
 }
 
-/// What has to be reached, in the order in which one leads to the next.
+/// A connection that is checked, in the order in which one needs the other.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum ProbeTarget {
     /// A pod of the cluster's name resolution, which is on a Linux node.
@@ -106,7 +106,7 @@ pub enum ProbeTarget {
 #[serde(rename_all = "camelCase")]
 pub struct ComponentImages {
     /// Secrets of the type `kubernetes.io/dockerconfigjson` in the namespace `capw-windows` of the workload cluster, with which nodes pull the image.
-    /// CAPW neither makes, reads nor copies them. Another list makes the pods anew, one node after the other.
+    /// CAPW neither makes, reads nor copies them. Another list recreates the pods, one node after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -211,7 +211,7 @@ pub struct ComponentsStatus {
     /// The pod network of Linux nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStatus>,
-    /// What CAPW brings to Windows nodes with `mode: Auto`, and Calico's own DaemonSet where its operator brings the network.
+    /// Components that CAPW deploys on Windows nodes with `mode: Auto`, and Calico's own DaemonSet where its operator brings the network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -232,10 +232,10 @@ pub struct ComponentsStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub verified: Option<String>,
-    /// Since when CAPW tries to remove what it brought, because the Cluster or the WindowsCluster is being deleted; it gives up after 120 s.
+    /// Time since which CAPW removes what it deployed, because the Cluster or the WindowsCluster is being deleted; it gives up after 120 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removing_since: Option<Time>,
-    /// What stands in the way of Windows nodes, worst first; at most 50.
+    /// Settings that keep Windows nodes from working, worst first; at most 50.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -255,7 +255,7 @@ pub struct ComponentPart {
     /// Windows nodes that shall have one.
     #[schemars(range(min = 0))]
     pub desired: i64,
-    /// Why a pod is not ready, in its own words.
+    /// Why a pod is not ready, as the pod reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1000))]
     pub message: Option<String>,
@@ -293,7 +293,7 @@ pub struct NetworkStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub pods_per_node: Option<i64>,
-    /// Where each of these was read.
+    /// Sources: where each of these was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1000))]
     pub from: Option<String>,
@@ -318,10 +318,10 @@ pub struct ComponentFinding {
     /// The field of the object.
     #[schemars(length(max = 600))]
     pub field: String,
-    /// What is wrong with it.
+    /// Description of the problem.
     #[schemars(length(max = 1000))]
     pub message: String,
-    /// What to do.
+    /// Remedy.
     #[schemars(length(max = 1000))]
     pub remedy: String,
     /// The command that puts it right, where one does.

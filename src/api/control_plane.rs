@@ -67,7 +67,7 @@ fn default_key() -> String {
     "value".into()
 }
 
-/// What the controller reports.
+/// Observed state.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalControlPlaneStatus {
@@ -80,7 +80,7 @@ pub struct ExternalControlPlaneStatus {
     /// The version that the API server reports, e.g. `v1.36.3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The same for Cluster API from 1.14 on, which asks for the versions of all replicas of a control plane, the oldest first. What answers at the endpoint counts as one.
+    /// Versions of all replicas of the control plane, the oldest first, for Cluster API from 1.14 on. The endpoint counts as one replica.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["version".into()]))]
@@ -130,7 +130,7 @@ pub struct ControlPlaneInitialization {
     namespaced,
     shortname = "ecpt",
     category = "cluster-api",
-    doc = "What ClusterClass makes ExternalControlPlanes from.",
+    doc = "Template of ExternalControlPlanes, for ClusterClasses.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

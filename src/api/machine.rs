@@ -213,7 +213,7 @@ pub enum HostNamePolicy {
     ObjectName,
 }
 
-/// What the controller reports.
+/// Observed state.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsMachineStatus {
@@ -232,7 +232,7 @@ pub struct WindowsMachineStatus {
     /// Host name of the VM and name of its Node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
-    /// What the driver reserved or started, written before it acts; opaque to users.
+    /// Resources that the driver reserved or started, written before it acts; opaque to users.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub journal: BTreeMap<String, String>,
     /// When the VM was first seen running; the join deadline starts here.
@@ -281,7 +281,7 @@ pub struct BootstrapProgress {
     /// Number of the start of Windows, from 1.
     #[schemars(range(min = 0, max = 4_294_967_295_i64))]
     pub boot: i64,
-    /// When the controller read it.
+    /// Time at which the controller read it.
     pub time: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time,
 }
 
@@ -331,7 +331,7 @@ pub enum MachineAddressType {
     shortname = "wmt",
     category = "cluster-api",
     status = "WindowsMachineTemplateStatus",
-    doc = "What Cluster API makes WindowsMachines from. To roll out a change, make a new template and name it in the MachineDeployment; a changed template affects later machines only.",
+    doc = "Template of WindowsMachines. To roll out a change, make a new template and name it in the MachineDeployment; a changed template affects later machines only.",
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.template.spec.image"),
     printcolumn(name = "CPUs", type_ = "integer", json_path = ".spec.template.spec.cpus"),
     printcolumn(name = "Memory", type_ = "string", json_path = ".spec.template.spec.memory"),
@@ -369,7 +369,7 @@ pub struct TemplateMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What cluster-autoscaler needs to scale from zero.
+/// Capacity and node info that cluster-autoscaler needs to scale from zero.
 #[derive(JsonSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsMachineTemplateStatus {

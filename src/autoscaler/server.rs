@@ -141,7 +141,7 @@ fn handshakes(
             drop(place);
             let stream = match accepted {
                 Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return tracing::warn!(%peer, %error, "a caller of the autoscaler's service is turned away"),
+                Ok(Err(error)) => return tracing::warn!(%peer, %error, "refused a client of the autoscaler's service"),
                 Err(_) => return tracing::warn!(%peer, "a caller of the autoscaler's service did not finish its handshake"),
             };
             let names = tls::names(stream.get_ref().1.peer_certificates());

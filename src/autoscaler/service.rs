@@ -184,7 +184,7 @@ impl Service {
         let code = result.as_ref().err().map_or(Code::Ok, Status::code);
         self.metrics.autoscaler_call(name, code_name(code), start.elapsed());
         if let Err(status) = &result {
-            tracing::warn!(call = name, code = code_name(code), why = status.message(), "a call of cluster-autoscaler is refused");
+            tracing::warn!(call = name, code = code_name(code), why = status.message(), "refused a call of cluster-autoscaler");
         }
         result.map(Response::new)
     }

@@ -34,7 +34,7 @@ pub struct Compat {
     /// Base image of a workload: ltsc2019, ltsc2022, ltsc2025.
     #[arg(long, value_name = "BASE")]
     image: Option<String>,
-    /// How containers are kept apart: process or hyperv. Default: process.
+    /// Isolation of containers: process or hyperv. Default: process.
     #[arg(long, value_name = "KIND")]
     isolation: Option<String>,
     /// Kind of pod network: overlay or l2bridge.
@@ -46,10 +46,10 @@ pub struct Compat {
     /// Version of cloudbase-init, e.g. 1.1.8.
     #[arg(long, value_name = "VERSION")]
     cloudbase_init: Option<String>,
-    /// What the machines are made with: vsphere, proxmox or libvirt, e.g. vsphere@8.0.3.
+    /// Hypervisor of the machines: vsphere, proxmox or libvirt, e.g. vsphere@8.0.3.
     #[arg(long, value_name = "NAME[@VERSION]")]
     hypervisor: Option<String>,
-    /// How the answer is written.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }

@@ -23,9 +23,9 @@ pub struct Components {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Say which pod network a cluster has, and what keeps Windows nodes from it.
+    /// Show which pod network a cluster has, and what keeps Windows nodes from it.
     Render(Render),
-    /// Print the objects that bring the pod network and kube-proxy to Windows nodes.
+    /// Print the objects that deploy the pod network and kube-proxy on Windows nodes.
     Objects(Objects),
     /// List the images and programs that a site without internet access has to mirror, with their digests.
     List(list::List),

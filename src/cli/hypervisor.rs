@@ -33,9 +33,9 @@ pub struct Hypervisor {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Ask each WindowsHypervisor of a file for what the machines of the file need.
+    /// Check whether each WindowsHypervisor of a file has what the machines of the file need.
     Check(Check),
-    /// Make VMs on each WindowsHypervisor of a file, break off and remove them, and say whether all went as it must.
+    /// Create VMs on each WindowsHypervisor of a file, interrupt and remove them, and report whether every rule was kept.
     Prove(Prove),
 }
 
@@ -46,10 +46,10 @@ struct Check {
     /// Files with WindowsHypervisors, and with the Secrets, WindowsMachines and WindowsMachineTemplates that are meant for them; - is standard input.
     #[arg(short = 'f', long = "filename", required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How the answer is written.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
-    /// Where simulated hypervisors keep their VMs.
+    /// Directory in which simulated hypervisors keep their VMs.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
     simulated_state: PathBuf,
 }
@@ -187,9 +187,9 @@ impl Asked<'_> {
         }
         let used = match driver.list(&Wanted::default()).await {
             Ok(listing) => {
-                let strays: Vec<String> = listing.strays.iter().map(|stray| stray.what.clone()).collect();
-                let strays = if strays.is_empty() { String::new() } else { format!("; without a VM: {}", strays.join(", ")) };
-                self.found("listing", format!("{} VMs of CAPW{strays}", listing.rows.len()));
+                let leftovers: Vec<String> = listing.leftovers.iter().map(|leftover| leftover.what.clone()).collect();
+                let leftovers = if leftovers.is_empty() { String::new() } else { format!("; without a VM: {}", leftovers.join(", ")) };
+                self.found("listing", format!("{} VMs of CAPW{leftovers}", listing.rows.len()));
                 listing.rows.iter().map(|row| row.memory_mib).sum()
             }
             Err(error) => return self.failed("listing", &error),

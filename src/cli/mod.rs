@@ -36,29 +36,29 @@ pub struct Arguments {
 enum Command {
     /// Run the controllers.
     Run(run::Run),
-    /// Run only the guests of simulated VMs, beside processes that were told not to.
+    /// Run only the guests of simulated VMs, for processes that run with --simulated-guests=false.
     Guests(run::Guests),
     /// Print the CustomResourceDefinitions as YAML.
     Crds(crds::Crds),
-    /// Write what a machine would get, without any cluster.
+    /// Render the bootstrap data of a machine, without a cluster.
     Render(render::Render),
-    /// Say what hangs in the management cluster, and why.
+    /// Show what is stuck in the management cluster, and why.
     Status(status::Status),
-    /// Say why a machine does not become a node, and what to do.
+    /// Explain why a machine does not become a node, and what to do.
     Diagnose(diagnose::Diagnose),
-    /// Say whether versions go together on a Windows node, and what to change if not.
+    /// Check whether component versions are compatible on a Windows node, and suggest a fix if not.
     Compat(compat::Compat),
-    /// Say which pod network a cluster has, what keeps Windows nodes from it, and what a site has to mirror.
+    /// Inspect the pod network of a cluster: what keeps Windows nodes from it, what CAPW deploys, and what to mirror.
     Components(components::Components),
-    /// Say whether a hypervisor has what machines need, and prove that CAPW can make and remove VMs on it.
+    /// Check whether a hypervisor has what machines need, and prove that CAPW can create and remove VMs on it.
     Hypervisor(hypervisor::Hypervisor),
-    /// Write what a Windows image is made with.
+    /// Write the files for building a Windows image.
     Image(image::Image),
-    /// Print what a shell needs to complete commands and flags.
+    /// Print the completion script of a shell.
     Completion(completion::Completion),
     /// Write the manual pages.
     Man(man::Man),
-    /// Say what this program is.
+    /// Print the version.
     Version(version::Version),
 }
 

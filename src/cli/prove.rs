@@ -45,7 +45,7 @@ pub struct Prove {
     /// Prove nothing, and remove what the run of that name has left.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["image", "report"])]
     remove: Option<Run>,
-    /// Where simulated hypervisors keep their VMs.
+    /// Directory in which simulated hypervisors keep their VMs.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
     simulated_state: PathBuf,
 }

@@ -17,13 +17,13 @@ pub struct Run {
     /// Which controllers to run.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = ["infrastructure", "bootstrap", "control-plane"])]
     controllers: Vec<Controllers>,
-    /// Work on these namespaces only, separated by commas; `*` means all.
+    /// Watch only these namespaces, separated by commas; `*` means all.
     #[arg(long, alias = "namespace", value_name = "NAMES", value_delimiter = ',', default_value = "*", value_parser = namespace)]
     namespaces: Vec<String>,
-    /// Work only on objects with the label cluster.x-k8s.io/watch-filter=VALUE.
+    /// Reconcile only objects with the label cluster.x-k8s.io/watch-filter=VALUE.
     #[arg(long, value_name = "VALUE", value_parser = label_value)]
     watch_filter: Option<String>,
-    /// Work only while holding a Lease, so that of several processes one works.
+    /// Elect a leader by a Lease: of several processes, one is active.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
     leader_elect: bool,
     /// Namespace of the Lease [default: that of the pod or of the kubeconfig].
@@ -32,16 +32,16 @@ pub struct Run {
     /// Name of this process in the Lease and in events.
     #[arg(long, value_name = "NAME", env = "POD_NAME", default_value = "capw")]
     instance: String,
-    /// Where /livez and /readyz answer; a port alone means every address.
+    /// Listen address of /livez and /readyz; a port alone means every address.
     #[arg(long, value_name = "HOST:PORT", default_value = ":9440", value_parser = address)]
     health_address: SocketAddr,
-    /// Where /metrics answers: over TLS, to accounts that may get the path /metrics.
+    /// Listen address of /metrics: over TLS, for accounts that may get the path /metrics.
     #[arg(long, value_name = "HOST:PORT", default_value = ":8443", value_parser = address)]
     diagnostics_address: SocketAddr,
-    /// Serve /metrics in plain text, and to everyone.
+    /// Serve /metrics in plain text to every client.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
     insecure_diagnostics: bool,
-    /// Where simulated hypervisors keep their VMs.
+    /// Directory in which simulated hypervisors keep their VMs.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
     simulated_state: PathBuf,
     /// Run the guests of simulated VMs in this process.
@@ -50,23 +50,23 @@ pub struct Run {
     /// Folder of the Windows programs and of the prepared Wine prefix for simulated guests of kind Wine; e2e/tools/windows/build.sh fills one.
     #[arg(long, value_name = "DIR", env = "CAPW_WINE_PROGRAMS")]
     wine_programs: Option<PathBuf>,
-    /// Objects that each controller works on at the same time.
+    /// Concurrent reconciles of each controller.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     concurrency: u16,
     /// Requests per second to the management cluster; 0 means no limit.
     #[arg(long, value_name = "N", default_value_t = 100)]
     kube_api_qps: u32,
-    /// Requests to the management cluster that may come at once.
+    /// Burst of requests to the management cluster.
     #[arg(long, value_name = "N", default_value_t = 200)]
     kube_api_burst: u32,
     /// Namespaces whose standalone pools may join the cluster that this process runs in, separated by commas; `*` means all [default:
     /// the namespace of the pod or of the kubeconfig].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = namespace)]
     own_cluster_namespaces: Option<Vec<String>>,
-    /// Approve the certificates of kubelets' servers, for machines with `servingCertificate: ClusterSigned`.
+    /// Approve the serving certificates of kubelets, for machines with `servingCertificate: ClusterSigned`.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
     approve_serving_certificates: bool,
-    /// Where cluster-autoscaler is answered (its provider externalgrpc); a port alone means every address [default: nowhere].
+    /// Listen address of the gRPC service for cluster-autoscaler (its provider externalgrpc); a port alone means every address [default: no service].
     #[arg(long, value_name = "HOST:PORT", value_parser = address, requires = "security")]
     autoscaler_address: Option<SocketAddr>,
     /// Directory with tls.crt and tls.key of that service, and ca.crt with the authority of its clients.
@@ -75,10 +75,10 @@ pub struct Run {
     /// Names of the clients that may call it: a common name or DNS name of their certificates.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "cluster-autoscaler", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     autoscaler_clients: Vec<String>,
-    /// Answer cluster-autoscaler without TLS, on a loopback address only.
+    /// Serve cluster-autoscaler without TLS, on a loopback address only.
     #[arg(long, group = "security")]
     autoscaler_plaintext: bool,
-    /// The image of CAPW, as Windows nodes pull it: for what it brings to them.
+    /// Image of CAPW that Windows nodes pull, for the components that CAPW deploys there.
     #[arg(long, value_name = "NAME", env = "CAPW_IMAGE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     image: Option<String>,
     #[command(flatten)]
@@ -93,10 +93,10 @@ enum Controllers {
     ControlPlane,
 }
 
-/// How it logs.
+/// Flags for logs.
 #[derive(Args, Debug)]
 struct Log {
-    /// What a log line looks like.
+    /// Format of log lines.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
     /// Level, or a list such as info,capw=debug.
@@ -113,7 +113,7 @@ enum Format {
 /// Flags of `capw guests`.
 #[derive(Args, Debug)]
 pub struct Guests {
-    /// Where simulated hypervisors keep their VMs.
+    /// Directory in which simulated hypervisors keep their VMs.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/capw/simulated")]
     simulated_state: PathBuf,
     /// Folder of the Windows programs and of the prepared Wine prefix for simulated guests of kind Wine; e2e/tools/windows/build.sh fills one.

@@ -58,7 +58,7 @@ pub async fn names_of(workload: &Workload, is_meant: impl Fn(&CertificateSigning
     pages.keep(|request| is_meant(&request).then(|| request.name_any())).await
 }
 
-/// Approves exactly the request that was judged: its UID and version go along, so a request that was changed or made anew
+/// Approves exactly the request that was judged: its UID and version go along, so a request that was changed or recreated
 /// in between is a conflict. `false`: it was gone.
 pub async fn approve(
     workload: &Workload,

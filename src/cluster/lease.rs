@@ -47,7 +47,7 @@ impl Settings {
     }
 }
 
-/// A wish for the lease, and the lease once [`Lease::acquire`] has returned.
+/// A contender for the lease, and the lease once [`Lease::acquire`] has returned.
 pub struct Lease {
     api: Api<LeaseObject>,
     settings: Settings,

@@ -1,4 +1,4 @@
-//! A layer around a Kubernetes client: no answer is awaited for ever, and none may grow without end. Watches have their own limit of time
+//! A layer around a Kubernetes client: no answer is awaited forever, and none may grow without end. Watches have their own limit of time
 //! ([`super::watches`]); a single event of one may not grow without end either.
 //!
 //! What is read of the answers of workload clusters at the same time has a budget, of which one cluster gets a part: none of them can take

@@ -1,6 +1,6 @@
 //! THE ONLY CODE THAT TALKS TO THE KUBERNETES API: the management cluster here, workload clusters in [`workload`].
 //!
-//! Every write names the UID of the object that was read, so that an object which was deleted and made anew is never
+//! Every write names the UID of the object that was read, so that an object which was deleted and recreated is never
 //! written with the state of its predecessor. Nothing here decides anything.
 
 mod budget;

@@ -30,10 +30,10 @@ use crate::api::name::minor;
 use crate::api::namespaces::Namespaces;
 use crate::causes::chain;
 
-/// The Secret is looked at again after that time, or when a call with its client fails.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// The Secret is checked again after that time, or when a call with its client fails.
+const RECHECK: Duration = Duration::from_secs(60);
 /// The same when it does not answer.
-const LOOK_AGAIN_IN_DOUBT: Duration = Duration::from_secs(10);
+const RECHECK_IN_DOUBT: Duration = Duration::from_secs(10);
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a workload cluster cannot be used. Texts are for conditions: what is wrong, where, and what to do.
@@ -310,7 +310,7 @@ impl Workloads {
         let mut connection = entry.lock().await;
         if let Some(known) = connection.as_ref()
             && !known.doubtful
-            && known.looked.elapsed() < LOOK_AGAIN
+            && known.looked.elapsed() < RECHECK
         {
             return Ok(known.workload.clone());
         }
@@ -345,11 +345,11 @@ impl Workloads {
     }
 
     /// To be called with every error of a call with a client from here: after a refused or lost connection the Secret is read again.
-    pub async fn doubt(&self, cluster: &ClusterRef, error: &WorkloadError) {
+    pub async fn note_error(&self, cluster: &ClusterRef, error: &WorkloadError) {
         let least = match error {
             WorkloadError::Unauthorized { .. } | WorkloadError::ClusterReplaced { .. } => Duration::ZERO,
             // Every object of a cluster that does not answer says so.
-            WorkloadError::Unreachable { .. } => LOOK_AGAIN_IN_DOUBT,
+            WorkloadError::Unreachable { .. } => RECHECK_IN_DOUBT,
             _ => return,
         };
         if let Some(connection) = self.entry(cluster).await.lock().await.as_mut() {

@@ -52,7 +52,7 @@ pub struct Write {
 pub fn next_step(objects: &[Value], side: &LinuxSide, found: &[Finding]) -> Step {
     let wrong: Vec<&Finding> = found.iter().filter(|finding| !is_warning(finding.reason)).collect();
     let flannel = with_daemon_set(side);
-    // A change may cut traffic for a while, in vain if Windows nodes are kept away by something else.
+    // A change may cut traffic for a while, for nothing if Windows nodes are kept away by something else.
     if let Some(finding) = wrong.iter().find(|finding| !is_changed_here(finding, flannel.is_some())) {
         let why = format!("{}, {}: {}; {}", finding.object, finding.field, finding.message, finding.remedy);
         return Step::Leave(Reason::ChangeNeeded, format!("CAPW does not change this, and nothing else before: {why}"));

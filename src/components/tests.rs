@@ -57,10 +57,10 @@ const KNOWN: [Known; 41] = {
         known(("calico-operator-bgp-windows", ["calico", "3.32.1", "bgp"], NONE, IPTABLES, "Ask", &[])),
         known(("calico-operator-bgp-with-vxlan", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[BgpWithVxlan])),
         // Its kube-proxy is there, with a selector that no node has.
-        known(("calico-operator-ebpf", ["calico", "3.32.1", "vxlan"], VXLAN, "", "Refuse", &[EbpfDataplane, ApiServerNotTold])),
-        known(("calico-operator-installed", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[StrictAffinityOff, ServiceNetworkNotTold, ApiServerNotTold])),
+        known(("calico-operator-ebpf", ["calico", "3.32.1", "vxlan"], VXLAN, "", "Refuse", &[EbpfDataplane, ApiServerNotConfigured])),
+        known(("calico-operator-installed", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[StrictAffinityOff, ServiceNetworkNotConfigured, ApiServerNotConfigured])),
         known(("calico-operator-ipip", ["calico", "3.32.1", "ipip"], NONE, IPTABLES, "Refuse", &[IpipPool])),
-        known(("calico-operator-sample", ["calico", "3.32.1", "vxlan-cross-subnet"], VXLAN, IPTABLES, "Ask", &[CrossSubnet, StrictAffinityOff, BgpWithVxlan, ServiceNetworkNotTold, ApiServerNotTold])),
+        known(("calico-operator-sample", ["calico", "3.32.1", "vxlan-cross-subnet"], VXLAN, IPTABLES, "Ask", &[CrossSubnet, StrictAffinityOff, BgpWithVxlan, ServiceNetworkNotConfigured, ApiServerNotConfigured])),
         known(("calico-operator-vxlan", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[WindowsDataplaneOff])),
         known(("calico-operator-windows", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[])),
         known(("calico-small-blocks", ["calico", "3.32.1", "vxlan"], VXLAN, IPTABLES, "Ask", &[BlockTooSmall])),

@@ -19,7 +19,7 @@ use crate::lifecycle::definitions::{Migration, decide, is_outdated, observed, st
 use crate::telemetry::Metrics;
 
 /// Time until the next look; after one that failed; after one in which somebody else wrote the same.
-const LOOK: Duration = Duration::from_secs(600);
+const RECHECK: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(1);
 const CONTROLLER: &str = "customresourcedefinition";
@@ -33,7 +33,7 @@ pub struct Context {
 /// it leaves them to others.
 pub async fn run(ctx: Context, roles: Roles, namespaces: &Namespaces, stop: &CancellationToken) {
     if *namespaces != Namespaces::All {
-        tracing::info!("objects stay stored in the versions that they are in: this process does not work on all namespaces");
+        tracing::info!("stored versions stay as they are: this process does not watch all namespaces");
         return;
     }
     let names = names(roles);
@@ -56,9 +56,9 @@ fn names(roles: Roles) -> Vec<String> {
 async fn look_at_all(ctx: &Context, names: &[String]) {
     let mut troubles: HashMap<&str, String> = HashMap::new();
     loop {
-        let mut next = LOOK;
+        let mut next = RECHECK;
         for name in names {
-            match look(ctx, name).await {
+            match check(ctx, name).await {
                 Ok(()) => drop(troubles.remove(name.as_str())),
                 Err(error) if error.retry() == Retry::Soon => next = next.min(SOON),
                 Err(error) => {
@@ -75,7 +75,7 @@ async fn look_at_all(ctx: &Context, names: &[String]) {
 }
 
 /// A pass, counted like those of the other controllers.
-async fn look(ctx: &Context, name: &str) -> Result<(), ReconcileError> {
+async fn check(ctx: &Context, name: &str) -> Result<(), ReconcileError> {
     ctx.metrics.reconcile_started(CONTROLLER);
     let start = Instant::now();
     let result = migrate(ctx, name).await;

@@ -83,7 +83,7 @@ impl Machine {
     }
 }
 
-/// The time between a pass and the next one, or the error that no other pass mends. Two passes that meet may get in each other's way once.
+/// The time between a pass and the next one, or the error that no other pass fixes. Two passes that meet may get in each other's way once.
 pub fn pause(step: Result<DriverStep, DriverError>) -> Result<Duration, DriverError> {
     match step {
         Ok(DriverStep::Wait { after }) | Err(DriverError::Busy { after }) => Ok(after),

@@ -115,20 +115,20 @@ pub struct Caps {
 pub enum DriverStep {
     /// The goal is reached: nothing was done.
     Done,
-    /// Something is in progress: look again after that time.
+    /// Something is in progress: poll again after that time.
     Wait { after: Duration },
     /// A long task was started; the journal must be stored.
     Started { journal: Journal },
     /// A task of the journal has failed. The journal without it must be stored, or the same failure is read again.
     Failed { journal: Journal, error: DriverError },
-    /// Something was changed: look again.
+    /// Something was changed: poll again.
     Changed,
 }
 
 /// What an endpoint reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Stays the same as long as the VMs do: another id means another hypervisor, or one that was installed anew.
+    /// Stays the same as long as the VMs do: another id means another hypervisor, or one that was reinstalled.
     pub id: String,
     pub version: String,
     pub cpus: Option<i64>,
@@ -152,8 +152,8 @@ pub enum ImageFirmware {
 /// What a listing must contain beside the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// VMs whose guests have not said their last word.
-    pub words_of: BTreeSet<VmUuid>,
+    /// VMs whose guest has not sent its final report.
+    pub awaiting_reports: BTreeSet<VmUuid>,
 }
 
 /// What is at an endpoint.
@@ -162,7 +162,7 @@ pub struct Listing {
     /// By VM.
     pub rows: Vec<Row>,
     /// By VM and text.
-    pub strays: Vec<Stray>,
+    pub leftovers: Vec<Leftover>,
 }
 
 /// A VM with our owner mark.
@@ -176,7 +176,7 @@ pub struct Row {
 
 /// Something with our mark or name, but without its VM.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stray {
+pub struct Leftover {
     /// What and where it is.
     pub what: String,
 }

@@ -95,21 +95,21 @@ pub fn decide(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
         return Decision::new(ControlPlaneStep::Ignore);
     }
     if let Some(why) = paused(meta, s.cluster.and_then(Cluster::paused_name)) {
-        return Decision::new(ControlPlaneStep::Wait).say(paused_condition(Some(why)));
+        return Decision::new(ControlPlaneStep::Wait).with_condition(paused_condition(Some(why)));
     }
     if deleting {
         return leaving(s);
     }
     if s.cluster.is_none() {
         // It may be paused.
-        return Decision::new(ControlPlaneStep::Wait).look_again(LEAVING);
+        return Decision::new(ControlPlaneStep::Wait).requeue_after(LEAVING);
     }
     if !ours {
         return Decision::new(ControlPlaneStep::Adopt);
     }
     match &s.probe {
         Probe::None => Decision::new(ControlPlaneStep::Probe),
-        Probe::Failed { reason, message } => unavailable(*reason, message).look_again(RETRY),
+        Probe::Failed { reason, message } => unavailable(*reason, message).requeue_after(RETRY),
         Probe::Answered(answer) => answered(s, answer),
     }
 }
@@ -122,14 +122,16 @@ fn leaving(s: &ObservedControlPlane<'_>) -> Decision<ControlPlaneStep> {
         (0, WindowsSide::Leaving(name)) => format!("WindowsCluster {name} removes what CAPW brought to the workload cluster with its kubeconfig"),
         (machines, _) => format!("{machines} Machines of the cluster need it to be drained and to leave: delete them, or the Cluster"),
     };
-    Decision::new(ControlPlaneStep::Wait).say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message)).look_again(LEAVING)
+    Decision::new(ControlPlaneStep::Wait)
+        .with_condition(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message))
+        .requeue_after(LEAVING)
 }
 
 fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPlaneStep> {
     if let Some(missing) = answer.missing.as_ref().filter(|m| !m.is_empty()) {
         // The remedy comes first: an event is cut at its end, and the list may be long.
         let message = format!("the credentials lack rights. Give their user these, or use another kubeconfig: {}", missing.join("; "));
-        return unavailable(Reason::PermissionsMissing, &message).look_again(RETRY);
+        return unavailable(Reason::PermissionsMissing, &message).requeue_after(RETRY);
     }
     let known = s.object.status.as_ref().and_then(|status| status.cluster_uid.as_deref());
     if let (Some(known), Some(found)) = (known, answer.uid.as_deref())
@@ -139,14 +141,14 @@ fn answered(s: &ObservedControlPlane<'_>, answer: &Answer) -> Decision<ControlPl
             "the API server at {} is that of another cluster: its namespace kube-system has the UID {found}, not {known}. Put the kubeconfig of the first cluster back; nodes cannot move to another one",
             answer.server.host
         );
-        return unavailable(Reason::ClusterReplaced, &message).look_again(RETRY);
+        return unavailable(Reason::ClusterReplaced, &message).requeue_after(RETRY);
     }
     let endpoint = s.object.spec.control_plane_endpoint.is_none().then(|| answer.server.clone());
     Decision::new(ControlPlaneStep::Publish { answer: answer.clone(), endpoint })
-        .say(Desired::yes(ConditionType::Available, Reason::Reachable))
-        .say(Desired::yes(ConditionType::Ready, Reason::Reachable))
-        .say(version_reached(s.object.spec.version.as_deref(), &answer.version))
-        .look_again(PROBE)
+        .with_condition(Desired::yes(ConditionType::Available, Reason::Reachable))
+        .with_condition(Desired::yes(ConditionType::Ready, Reason::Reachable))
+        .with_condition(version_reached(s.object.spec.version.as_deref(), &answer.version))
+        .requeue_after(PROBE)
 }
 
 /// The Cluster repeats the messages of Available and Ready, so the version has a condition of its own.
@@ -163,7 +165,7 @@ fn version_reached(wanted: Option<&str>, answered: &str) -> Desired {
 }
 
 /// The version as Cluster API compares it with `spec.version` and with the version of Machines: for it, `v1.35.2-eks-1a2b3c` comes before
-/// `v1.35.2`, and a control plane before the version that it should have is being upgraded, for ever.
+/// `v1.35.2`, and a control plane before the version that it should have is being upgraded, forever.
 fn comparable(answered: &str, wanted: Option<&str>) -> String {
     let release = answered.split(['-', '+']).next().unwrap_or(answered);
     match wanted {
@@ -173,7 +175,7 @@ fn comparable(answered: &str, wanted: Option<&str>) -> String {
 }
 
 fn unavailable(why: Reason, message: &str) -> Decision<ControlPlaneStep> {
-    Decision::new(ControlPlaneStep::Wait).say(Desired::no(ConditionType::Available, why, message)).say(Desired::no(
+    Decision::new(ControlPlaneStep::Wait).with_condition(Desired::no(ConditionType::Available, why, message)).with_condition(Desired::no(
         ConditionType::Ready,
         why,
         message,
@@ -270,7 +272,7 @@ mod tests {
             let decision = step(leaving.clone(), true, machines, windows_side);
             let said = &decision.conditions[0];
             assert!(said.type_ == ConditionType::Deleting && said.message.contains(part), "{said:?}");
-            assert!(decision.look_again.is_some(), "nothing tells when it is over");
+            assert!(decision.requeue_after.is_some(), "nothing tells when it is over");
         }
     }
 

@@ -20,28 +20,29 @@ use crate::vm::DriverError;
 
 /// An endpoint that answers is described this often: permissions and capacity may change.
 const DESCRIBE_SECONDS: i64 = 600;
-/// One that runs no VMs as it should is described this often: a person may be mending it.
+/// One that runs no VMs as it should is described this often: a person may be fixing it.
 const UNFIT_SECONDS: i64 = 30;
-/// Strays that a condition names.
-const STRAYS: usize = 10;
+/// Leftovers that a condition names.
+const LEFTOVERS: usize = 10;
 /// After a listing that failed: doubled each time, up to the second value.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// The endpoint has answered, and listed these strays. `unfit` says why it cannot run VMs as the object asks for them.
-pub fn answered(object: &WindowsHypervisor, unfit: Option<&str>, strays: &[String], tick: Duration) -> Decision<()> {
+/// The endpoint has answered, and listed these leftovers. `unfit` says why it cannot run VMs as the object asks for them.
+pub fn answered(object: &WindowsHypervisor, unfit: Option<&str>, leftovers: &[String], tick: Duration) -> Decision<()> {
     let ready = match unfit {
         Some(why) => Desired::no(ConditionType::Ready, Reason::HypervisorUnfit, why),
         None => Desired::yes(ConditionType::Ready, Reason::Reachable),
     };
-    let decision = Decision::new(()).say(Desired::yes(ConditionType::Reachable, Reason::Reachable)).say(ready).look_again(tick);
-    if !strays.is_empty() {
-        let named: Vec<&str> = strays.iter().take(STRAYS).map(String::as_str).collect();
-        let more = if strays.len() > STRAYS { format!(" and {} more", strays.len() - STRAYS) } else { String::new() };
+    let decision =
+        Decision::new(()).with_condition(Desired::yes(ConditionType::Reachable, Reason::Reachable)).with_condition(ready).requeue_after(tick);
+    if !leftovers.is_empty() {
+        let named: Vec<&str> = leftovers.iter().take(LEFTOVERS).map(String::as_str).collect();
+        let more = if leftovers.len() > LEFTOVERS { format!(" and {} more", leftovers.len() - LEFTOVERS) } else { String::new() };
         let message = format!("belongs to no VM and is left alone: {}{more}", named.join("; "));
-        return decision.say(Desired::no(ConditionType::NoStrays, Reason::StraysFound, message));
+        return decision.with_condition(Desired::no(ConditionType::InventoryClean, Reason::LeftoversFound, message));
     }
-    let known = object.status.as_ref().is_some_and(|s| condition::find(&s.conditions, ConditionType::NoStrays).is_some());
-    if known { decision.say(Desired::yes(ConditionType::NoStrays, Reason::Clean)) } else { decision }
+    let known = object.status.as_ref().is_some_and(|s| condition::find(&s.conditions, ConditionType::InventoryClean).is_some());
+    if known { decision.with_condition(Desired::yes(ConditionType::InventoryClean, Reason::NoLeftovers)) } else { decision }
 }
 
 /// Why machines may not use an endpoint that has answered: its word that a VM is not there proves nothing.
@@ -58,7 +59,7 @@ pub fn distrust(object: &WindowsHypervisor, id: &str, lacks: &[String]) -> Optio
     Some(DriverError::Denied(format!("the credentials lack permissions: {}. Grant them to their user", lacks.join("; "))))
 }
 
-/// Whether the connection to an endpoint must be made anew: it goes by an identity that a person has removed from the status.
+/// Whether the connection to an endpoint must be recreated: it goes by an identity that a person has removed from the status.
 pub fn is_to_forget(object: &WindowsHypervisor, error: &DriverError) -> bool {
     let is_known = object.status.as_ref().is_some_and(|status| status.endpoint_id.is_some());
     matches!(error, DriverError::EndpointChanged(_)) && !is_known
@@ -69,7 +70,7 @@ pub fn failed(object: &WindowsHypervisor, error: &DriverError, failures: u32) ->
     let stored = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let no = |type_| in_stored_words(stored, Desired::no(type_, reason(error), error.to_string()));
     let after = BACKOFF.0.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(BACKOFF.1);
-    Decision::new(()).say(no(ConditionType::Reachable)).say(no(ConditionType::Ready)).look_again(after)
+    Decision::new(()).with_condition(no(ConditionType::Reachable)).with_condition(no(ConditionType::Ready)).requeue_after(after)
 }
 
 /// What a failed call means for a hypervisor.
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_runs_no_vms_as_it_should_is_reachable_and_not_ready_until_it_is_mended() {
+    fn an_endpoint_that_runs_no_vms_as_it_should_is_reachable_and_not_ready_until_it_is_fixed() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let said = answered(&hypervisor(json!({})), Some("no KVM"), &[], Duration::from_secs(1)).conditions;
         let said: Vec<_> = said.into_iter().map(|c| (c.type_, c.status, c.reason, c.message)).collect();
@@ -243,30 +244,29 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_named_until_they_are_gone() {
+    fn leftovers_are_named_until_they_are_gone() {
         let second = Duration::from_secs(1);
-        let strays: Vec<String> = (0..12).map(|n| format!("volume {n}")).collect();
-        let said = |object: &WindowsHypervisor, strays: &[String]| {
-            let decision = answered(object, None, strays, second);
-            decision.conditions.into_iter().find(|c| c.type_ == ConditionType::NoStrays).map(|c| (c.status, c.reason, c.message))
+        let leftovers: Vec<String> = (0..12).map(|n| format!("volume {n}")).collect();
+        let said = |object: &WindowsHypervisor, leftovers: &[String]| {
+            let decision = answered(object, None, leftovers, second);
+            decision.conditions.into_iter().find(|c| c.type_ == ConditionType::InventoryClean).map(|c| (c.status, c.reason, c.message))
         };
         let new = hypervisor(json!({}));
         assert_eq!(said(&new, &[]), None, "no word about what never was");
-        let (status, reason, message) = said(&new, &strays).unwrap();
-        assert_eq!((status, reason), (Some(false), Reason::StraysFound));
+        let (status, reason, message) = said(&new, &leftovers).unwrap();
+        assert_eq!((status, reason), (Some(false), Reason::LeftoversFound));
         assert!(message.contains("volume 9") && !message.contains("volume 10") && message.contains("2 more"), "{message}");
-        let condition =
-            json!({"type": "NoStrays", "status": "False", "reason": "StraysFound", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        assert_eq!(said(&hypervisor(json!({"conditions": [condition]})), &[]).unwrap().1, Reason::Clean);
+        let condition = json!({"type": "InventoryClean", "status": "False", "reason": "LeftoversFound", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        assert_eq!(said(&hypervisor(json!({"conditions": [condition]})), &[]).unwrap().1, Reason::NoLeftovers);
     }
 
     #[test]
     fn an_endpoint_that_fails_is_asked_less_and_less() {
         let error = DriverError::Unreachable("cut".into());
         let new = hypervisor(json!({}));
-        let waits: Vec<u64> = (1..8).map(|n| failed(&new, &error, n).look_again.unwrap().as_secs()).collect();
+        let waits: Vec<u64> = (1..8).map(|n| failed(&new, &error, n).requeue_after.unwrap().as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 15, 15, 15]);
-        assert_eq!(failed(&new, &error, u32::MAX).look_again.unwrap().as_secs(), 15);
+        assert_eq!(failed(&new, &error, u32::MAX).requeue_after.unwrap().as_secs(), 15);
     }
 
     #[test]

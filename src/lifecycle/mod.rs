@@ -1,4 +1,4 @@
-//! OBSERVED → DECISION (pure): what to do next, what to report, when to look again. No client, no clock, no randomness.
+//! OBSERVED → DECISION (pure): what to do next, what to report, when to requeue. No client, no clock, no randomness.
 
 pub mod bootstrap_config;
 pub mod conditions;
@@ -27,25 +27,25 @@ use self::owner::{Owner, TargetCluster};
 use crate::api::capi;
 use crate::api::condition::{ConditionType, Desired, Reason};
 
-/// The next step, the conditions to report, and when to look again if nothing changes before. What a step may write is said at the top
+/// The next step, the conditions to report, and when to requeue if nothing changes before. What a step may write is said at the top
 /// of its controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision<S> {
     pub step: S,
     pub conditions: Vec<Desired>,
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
 }
 
 impl<S> Decision<S> {
     pub fn new(step: S) -> Self {
-        Self { step, conditions: Vec::new(), look_again: None }
+        Self { step, conditions: Vec::new(), requeue_after: None }
     }
-    pub fn say(mut self, condition: Desired) -> Self {
+    pub fn with_condition(mut self, condition: Desired) -> Self {
         self.conditions.push(condition);
         self
     }
-    pub fn look_again(mut self, after: Duration) -> Self {
-        self.look_again = Some(after);
+    pub fn requeue_after(mut self, after: Duration) -> Self {
+        self.requeue_after = Some(after);
         self
     }
 }
@@ -112,8 +112,8 @@ fn quiet_left(since: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
 /// A wait that ends by itself: Ready says so only when it lasts.
 pub fn waiting<S>(step: S, meta: &ObjectMeta, why: Reason, message: impl Into<String>, now: Timestamp) -> Decision<S> {
     match quiet_left(created(meta), now) {
-        Some(left) => Decision::new(step).look_again(left),
-        None => Decision::new(step).say(Desired::no(ConditionType::Ready, why, message)),
+        Some(left) => Decision::new(step).requeue_after(left),
+        None => Decision::new(step).with_condition(Desired::no(ConditionType::Ready, why, message)),
     }
 }
 

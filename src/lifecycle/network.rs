@@ -6,10 +6,10 @@ use crate::api::components::{ComponentFinding, ComponentsStatus, NetworkStatus};
 use crate::api::condition::{ConditionType, Desired, Reason};
 use crate::components::{Finding, LinuxSide, Step, Write, is_warning, pods_per_node, role};
 
-/// A cluster is looked at again after that time, whatever its watch shows.
-pub const LOOK_AGAIN: Duration = Duration::from_secs(300);
+/// A cluster is checked again after that time, whatever its watch shows.
+pub const RECHECK: Duration = Duration::from_secs(300);
 /// The same if it could not be read.
-pub const LOOK_SOON: Duration = Duration::from_secs(15);
+pub const RECHECK_SOON: Duration = Duration::from_secs(15);
 
 /// What is said of a Linux side.
 #[derive(Debug, PartialEq)]
@@ -42,15 +42,15 @@ pub fn report(side: &LinuxSide, found: &[Finding], misplaced: &[Finding]) -> Net
 pub fn progress(step: &Step) -> (Desired, Duration) {
     let condition = |reason, message: &str| Desired::no(ConditionType::LinuxSideReady, reason, message);
     match step {
-        Step::Nothing => (Desired::yes(ConditionType::LinuxSideReady, Reason::NoChangeNeeded), LOOK_AGAIN),
-        Step::Write(Write { what: text, .. }) | Step::Wait(text) => (condition(Reason::ChangingLinuxSide, text), LOOK_SOON),
-        Step::Leave(reason, why) => (condition(*reason, why), LOOK_AGAIN),
+        Step::Nothing => (Desired::yes(ConditionType::LinuxSideReady, Reason::NoChangeNeeded), RECHECK),
+        Step::Write(Write { what: text, .. }) | Step::Wait(text) => (condition(Reason::ChangingLinuxSide, text), RECHECK_SOON),
+        Step::Leave(reason, why) => (condition(*reason, why), RECHECK),
     }
 }
 
 /// When the cluster could not be read: what was known stays.
 pub fn unread(reason: Reason, message: String) -> (Desired, Duration) {
-    (Desired::unknown(ConditionType::NetworkCompatible, reason, message), LOOK_SOON)
+    (Desired::unknown(ConditionType::NetworkCompatible, reason, message), RECHECK_SOON)
 }
 
 fn network(side: &LinuxSide) -> NetworkStatus {
@@ -103,13 +103,13 @@ mod tests {
 
     #[test]
     fn a_change_is_looked_at_soon_while_it_is_under_way() {
-        for (step, status, reason, look_again) in [
-            (Step::Nothing, true, Reason::NoChangeNeeded, LOOK_AGAIN),
-            (Step::Wait("1 of 2 pods".into()), false, Reason::ChangingLinuxSide, LOOK_SOON),
-            (Step::Leave(Reason::ManagedElsewhere, "of Helm".into()), false, Reason::ManagedElsewhere, LOOK_AGAIN),
+        for (step, status, reason, requeue_after) in [
+            (Step::Nothing, true, Reason::NoChangeNeeded, RECHECK),
+            (Step::Wait("1 of 2 pods".into()), false, Reason::ChangingLinuxSide, RECHECK_SOON),
+            (Step::Leave(Reason::ManagedElsewhere, "of Helm".into()), false, Reason::ManagedElsewhere, RECHECK),
         ] {
             let (condition, after) = progress(&step);
-            assert_eq!((condition.status, condition.reason, after), (Some(status), reason, look_again), "{step:?}");
+            assert_eq!((condition.status, condition.reason, after), (Some(status), reason, requeue_after), "{step:?}");
             assert_eq!(condition.type_, ConditionType::LinuxSideReady);
         }
     }

@@ -67,7 +67,7 @@ impl Asked<'_> {
     }
 
     fn hindrance(&self, refusal: &Refusal) -> Hindrance {
-        let hindrance = Hindrance::of(Reason::NotBrought, refusal.to_string());
+        let hindrance = Hindrance::of(Reason::NotDeployed, refusal.to_string());
         match refusal {
             Refusal::NotOurs { role: Role::Refuse, .. } => {
                 let why = format!(

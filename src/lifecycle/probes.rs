@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::network::LOOK_SOON;
+use super::network::RECHECK_SOON;
 use super::pod::{condition, is_leaving, last_line, text, unscheduled};
 use crate::api::components::ProbeTarget;
 use crate::api::condition::{ConditionType, Desired, Reason};
@@ -15,7 +15,7 @@ use crate::components::{ANSWER, Node, PORT, Probe, Probing, is_outdated, probed}
 /// So much is said.
 const NAMED: usize = 5;
 
-/// After so long a pod that was evicted, or that the kubelet refused, is made anew.
+/// After so long a pod that was evicted, or that the kubelet refused, is recreated.
 const FAILED: Duration = Duration::from_secs(60);
 
 /// What to do about the pods that try out nodes.
@@ -113,11 +113,11 @@ impl<'a> Probes<'a> {
                 self.make.push(desired);
                 format!("pod {name} is made")
             }
-            Some(pod) if is_leaving(pod) => format!("pod {name} is removed, to be made anew"),
+            Some(pod) if is_leaving(pod) => format!("pod {name} is removed, to be recreated"),
             // What it has reached is no proof of what it did not try.
             Some(pod) if is_outdated(pod, &desired) => {
                 self.remove.push(pod);
-                format!("pod {name} is made anew with other settings")
+                format!("pod {name} is recreated with other settings")
             }
             Some(pod) => match state(pod) {
                 State::Passed => return Tried::Passed,
@@ -125,7 +125,7 @@ impl<'a> Probes<'a> {
                     if is_older(pod, FAILED, now) {
                         self.remove.push(pod);
                     }
-                    format!("pod {name} failed, and is made anew: {why}")
+                    format!("pod {name} failed, and is recreated: {why}")
                 }
                 State::Waits(why) => {
                     tried = Tried::Waits;
@@ -138,7 +138,7 @@ impl<'a> Probes<'a> {
     }
 }
 
-/// The condition, and when to look again: pods are watched, and what else there is to do is done in the next look.
+/// The condition, and when to requeue: pods are watched, and what else there is to do is done in the next look.
 pub fn report(probes: &Probes<'_>) -> Option<(Desired, Duration)> {
     let named = probes.said.get(..NAMED).unwrap_or(&probes.said);
     let more = match probes.said.len() - named.len() {
@@ -147,7 +147,7 @@ pub fn report(probes: &Probes<'_>) -> Option<(Desired, Duration)> {
         more => format!("; and {more} more"),
     };
     let message = format!("nodes that other pods do not come to yet: {}{more}", named.join("; "));
-    Some((Desired::no(ConditionType::ComponentsReady, Reason::NodeNotVerified, message), LOOK_SOON))
+    Some((Desired::no(ConditionType::ComponentsReady, Reason::NodeNotVerified, message), RECHECK_SOON))
 }
 
 /// How far a pod is.

@@ -52,7 +52,7 @@ pub enum WindowsClusterStep {
     /// Store the finalizer: something is to be brought to the workload cluster.
     Adopt,
     /// Report these failure domains, and do what `spec.components` asks for.
-    Serve(Vec<FailureDomain>),
+    Reconcile(Vec<FailureDomain>),
     /// Remove what was brought from the workload cluster: the Cluster goes, and the last machine is gone.
     TakeAway,
     /// Say for this reason what stays in the workload cluster, and let go.
@@ -68,7 +68,7 @@ pub fn decide(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
         return Decision::new(WindowsClusterStep::Ignore);
     }
     if let Some(why) = paused(meta, s.cluster.and_then(TargetCluster::paused_name).as_deref()) {
-        return Decision::new(WindowsClusterStep::Wait).say(paused_condition(Some(why)));
+        return Decision::new(WindowsClusterStep::Wait).with_condition(paused_condition(Some(why)));
     }
     if s.cluster.is_none() && !deleting {
         // It may be paused.
@@ -99,18 +99,19 @@ fn serve(s: &ObservedWindowsCluster<'_>) -> Decision<WindowsClusterStep> {
     let domains = names.iter().map(domain).collect();
     // A missing hypervisor does not make the cluster unready: its nodes work without us. A message would be repeated by the Cluster, whose
     // Available has nothing to say while all is well.
-    let mut decision =
-        Decision::new(WindowsClusterStep::Serve(domains)).say(Desired::yes(ConditionType::Ready, Reason::Provisioned)).say(hypervisors(s, &names));
+    let mut decision = Decision::new(WindowsClusterStep::Reconcile(domains))
+        .with_condition(Desired::yes(ConditionType::Ready, Reason::Provisioned))
+        .with_condition(hypervisors(s, &names));
     if is_ending(s.object, s.cluster) {
         // Nothing triggers a pass when the last machine was one that cannot be read.
-        decision = decision.look_again(LEAVING);
+        decision = decision.requeue_after(LEAVING);
     }
     if s.object.metadata.deletion_timestamp.is_none() {
         return decision;
     }
     let remedy = if s.cluster.is_some_and(|target| target.cluster.is_standalone()) { "delete their pools" } else { "delete them, or the Cluster" };
     let message = format!("{} Windows machines of the cluster need what CAPW brought for them: {remedy}", s.machines);
-    decision.say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message))
+    decision.with_condition(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message))
 }
 
 fn hypervisors(s: &ObservedWindowsCluster<'_>, names: &[String]) -> Desired {
@@ -171,7 +172,7 @@ mod tests {
         let [ready, hypervisors] = &decision.conditions[..] else { panic!("{decision:?}") };
         assert_eq!((ready.status, ready.message.as_str()), (Some(true), ""), "the Cluster would repeat a message");
         assert_eq!(hypervisors.status == Some(true), hypervisors.message.is_empty());
-        let WindowsClusterStep::Serve(domains) = &decision.step else { panic!("{decision:?}") };
+        let WindowsClusterStep::Reconcile(domains) = &decision.step else { panic!("{decision:?}") };
         (domains.iter().map(|d| d.name.clone()).collect(), hypervisors.message.clone())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
-use super::network::{LOOK_AGAIN, LOOK_SOON};
+use super::network::{RECHECK, RECHECK_SOON};
 use super::pod::{condition, is_leaving, last_line, text, unscheduled};
 use crate::api::cluster::WindowsCluster;
 use crate::api::components::{ComponentPart, ComponentsMode, UNVERIFIED_TAINT};
@@ -141,7 +141,7 @@ pub fn taint_stays(nodes: &[Node]) -> Option<Desired> {
         format!("no pods come to {}{more}: the taint {UNVERIFIED_TAINT} is on them, and with mode: Report CAPW leaves it there", named.join(", "));
     let command = format!("kubectl taint nodes {} {UNVERIFIED_TAINT}-", named.join(" "));
     let message = format!("{why}. Once their network works: `{command}`; or set mode to Auto, or to Off");
-    Some(Desired::no(ConditionType::ComponentsReady, Reason::TaintStays, message))
+    Some(Desired::no(ConditionType::ComponentsReady, Reason::TaintNotRemoved, message))
 }
 
 /// What takes the taint from a Node, as a merge patch; `None`: it has none.
@@ -155,9 +155,9 @@ pub fn without_taint(node: &v1::Node) -> Option<Value> {
 pub fn report(parts: &[ComponentPart]) -> (Desired, Duration) {
     let lacking: Vec<String> = parts.iter().filter(|part| part.ready < part.desired || part.message.is_some()).map(lack).collect();
     if lacking.is_empty() {
-        return (Desired::yes(ConditionType::ComponentsReady, Reason::PartsReady), LOOK_AGAIN);
+        return (Desired::yes(ConditionType::ComponentsReady, Reason::PartsReady), RECHECK);
     }
-    (Desired::no(ConditionType::ComponentsReady, Reason::PartNotReady, lacking.join("; ")), LOOK_SOON)
+    (Desired::no(ConditionType::ComponentsReady, Reason::PartNotReady, lacking.join("; ")), RECHECK_SOON)
 }
 
 /// Objects will be applied as soon as this is stored.
@@ -201,7 +201,7 @@ pub fn kept(taken: &[Taken], unserved: &BTreeSet<&str>) -> (Desired, Duration) {
     if why.is_empty() {
         return report(&[]);
     }
-    not_brought(if taken.is_empty() { Reason::NotBrought } else { Reason::NameTaken }, why.join("; "))
+    not_brought(if taken.is_empty() { Reason::NotDeployed } else { Reason::NameTaken }, why.join("; "))
 }
 
 /// What is said of the network and of what is brought for pods: if both are not as they shall be, both say why.
@@ -217,13 +217,13 @@ pub fn both(network: (Desired, Duration), for_pods: (Desired, Duration)) -> (Des
 
 /// There is nothing to bring, or it must not be.
 pub fn not_brought(reason: Reason, message: String) -> (Desired, Duration) {
-    (Desired::no(ConditionType::ComponentsReady, reason, message), LOOK_AGAIN)
+    (Desired::no(ConditionType::ComponentsReady, reason, message), RECHECK)
 }
 
 /// It is to be removed, and is not yet.
 pub fn not_removed(reason: Reason, why: &str) -> (Desired, Duration) {
     let message = format!("what CAPW brought to Windows nodes is not removed yet: {why}");
-    (Desired::no(ConditionType::ComponentsReady, reason, message), LOOK_SOON)
+    (Desired::no(ConditionType::ComponentsReady, reason, message), RECHECK_SOON)
 }
 
 #[cfg(test)]
@@ -326,7 +326,7 @@ mod tests {
             (1000, format!(" win-9 win-10 {UNVERIFIED_TAINT}-`"), "win-10 and 990 more: "),
         ] {
             let said = taint_stays(&nodes(count)).unwrap();
-            assert_eq!((said.type_, said.status, said.reason), (ConditionType::ComponentsReady, Some(false), Reason::TaintStays));
+            assert_eq!((said.type_, said.status, said.reason), (ConditionType::ComponentsReady, Some(false), Reason::TaintNotRemoved));
             assert!(said.message.contains(&command) && said.message.contains(more), "{}", said.message);
             assert!(!said.message.contains("win-99 "), "{}", said.message);
         }
@@ -355,11 +355,11 @@ mod tests {
             assert_eq!(trouble(&pod(status.clone())).as_deref(), expected, "{status}");
         }
         let (condition, after) = report(&[part(&set(2, 1, 1, 0), &[&pod(json!({"containerStatuses": [{"state": {"waiting": {"reason": "A"}}}]}))])]);
-        assert_eq!((condition.reason, after), (Reason::PartNotReady, LOOK_SOON));
+        assert_eq!((condition.reason, after), (Reason::PartNotReady, RECHECK_SOON));
         assert_eq!(condition.message, "flannel: 0 of 1 pods are ready (pod flannel-x on win-1: A)");
         // It is asked for before the first Windows node is there.
         let (condition, after) = report(&[missing(&ObjectRef::new("DaemonSet", Some("calico-system"), "calico-node-windows"))]);
-        assert_eq!((condition.reason, after), (Reason::PartNotReady, LOOK_SOON));
+        assert_eq!((condition.reason, after), (Reason::PartNotReady, RECHECK_SOON));
         assert!(condition.message.contains("DaemonSet calico-system/calico-node-windows is not there"), "{}", condition.message);
     }
 }

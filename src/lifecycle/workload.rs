@@ -2,7 +2,7 @@
 
 use crate::api::condition::Reason;
 
-/// A fault that lasts until a person mends it.
+/// A fault that lasts until a person fixes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     KubeconfigMissing,

@@ -92,7 +92,7 @@ pub async fn serve(listener: TcpListener, metrics: Metrics, authorize: Option<Au
     axum::serve(listener, guarded(metrics, authorize)).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-/// A certificate that vouches for itself, made anew with each start.
+/// A certificate that vouches for itself, recreated with each start.
 fn own_certificate() -> io::Result<ServerConfig> {
     let own = rcgen::generate_simple_self_signed(vec!["capw".to_owned(), "localhost".to_owned()]).map_err(io::Error::other)?;
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
@@ -136,7 +136,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, sender: mpsc::Send
         tokio::spawn(async move {
             match timeout(HANDSHAKE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => drop(sender.send((stream, peer)).await),
-                Ok(Err(error)) => tracing::debug!(%peer, %error, "a client of the metrics is turned away"),
+                Ok(Err(error)) => tracing::debug!(%peer, %error, "refused a client of the metrics"),
                 Err(_) => tracing::debug!(%peer, "a client of the metrics did not finish its handshake"),
             }
             drop(place);

@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(ask(probes(readiness.clone(), Passes::default()), "/readyz").await, (503, "missing: watch of machines\n".into()));
         assert_eq!(ask(probes(readiness.clone(), Passes::default()), "/livez").await.0, 200);
         readiness.met("watch of machines");
-        // Said again by a watch that starts anew: it stays met.
+        // Said again by a watch that starts again: it stays met.
         readiness.expect("watch of machines");
         assert_eq!(ask(probes(readiness, Passes::default()), "/readyz").await, (200, "ok\n".into()));
     }

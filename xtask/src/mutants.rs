@@ -18,7 +18,7 @@ use self::switch::{FUNCTION, VARIABLE, between, with_switches};
 const PAGE: &str = "docs/reliability.md";
 /// How its table of them begins.
 const TABLE: &str = "| Guard whose loss no test notices | Why |";
-/// The tests of one guard take seconds; without it, one may wait for ever.
+/// The tests of one guard take seconds; without it, one may wait forever.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// How tests ended.
@@ -168,7 +168,7 @@ mod tests {
     fn each_guard_is_in_its_file_once() {
         let mut names = BTreeSet::new();
         for of in files() {
-            with_switches(&read(of.file), of.guards).unwrap_or_else(|error| panic!("{}: {error:#}; mend xtask/src/mutants/list", of.file));
+            with_switches(&read(of.file), of.guards).unwrap_or_else(|error| panic!("{}: {error:#}; fix xtask/src/mutants/list", of.file));
             assert!(of.guards.iter().all(|guard| names.insert(guard.keeps)), "{}: two guards keep the same", of.file);
         }
     }

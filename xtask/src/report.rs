@@ -1,4 +1,4 @@
-//! One run and what to know of it: the last lines of the log are enough to know what to mend.
+//! One run and what to know of it: the last lines of the log are enough to know what to fix.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! Disk images of guests that are a boot sector.
 
-/// A boot sector that writes `hello` to the serial port and waits for ever.
+/// A boot sector that writes `hello` to the serial port and waits forever.
 const BOOT: &[u8] = b"\xfa\x31\xc0\x8e\xd8\xbe\x16\x7c\xac\x84\xc0\x74\x06\xba\xf8\x03\xee\xeb\xf5\xf4\xeb\xfdhello\r\n\0";
 
 /// Writes its disk from the first mebibyte on, 32 KiB at a time, and halts when that fails.

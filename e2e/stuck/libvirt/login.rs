@@ -53,7 +53,7 @@ fn tls<'a>(authority: &'a Authority, own: &'a Identity, port: u16, client: &'a s
     Tls { port, authority: &authority.pem, certificate: &own.certificate, key: &own.key, client }
 }
 
-/// The Secret has another authority than the daemon's; when that is mended, the daemon takes the login back before the Secret has the next one.
+/// The Secret has another authority than the daemon's; when that is fixed, the daemon takes the login back before the Secret has the next one.
 /// All the time CAPW runs on, and so does the VM.
 pub async fn login_changed(cp: &ControlPlane, behind: &BehindTls) {
     let host = Host { cp, daemon: &behind.daemon };
@@ -69,7 +69,7 @@ pub async fn login_changed(cp: &ControlPlane, behind: &BehindTls) {
     host.settled(&workers).await;
 
     let vm = host.vm(CASE).await;
-    // A VM that starts anew gets another number.
+    // A VM that starts again gets another number.
     let run = || (behind.daemon.domains(), behind.daemon.virsh(["domuuid", &vm]), behind.daemon.virsh(["domid", &vm]));
     let before = run();
     behind.admit("second");

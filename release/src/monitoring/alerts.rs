@@ -59,7 +59,7 @@ const CASES: &[Case] = &[
         40,
         &[
             (r#"capw_reconciles_total{namespace="a",controller="m",outcome="transient"}"#, "0+1x60"),
-            (r#"capw_reconciles_total{namespace="a",controller="m",outcome="look_again"}"#, "0+6x60"),
+            (r#"capw_reconciles_total{namespace="a",controller="m",outcome="requeue"}"#, "0+6x60"),
         ],
     ),
     fires("CapwDefect", 10, CONTROLLER, &[(r#"capw_reconciles_total{namespace="a",controller="m",outcome="defect"}"#, "_x5 1x30")]),

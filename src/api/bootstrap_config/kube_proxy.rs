@@ -25,7 +25,7 @@ pub struct KubeProxy {
     #[schemars(length(max = 39))]
     #[x_kube(validation = Rule::new("isIP(self)").message("must be an IP address, e.g. 10.244.3.2"))]
     pub source_vip: Option<String>,
-    /// Whether responses go directly to the client (direct server return). Without it kube-proxy takes 64 ports of the node for each Service. Default: true.
+    /// Send responses directly to the client (direct server return). Without it kube-proxy takes 64 ports of the node for each Service. Default: true.
     #[serde(default = "yes")]
     pub direct_server_return: bool,
     /// Whether health checks of a load balancer to the address of a Service are answered; not on Windows Server 2019. Default: false.

@@ -50,7 +50,7 @@ pub const JOIN_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// In an address of the web, what stands in brackets is an IP address; the rule beside this one asks for a colon in it.
 const BRACKETS: &str = "self.indexOf(']') <= self.indexOf('[') || isIP(self.substring(self.indexOf('[') + 1, self.indexOf(']')))";
 
-/// How one Windows machine becomes a node.
+/// Desired configuration of one Windows node.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[kube(
     group = "bootstrap.cluster.x-k8s.io",
@@ -62,7 +62,7 @@ const BRACKETS: &str = "self.indexOf(']') <= self.indexOf('[') || isIP(self.subs
     category = "cluster-api",
     status = "WindowsBootstrapConfigStatus",
     derive = "PartialEq",
-    doc = "How one Windows node is made: Windows release, kubelet, containerd, join. Works under any infrastructure provider that hands the data to cloudbase-init.",
+    doc = "Configuration of one Windows node: Windows release, kubelet, containerd, join. Works under any infrastructure provider that hands the data to cloudbase-init.",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".metadata.labels.cluster\\.x-k8s\\.io/cluster-name"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
@@ -85,7 +85,7 @@ pub struct WindowsBootstrapConfigSpec {
     /// Windows itself.
     #[serde(default)]
     pub windows: Windows,
-    /// Where the programs of the node come from. Default: they are in the image.
+    /// Source of the programs of the node. Default: they are in the image.
     #[serde(default)]
     pub programs: Programs,
     /// The kubelet.
@@ -123,7 +123,7 @@ pub struct WindowsBootstrapConfigSpec {
     pub unattend: Option<Unattend>,
 }
 
-/// What the controller reports.
+/// Observed state.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsBootstrapConfigStatus {
@@ -138,10 +138,10 @@ pub struct WindowsBootstrapConfigStatus {
     #[serde(default, rename = "tokenID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 6, max = 6))]
     pub token_id: Option<String>,
-    /// When that token was created.
+    /// Creation time of that token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_created_at: Option<Time>,
-    /// When that token expires.
+    /// Expiry time of that token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_expires_at: Option<Time>,
     /// The cluster that the machine was made for: the UID of its namespace `kube-system`. Another cluster behind the same kubeconfig is refused while the machine exists.
@@ -177,7 +177,7 @@ pub struct BootstrapInitialization {
     namespaced,
     shortname = "wbct",
     category = "cluster-api",
-    doc = "What Cluster API makes WindowsBootstrapConfigs from.",
+    doc = "Template of WindowsBootstrapConfigs.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -28,7 +28,7 @@ pub struct Programs {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.url) || !(self.name in ['containerd', 'cni-plugins', 'crictl', 'flanneld', 'flannel-cni'])").message("url: containerd, cni-plugins, crictl, flanneld and flannel-cni have versions of their own: give the address of the file"))]
 pub struct Download {
-    /// Which program it is.
+    /// Name of the program.
     pub name: Program,
     /// Digest of the file: `sha256:` or `sha512:` and lower-case hexadecimal digits.
     #[schemars(length(max = 135))]

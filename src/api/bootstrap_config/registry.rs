@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BRACKETS, ValueSource};
 
-/// Where the images of one registry come from: containerd's `hosts.toml`.
+/// Hosts that serve the images of one registry: containerd's `hosts.toml`.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.fallback != 'None' || (has(self.mirrors) && size(self.mirrors) > 0)").message("fallback None needs a mirror: name one, or leave fallback out"))]
@@ -20,12 +20,12 @@ pub struct Registry {
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["url".into()]))]
     pub mirrors: Vec<Mirror>,
-    /// What is tried if no mirror has the image. Default: the registry itself.
+    /// Server to try if no mirror has the image. Default: the registry itself.
     #[serde(default)]
     pub fallback: Fallback,
 }
 
-/// What is tried if no mirror has the image.
+/// Server to try if no mirror has the image.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum Fallback {
     /// The registry itself.
@@ -45,7 +45,7 @@ pub struct Mirror {
     #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*|\\\\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[-A-Za-z0-9._~/]*)?$')").message("must be an http or https address without user, query and blanks, e.g. https://mirror.example.com/v2/docker-hub"))]
     #[x_kube(validation = Rule::new(BRACKETS).message("must have an IPv6 address in the brackets, e.g. https://[fd00::1]/v2/docker-hub"))]
     pub url: String,
-    /// What the mirror is used for. Default: both.
+    /// Uses of the mirror. Default: both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
     #[x_kube(merge_strategy = ListMerge::Set)]
@@ -105,7 +105,7 @@ pub struct ClientCertificate {
     pub key_from: ValueSource,
 }
 
-/// What a server is used for.
+/// A use of a server.
 #[derive(JsonSchema, Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum Capability {

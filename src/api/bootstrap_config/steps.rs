@@ -98,7 +98,7 @@ pub struct CommandStep {
     /// If this holds, the step is done and the program is not run. Without a check the program is run once, and again if the machine is killed while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<StepCheck>,
-    /// What its exit codes mean. Default: 0 is success.
+    /// Meaning of its exit codes. Default: 0 is success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_codes: Option<StepExitCodes>,
 }

@@ -81,10 +81,10 @@ pub struct Windows {
     /// Set the registry values that are known to repair the networking of this Windows release. Default: true.
     #[serde(default = "yes")]
     pub registry_overrides: bool,
-    /// At each start of Windows, remove what the container network still has of containers that are gone: after a crash it makes new pods fail. Default: true.
+    /// At each start of Windows, remove the leftovers of deleted containers from the container network: after a crash they make new pods fail. Default: true.
     #[serde(default = "yes")]
     pub network_clean_up: bool,
-    /// What Windows writes to C:\Windows when it crashes. A kernel dump can take as much space as the page file. Default: `AsInImage`.
+    /// Memory dump that Windows writes to C:\Windows when it crashes. A kernel dump can take as much space as the page file. Default: `AsInImage`.
     #[serde(default)]
     pub crash_dump: CrashDump,
     /// Hardening. Small measures that do not affect the work of nodes.
@@ -155,7 +155,7 @@ pub enum CrashDump {
 pub struct Hardening {
     /// The firewall is on for every profile. Default: true.
     pub firewall: bool,
-    /// No SMB version 1, neither as server nor as client. Default: true.
+    /// Disable SMB version 1, both server and client. Default: true.
     pub smb1_off: bool,
     /// Passwords are not kept in memory for WDigest. Default: true.
     pub wdigest_off: bool,
@@ -165,13 +165,13 @@ pub struct Hardening {
     pub llmnr_off: bool,
     /// Other processes cannot read the memory of LSASS, which holds credentials. Plug-ins that are not signed by Microsoft no longer load into it. Default: false.
     pub lsa_protection: bool,
-    /// Windows speaks no TLS 1.0 and 1.1. Default: false.
+    /// Disable TLS 1.0 and 1.1. Default: false.
     pub legacy_tls_off: bool,
     /// SMB, as client and as server, requires signatures. Default: false.
     pub smb_signing: bool,
     /// Windows sends NTLMv2 only, and accepts nothing older. Default: false.
     pub ntlm_v1_off: bool,
-    /// No print spooler. Default: false.
+    /// Disable the print spooler. Default: false.
     pub print_spooler_off: bool,
 }
 

@@ -44,9 +44,9 @@ documented_enum! {
         /// The endpoint answers and accepts the credentials.
         Reachable => "WindowsHypervisor",
         /// Nothing there carries CAPW's mark or name without belonging to a VM.
-        NoStrays => "WindowsHypervisor",
+        InventoryClean => "WindowsHypervisor",
         /// No VM with CAPW's mark is without a WindowsMachine. Absent until one was found.
-        NoOrphans => "WindowsHypervisor",
+        VirtualMachinesOwned => "WindowsHypervisor",
     }
 }
 

@@ -53,7 +53,7 @@ documented_enum! {
         HypervisorUnreachable => problem(
             Hypervisor, Ready, "Look at the WindowsHypervisor: its message has the cause. CAPW keeps trying.",
         ),
-        /// Another endpoint than the one that the VMs were made on answers at the address: another host, or one that was installed anew.
+        /// Another endpoint than the one that the VMs were made on answers at the address: another host, or one that was reinstalled.
         /// Nothing is asked of it, and no machine is released on its word.
         EndpointChanged => problem(
             Hypervisor, Reachable,
@@ -65,7 +65,7 @@ documented_enum! {
         /// The endpoint answers, and cannot run VMs as the WindowsHypervisor asks for them, e.g. by KVM; the message has what was seen. No VM
         /// can be made there; VMs that are there are looked after, and removed when they are no longer wanted.
         HypervisorUnfit => problem(
-            Hypervisor, Ready, "Do what the message says, on the host or to the WindowsHypervisor. CAPW looks again every 30 s.",
+            Hypervisor, Ready, "Do what the message says, on the host or to the WindowsHypervisor. CAPW checks again every 30 s.",
         ),
         /// The endpoint's certificate or host key is not the one that is trusted. Nothing was sent to it.
         CertificateRejected => problem(
@@ -73,15 +73,15 @@ documented_enum! {
         ),
         /// Something on the hypervisor carries CAPW's mark or name but belongs to no VM: what is left of an interrupted removal, or what
         /// another management cluster is making. It is not touched.
-        StraysFound => problem(Hypervisor, NoStrays, "Look at what the message names, and remove it when it is no longer needed."),
+        LeftoversFound => problem(Hypervisor, InventoryClean, "Look at what the message names, and remove it when it is no longer needed."),
         /// Everything on the hypervisor with CAPW's mark belongs to a VM.
-        Clean => stage(NoStrays, "Nothing."),
+        NoLeftovers => stage(InventoryClean, "Nothing."),
         /// VMs that CAPW made for machines of this namespace, and that no WindowsMachine asks for; the message names them.
         OrphansFound => problem(
-            Hypervisor, NoOrphans, "Remove the VMs by hand, or set `spec.orphans: Remove`. If the WindowsMachines were lost, restore them: they find their VMs.",
+            Hypervisor, VirtualMachinesOwned, "Remove the VMs by hand, or set `spec.orphans: Remove`. If the WindowsMachines were lost, restore them: they find their VMs.",
         ),
         /// The VMs that no WindowsMachine asked for are gone.
-        OrphansGone => stage(NoOrphans, "Nothing."),
+        OrphansGone => stage(VirtualMachinesOwned, "Nothing."),
         /// The hypervisor does not accept the credentials.
         Unauthorized => problem(Hypervisor, Ready, "Renew the credentials."),
         /// The object is being provisioned; the message says which step.
@@ -110,7 +110,7 @@ documented_enum! {
         /// The VM was switched off, but not by CAPW.
         VirtualMachineOff => problem(Hypervisor, VirtualMachineReady, "Switch it on, or delete the Machine."),
         /// The machine has joined, but the hypervisor cannot detach its configuration drive (or guestinfo); the message says why.
-        SeedStays => problem(
+        SeedNotDetached => problem(
             Hypervisor, SeedDetached,
             "Remove the drive by hand, or leave it: its token has expired, but other secrets that you gave can still be read from it.",
         ),
@@ -277,9 +277,9 @@ documented_enum! {
         /// No object tells the network of Services.
         ServiceNetworkUnknown => on_linux(),
         /// Calico's operator is not told the networks of Services.
-        ServiceNetworkNotTold => on_linux(),
+        ServiceNetworkNotConfigured => on_linux(),
         /// Calico's operator is not told where nodes reach the API server without a Service.
-        ApiServerNotTold => on_linux(),
+        ApiServerNotConfigured => on_linux(),
         /// Calico has its CNI plugin on Windows nodes in other folders than those where containerd of CAPW's nodes looks.
         CniFoldersDiffer => on_linux(),
         /// Calico's operator is not told to bring Calico to Windows nodes.
@@ -323,7 +323,7 @@ documented_enum! {
         /// A pod on a new Windows node does not reach yet what pods need; the message says which node and what. No other pods come to it until then.
         NodeNotVerified => stage(ComponentsReady, "Wait for new nodes. If it takes long, do what the message says, or set spec.components.probes.mode to Off."),
         /// CAPW does not bring the network of this cluster to Windows nodes, or something is in the way; the message says what.
-        NotBrought => problem(WorkloadCluster, ComponentsReady, "Do what the message says, or set spec.components.mode to Report."),
+        NotDeployed => problem(WorkloadCluster, ComponentsReady, "Do what the message says, or set spec.components.mode to Report."),
         /// There is an object with a name that CAPW needs, and it is not CAPW's. It is not touched.
         NameTaken => problem(WorkloadCluster, ComponentsReady, "Remove or rename the object that the message names, if nothing needs it."),
         /// Another writer changes fields of what CAPW brings; the message says which, and who. CAPW sets them back, at most once in ten seconds.
@@ -334,7 +334,7 @@ documented_enum! {
         /// The Cluster or the WindowsCluster is being deleted, and what CAPW brought stays in the workload cluster; the message says what, where and why.
         LeftBehind => problem(WorkloadCluster, ComponentsReady, "Remove it by the command of the message, if you do not want it."),
         /// Nodes have the taint that new ones begin with, and with `mode: Report` nothing takes it away; the message names them.
-        TaintStays => problem(WorkloadCluster, ComponentsReady, "Run the command of the message once the network of these nodes works, or set spec.components.mode to Auto or Off."),
+        TaintNotRemoved => problem(WorkloadCluster, ComponentsReady, "Run the command of the message once the network of these nodes works, or set spec.components.mode to Auto or Off."),
         /// CAPW does not know its own image, whose part for Windows the pods run.
         ImageUnknown => problem(ManagementCluster, ComponentsReady, "Name the image in the variable CAPW_IMAGE of CAPW's Deployment."),
 
@@ -380,7 +380,7 @@ documented_enum! {
             "Add replicas or Nodes until the budget allows a disruption; or set `spec.drain.timeoutSeconds` of the pool; or annotate the WindowsMachine with `machine.cluster.x-k8s.io/exclude-node-draining`, which removes it without a drain.",
         ),
         /// The time limit of the drain passed, and the machine was removed with the pods that were left.
-        DrainGivenUp => event(WorkloadCluster, "Look at the last message of `Deleting`: it named the pods."),
+        DrainTimedOut => event(WorkloadCluster, "Look at the last message of `Deleting`: it named the pods."),
     }
 }
 

@@ -11,7 +11,7 @@ use super::CloneMode;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.pool == oldSelf.pool").message("pool: cannot change, the VMs would be lost: make another WindowsHypervisor"))]
 pub struct Libvirt {
-    /// Where the daemon is, as libvirt's own clients write it: `qemu+tls://HOST/system` or `qemu+tls://HOST:PORT/system`, with `ca.crt`, `tls.crt` and `tls.key` in the Secret of `credentialsRef`; `qemu+ssh://USER@HOST/system` or `qemu+ssh://USER@HOST:PORT/system?socket=PATH`, with `ssh-privatekey` and `known_hosts`; or on the same host `qemu+unix:///system`, `qemu+unix:///system?socket=/run/libvirt/libvirt-sock`. For a daemon without rights: `session` in place of `system`, and the path of its socket.
+    /// Address of the daemon, as libvirt's own clients write it: `qemu+tls://HOST/system` or `qemu+tls://HOST:PORT/system`, with `ca.crt`, `tls.crt` and `tls.key` in the Secret of `credentialsRef`; `qemu+ssh://USER@HOST/system` or `qemu+ssh://USER@HOST:PORT/system?socket=PATH`, with `ssh-privatekey` and `known_hosts`; or on the same host `qemu+unix:///system`, `qemu+unix:///system?socket=/run/libvirt/libvirt-sock`. For a daemon without rights: `session` in place of `system`, and the path of its socket.
     #[schemars(length(min = 1, max = 500))]
     #[x_kube(validation = Rule::new("self.matches('^qemu[+](unix:///(system|session)([?]socket=/[^ ?#]+)?|tls://([-a-zA-Z0-9.]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/(system|session)|ssh://[-_a-zA-Z0-9.]+@([-a-zA-Z0-9.]+|[[][0-9a-fA-F:]+[]])(:[0-9]{1,5})?/(system|session)([?]socket=/[^ ?#]+)?)$')").message("must be like qemu+tls://kvm1.example.com/system, qemu+ssh://capw@kvm1.example.com/system or qemu+unix:///system?socket=/run/libvirt/libvirt-sock"))]
     pub address: String,
@@ -23,7 +23,7 @@ pub struct Libvirt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub network: Option<String>,
-    /// What runs the guests' code: `KVM`, the processor itself; or `TCG`, a translation that needs nothing of the host and is many times slower. It is never guessed.
+    /// Accelerator that runs the guests' code: `KVM`, the processor itself; or `TCG`, a translation that needs nothing of the host and is many times slower. It is never guessed.
     #[serde(default)]
     pub acceleration: Acceleration,
     /// Disks and network interfaces: `Virtio` is fast, but the image must have its drivers; `Emulated` (SATA, e1000e) is known to every Windows.

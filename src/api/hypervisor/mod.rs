@@ -68,24 +68,24 @@ pub struct WindowsHypervisorSpec {
     /// A Secret in the same namespace with the credentials; which keys it must have depends on the driver. CAPW reads it every five minutes, and at once when the hypervisor does not accept them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_ref: Option<LocalReference>,
-    /// What images are called here: a machine that asks for `name` gets the image `is`. One template then fits several hypervisors.
+    /// Aliases of images: a machine that asks for `name` gets the image `is`. One template then fits several hypervisors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub images: Vec<Alias>,
-    /// What networks are called here.
+    /// Aliases for the networks that machines name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub networks: Vec<Alias>,
-    /// What all machines on this hypervisor may take. It is counted before anything is made there.
+    /// Resources that all machines on this hypervisor may take. It is counted before anything is made there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
     /// Seconds that a guest has to shut down when its machine is removed; then its power is cut.
     #[serde(default = "default_stop")]
     #[schemars(range(min = 0, max = 3600))]
     pub stop_seconds: i64,
-    /// What happens to VMs with CAPW's mark of this namespace that no WindowsMachine asks for, e.g. because finalizers were removed by hand: `Report` names them in the condition `NoOrphans`, `Remove` also stops and removes them after an hour. Do not choose `Remove` while another management cluster uses the same hypervisor from a namespace of the same name: its VMs would be taken for orphans.
+    /// Policy for VMs with CAPW's mark of this namespace that no WindowsMachine asks for, e.g. because finalizers were removed by hand: `Report` names them in the condition `VirtualMachinesOwned`, `Remove` also stops and removes them after an hour. Do not choose `Remove` while another management cluster uses the same hypervisor from a namespace of the same name: its VMs would be taken for orphans.
     #[serde(default, skip_serializing_if = "Orphans::is_default")]
     pub orphans: Orphans,
 }
@@ -188,19 +188,19 @@ pub struct Simulated {
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(i, i.matches('^[^[:space:][:cntrl:]]([^[:cntrl:]]*[^[:space:][:cntrl:]])?$'))").message("must not begin or end with a blank or hold line breaks: write the names as machines do, e.g. windows-server-2022"))]
     pub images: Option<Vec<String>>,
-    /// What new VMs run: `Model` is a model of Windows inside the operator, for thousands of VMs; `Wine` runs the Windows programs themselves (kubelet, kubeadm, containerd) under Wine, which needs `--wine-programs`, root and Linux.
+    /// Guest of new VMs: `Model` is a model of Windows inside the operator, for thousands of VMs; `Wine` runs the Windows programs themselves (kubelet, kubeadm, containerd) under Wine, which needs `--wine-programs`, root and Linux.
     #[serde(default)]
     pub guest: GuestKind,
     /// Capacity. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<SimulatedCapacity>,
-    /// How long things take.
+    /// Simulated durations.
     #[serde(default)]
     pub delays: SimulatedDelays,
     /// `true` makes the endpoint refuse every call, like a hypervisor whose network is down.
     #[serde(default)]
     pub unreachable: bool,
-    /// Of a hundred calls, so many fail: a third is not carried out, a third loses its reply, a third is never answered. Default: none.
+    /// Percentage of calls that fail: a third is not carried out, a third loses its reply, a third is never answered. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub failing_calls: Option<i32>,
@@ -265,7 +265,7 @@ pub struct SimulatedFault {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[-a-z0-9.*]+$')").message("must be the name of a machine, lower case letters, digits, - and ., with * for any text, e.g. pool-1-*"))]
     pub names: String,
-    /// What happens.
+    /// Simulated fault.
     pub fault: Fault,
     /// How many VMs it affects, the first ones that match. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -304,7 +304,7 @@ pub enum Fault {
     KubeletBroken,
 }
 
-/// What the controller saw.
+/// Observed state.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsHypervisorStatus {
@@ -321,13 +321,13 @@ pub struct WindowsHypervisorStatus {
     /// Its total capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<HypervisorCapacity>,
-    /// What the VMs that carry CAPW's mark take.
+    /// Resources that VMs with CAPW's mark take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<HypervisorUse>,
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, Reachable, NoStrays and Paused.
+    /// Ready, Reachable, InventoryClean and Paused.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[schemars(length(max = 32))]

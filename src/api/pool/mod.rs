@@ -149,7 +149,7 @@ pub struct PoolTemplate {
     pub bootstrap_template_ref: Option<LocalReference>,
 }
 
-/// What the controller reports.
+/// Observed state.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowsNodePoolStatus {
@@ -168,13 +168,13 @@ pub struct WindowsNodePoolStatus {
     /// Existing machines that are not being removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Those of them whose Node is Ready.
+    /// Machines whose Node is Ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// Those of them whose Node is Ready for at least `minReadySeconds`.
+    /// Machines whose Node is Ready for at least `minReadySeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i32>,
-    /// Those of them that were created from the current template.
+    /// Machines that were created from the current template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to_date_replicas: Option<i32>,
     /// Selects the WindowsMachines of the pool, for the scale subresource.

@@ -17,7 +17,7 @@ use crate::api::machine::TemplateMetadata;
     namespaced,
     shortname = "wnpt",
     category = "cluster-api",
-    doc = "What ClusterClass makes the WindowsNodePools of MachinePools from.",
+    doc = "Template of the WindowsNodePools of MachinePools, for ClusterClasses.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -254,7 +254,7 @@ fn is_path(path: &str) -> bool {
     is_on_drive && path.get(1..).and_then(|rest| rest.strip_prefix(":\\")).is_some_and(|rest| rest.split('\\').all(part_ok))
 }
 
-/// What a command is run in and what it is checked by: without one of them it would fail on the node, or be run in vain.
+/// What a command is run in and what it is checked by: without one of them it would fail on the node, or be run for nothing.
 fn steps(facts: &BootstrapFacts) -> Result<(), RenderError> {
     let lists = [("beforeJoin", &facts.spec.steps.before_join), ("afterJoin", &facts.spec.steps.after_join)];
     let numbered = lists.into_iter().flat_map(|(list, steps)| steps.iter().enumerate().map(move |(index, step)| (list, index, step)));

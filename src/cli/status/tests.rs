@@ -135,7 +135,7 @@ fn a_taint_that_nothing_takes_away_hangs_with_its_command() {
     let report = told(&all, None);
     let shown = show::text(&report);
     assert_eq!(report.hangs, 2);
-    for part in ["hangs", "TaintStays", "`kubectl taint nodes win-1 startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified-`"] {
+    for part in ["hangs", "TaintNotRemoved", "`kubectl taint nodes win-1 startup-taint.cluster-autoscaler.kubernetes.io/windows-unverified-`"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
 }

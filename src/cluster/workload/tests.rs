@@ -72,12 +72,12 @@ async fn a_client_is_kept_while_the_secret_does_not_change() {
     let workloads = Workloads::new(Cluster::new(client));
     let one = workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap();
     assert!(Arc::ptr_eq(&one, &workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap()), "no second read");
-    tokio::time::advance(LOOK_AGAIN).await;
+    tokio::time::advance(RECHECK).await;
     assert!(Arc::ptr_eq(&one, &workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap()), "read again, the same");
-    tokio::time::advance(LOOK_AGAIN).await;
+    tokio::time::advance(RECHECK).await;
     let two = workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap();
     assert_ne!(one.fingerprint, two.fingerprint);
-    workloads.doubt(&ClusterRef::cluster_api("lab", "c1"), &WorkloadError::Unauthorized { endpoint: String::new() }).await;
+    workloads.note_error(&ClusterRef::cluster_api("lab", "c1"), &WorkloadError::Unauthorized { endpoint: String::new() }).await;
     assert!(Arc::ptr_eq(&two, &workloads.get(&ClusterRef::cluster_api("lab", "c1")).await.unwrap()), "read at once after a refusal");
 }
 

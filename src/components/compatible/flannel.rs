@@ -28,7 +28,7 @@ fn set(fields: &mut Map<String, Value>, key: &str, value: Value) {
 }
 
 /// `net-conf.json` with all that is wrong put right: a patch replaces the whole text, and one must not undo another.
-fn mended(config: &Config) -> Value {
+fn fixed(config: &Config) -> Value {
     let mut all = config.value.as_object().cloned().unwrap_or_default();
     let written = all.iter().find(|(key, _)| key.eq_ignore_ascii_case("Backend")).and_then(|(_, value)| value.as_object());
     let mut backend = written.cloned().unwrap_or_default();
@@ -58,7 +58,7 @@ fn vxlan(flannel: &Flannel, config: &Config) -> Vec<Finding> {
         object: config.object.clone(),
         field: format!("{}.Backend.{key}", config.field),
         message,
-        patch: Some(Patch::Merge(mended(config))),
+        patch: Some(Patch::Merge(fixed(config))),
         remedy: remedy.clone(),
     };
     let parts = &config.backend;

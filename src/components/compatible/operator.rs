@@ -51,7 +51,7 @@ fn service_networks(operator: &Operator, services: &[Cidr]) -> Option<Finding> {
     };
     let four: Vec<String> = four.iter().map(ToString::to_string).collect();
     let patch = Some(Patch::Merge(json!({"spec": {"serviceCIDRs": four}})));
-    Some(Finding { patch, ..finding(Reason::ServiceNetworkNotTold, at, message, "apply the patch: nothing restarts on Linux nodes") })
+    Some(Finding { patch, ..finding(Reason::ServiceNetworkNotConfigured, at, message, "apply the patch: nothing restarts on Linux nodes") })
 }
 
 /// Calico on Windows nodes asks the API server before any Service works there.
@@ -73,7 +73,7 @@ fn endpoint(operator: &Operator) -> Option<Finding> {
         None => format!("give the ConfigMap the keys {HOST} and {PORT}, with the address at which all nodes reach the API server without a Service"),
     };
     Some(Finding {
-        reason: Reason::ApiServerNotTold,
+        reason: Reason::ApiServerNotConfigured,
         object: ObjectRef::new("ConfigMap", Some(namespace), name),
         field: format!("data.{HOST}"),
         message: "Calico's operator is not told where nodes reach the API server without a Service, which Windows nodes need".into(),
@@ -135,7 +135,7 @@ pub fn switch(side: &LinuxSide) -> Option<Finding> {
             let then = "the operator then makes the DaemonSet calico-node-windows, and changes nothing on Linux nodes";
             unless_foreign(&operator.installation, Patch::Merge(patch), then, &side.nodes)
         }
-        Some(at) => (None, format!("mend first what {} says, because the operator does not get on; then set the field to HNS", at.object)),
+        Some(at) => (None, format!("fix first what {} says, because the operator does not get on; then set the field to HNS", at.object)),
     };
     Some(Finding { patch, ..finding(Reason::WindowsDataplaneOff, &operator.windows, message, remedy) })
 }

@@ -52,7 +52,7 @@ fn writes(objects: &mut Vec<Value>) -> (Vec<String>, Step) {
     panic!("after {MANY} writes there are more: {written:?}");
 }
 
-/// Like a controller of DaemonSets that has made the pods anew, on nodes whose flanneld has started with what is written.
+/// Like a controller of DaemonSets that has made the pods again, on nodes whose flanneld has started with what is written.
 fn restarted(objects: &mut [Value]) {
     let counts = json!({"status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2}});
     json_patch::merge(object(objects, SET).unwrap(), &counts);
@@ -205,7 +205,7 @@ fn what_is_not_changed_is_said_with_what_to_do() {
         ("calico-operator-bgp-with-vxlan", "Installation default", json!({}), Some(ChangeNeeded), "BGP peers outside"),
         ("calico-strict-affinity-off", "IPAMConfiguration default", Value::Null, Some(ChangeNeeded), "CAPW makes none"),
         ("k3s", "Node linux-1", json!({}), Some(ChangeNeeded), "--flannel-conf"),
-        ("calico-operator-vxlan", "TigeraStatus calico", degraded, Some(ChangeNeeded), "mend first what TigeraStatus calico says"),
+        ("calico-operator-vxlan", "TigeraStatus calico", degraded, Some(ChangeNeeded), "fix first what TigeraStatus calico says"),
         ("flannel-changed-not-rolled", SET, rolling, None, "1 of 2 pods"),
         ("flannel-changed-not-rolled", SET, unseen, None, "0 of 0 pods"),
         ("flannel-changed-not-rolled", SET, by_hand, None, "delete its pods"),
@@ -229,14 +229,14 @@ fn calico_is_told_of_windows_nodes_step_by_step_and_switched_on_last() {
     let (written, last) = writes(&mut objects);
     assert_eq!((written.last().map(String::as_str), last), (Some(INSTALLATION), Step::Nothing));
     let installation = object(&mut objects, INSTALLATION).unwrap().clone();
-    assert_eq!(installation["metadata"]["annotations"][CHANGED], "ServiceNetworkNotTold,WindowsDataplaneOff");
+    assert_eq!(installation["metadata"]["annotations"][CHANGED], "ServiceNetworkNotConfigured,WindowsDataplaneOff");
     let spec = &installation["spec"];
     assert_eq!((&spec["serviceCIDRs"], &spec["calicoNetwork"]["windowsDataplane"]), (&json!(["10.96.0.0/12"]), &json!("HNS")));
     assert_eq!(spec["windowsNodes"], json!({"cniBinDir": "/opt/cni/bin", "cniConfigDir": "/etc/cni/net.d"}));
     let endpoint = object(&mut objects, ENDPOINT).unwrap().clone();
     assert_eq!(
         (&endpoint["metadata"]["namespace"], &endpoint["metadata"]["annotations"][CHANGED]),
-        (&json!("tigera-operator"), &json!("ApiServerNotTold"))
+        (&json!("tigera-operator"), &json!("ApiServerNotConfigured"))
     );
     assert_eq!(endpoint["data"], json!({"KUBERNETES_SERVICE_HOST": "10.0.0.10", "KUBERNETES_SERVICE_PORT": "6443"}));
 

@@ -8,7 +8,7 @@ use super::data_secret::{self, Made};
 use super::facts::{DataError, Sources};
 use super::observe::Found;
 use super::token::owner_of;
-use super::{Context, say, secret_values, unusable};
+use super::{Context, report_status, secret_values, unusable};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::capi::Endpoint;
 use crate::api::cluster_ref::ClusterRef;
@@ -63,7 +63,7 @@ pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found,
     let api_server_minor = match workload.minor_for(request.version.as_deref().and_then(minor).unwrap_or_default()).await {
         Ok(minor) => minor,
         Err(error) => {
-            ctx.clusters.doubt(&target.cluster, &error).await;
+            ctx.clusters.note_error(&target.cluster, &error).await;
             return unusable(ctx, object, &error).await;
         }
     };
@@ -82,7 +82,7 @@ pub async fn make(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found,
     match make_in(ctx, object, &target.cluster, &workload, new, render).await {
         Ok(outcome) => Ok(outcome),
         Err(Failure::Workload(error)) => {
-            ctx.clusters.doubt(&target.cluster, &error).await;
+            ctx.clusters.note_error(&target.cluster, &error).await;
             unusable(ctx, object, &error).await
         }
         Err(Failure::Render(error)) => unrenderable(ctx, object, &error).await,
@@ -109,7 +109,7 @@ async fn make_in(
         Some(made) => made,
         None => make_token_and_secret(ctx, object, cluster, workload, new, render).await?,
     };
-    let reported = say(ctx, object, &outcome::made(made.warnings.clone()), Some(&made.secret), Some(made.token.clone())).await;
+    let reported = report_status(ctx, object, &outcome::made(made.warnings.clone()), Some(&made.secret), Some(made.token.clone())).await;
     if reported.is_err() {
         ctx.unreported.keep(uid, made);
     }
@@ -156,5 +156,5 @@ async fn unrenderable(ctx: &Context, object: &WindowsBootstrapConfig, error: &Da
 }
 
 async fn problem(ctx: &Context, object: &WindowsBootstrapConfig, problem: DataProblem, message: String) -> Result<Outcome, ReconcileError> {
-    say(ctx, object, &outcome::not_made(problem, message), None, None).await
+    report_status(ctx, object, &outcome::not_made(problem, message), None, None).await
 }

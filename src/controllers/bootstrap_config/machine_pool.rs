@@ -25,7 +25,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
     let Some(pool) = ctx.caches.machine_pools.get(&namespace, &owner.name) else { return Ok(Outcome::done()) };
     let cluster = ctx.caches.clusters.get(&namespace, &pool.spec.cluster_name);
     if let Some(why) = paused(&object.metadata, cluster.as_deref().and_then(Cluster::paused_name)) {
-        return say(ctx, object, paused_condition(Some(why)), None).await;
+        return report_status(ctx, object, paused_condition(Some(why)), None).await;
     }
     let infrastructure = &pool.spec.template.spec.infrastructure_ref;
     if infrastructure.kind != "WindowsNodePool" {
@@ -33,17 +33,17 @@ pub async fn reconcile(ctx: &Context, object: &WindowsBootstrapConfig, owner: &O
             "MachinePool {}: its infrastructureRef is a {}, whose machines share one join token; use a WindowsNodePool, or a MachineDeployment with that infrastructure",
             owner.name, infrastructure.kind
         );
-        return say(ctx, object, Desired::no(ConditionType::Ready, Reason::InvalidSpec, message), None).await;
+        return report_status(ctx, object, Desired::no(ConditionType::Ready, Reason::InvalidSpec, message), None).await;
     }
     let labelled = capi::cluster_name(object.metadata.labels.as_ref()).unwrap_or(&pool.spec.cluster_name);
     match data_secret::ensure_holding(ctx, object, Some(labelled), vec![("value", DATA.as_bytes())]).await {
-        Ok(secret) => say(ctx, object, Desired::yes(ConditionType::Ready, Reason::Ready), Some(&secret.name_any())).await,
-        Err(data_secret::Error::Taken(message)) => super::say(ctx, object, &not_made(DataProblem::SecretTaken, message), None, None).await,
+        Ok(secret) => report_status(ctx, object, Desired::yes(ConditionType::Ready, Reason::Ready), Some(&secret.name_any())).await,
+        Err(data_secret::Error::Taken(message)) => super::report_status(ctx, object, &not_made(DataProblem::SecretTaken, message), None, None).await,
         Err(data_secret::Error::Api(error)) => Err(error.into()),
     }
 }
 
-async fn say(ctx: &Context, object: &WindowsBootstrapConfig, condition: Desired, secret: Option<&str>) -> Result<Outcome, ReconcileError> {
+async fn report_status(ctx: &Context, object: &WindowsBootstrapConfig, condition: Desired, secret: Option<&str>) -> Result<Outcome, ReconcileError> {
     let available = secret.map(|_| Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready));
     let conditions: Vec<Desired> = std::iter::once(condition).chain(available).collect();
     let next = report::status(object, &conditions, secret, None, ctx.management.now());

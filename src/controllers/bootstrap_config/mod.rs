@@ -90,7 +90,7 @@ async fn carry_out(
 ) -> Result<Outcome, ReconcileError> {
     match &decision.step {
         BootstrapStep::Ignore => Ok(Outcome::done()),
-        BootstrapStep::Wait => say(ctx, object, decision, None, None).await,
+        BootstrapStep::Wait => report_status(ctx, object, decision, None, None).await,
         BootstrapStep::Adopt => {
             let made_for = ClusterRef::of_config(object).map(|cluster| cluster.to_string());
             ctx.management.adopt(object, FINALIZER, json!({ MADE_FOR_ANNOTATION: made_for })).await?;
@@ -100,7 +100,7 @@ async fn carry_out(
         BootstrapStep::MakeData { endpoint } => data::make(ctx, object, found, endpoint).await,
         BootstrapStep::ExtendToken { expires } => token::extend(ctx, object, found, *expires).await,
         BootstrapStep::DeleteToken { expired } => token::delete(ctx, object, found, *expired).await,
-        BootstrapStep::CleanUp => leave(ctx, object, found).await,
+        BootstrapStep::CleanUp => reconcile_delete(ctx, object, found).await,
     }
 }
 
@@ -130,7 +130,7 @@ async fn restore(ctx: &Context, object: &WindowsBootstrapConfig, secret: &str) -
 }
 
 /// The configuration goes, and with it what the machine has left in the workload cluster.
-async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<Outcome, ReconcileError> {
+async fn reconcile_delete(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::Found) -> Result<Outcome, ReconcileError> {
     let uid = object.uid().unwrap_or_default();
     ctx.made_secrets.take(&ObjectKey::of(&object.metadata));
     ctx.unreported.take(&uid);
@@ -140,10 +140,10 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::
         && !outcome::may_leave_token(object, fault(&error), ctx.management.now())
     {
         if let Some(cluster) = ClusterRef::of_config(object) {
-            ctx.clusters.doubt(&cluster, &error).await;
+            ctx.clusters.note_error(&cluster, &error).await;
         }
         if let Some(fault) = fault(&error) {
-            say(ctx, object, &outcome::held(object, fault, &error.to_string()), None, None).await?;
+            report_status(ctx, object, &outcome::held(object, fault, &error.to_string()), None, None).await?;
         }
         return Err(ReconcileError::Workload(error));
     }
@@ -160,10 +160,10 @@ async fn leave(ctx: &Context, object: &WindowsBootstrapConfig, found: &observe::
 /// Reports that the workload cluster cannot be used; what passes by itself is retried instead.
 async fn unusable(ctx: &Context, object: &WindowsBootstrapConfig, error: &WorkloadError) -> Result<Outcome, ReconcileError> {
     let Some(fault) = fault(error) else { return Err(ReconcileError::Workload(error.clone())) };
-    say(ctx, object, &outcome::not_made(DataProblem::Cluster(fault), error.to_string()), None, None).await
+    report_status(ctx, object, &outcome::not_made(DataProblem::Cluster(fault), error.to_string()), None, None).await
 }
 
-async fn say<S>(
+async fn report_status<S>(
     ctx: &Context,
     object: &WindowsBootstrapConfig,
     decision: &Decision<S>,
@@ -172,7 +172,7 @@ async fn say<S>(
 ) -> Result<Outcome, ReconcileError> {
     let next = report::status(object, &decision.conditions, secret, token, ctx.management.now());
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(Outcome::of(decision.look_again))
+    Ok(Outcome::of(decision.requeue_after))
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ async fn a_kubeconfig_that_is_missing_is_reported_and_looked_at_again() {
     let event = step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({}));
     let (ctx, script) = stage(vec![refuse(KUBECONFIG, 404, "NotFound"), step(STATUS, adopted.clone()), event]);
     let outcome = pass(&ctx, adopted).await;
-    assert_eq!(outcome, Outcome::look_again(std::time::Duration::from_secs(10)));
+    assert_eq!(outcome, Outcome::requeue_after(std::time::Duration::from_secs(10)));
     let conditions = &script.seen()[1].body["status"]["conditions"];
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "KubeconfigMissing"), "{conditions}");
     assert_eq!(script.seen()[2].body["reason"], "KubeconfigMissing", "no other condition of a configuration says it");
@@ -208,12 +208,12 @@ async fn a_cluster_whose_certificate_requests_are_not_watched_yet_is_tried_again
     joining["status"] = json!({"dataSecretName": "win-1", "tokenID": "abcdef", "tokenCreatedAt": "2026-01-01T00:00:00Z",
         "tokenExpiresAt": "2026-01-01T01:00:00Z", "conditions": [valid]});
     for _ in 0..2 {
-        assert_eq!(pass(&ctx, joining.clone()).await, Outcome::look_again(WATCH));
+        assert_eq!(pass(&ctx, joining.clone()).await, Outcome::requeue_after(WATCH));
         sleep(Duration::from_secs(1)).await;
     }
     sleep(WATCH).await;
     for is_watched in [false, true] {
-        assert_eq!(pass(&ctx, joining.clone()).await != Outcome::look_again(WATCH), is_watched);
+        assert_eq!(pass(&ctx, joining.clone()).await != Outcome::requeue_after(WATCH), is_watched);
         sleep(Duration::from_secs(1)).await;
     }
 }

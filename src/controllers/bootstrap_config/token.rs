@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::observe::Found;
-use super::{Context, data_secret, say};
+use super::{Context, data_secret, report_status};
 use crate::api::bootstrap_config::WindowsBootstrapConfig;
 use crate::api::name::ObjectKey;
 use crate::cluster::workload::{Workload, WorkloadError};
@@ -19,12 +19,18 @@ use crate::lifecycle::owner::TargetCluster;
 pub async fn extend(ctx: &Context, object: &WindowsBootstrapConfig, found: &Found, expires: Timestamp) -> Result<Outcome, ReconcileError> {
     let Some(target) = &found.cluster else { return Ok(Outcome::done()) };
     if let Err(error) = extend_in(ctx, object, target, expires).await {
-        ctx.clusters.doubt(&target.cluster, &error).await;
+        ctx.clusters.note_error(&target.cluster, &error).await;
         return Err(ReconcileError::Workload(error));
     }
     let created = object.status.as_ref().and_then(|s| s.token_created_at.as_ref()).map_or(ctx.management.now(), |t| t.0);
-    say(ctx, object, &token_extended(), None, Some(Token { id: token_id(object), created, expires, cluster_uid: ctx.clusters.uid(&target.cluster) }))
-        .await
+    report_status(
+        ctx,
+        object,
+        &token_extended(),
+        None,
+        Some(Token { id: token_id(object), created, expires, cluster_uid: ctx.clusters.uid(&target.cluster) }),
+    )
+    .await
 }
 
 async fn extend_in(ctx: &Context, object: &WindowsBootstrapConfig, target: &TargetCluster, expires: Timestamp) -> Result<(), WorkloadError> {
@@ -45,11 +51,11 @@ pub async fn delete(ctx: &Context, object: &WindowsBootstrapConfig, found: &Foun
     let joined = found.owner.request().is_some_and(|owner| owner.node.is_some());
     let decision = if expired { token_expired(object) } else { token_used(joined) };
     if !Guard::TokenBeforeReport.holds() {
-        say(ctx, object, &decision, None, None).await?;
+        report_status(ctx, object, &decision, None, None).await?;
     }
     let workload = ctx.clusters.get(&target.cluster).await?;
     delete_in(ctx, object, &workload).await?;
-    say(ctx, object, &decision, None, None).await
+    report_status(ctx, object, &decision, None, None).await
 }
 
 async fn delete_in(ctx: &Context, object: &WindowsBootstrapConfig, workload: &Workload) -> Result<bool, WorkloadError> {

@@ -66,7 +66,7 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
     let mut decision = decide(&observed);
     let now;
     if decision.step == ControlPlaneStep::LookAtWindowsSide {
-        // With the object the kubeconfig goes, for ever: whether the Cluster is paused, and what needs it, is not a matter of a cache.
+        // With the object the kubeconfig goes, forever: whether the Cluster is paused, and what needs it, is not a matter of a cache.
         now = cluster_now(&ctx.management, &namespace, &name).await?;
         observed.windows_side = windows_side(ctx, &namespace, &name, now.as_ref()).await?;
         observed.cluster = now.as_ref();
@@ -90,7 +90,7 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
             ctx.management.remove_finalizer(&*object, FINALIZER).await?;
             Ok(Outcome::done())
         }
-        ControlPlaneStep::Wait | ControlPlaneStep::Probe | ControlPlaneStep::LookAtWindowsSide => say(ctx, &object, &decision, None).await,
+        ControlPlaneStep::Wait | ControlPlaneStep::Probe | ControlPlaneStep::LookAtWindowsSide => report_status(ctx, &object, &decision, None).await,
         ControlPlaneStep::Publish { answer, endpoint } => {
             if !answer.secrets_current {
                 write(ctx, &object, &name, &kubeconfig).await?;
@@ -99,7 +99,7 @@ pub async fn reconcile(object: Arc<ExternalControlPlane>, ctx: Context) -> Resul
                 Some(endpoint) => Some(set_endpoint(ctx, &object, endpoint).await?),
                 None => None,
             };
-            say(ctx, written.as_ref().unwrap_or(&object), &decision, Some(answer)).await
+            report_status(ctx, written.as_ref().unwrap_or(&object), &decision, Some(answer)).await
         }
     }
 }
@@ -173,10 +173,15 @@ async fn set_endpoint(ctx: &Context, object: &ExternalControlPlane, endpoint: &C
     ctx.management.merge_spec(object, spec).await
 }
 
-async fn say<S>(ctx: &Context, object: &ExternalControlPlane, said: &Decision<S>, answer: Option<&Answer>) -> Result<Outcome, ReconcileError> {
+async fn report_status<S>(
+    ctx: &Context,
+    object: &ExternalControlPlane,
+    said: &Decision<S>,
+    answer: Option<&Answer>,
+) -> Result<Outcome, ReconcileError> {
     let next = status(object, &said.conditions, answer, ctx.management.now());
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(Outcome::of(said.look_again))
+    Ok(Outcome::of(said.requeue_after))
 }
 
 #[cfg(test)]

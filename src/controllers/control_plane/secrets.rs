@@ -88,7 +88,7 @@ fn unfit(found: &Secret, key: &str, cluster: &str) -> Option<String> {
         return Some(format!("spec.kubeconfigSecretRef.key is {key:?}, Cluster API reads the key \"value\": use that, or a Secret of another name"));
     }
     if found.type_.as_deref() != Some(SECRET_TYPE) {
-        return Some(format!("its type is not {SECRET_TYPE}, which Cluster API needs: make it anew, or use a Secret of another name"));
+        return Some(format!("its type is not {SECRET_TYPE}, which Cluster API needs: recreate it, or use a Secret of another name"));
     }
     if found.labels().get(CLUSTER_NAME_LABEL).map(String::as_str) != Some(cluster) {
         return Some(format!(

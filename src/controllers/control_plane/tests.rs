@@ -99,7 +99,7 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
     let page = || refuse(WINDOWS_CLUSTERS, 404, "Failed to parse error data");
     let released = || step(OBJECT, leaving.clone());
     let waits = || step(STATUS, leaving.clone());
-    let looks_again = Ok(Outcome::look_again(std::time::Duration::from_secs(5)));
+    let requeued = Ok(Outcome::requeue_after(std::time::Duration::from_secs(5)));
     let unreadable = |cluster: &str, ours: bool| {
         let mut unreadable = windows_cluster(cluster, ours);
         unreadable["spec"] = json!(5);
@@ -108,11 +108,11 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
     for (exchanges, expected) in [
         (vec![clusters(false), windows_clusters(vec![]), released()], Ok(Outcome::done())),
         (vec![clusters(false), windows_clusters(vec![windows_cluster("c1", false), windows_cluster("c2", true)]), released()], Ok(Outcome::done())),
-        (vec![clusters(false), windows_clusters(vec![windows_cluster("c1", true)]), waits()], looks_again),
+        (vec![clusters(false), windows_clusters(vec![windows_cluster("c1", true)]), waits()], requeued),
         (vec![clusters(false), windows_clusters(vec![unreadable("c1", false), unreadable("c2", true)]), released()], Ok(Outcome::done())),
-        (vec![clusters(false), windows_clusters(vec![unreadable("c1", true)]), waits()], looks_again),
+        (vec![clusters(false), windows_clusters(vec![unreadable("c1", true)]), waits()], requeued),
         // The Cluster is gone, and takes the WindowsCluster with it.
-        (vec![list(CLUSTERS, "ClusterList", vec![]), windows_clusters(vec![windows_cluster("c1", true)]), waits()], looks_again),
+        (vec![list(CLUSTERS, "ClusterList", vec![]), windows_clusters(vec![windows_cluster("c1", true)]), waits()], requeued),
         (vec![clusters(true), windows_clusters(vec![]), waits()], Ok(Outcome::done())),
         // The infrastructure is that of another provider.
         (vec![clusters(false), page(), groups(&["apps", "controlplane.cluster.x-k8s.io"]), released()], Ok(Outcome::done())),
@@ -134,7 +134,7 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
     let caches = Caches { clusters: holding(vec![cluster(false)]), machines: holding_unreadable(vec![machine]), ..Caches::empty() };
     let (there, _script) = shared(caches, 1, vec![waits()]);
     let outcome = reconcile(Arc::new(read(leaving.clone())), there.control_plane()).await;
-    assert_eq!(outcome.map_err(|error| error.label()), looks_again, "a machine that cannot be read needs it too");
+    assert_eq!(outcome.map_err(|error| error.label()), requeued, "a machine that cannot be read needs it too");
     // Something took its owner references away.
     let machine = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "lab", "uid": "m"},
         "spec": {"clusterName": "c1", "infrastructureRef": {"kind": "WindowsMachine", "name": "m"}}});
@@ -146,6 +146,6 @@ async fn it_goes_after_what_was_brought_to_windows_nodes() {
         let caches = Caches { clusters: holding(vec![cluster]), machines: holding(vec![machine.clone()]), ..Caches::empty() };
         let (left, _script) = shared(caches, 1, vec![step(STATUS, leaving.clone())]);
         let outcome = reconcile(Arc::new(read(leaving.clone())), left.control_plane()).await;
-        assert_eq!(outcome.map_err(|error| error.label()), looks_again, "its cluster has a machine");
+        assert_eq!(outcome.map_err(|error| error.label()), requeued, "its cluster has a machine");
     }
 }

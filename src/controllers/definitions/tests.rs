@@ -40,7 +40,7 @@ fn object() -> Value {
 async fn pass(steps: Vec<Exchange>) -> (Result<(), ReconcileError>, Script, Metrics) {
     let (client, script) = Script::new(steps);
     let ctx = Context { cluster: Cluster::new(client), metrics: Metrics::default() };
-    (look(&ctx, NAME).await, script, ctx.metrics)
+    (check(&ctx, NAME).await, script, ctx.metrics)
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ impl Inventories {
         now_without.into_iter().map(|key| Orphan { since: *known.entry(key.vm).or_insert(now), key }).collect()
     }
 
-    /// A machine that the cache does not hold asks for the VM: its time as an orphan begins anew.
+    /// A machine that the cache does not hold asks for the VM: its time as an orphan begins again.
     pub fn is_claimed(&self, key: &ObjectKey, vm: VmUuid, now: Timestamp) {
         if let Some(since) = self.lock().get_mut(key).and_then(|inventory| inventory.orphans.get_mut(&vm)) {
             *since = now;

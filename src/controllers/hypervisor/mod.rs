@@ -90,7 +90,7 @@ pub fn triggers(caches: &Arc<Caches>, drivers: &Drivers) -> Triggers<WindowsHype
 pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let (ctx, object) = (&ctx, &*object);
     if let Some(why) = paused(&object.metadata, None) {
-        return report(ctx, object, &Decision::new(()).say(paused_condition(Some(why))), None).await;
+        return report(ctx, object, &Decision::new(()).with_condition(paused_condition(Some(why))), None).await;
     }
     let namespace = object.namespace().unwrap_or_default();
     let unreadable = ctx.caches.windows_machines.unreadable(&namespace);
@@ -105,10 +105,10 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
     if object.metadata.deletion_timestamp.is_none() && ctx.management.add_finalizer(object, FINALIZER).await? {
         return Ok(Outcome::done());
     }
-    match look(ctx, object, &machines).await {
+    match observe(ctx, object, &machines).await {
         Ok(seen) => {
             let said = orphans::look_after(ctx, object, &seen.orphans).await?;
-            let decision = said.into_iter().fold(seen.said_of(object), Decision::say);
+            let decision = said.into_iter().fold(seen.said_of(object), Decision::with_condition);
             report(ctx, object, &decision, Some(seen)).await
         }
         Err(error) => {
@@ -128,11 +128,11 @@ pub async fn reconcile(object: Arc<WindowsHypervisor>, ctx: Context) -> Result<O
 
 /// Another process reports about it; machines of this one may be on it.
 async fn only_look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Outcome {
-    let decision = match look(ctx, object, machines).await {
+    let decision = match observe(ctx, object, machines).await {
         Ok(seen) => seen.said_of(object),
         Err(error) => failed(object, &error, ctx.hypervisors.inventories.failed(&ObjectKey::of(&object.metadata), error.to_string())),
     };
-    Outcome::of(decision.look_again)
+    Outcome::of(decision.requeue_after)
 }
 
 /// What a look at an endpoint gave.
@@ -141,7 +141,7 @@ struct Seen {
     /// Why the endpoint cannot run VMs as the object asks for them, by this description or the last one.
     unfit: Option<String>,
     used: HypervisorUse,
-    strays: Vec<String>,
+    leftovers: Vec<String>,
     /// VMs that no machine asks for.
     orphans: Vec<Orphan>,
     tick: Duration,
@@ -149,12 +149,12 @@ struct Seen {
 
 impl Seen {
     fn said_of(&self, object: &WindowsHypervisor) -> Decision<()> {
-        answered(object, self.unfit.as_deref(), &self.strays, self.tick)
+        answered(object, self.unfit.as_deref(), &self.leftovers, self.tick)
     }
 }
 
 /// One listing; before it a description, if the endpoint was not known to answer or was not described for long.
-async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<Seen, DriverError> {
+async fn observe(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<WindowsMachine>]) -> Result<Seen, DriverError> {
     let (key, Hypervisors { inventories, drivers, .. }) = (ObjectKey::of(&object.metadata), &ctx.hypervisors);
     let now = ctx.management.now();
     let login = ctx.hypervisors.logins.of(&ctx.management.cluster, object, now).await?;
@@ -167,7 +167,7 @@ async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<Windows
         drivers.admit(&key, Some(now));
     }
     let talks = |machine: &&Arc<WindowsMachine>| is_used_by(object, machine) && !vm::has_finished(machine);
-    let wanted = Wanted { words_of: machines.iter().filter(talks).map(|machine| vm_uuid(machine)).collect() };
+    let wanted = Wanted { awaiting_reports: machines.iter().filter(talks).map(|machine| vm_uuid(machine)).collect() };
     let listing = driver.list(&wanted).await?;
     let used = used(&listing.rows);
     let unreadable = ctx.caches.windows_machines.unreadable(&key.namespace);
@@ -182,12 +182,12 @@ async fn look(ctx: &Context, object: &WindowsHypervisor, machines: &[Arc<Windows
             ctx.requests.machine(machine);
         }
     }
-    let strays = listing.strays.into_iter().map(|stray| stray.what).collect();
+    let leftovers = listing.leftovers.into_iter().map(|leftover| leftover.what).collect();
     let unfit = match &endpoint {
         Some(endpoint) => endpoint.unfit.clone(),
         None => unfit(object).map(str::to_owned),
     };
-    Ok(Seen { endpoint, unfit, used, strays, orphans, tick: driver.caps().tick })
+    Ok(Seen { endpoint, unfit, used, leftovers, orphans, tick: driver.caps().tick })
 }
 
 fn used(rows: &[Row]) -> HypervisorUse {
@@ -225,7 +225,7 @@ async fn report(ctx: &Context, object: &WindowsHypervisor, decision: &Decision<(
         next.version = Some(endpoint.version);
     }
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(Outcome::of(decision.look_again))
+    Ok(Outcome::of(decision.requeue_after))
 }
 
 #[cfg(test)]

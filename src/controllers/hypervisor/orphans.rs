@@ -36,7 +36,7 @@ pub async fn look_after(ctx: &Context, object: &WindowsHypervisor, found: &[Orph
 
 fn is_said(object: &WindowsHypervisor, said: Option<&Desired>) -> bool {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    condition::find(conditions, ConditionType::NoOrphans).map(|c| c.message.as_str()) == said.map(|said| said.message.as_str())
+    condition::find(conditions, ConditionType::VirtualMachinesOwned).map(|c| c.message.as_str()) == said.map(|said| said.message.as_str())
 }
 
 /// One call towards its end; the next listing shows what is left to do.

@@ -42,7 +42,7 @@ async fn the_finalizer_is_stored_before_the_endpoint_is_asked() {
 async fn an_endpoint_that_fails_is_reported_and_known_to_machines() {
     let (ctx, script) = stage(vec![], STATUS);
     let outcome = pass(&ctx, hypervisor(&[FINALIZER], false)).await;
-    assert_eq!(outcome, Outcome::look_again(std::time::Duration::from_secs(1)));
+    assert_eq!(outcome, Outcome::requeue_after(std::time::Duration::from_secs(1)));
     let conditions = &script.seen()[0].body["status"]["conditions"];
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Reachable" && c["reason"] == "InvalidSpec"), "{conditions}");
     let key = ObjectKey::new("lab", "h1");
@@ -115,7 +115,7 @@ async fn one_that_the_watch_filter_does_not_select_is_looked_at_and_never_writte
     let (shared, _script) = shared(Caches::empty(), 1, vec![]);
     let ctx = shared.hypervisor(&Selection { watch_filter: Some("a".into()), ..Selection::default() });
     for deleted in [false, true] {
-        assert_ne!(pass(&ctx, hypervisor(&[], deleted)).await, Outcome::done(), "it is looked at again");
+        assert_ne!(pass(&ctx, hypervisor(&[], deleted)).await, Outcome::done(), "it is checked again");
     }
     assert!(matches!(ctx.hypervisors.inventories.reach(&ObjectKey::new("lab", "h1")), Reach::Unreachable(_)));
 }

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::node_teardown::delete_left_node;
-use super::{Context, failures, say, seed, write};
+use super::{Context, failures, report_status, seed, write};
 use crate::api::cluster_ref::ClusterRef;
 use crate::api::hypervisor::WindowsHypervisor;
 use crate::api::machine::{FINALIZER, WindowsMachine};
@@ -56,7 +56,7 @@ pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Res
     let kept = if settled { None } else { vm.driver.keep_place(&vm.target.key)? };
     let observed = match listed {
         Some(row) => Observed::Present(row),
-        None => look(object, vm).await.inspect_err(|error| {
+        None => observe_vm(object, vm).await.inspect_err(|error| {
             // The other machines need not find out by themselves: the next listing that succeeds says that it answers again.
             if let DriverError::Unreachable(cause) = error {
                 inventories.failed(vm.place, cause.clone());
@@ -69,7 +69,7 @@ pub async fn observe(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>) -> Res
 }
 
 /// A direct look. That nothing is there ends every machine but one whose VM is still to be made, so of all others it is proven.
-async fn look(object: &WindowsMachine, vm: &Vm<'_>) -> Result<Observed, DriverError> {
+async fn observe_vm(object: &WindowsMachine, vm: &Vm<'_>) -> Result<Observed, DriverError> {
     let observed = vm.driver.observe(&vm.target.key, &vm.journal).await?;
     if observed == Observed::Absent && (vm.target.goal == Goal::Gone || object.spec.provider_id.is_some()) {
         vm.driver.confirm_absence(&vm.target.key).await?;
@@ -89,12 +89,12 @@ pub async fn carry_out(
     let called = match &decision.step {
         VmStep::Wait => {
             ctx.failures.ended(key.vm);
-            return say(ctx, object, decision, None).await;
+            return report_status(ctx, object, decision, None).await;
         }
         VmStep::Report(present) => {
             ctx.seeds.forget(key.vm);
             ctx.failures.ended(key.vm);
-            return say(ctx, object, decision, Some(present)).await;
+            return report_status(ctx, object, decision, Some(present)).await;
         }
         VmStep::SetProviderId(id) => {
             ctx.management.merge_spec(object, json!({ "providerID": id.to_string() })).await?;
@@ -106,7 +106,7 @@ pub async fn carry_out(
             ctx.failures.ended(key.vm);
             ctx.hypervisors.inventories.note(vm.place, key.vm, None);
             return match delete_left_node(ctx, object).await? {
-                Some(waiting) => say(ctx, object, &waiting, None).await,
+                Some(waiting) => report_status(ctx, object, &waiting, None).await,
                 None => release(ctx, object).await,
             };
         }
@@ -115,11 +115,11 @@ pub async fn carry_out(
                 // Until the next listing shows it.
                 ctx.hypervisors.inventories.note(vm.place, key.vm, Some(Present { seeded: Seeded::No, ..(**present).clone() }));
                 tracing::info!("the Node has joined: the configuration drive was detached");
-                return say(ctx, object, decision, Some(present)).await;
+                return report_status(ctx, object, decision, Some(present)).await;
             }
             Err(DriverError::Invalid(cause)) => {
-                let decision = decision.clone().say(vm::seed_stays(&vm.target.hypervisor, &cause));
-                return say(ctx, object, &decision, None).await;
+                let decision = decision.clone().with_condition(vm::seed_stays(&vm.target.hypervisor, &cause));
+                return report_status(ctx, object, &decision, None).await;
             }
             other => other.map_err(Failure::Driver),
         },
@@ -136,7 +136,7 @@ pub async fn carry_out(
             }
             driver_failed(ctx, object, vm.target, &error).await
         }
-        Err(Failure::Secret(message)) => say(ctx, object, &driver_failure::secret_unusable(message), None).await,
+        Err(Failure::Secret(message)) => report_status(ctx, object, &driver_failure::secret_unusable(message), None).await,
         Err(Failure::Reconcile(error)) => Err(error),
     }
 }
@@ -156,14 +156,14 @@ async fn carried_out(
             AfterFailure::TryAgain(_) | AfterFailure::BackOff => Vec::new(),
         };
         write(ctx, object, &said, None, Some(journal)).await?;
-        return Ok(Outcome::look_again(driver_failure::MEND));
+        return Ok(Outcome::requeue_after(driver_failure::RECHECK));
     }
     let said = failures::said(ctx, object, target, &decision.step, &called, &decision.conditions);
     match called {
         Called::Started { journal } => write(ctx, object, &said, None, Some(journal)).await.map(|()| Outcome::done()),
         Called::Wait { after } => {
             write(ctx, object, &said, None, None).await?;
-            Ok(Outcome::look_again(decision.look_again.map_or(after, |look| look.min(after))))
+            Ok(Outcome::requeue_after(decision.requeue_after.map_or(after, |next| next.min(after))))
         }
         Called::Done | Called::Changed | Called::Failed { .. } => {
             write(ctx, object, &said, None, None).await?;
@@ -206,8 +206,8 @@ async fn seed(ctx: &Context, object: &WindowsMachine, vm: &Vm<'_>, spec: &VmSpec
 /// Reports a failed call, or leaves it to the back-off.
 pub async fn driver_failed(ctx: &Context, object: &WindowsMachine, target: &Target, error: &DriverError) -> Result<Outcome, ReconcileError> {
     match failures::after(ctx, object, target, error) {
-        AfterFailure::Report(decision) => say(ctx, object, &decision, None).await,
-        AfterFailure::TryAgain(after) => Ok(Outcome::look_again(after)),
+        AfterFailure::Report(decision) => report_status(ctx, object, &decision, None).await,
+        AfterFailure::TryAgain(after) => Ok(Outcome::requeue_after(after)),
         AfterFailure::BackOffAndReport(said) => {
             write(ctx, object, &said, None, None).await?;
             Err(ReconcileError::Driver(error.clone()))

@@ -46,7 +46,7 @@ pub async fn drain(ctx: &Context, object: &WindowsMachine, workload: &Workload, 
         DrainStep::Wait | DrainStep::List => {}
     }
     let conditions = if plan.left.is_empty() { Vec::new() } else { drain::conditions(&s, &plan.left, &refused).into() };
-    Ok(Some(Decision { step: (), conditions, look_again: Some(plan.look_again) }))
+    Ok(Some(Decision { step: (), conditions, requeue_after: Some(plan.requeue_after) }))
 }
 
 /// Whether the time for the drain has passed: then the machine goes even if its Node cannot be reached.
@@ -77,7 +77,7 @@ async fn evict(workload: &Workload, pods: &[Victim], grace: Option<u32>) -> Resu
 async fn force(workload: &Workload, pods: &[Victim]) -> Result<(), WorkloadError> {
     for pod in pods {
         workload.delete_pod_by_force(&pod.namespace, &pod.name, &pod.uid).await?;
-        tracing::warn!(%pod, "hung in termination: deleted by force");
+        tracing::warn!(%pod, "stuck in termination: deleted by force");
     }
     Ok(())
 }
@@ -88,6 +88,6 @@ async fn give_up(ctx: &Context, object: &WindowsMachine, s: &ObservedNode<'_>) {
         tracing::info!("{text}");
     } else {
         tracing::warn!("{text}");
-        ctx.management.events.warning(object, Reason::DrainGivenUp, "Drain", &text).await;
+        ctx.management.events.warning(object, Reason::DrainTimedOut, "Drain", &text).await;
     }
 }

@@ -70,11 +70,11 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
     let decision = machine::decide(&observed, ctx.management.now());
     match &decision.step {
         MachineStep::Ignore => Ok(Outcome::done()),
-        MachineStep::Wait => say(ctx, object, &decision, None).await,
+        MachineStep::Wait => report_status(ctx, object, &decision, None).await,
         MachineStep::Adopt { hypervisor } => act::adopt(ctx, object, hypervisor).await,
         MachineStep::Release => act::release(ctx, object).await,
         MachineStep::Remove(target) => match node_teardown::tear_down(ctx, object).await? {
-            Some(waiting) => say(ctx, object, &waiting, None).await,
+            Some(waiting) => report_status(ctx, object, &waiting, None).await,
             None => ask_hypervisor(ctx, object, &owner, target).await,
         },
         MachineStep::Run(target) => {
@@ -87,7 +87,7 @@ pub async fn reconcile(object: Arc<WindowsMachine>, ctx: Context) -> Result<Outc
 /// Observes the VM, decides, and makes one call.
 async fn ask_hypervisor(ctx: &Context, object: &WindowsMachine, owner: &Owner, target: &Target) -> Result<Outcome, ReconcileError> {
     let Some((hypervisor, driver)) = ctx.hypervisors.connected(&object.namespace().unwrap_or_default(), &target.hypervisor) else {
-        return Ok(Outcome::look_again(Duration::from_secs(1)));
+        return Ok(Outcome::requeue_after(Duration::from_secs(1)));
     };
     let place = ObjectKey::of(&hypervisor.metadata);
     let vm = act::Vm { driver: &*driver, hypervisor: &hypervisor, place: &place, target, journal: vm::journal(object) };
@@ -101,9 +101,14 @@ async fn ask_hypervisor(ctx: &Context, object: &WindowsMachine, owner: &Owner, t
 }
 
 /// Reports a decision. The write triggers the next pass.
-async fn say<S>(ctx: &Context, object: &WindowsMachine, decision: &Decision<S>, present: Option<&Present>) -> Result<Outcome, ReconcileError> {
+async fn report_status<S>(
+    ctx: &Context,
+    object: &WindowsMachine,
+    decision: &Decision<S>,
+    present: Option<&Present>,
+) -> Result<Outcome, ReconcileError> {
     write(ctx, object, &decision.conditions, present, None).await?;
-    Ok(Outcome::of(decision.look_again))
+    Ok(Outcome::of(decision.requeue_after))
 }
 
 /// Writes conditions, what is seen and what is reserved, if that differs from what is stored.

@@ -10,7 +10,7 @@ use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::Decision;
 use crate::lifecycle::node::teardown::{self, TeardownStep};
 
-/// One step. `None`: no Node is in the way of the end of the VM. Else what to report, and when to look again; a change of the Node
+/// One step. `None`: no Node is in the way of the end of the VM. Else what to report, and when to requeue; a change of the Node
 /// triggers an earlier pass.
 pub async fn tear_down(ctx: &Context, object: &WindowsMachine) -> Result<Option<Decision<()>>, ReconcileError> {
     let Some(cluster) = ClusterRef::standalone(&object.metadata) else { return Ok(None) };
@@ -48,7 +48,7 @@ async fn unusable(
         return Err(error.into());
     }
     if !matches!(error, WorkloadError::KubeconfigMissing { .. }) {
-        ctx.clusters.doubt(cluster, &error).await;
+        ctx.clusters.note_error(cluster, &error).await;
     }
     match teardown::unusable(fault(&error), &error.to_string(), is_over) {
         TeardownStep::Wait(waiting) => Ok(Some(waiting)),

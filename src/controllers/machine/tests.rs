@@ -78,7 +78,7 @@ async fn finalizer_hypervisor_and_cluster_are_stored_in_one_write() {
 async fn a_hypervisor_that_was_never_asked_is_waited_for_without_a_write() {
     let (ctx, _script) = stage(vec![]);
     let adopted = owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}}));
-    assert_eq!(pass(&ctx, adopted).await, Outcome::look_again(Duration::from_secs(1)));
+    assert_eq!(pass(&ctx, adopted).await, Outcome::requeue_after(Duration::from_secs(1)));
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn a_hypervisor_that_is_not_admitted_is_not_asked() {
     ctx.hypervisors.drivers.connect(&ctx.caches.hypervisors.get("lab", "h1").unwrap(), &Default::default()).unwrap();
     let leaving =
         owned(json!({"finalizers": [FINALIZER], "annotations": {HYPERVISOR_ANNOTATION: "h1"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}));
-    assert_eq!(pass(&ctx, leaving.clone()).await, Outcome::look_again(Duration::from_secs(1)), "an absence there would release the machine");
+    assert_eq!(pass(&ctx, leaving.clone()).await, Outcome::requeue_after(Duration::from_secs(1)), "an absence there would release the machine");
     let no_kubeconfig = refuse("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", 404, "NotFound");
     let (ctx, script) = stage(vec![no_kubeconfig, step(OBJECT, owned(json!({})))]);
     ctx.hypervisors.inventories.listed(&h1, vec![]);

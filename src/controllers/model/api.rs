@@ -88,7 +88,7 @@ impl Api {
         self.lock().objects.iter().filter(|(key, _)| key.0.ends_with(&format!("/{resource}"))).map(|(_, object)| object.clone()).collect()
     }
 
-    /// Each request that was no watch, in the order in which they came, and which of them changed nothing. They are counted anew then.
+    /// Each request that was no watch, in the order in which they came, and which of them changed nothing. They are counted again then.
     pub fn take_requests(&self) -> (Vec<String>, Vec<String>) {
         let mut store = self.lock();
         (std::mem::take(&mut store.requests), std::mem::take(&mut store.without_effect))

@@ -27,7 +27,7 @@ use crate::telemetry::{Metrics, Readiness};
 
 pub const INFRASTRUCTURE: &str = "apis/infrastructure.cluster.x-k8s.io/v1alpha1";
 /// Between two looks at the world.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL: Duration = Duration::from_millis(250);
 /// Everything comes to its end within that time, of the clock in the world.
 const LIMIT: Duration = Duration::from_secs(600);
 /// After that time, nothing is left to do for machines that run.
@@ -145,8 +145,8 @@ impl World {
     }
 
     /// One look: the guests do their part, and what must never be is looked for.
-    async fn look(&mut self) {
-        sleep(LOOK).await;
+    async fn poll(&mut self) {
+        sleep(POLL).await;
         if self.api.take_crash() {
             self.end().await;
             self.begin();
@@ -196,7 +196,7 @@ impl World {
         while !is_so(self) {
             let seen = || format!("machines {:?}, VMs {:?}, Nodes {}", self.machines(), self.vms(), self.api.all("nodes").len());
             assert!(since.elapsed() < LIMIT, "never came: {what}; {}", seen());
-            self.look().await;
+            self.poll().await;
         }
     }
 

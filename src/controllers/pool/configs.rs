@@ -50,7 +50,7 @@ pub fn is_lost(config: &WindowsBootstrapConfig, machine: &WindowsMachine) -> boo
 }
 
 /// Gives each that is lost its machine as owner again, and deletes each that has neither owner nor machine; `true` when something was written.
-pub async fn mend(ctx: &Context, object: &WindowsNodePool) -> Result<bool, ReconcileError> {
+pub async fn fix(ctx: &Context, object: &WindowsNodePool) -> Result<bool, ReconcileError> {
     let mut calls = Vec::new();
     for (config, machine) in of_pool(ctx, object) {
         match machine {

@@ -56,7 +56,7 @@ async fn hand_over_one(ctx: &Context, object: &WindowsNodePool, request: &PoolRe
     let metadata = json!({ "labels": labels, "annotations": annotations, "ownerReferences": [owner_reference(object, request.is_standalone())],
         "resourceVersion": machine.object.metadata.resource_version });
     ctx.management.merge(&*machine.object, json!({ "metadata": metadata })).await?;
-    tracing::info!(machine = machine.member.name, joins, "handed over");
+    tracing::info!(machine = machine.member.name, joins, "machine handed over");
     Ok(())
 }
 
@@ -65,7 +65,7 @@ fn stays(meta: &ObjectMeta, standalone: bool) -> bool {
     if !standalone {
         return ClusterRef::standalone(meta).is_none();
     }
-    // A Machine of core that is still there has the say.
+    // An existing Machine of core takes precedence.
     let is_of_core = capi::machine_owner(meta.owner_references.as_ref()).is_some();
     is_of_core || (ClusterRef::standalone(meta).is_some() && capi::cluster_name(meta.labels.as_ref()).is_none())
 }

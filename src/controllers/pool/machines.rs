@@ -35,7 +35,7 @@ pub async fn carry_out(
                 calls.push(make(ctx, object, request, template, nth, place.as_deref()));
             }
             all(calls).await?;
-            tracing::info!(machines = places.len(), "made");
+            tracing::info!(machines = places.len(), "machines created");
             Ok(true)
         }
         PoolStep::Remove { names, why } => {
@@ -154,7 +154,7 @@ async fn remove(ctx: &Context, pool: &WindowsNodePool, machine: &PoolMachine, ho
     };
     ctx.memories.removed(&pool.uid().unwrap_or_default(), &uid, ctx.management.now());
     let failed = machine.member.failed.as_ref().map(|f| f.why.to_string()).unwrap_or_default();
-    tracing::info!(machine = name, why = ?why, failed, "removed");
+    tracing::info!(machine = name, why = ?why, failed, "machine removed");
     Ok(true)
 }
 
@@ -194,7 +194,7 @@ pub async fn report_replicas(ctx: &Context, pool: &MachinePool, machines: usize)
 }
 
 /// Takes the names of machines that are gone out of the annotation that asked for their removal.
-pub async fn strike_out(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<(), ReconcileError> {
+pub async fn prune_removal_annotation(ctx: &Context, object: &WindowsNodePool, found: &[PoolMachine]) -> Result<(), ReconcileError> {
     let named = object.named_for_removal();
     let left: Vec<&str> = named.iter().map(String::as_str).filter(|name| found.iter().any(|machine| machine.member.name == *name)).collect();
     if left.len() == named.len() {

@@ -148,7 +148,7 @@ fn left_of(whole: SignedDuration, since: Timestamp, now: Timestamp) -> Option<Si
     (left.is_positive() && left <= whole).then_some(left)
 }
 
-/// Forgets what is older than [`REMEMBERED`]. When the clock was set back, that time begins anew.
+/// Forgets what is older than [`REMEMBERED`]. When the clock was set back, that time begins again.
 fn keep_recent(at: &mut HashMap<String, Timestamp>, now: Timestamp) {
     at.values_mut().for_each(|at| *at = (*at).min(now));
     at.retain(|_, at| now.duration_since(*at) < REMEMBERED);

@@ -5,7 +5,7 @@
 //! written: `spec.providerIDList`, then the status; and labels and taints of Nodes follow the template.
 
 mod configs;
-mod furnish;
+mod ensure;
 mod hand_over;
 mod machines;
 mod memory;
@@ -41,8 +41,8 @@ use crate::lifecycle::pool::{Goal, Member, ObservedPool, PoolStep, decide, nodes
 use crate::lifecycle::{has_finalizer, paused, paused_condition, waiting};
 
 const MANAGER: &str = "capw-windowsnodepool";
-/// What a person can mend outside the pool is looked at again after this time.
-const MEND: Duration = Duration::from_secs(10);
+/// What a person can fix outside the pool is checked again after this time.
+const RECHECK: Duration = Duration::from_secs(10);
 /// Between two passes of a pool: a thousand machines change a hundred times a second while they come up.
 const REST: SignedDuration = SignedDuration::from_millis(300);
 /// Requests of one batch at the same time.
@@ -61,7 +61,7 @@ pub struct Context {
 pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Outcome, ReconcileError> {
     let (ctx, object) = (&ctx, &*object);
     if let Some(left) = ctx.memories.rests(&object.uid().unwrap_or_default(), REST, ctx.management.now()) {
-        return Ok(Outcome::look_again(Duration::try_from(left).unwrap_or_default()));
+        return Ok(Outcome::requeue_after(Duration::try_from(left).unwrap_or_default()));
     }
     let owner = observe::owner(ctx, object);
     let has_finalizer = has_finalizer(&object.metadata, FINALIZER);
@@ -81,17 +81,17 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
     }
     let why = paused(&object.metadata, cluster.as_deref().and_then(Cluster::paused_name));
     if let Some(why) = why.or_else(|| object.spec.paused.then(|| "spec.paused is true".to_owned())) {
-        return say(ctx, object, &[paused_condition(Some(why))]).await;
+        return report_status(ctx, object, &[paused_condition(Some(why))]).await;
     }
     let unreadable = observe::unreadable(ctx, object);
     if !unreadable.is_empty() {
-        say(ctx, object, &[unread(&unreadable)]).await?;
+        report_status(ctx, object, &[unread(&unreadable)]).await?;
         // Nothing triggers a pass when one of them is deleted.
-        return Ok(Outcome::look_again(MEND));
+        return Ok(Outcome::requeue_after(RECHECK));
     }
     machines::look_for_unseen(ctx, object).await?;
     if deleting {
-        return leave(ctx, object).await;
+        return reconcile_delete(ctx, object).await;
     }
     let (request, machine_pool) = match owner {
         // The pool goes next, and its machines with it.
@@ -113,34 +113,34 @@ pub async fn reconcile(object: Arc<WindowsNodePool>, ctx: Context) -> Result<Out
         ctx.management.add_finalizer(object, FINALIZER).await?;
         return Ok(Outcome::now());
     }
-    serve(ctx, object, &request, machine_pool.as_deref()).await
+    reconcile_normal(ctx, object, &request, machine_pool.as_deref()).await
 }
 
 /// A pool with an owner: its template, its machines, one batch, the report.
-async fn serve(
+async fn reconcile_normal(
     ctx: &Context,
     object: &WindowsNodePool,
     request: &PoolRequest,
     machine_pool: Option<&MachinePool>,
 ) -> Result<Outcome, ReconcileError> {
-    if configs::mend(ctx, object).await? {
+    if configs::fix(ctx, object).await? {
         return Ok(Outcome::now());
     }
     let template = match template::resolve(&ctx.caches, object, request) {
         Ok(template) => template,
-        Err(none) => return say(ctx, object, &[none.condition]).await,
+        Err(none) => return report_status(ctx, object, &[none.condition]).await,
     };
     let found = observe::machines(ctx, object, &template.hash());
     if hand_over::hand_over(ctx, object, request, &found).await? {
         return Ok(Outcome::now());
     }
     if request.is_standalone() {
-        machines::strike_out(ctx, object, &found).await?;
+        machines::prune_removal_annotation(ctx, object, &found).await?;
     }
     let uid = object.uid().unwrap_or_default();
     let refusal = || ctx.memories.refusal(&uid, ctx.management.now());
     if refusal().is_none() {
-        match furnish::furnish(ctx, object, request, &template, &found).await {
+        match ensure::ensure_configs_and_fields(ctx, object, request, &template, &found).await {
             // Reported below.
             Err(error) if error.is_refusal() && refusal().is_some() => {}
             done => {
@@ -152,7 +152,7 @@ async fn serve(
     }
     if !(0..=MOST_MACHINES).contains(&request.replicas) {
         let message = format!("{}: spec.replicas is {}: ask for 0 to {MOST_MACHINES} machines", request.asked_by, request.replicas);
-        return say(ctx, object, &[Desired::no(ConditionType::Ready, Reason::InvalidSpec, message)]).await;
+        return report_status(ctx, object, &[Desired::no(ConditionType::Ready, Reason::InvalidSpec, message)]).await;
     }
     let goal = Goal::of(&object.spec, request.replicas, request.min_ready_seconds);
     let members: Vec<Member> = found.iter().map(|machine| machine.member.clone()).collect();
@@ -192,7 +192,7 @@ async fn serve(
     let next = report::status(object, &conditions, Some(&served), now);
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     let followed = followed?;
-    Ok(if acted || followed { Outcome::now() } else { Outcome::of(decision.look_again) })
+    Ok(if acted || followed { Outcome::now() } else { Outcome::of(decision.requeue_after) })
 }
 
 /// Its machines need to know their Nodes, also while the pool itself does nothing.
@@ -207,11 +207,11 @@ async fn wait_for_nodes(ctx: &Context, object: &WindowsNodePool, cluster: &Clust
     match ctx.clusters.get_with_nodes(cluster).await.and_then(|_| ctx.clusters.nodes().listed(cluster)) {
         Ok(true) => Ok(None),
         // Their watch triggers the next pass.
-        Ok(false) => Ok(Some(Outcome::look_again(MEND))),
+        Ok(false) => Ok(Some(Outcome::requeue_after(RECHECK))),
         Err(error) => match fault(&error) {
             Some(fault) => {
-                say(ctx, object, &[Desired::no(ConditionType::Ready, fault.reason(), error.to_string())]).await?;
-                Ok(Some(Outcome::look_again(MEND)))
+                report_status(ctx, object, &[Desired::no(ConditionType::Ready, fault.reason(), error.to_string())]).await?;
+                Ok(Some(Outcome::requeue_after(RECHECK)))
             }
             None => Err(error.into()),
         },
@@ -230,7 +230,7 @@ async fn list_providers(ctx: &Context, object: &WindowsNodePool, found: &[PoolMa
 }
 
 /// The pool goes: its machines first, each by its Machine, so that it is drained (`docs/design/cluster-api.md#pool-machines`).
-async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, ReconcileError> {
+async fn reconcile_delete(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, ReconcileError> {
     let found = observe::machines(ctx, object, "");
     // Their configurations go after them, and clean up the workload cluster while the Cluster and its kubeconfig are still there.
     let configs = configs::count(ctx, object);
@@ -246,10 +246,10 @@ async fn leave(ctx: &Context, object: &WindowsNodePool) -> Result<Outcome, Recon
         Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message.clone()),
         Desired::no(ConditionType::Ready, Reason::Deleting, message),
     ];
-    say(ctx, object, &conditions).await?;
-    configs::mend(ctx, object).await?;
-    // Machines without a Machine are looked at again: nothing else triggers a pass when core gives up on them.
-    Ok(Outcome::look_again(Duration::from_secs(5)))
+    report_status(ctx, object, &conditions).await?;
+    configs::fix(ctx, object).await?;
+    // Machines without a Machine are checked again: nothing else triggers a pass when core gives up on them.
+    Ok(Outcome::requeue_after(Duration::from_secs(5)))
 }
 
 /// The last pool of a cluster ends its watches.
@@ -264,10 +264,10 @@ async fn forget_cluster(ctx: &Context, object: &WindowsNodePool) {
 /// A wait that ends by itself: reported only when it lasts.
 async fn wait(ctx: &Context, object: &WindowsNodePool, message: &str) -> Result<Outcome, ReconcileError> {
     let wait = waiting((), &object.metadata, Reason::WaitingForClusterInfrastructureReady, message, ctx.management.now());
-    if wait.look_again.is_some() { Ok(Outcome::of(wait.look_again)) } else { say(ctx, object, &wait.conditions).await }
+    if wait.requeue_after.is_some() { Ok(Outcome::of(wait.requeue_after)) } else { report_status(ctx, object, &wait.conditions).await }
 }
 
-async fn say(ctx: &Context, object: &WindowsNodePool, conditions: &[Desired]) -> Result<Outcome, ReconcileError> {
+async fn report_status(ctx: &Context, object: &WindowsNodePool, conditions: &[Desired]) -> Result<Outcome, ReconcileError> {
     let next = report::status(object, conditions, None, ctx.management.now());
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
     Ok(Outcome::done())

@@ -41,7 +41,7 @@ async fn follow_one(
 ) -> Result<(), ReconcileError> {
     let Some(cluster) = ClusterRef::of(&machine.object.metadata) else { return Ok(()) };
     if let Err(error) = change_node(ctx, &cluster, machine, config, node, spec).await {
-        ctx.clusters.doubt(&cluster, &error).await;
+        ctx.clusters.note_error(&cluster, &error).await;
         return Err(error.into());
     }
     if let Some(patch) = patch_of_config(&config.spec.kubelet, &spec.kubelet) {

@@ -128,9 +128,9 @@ async fn a_conflict_at_the_report_makes_no_second_machine() {
 #[tokio::test]
 async fn a_machine_that_the_watch_never_shows_is_asked_for_and_not_made_twice() {
     let (made, get) = (machine("win-x", "pool-uid"), format!("GET {MACHINES}/win-x"));
-    let mut anew = made.clone();
-    anew["metadata"]["uid"] = json!("another uid");
-    for gone in [refuse(&get, 404, "NotFound"), step(&get, anew)] {
+    let mut again = made.clone();
+    again["metadata"]["uid"] = json!("another uid");
+    for gone in [refuse(&get, 404, "NotFound"), step(&get, again)] {
         let (ctx, script) = stage_of(
             Caches::empty(),
             60,
@@ -290,7 +290,7 @@ async fn machines_get_the_time_limits_of_their_machine_pool() {
 
 /// After a restore every object has another UID; and others take owner references away.
 #[tokio::test]
-async fn machines_that_lost_their_owner_are_adopted_and_not_made_anew() {
+async fn machines_that_lost_their_owner_are_adopted_and_not_recreated() {
     const GIVEN: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsmachines/win-abc12";
     for owners in [json!([]), machine("a", "uid before the restore")["metadata"]["ownerReferences"].clone()] {
         let mut lost = machine("win-abc12", "");
@@ -359,7 +359,7 @@ async fn a_pool_waits_for_a_machine_that_cannot_be_read() {
         let mut object = pool();
         object["metadata"]["deletionTimestamp"] = deleted;
         let outcome = reconcile(Arc::new(read(object)), ctx.clone()).await.unwrap();
-        assert_eq!(outcome, Outcome::look_again(MEND), "nothing tells when it is deleted");
+        assert_eq!(outcome, Outcome::requeue_after(RECHECK), "nothing tells when it is deleted");
         let ready = &script.seen()[0].body["status"]["conditions"][1];
         assert_eq!((&ready["type"], &ready["status"], &ready["reason"]), (&json!("Ready"), &json!("False"), &json!("InvalidSpec")), "{ready}");
         assert!(ready["message"].as_str().unwrap().contains("win-abc12"), "{ready}");

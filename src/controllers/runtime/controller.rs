@@ -144,9 +144,9 @@ impl Controller {
         let _running = self.settings.passes.begin(self.name);
         let result = task.await.unwrap_or(Err(ReconcileError::Defect));
         let label = match &result {
-            Ok(Outcome { look_again: None }) => "done",
-            Ok(_) => "look_again",
-            Err(error) if error.is_pending() => "look_again",
+            Ok(Outcome { requeue_after: None }) => "done",
+            Ok(_) => "requeue",
+            Err(error) if error.is_pending() => "requeue",
             Err(error) => error.label(),
         };
         self.settings.metrics.reconcile_finished(self.name, label, start.elapsed());
@@ -159,9 +159,9 @@ impl Controller {
             ended => ended?,
         };
         if self.trouble.lock().unwrap_or_else(PoisonError::into_inner).remove(&key).is_some_and(|t| t.failures > 1) {
-            span.in_scope(|| tracing::info!("works again"));
+            span.in_scope(|| tracing::info!("reconcile recovered"));
         }
-        Ok(outcome.look_again.map_or_else(Action::await_change, Action::requeue))
+        Ok(outcome.requeue_after.map_or_else(Action::await_change, Action::requeue))
     }
 
     fn failed<K: Kind>(&self, object: &K, error: &ReconcileError) -> Action {

@@ -102,8 +102,8 @@ async fn passes(clusters: WorkloadClusters, object: ObjectRef<WindowsCluster>, n
     }
 }
 
-/// Takes in what a watch shows, until the task is aborted. One that failed begins anew after a while, and one that is refused once the kubeconfig has
-/// the right: what it lists before would be read in vain.
+/// Takes in what a watch shows, until the task is aborted. One that failed begins again after a while, and one that is refused once the kubeconfig has
+/// the right: what it lists before would be read for nothing.
 async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workload, watched: Watched, shown: Arc<Mutex<Shown>>, news: Arc<Notify>) {
     for pause in DefaultBackoff::default() {
         if lock(&shown).is_refused() {
@@ -121,7 +121,7 @@ async fn follow(clusters: WorkloadClusters, cluster: ClusterRef, workload: Workl
         }
         if !is_unserved(&error) {
             tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "pod network: {error}");
-            clusters.doubt(&cluster, &error).await;
+            clusters.note_error(&cluster, &error).await;
         }
         sleep(pause).await;
     }

@@ -15,7 +15,7 @@ struct Listed<K> {
     complete: bool,
 }
 
-/// One watch from those of several namespaces, by name. Each has its own back-off. When one lists anew, all are told anew, so that what
+/// One watch from those of several namespaces, by name. Each has its own back-off. When one lists again, all are told again, so that what
 /// is gone from it is gone.
 pub fn merged<K>(watches: Vec<(String, BoxStream<'static, Result<Event<K>>>)>) -> impl Stream<Item = Result<Event<K>>> + Send
 where
@@ -103,7 +103,7 @@ mod tests {
         say("b", Event::InitApply(object("b", "x")));
         assert_eq!(say("b", Event::InitDone), ["begin", "is a/x", "is b/x", "end"]);
         assert_eq!(say("b", Event::Apply(object("b", "z"))), ["now z"]);
-        // `a` lists anew, without x.
+        // `a` lists again, without x.
         say("a", Event::Init);
         assert_eq!(say("b", Event::Delete(object("b", "z"))), ["gone z"], "the others go on meanwhile");
         assert_eq!(say("a", Event::InitDone), ["begin", "is b/x", "end"]);

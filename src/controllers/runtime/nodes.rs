@@ -192,7 +192,7 @@ async fn follow_one_cluster(clusters: &WorkloadClusters, cluster: &ClusterRef, w
 async fn failed(clusters: &WorkloadClusters, cluster: &ClusterRef, error: &WorkloadError) {
     tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "nodes: {error}");
     clusters.context().nodes.fail(cluster, error);
-    clusters.doubt(cluster, error).await;
+    clusters.note_error(cluster, error).await;
 }
 
 /// Passes of the objects that a Node concerns. It has the name of its machine's object, unless that is no host name.

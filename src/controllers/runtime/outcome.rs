@@ -12,33 +12,33 @@ use crate::hypervisor::DriverError;
 /// What a reconcile wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    pub(super) look_again: Option<Duration>,
+    pub(super) requeue_after: Option<Duration>,
 }
 
 impl Outcome {
     /// Nothing, until something changes.
     pub fn done() -> Self {
-        Self { look_again: None }
+        Self { requeue_after: None }
     }
 
     /// Another pass at once: something was done.
     pub fn now() -> Self {
-        Self { look_again: Some(Duration::ZERO) }
+        Self { requeue_after: Some(Duration::ZERO) }
     }
 
     /// Another pass as a decision wants it.
-    pub fn of(look_again: Option<Duration>) -> Self {
-        Self { look_again }
+    pub fn of(requeue_after: Option<Duration>) -> Self {
+        Self { requeue_after }
     }
 
     /// The same, but another pass not later than after that time.
     pub fn at_latest(self, after: Duration) -> Self {
-        Self { look_again: Some(self.look_again.map_or(after, |look| look.min(after))) }
+        Self { requeue_after: Some(self.requeue_after.map_or(after, |next| next.min(after))) }
     }
 
     /// Another pass after that time, or earlier when something changes.
-    pub fn look_again(after: Duration) -> Self {
-        Self { look_again: Some(after) }
+    pub fn requeue_after(after: Duration) -> Self {
+        Self { requeue_after: Some(after) }
     }
 }
 

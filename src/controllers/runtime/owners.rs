@@ -129,7 +129,7 @@ mod tests {
     use crate::cluster::workload::Workload;
     use crate::controllers::testing::{groups, holding, read, shared};
 
-    /// An object of that name with another UID was made anew: what it asks for is not for the machine of the first.
+    /// An object of that name with another UID was recreated: what it asks for is not for the machine of the first.
     #[tokio::test]
     async fn an_owner_is_the_object_that_a_reference_names() {
         let refers = |kind: &str, group: &str, uid: &str| json!([{"apiVersion": format!("{group}/v1beta2"), "kind": kind, "name": "m", "uid": uid, "controller": true}]);

@@ -247,7 +247,7 @@ async fn handle<S: Signer>(signer: S, request: CertificateSigningRequest) -> (St
 async fn failed<S: Signer>(signer: &S, error: &WorkloadError) {
     let Place { clusters, cluster, .. } = signer.place();
     tracing::warn!(namespace = cluster.namespace, %cluster, error = error.label(), "{}: {error}", S::WHAT);
-    clusters.doubt(cluster, error).await;
+    clusters.note_error(cluster, error).await;
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ impl Unreadable {
         self.lock().objects.remove(object);
     }
 
-    /// All are listed anew: until that is done, those that were known stay.
+    /// All are listed again: until that is done, those that were known stay.
     pub(super) fn listing(&self) {
         let mut known = self.lock();
         known.unlisted = known.objects.keys().cloned().collect();
@@ -103,7 +103,7 @@ pub async fn report_all<K: Kind>(management: &Management, watch: &Watch<K>, sele
                 report::<K>(management, &object, selection).await
             };
             while let Err(error) = in_turn().await {
-                tracing::warn!(kind = %K::kind(&()), namespace = object.namespace, name = object.name, %error, "that the object cannot be read could not be reported");
+                tracing::warn!(kind = %K::kind(&()), namespace = object.namespace, name = object.name, %error, "failed to report an unreadable object");
                 // It is tried again already, because it was found before.
                 if !waiting().insert(object.clone()) {
                     break;
@@ -195,7 +195,7 @@ mod tests {
         told["status"]["conditions"] = written.body["status"]["conditions"].clone();
         let (all, script) = shared(Caches::empty(), 0, vec![listed(told), listed(pool(json!(1)))]);
         report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it is said already");
-        report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it was mended meanwhile");
+        report::<WindowsNodePool>(&all.management, &key, &Selection::default()).await.expect("it was fixed meanwhile");
         assert_eq!(script.seen().len(), 2);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each watch has its own back-off and its errors end here, counted and logged: merged into a controller, the error of one
 //! watch would pause all of them (`docs/design/faults.md#watches`). An object that does not have the shape of its kind does not stop
-//! the watch: it is [`Unreadable`], and the cache keeps what could be read of it last, whether it is changed or listed anew.
+//! the watch: it is [`Unreadable`], and the cache keeps what could be read of it last, whether it is changed or listed again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -241,14 +241,14 @@ impl<K: Kind> Sink<K> {
             match event {
                 Ok(event) => {
                     if std::mem::take(&mut failing) {
-                        tracing::info!(watch = self.name, "the watch works again");
+                        tracing::info!(watch = self.name, "the watch recovered");
                     }
                     self.apply(event);
                 }
                 Err(error) => {
                     self.watching.metrics.watch_error(&K::plural(&()));
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(watch = self.name, %error, "the watch failed and is tried again");
+                        tracing::warn!(watch = self.name, %error, "the watch failed, retrying");
                     }
                 }
             }
@@ -309,7 +309,7 @@ impl<K: Kind> Sink<K> {
                     namespace = key.namespace,
                     name = key.name,
                     error = invalid.error,
-                    "an object is not what its kind says: nothing is done for it"
+                    "skipping an object that does not match its CRD"
                 );
                 self.unreadable.found(invalid.metadata.clone());
                 Err(Box::new(invalid.metadata))

@@ -88,7 +88,7 @@ impl WorkloadClusters {
     pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
         let workload = self.shared.clients.get(cluster).await?;
         if let Err(error) = self.shared.identities.confirm(self, cluster, &workload) {
-            self.doubt(cluster, &error).await;
+            self.note_error(cluster, &error).await;
             return Err(error);
         }
         Ok(workload)
@@ -133,8 +133,8 @@ impl WorkloadClusters {
     }
 
     /// To be called with every error of a call to this cluster.
-    pub async fn doubt(&self, cluster: &ClusterRef, error: &WorkloadError) {
-        self.shared.clients.doubt(cluster, error).await;
+    pub async fn note_error(&self, cluster: &ClusterRef, error: &WorkloadError) {
+        self.shared.clients.note_error(cluster, error).await;
     }
 
     /// The cluster of a standalone pool; from now on its Nodes are watched.

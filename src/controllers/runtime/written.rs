@@ -73,7 +73,7 @@ mod tests {
         assert!(!written.is_stale(&secret("u", "1")), "nothing was written");
         written.note(&secret("u", "5"));
         assert!(written.is_stale(&secret("u", "4")));
-        assert!(!written.is_stale(&secret("another", "4")), "made anew");
+        assert!(!written.is_stale(&secret("another", "4")), "recreated");
         written.note(&secret("u", "5"));
         assert!(!written.is_stale(&secret("u", "5")));
     }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Context, say, windows_side};
+use super::{Context, report_status, windows_side};
 use crate::api::cluster::{FINALIZER, WindowsCluster};
 use crate::api::cluster_ref::ClusterRef;
 use crate::controllers::runtime::outcome::{Outcome, ReconcileError};
@@ -20,19 +20,19 @@ pub async fn take_away(
     ctx.clusters.linux_sides().forget(name);
     let removed = async { windows_side::take_away(&*ctx.clusters.get(name).await?, object).await };
     let Err(error) = removed.await else {
-        tracing::info!(cluster = %name, "nothing that was brought is left in the workload cluster");
+        tracing::info!(cluster = %name, "removed everything that was deployed in the workload cluster");
         ctx.management.remove_finalizer(object, FINALIZER).await?;
         return Ok(Outcome::done());
     };
     if error.is_pending() {
         return Err(error.into());
     }
-    ctx.clusters.doubt(name, &error).await;
+    ctx.clusters.note_error(name, &error).await;
     match unremoved(object, cluster, fault(&error), &error.to_string(), ctx.management.now()) {
         Unremoved::TryAgain { since, condition, after } => {
             let mut next = object.status.clone().unwrap_or_default();
             next.components.get_or_insert_default().removing_since = Some(Time(since));
-            say(ctx, object, next, &[condition], Some(after.max(error.not_before()))).await
+            report_status(ctx, object, next, &[condition], Some(after.max(error.not_before()))).await
         }
         Unremoved::LeaveBehind(why) => leave_behind(ctx, object, name, cluster, &why).await,
     }
@@ -48,7 +48,7 @@ pub async fn leave_behind(
 ) -> Result<Outcome, ReconcileError> {
     let condition = left_behind(object, name, cluster, why);
     tracing::warn!(cluster = %name, "{}", condition.message);
-    say(ctx, object, object.status.clone().unwrap_or_default(), &[condition], None).await
+    report_status(ctx, object, object.status.clone().unwrap_or_default(), &[condition], None).await
 }
 
 #[cfg(test)]

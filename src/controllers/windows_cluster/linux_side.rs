@@ -18,7 +18,7 @@ use crate::cluster::{ApiError, Retry};
 use crate::components::{FIRST, LinuxSide, Step, Write, judge, misplaced, next_step, read, wanted};
 use crate::controllers::runtime::linux_sides;
 use crate::controllers::runtime::workload_clusters::{WorkloadClusters, fault};
-use crate::lifecycle::network::{LOOK_AGAIN, LOOK_SOON, NetworkReport, progress, report, unread};
+use crate::lifecycle::network::{NetworkReport, RECHECK, RECHECK_SOON, progress, report, unread};
 use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::windows_side::taint_stays;
 
@@ -30,7 +30,7 @@ pub struct Seen {
     /// `None`: it could not be read.
     pub status: Option<ComponentsStatus>,
     pub conditions: Vec<Desired>,
-    pub look_again: Duration,
+    pub requeue_after: Duration,
 }
 
 /// What was read, and what to watch to learn when it changes.
@@ -44,11 +44,11 @@ struct Observed {
 
 /// Reads the Linux side, takes the next step of a change of it, and brings to Windows nodes what they need, as far as `components` asks for it. An
 /// error: an answer is awaited.
-pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster, components: &Components) -> Result<Seen, WorkloadError> {
+pub async fn reconcile(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster, components: &Components) -> Result<Seen, WorkloadError> {
     if !cluster.control_plane_initialized {
-        let (condition, look_again) =
+        let (condition, requeue_after) =
             unread(Reason::WaitingForControlPlaneInitialized, "the control plane of the Cluster is not initialized yet".into());
-        return Ok(Seen { status: None, conditions: vec![condition], look_again });
+        return Ok(Seen { status: None, conditions: vec![condition], requeue_after });
     }
     let name = &cluster.cluster;
     let looked = async {
@@ -62,29 +62,29 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
         Ok(looked) => looked,
         Err(error) if error.is_pending() => return Err(error),
         Err(error) => {
-            ctx.clusters.doubt(name, &error).await;
+            ctx.clusters.note_error(name, &error).await;
             tracing::warn!(error = error.label(), "the pod network cannot be read: {error}");
             // What passes by itself is no news.
             let conditions = fault(&error).map(|fault| unread(fault.reason(), error.to_string()).0).into_iter().collect();
-            return Ok(Seen { status: None, conditions, look_again: again(&error) });
+            return Ok(Seen { status: None, conditions, requeue_after: again(&error) });
         }
     };
     let found = judge(&side);
     let NetworkReport { mut status, condition, scheduling } = report(&side, &found, &misplaced(&objects));
     (status.parts, status.objects) = (object.parts().to_vec(), object.objects().to_vec());
-    let mut seen = Seen { status: Some(status), conditions: vec![condition, scheduling], look_again: LOOK_AGAIN };
+    let mut seen = Seen { status: Some(status), conditions: vec![condition, scheduling], requeue_after: RECHECK };
     if components.linux_side == LinuxSideMode::Change {
         let step = next_step(&objects, &side, &found);
-        let (condition, look_again) = progress(&step);
-        let (said, look_again) = match act(&workload, &step).await {
-            Ok(()) => (Some(condition), look_again),
+        let (condition, requeue_after) = progress(&step);
+        let (said, requeue_after) = match act(&workload, &step).await {
+            Ok(()) => (Some(condition), requeue_after),
             Err(error) => {
-                ctx.clusters.doubt(name, &error).await;
+                ctx.clusters.note_error(name, &error).await;
                 (refused(ConditionType::LinuxSideReady, Reason::ChangeNeeded, &error), again(&error))
             }
         };
         seen.conditions.extend(said);
-        seen.look_again = look_again;
+        seen.requeue_after = requeue_after;
     }
     if components.mode == ComponentsMode::Auto {
         match windows_side::bring(ctx, &workload, &objects, &side, object, cluster).await {
@@ -92,12 +92,12 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
                 let status = seen.status.get_or_insert_default();
                 (status.parts, status.objects, status.verified) = (brought.parts, brought.objects, brought.verified);
                 seen.conditions.push(brought.condition);
-                seen.look_again = seen.look_again.min(brought.look_again);
+                seen.requeue_after = seen.requeue_after.min(brought.requeue_after);
             }
             Err(error) => {
-                ctx.clusters.doubt(name, &error).await;
-                seen.conditions.extend(refused(ConditionType::ComponentsReady, Reason::NotBrought, &error));
-                seen.look_again = again(&error);
+                ctx.clusters.note_error(name, &error).await;
+                seen.conditions.extend(refused(ConditionType::ComponentsReady, Reason::NotDeployed, &error));
+                seen.requeue_after = again(&error);
             }
         }
     } else {
@@ -111,9 +111,9 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
             Err(error) if error.is_lasting() => status.planned = vec![unplanned(&error)],
             // What was known stays.
             Err(error) => {
-                ctx.clusters.doubt(name, &error).await;
+                ctx.clusters.note_error(name, &error).await;
                 status.planned = object.planned().to_vec();
-                seen.look_again = LOOK_SOON;
+                seen.requeue_after = RECHECK_SOON;
             }
         }
         seen.conditions.extend(taint_stays(&side.nodes));
@@ -122,12 +122,12 @@ pub async fn look(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluste
 }
 
 /// Looks at the cluster no more, and removes what CAPW brought there. The value says what is left; `None`: nothing is. An error: an answer is awaited.
-pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Seen>, WorkloadError> {
+pub async fn teardown(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Seen>, WorkloadError> {
     ctx.clusters.linux_sides().forget(&cluster.cluster);
-    let left = windows_side::leave(ctx, object, cluster).await?;
-    Ok(left.map(|Brought { parts, objects, condition, look_again, .. }| {
+    let left = windows_side::teardown(ctx, object, cluster).await?;
+    Ok(left.map(|Brought { parts, objects, condition, requeue_after, .. }| {
         let status = ComponentsStatus { parts, objects, ..ComponentsStatus::default() };
-        Seen { status: Some(status), conditions: vec![condition], look_again }
+        Seen { status: Some(status), conditions: vec![condition], requeue_after }
     }))
 }
 
@@ -201,7 +201,7 @@ fn refused(type_: ConditionType, invalid: Reason, error: &WorkloadError) -> Opti
 fn again(error: &WorkloadError) -> Duration {
     match error.retry() {
         Retry::Soon => CONFLICT,
-        Retry::Backoff | Retry::OnChange => LOOK_SOON.max(error.not_before()),
+        Retry::Backoff | Retry::OnChange => RECHECK_SOON.max(error.not_before()),
     }
 }
 

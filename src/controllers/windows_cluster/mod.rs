@@ -65,12 +65,14 @@ pub async fn reconcile(object: Arc<WindowsCluster>, ctx: Context) -> Result<Outc
     let decision = decide(&ObservedWindowsCluster { object, cluster: cluster.as_ref(), machines, hypervisors, reach: &reach });
     match decision.step {
         WindowsClusterStep::Ignore => Ok(Outcome::done()),
-        WindowsClusterStep::Wait => say(ctx, object, object.status.clone().unwrap_or_default(), &decision.conditions, None).await,
+        WindowsClusterStep::Wait => report_status(ctx, object, object.status.clone().unwrap_or_default(), &decision.conditions, None).await,
         WindowsClusterStep::Adopt => {
             ctx.management.add_finalizer(object, FINALIZER).await?;
             Ok(Outcome::done())
         }
-        WindowsClusterStep::Serve(domains) => serve(ctx, object, cluster.as_ref(), domains, decision.conditions, decision.look_again).await,
+        WindowsClusterStep::Reconcile(domains) => {
+            reconcile_normal(ctx, object, cluster.as_ref(), domains, decision.conditions, decision.requeue_after).await
+        }
         WindowsClusterStep::TakeAway => ending::take_away(ctx, object, &name, cluster.as_ref()).await,
         WindowsClusterStep::LeaveBehind(why) => ending::leave_behind(ctx, object, &name, cluster.as_ref(), &why).await,
         WindowsClusterStep::Release => {
@@ -97,25 +99,25 @@ fn machines(caches: &Caches, cluster: &ClusterRef) -> usize {
 }
 
 /// Does what is asked for, and reports it.
-async fn serve(
+async fn reconcile_normal(
     ctx: &Context,
     object: &WindowsCluster,
     cluster: Option<&TargetCluster>,
     domains: Vec<FailureDomain>,
     mut conditions: Vec<Desired>,
-    look_again: Option<Duration>,
+    requeue_after: Option<Duration>,
 ) -> Result<Outcome, ReconcileError> {
     let mut next: WindowsClusterStatus = object.status.clone().unwrap_or_default();
     next.initialization = Some(ClusterInitialization { provisioned: Some(true) });
     next.failure_domains = domains;
     // One that is gone leads nowhere; its machines go too.
-    let Some(cluster) = cluster else { return say(ctx, object, next, &conditions, look_again).await };
+    let Some(cluster) = cluster else { return report_status(ctx, object, next, &conditions, requeue_after).await };
     let asked = object.spec.components.as_ref().filter(|components| components.mode != ComponentsMode::Off);
     let seen = match asked {
-        Some(components) => Some(linux_side::look(ctx, object, cluster, components).await?),
-        None => linux_side::leave(ctx, object, cluster).await?,
+        Some(components) => Some(linux_side::reconcile(ctx, object, cluster, components).await?),
+        None => linux_side::teardown(ctx, object, cluster).await?,
     };
-    let look_again = look_again.into_iter().chain(seen.as_ref().map(|seen| seen.look_again)).min();
+    let requeue_after = requeue_after.into_iter().chain(seen.as_ref().map(|seen| seen.requeue_after)).min();
     // What was known stays while the cluster cannot be read.
     let is_unread = seen.as_ref().is_some_and(|seen| seen.status.is_none());
     next.components = seen.as_ref().and_then(|seen| seen.status.clone().or(next.components));
@@ -131,21 +133,21 @@ async fn serve(
         let is_said = is_said || conditions.iter().any(|desired| desired.type_ == type_);
         next.conditions.retain(|condition| is_said || condition.type_ != type_.as_str());
     }
-    say(ctx, object, next, &conditions, look_again).await
+    report_status(ctx, object, next, &conditions, requeue_after).await
 }
 
 /// Reports the status `next` with these conditions.
-async fn say(
+async fn report_status(
     ctx: &Context,
     object: &WindowsCluster,
     mut next: WindowsClusterStatus,
     said: &[Desired],
-    look_again: Option<Duration>,
+    requeue_after: Option<Duration>,
 ) -> Result<Outcome, ReconcileError> {
     next.conditions = conditions(&next.conditions, said, object.metadata.generation, ctx.management.now());
     next.observed_generation = observed(&next.conditions, object.metadata.generation, next.observed_generation);
     ctx.management.report(object, MANAGER, object.status.as_ref(), &next).await?;
-    Ok(Outcome::of(look_again))
+    Ok(Outcome::of(requeue_after))
 }
 
 #[cfg(test)]
@@ -157,7 +159,7 @@ pub mod tests {
     use super::*;
     use crate::cluster::mock::{refuse, step};
     use crate::controllers::testing::{holding, holding_unreadable, read, shared};
-    use crate::lifecycle::network::LOOK_SOON;
+    use crate::lifecycle::network::RECHECK_SOON;
 
     const STATUS: &str = "PATCH /apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/lab/windowsclusters/c1/status";
 
@@ -190,7 +192,7 @@ pub mod tests {
             let reason =
                 conditions.iter().find(|condition| condition["type"] == "NetworkCompatible").map(|condition| condition["reason"].as_str().unwrap());
             assert_eq!((reason, status["components"].is_object()), (found, found.is_some()), "{status:#}");
-            assert_eq!(outcome, found.map_or_else(Outcome::done, |_| Outcome::look_again(LOOK_SOON)));
+            assert_eq!(outcome, found.map_or_else(Outcome::done, |_| Outcome::requeue_after(RECHECK_SOON)));
         }
     }
 
@@ -212,7 +214,7 @@ pub mod tests {
         let conditions = seen[1].body["status"]["conditions"].as_array().unwrap();
         let found = conditions.iter().find(|condition| condition["type"] == "NetworkCompatible").unwrap();
         assert_eq!((&found["status"], &found["reason"]), (&json!("Unknown"), &json!("KubeconfigMissing")));
-        assert_eq!(outcome, Outcome::look_again(LOOK_SOON));
+        assert_eq!(outcome, Outcome::requeue_after(RECHECK_SOON));
     }
 
     #[tokio::test]

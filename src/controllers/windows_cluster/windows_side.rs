@@ -40,7 +40,7 @@ pub struct Brought {
     pub objects: Vec<String>,
     pub verified: Option<String>,
     pub condition: Desired,
-    pub look_again: Duration,
+    pub requeue_after: Duration,
 }
 
 /// What is to be said of the network.
@@ -111,8 +111,8 @@ pub async fn bring(
     let asked = asked(ctx, workload, objects, side, object, cluster);
     let network = bring_network(workload, objects, object, &asked).await?;
     let for_pods = windows_pods::bring(workload, objects, object, &asked).await?;
-    let (condition, look_again) = both(network.said, for_pods.said);
-    Ok(Brought { parts: network.parts, objects: for_pods.objects, verified: network.verified, condition, look_again })
+    let (condition, requeue_after) = both(network.said, for_pods.said);
+    Ok(Brought { parts: network.parts, objects: for_pods.objects, verified: network.verified, condition, requeue_after })
 }
 
 /// Applies what is not there as it shall be, and says how far it is.
@@ -149,7 +149,7 @@ async fn bring_network(workload: &Workload, objects: &[Value], object: &WindowsC
 
 /// Removes what was brought, if anything was. The value says what is left, and when to try again; `None`: nothing is. An error: an answer is
 /// awaited.
-pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Brought>, WorkloadError> {
+pub async fn teardown(ctx: &Context, object: &WindowsCluster, cluster: &TargetCluster) -> Result<Option<Brought>, WorkloadError> {
     if !may_be_there(object) {
         return Ok(None);
     }
@@ -163,11 +163,11 @@ pub async fn leave(ctx: &Context, object: &WindowsCluster, cluster: &TargetClust
     if error.is_pending() {
         return Err(error);
     }
-    ctx.clusters.doubt(name, &error).await;
+    ctx.clusters.note_error(name, &error).await;
     let reason = fault(&error).map_or(Reason::NotRemoved, |fault| fault.reason());
-    let (condition, look_again) = not_removed(reason, &error.to_string());
-    let look_again = look_again.max(error.not_before());
-    Ok(Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, look_again }))
+    let (condition, requeue_after) = not_removed(reason, &error.to_string());
+    let requeue_after = requeue_after.max(error.not_before());
+    Ok(Some(Brought { parts: object.parts().to_vec(), objects: object.objects().to_vec(), verified: None, condition, requeue_after }))
 }
 
 /// Removes all that was brought for this WindowsCluster. What is not its own stays, and what is forbidden keeps nothing else from going.

@@ -81,7 +81,7 @@ pub(super) async fn any_request_may_be_lost(endpoint: &dyn TestEndpoint) {
                 }
                 let made = usize::from(!matches!(stage, Stage::Delete));
                 assert_eq!(endpoint.count().await, made, "{place}");
-                assert!(whole.list(&Default::default()).await.unwrap().strays.is_empty(), "{place}");
+                assert!(whole.list(&Default::default()).await.unwrap().leftovers.is_empty(), "{place}");
                 assert!(machine.delete(&*whole, StopMode::Hard, MANY).await, "{place}");
                 assert_eq!(endpoint.count().await, 0, "{place}: something is left");
                 if count.load(Ordering::SeqCst) < number {

@@ -100,7 +100,7 @@ pub async fn all<B: TestEndpoint>(endpoint: impl Fn() -> B) {
     four_workers_make_one_vm(&endpoint()).await;
     four_workers_remove_one_vm(&endpoint()).await;
     if endpoint().has_parts() {
-        leftovers_are_strays_and_are_removed(&endpoint()).await;
+        leftovers_are_listed_and_removed(&endpoint()).await;
         creation_clears_leftovers(&endpoint()).await;
     }
     a_vm_that_vanished_is_absent(&endpoint()).await;
@@ -136,7 +136,7 @@ async fn creating_again_changes_nothing(endpoint: &dyn TestEndpoint) {
     let before = machine.present(&*driver).await;
     assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Done));
     assert_eq!(machine.advance(&*endpoint.driver()).await, Ok(DriverStep::Done));
-    // The observation may be stale: the driver looks again before it acts.
+    // The observation may be stale: the driver checks again before it acts.
     let stale = driver.advance(&machine.key, &machine.spec, &machine.seed, &Journal::new(), &Observed::Absent).await;
     assert!(stale.is_ok(), "{stale:?}");
     assert_eq!(machine.present(&*driver).await, before);
@@ -268,7 +268,7 @@ async fn it_lists_exactly_ours_and_always_the_same(endpoint: &dyn TestEndpoint) 
     if endpoint.has_parts() {
         endpoint.half_made(&machine(endpoint, "half").key).await;
     }
-    let wanted = Wanted { words_of: ours.iter().map(|name| VmUuid::of(name)).collect() };
+    let wanted = Wanted { awaiting_reports: ours.iter().map(|name| VmUuid::of(name)).collect() };
     let listing = driver.list(&wanted).await.unwrap();
     let spec = endpoint.spec();
     for row in &listing.rows {
@@ -276,7 +276,7 @@ async fn it_lists_exactly_ours_and_always_the_same(endpoint: &dyn TestEndpoint) 
         assert_eq!((row.present.power, row.cpus, row.memory_mib), (Power::On, spec.cpus, spec.memory_mib));
     }
     assert_eq!(listing.rows.iter().map(|row| row.key.name.clone()).collect::<BTreeSet<_>>(), ours);
-    assert_eq!(listing.strays.len(), usize::from(endpoint.has_parts()), "{:?}", listing.strays);
+    assert_eq!(listing.leftovers.len(), usize::from(endpoint.has_parts()), "{:?}", listing.leftovers);
     assert_eq!((driver.list(&wanted).await.unwrap(), endpoint.driver().list(&wanted).await.unwrap()), (listing.clone(), listing));
 }
 
@@ -298,7 +298,7 @@ async fn four_workers_remove_one_vm(endpoint: &dyn TestEndpoint) {
     assert_eq!(endpoint.count().await, 0);
 }
 
-async fn leftovers_are_strays_and_are_removed(endpoint: &dyn TestEndpoint) {
+async fn leftovers_are_listed_and_removed(endpoint: &dyn TestEndpoint) {
     for half_removed in [false, true] {
         let (driver, machine) = (endpoint.driver(), machine(endpoint, "leftover"));
         if half_removed {
@@ -309,10 +309,10 @@ async fn leftovers_are_strays_and_are_removed(endpoint: &dyn TestEndpoint) {
         let seen = machine.present(&*driver).await;
         assert!(!seen.vm && seen.power == Power::Off && seen.addresses.is_empty(), "{seen:?}");
         let listing = driver.list(&Wanted::default()).await.unwrap();
-        assert!(listing.rows.is_empty() && !listing.strays.is_empty(), "{listing:?}");
+        assert!(listing.rows.is_empty() && !listing.leftovers.is_empty(), "{listing:?}");
         assert!(machine.delete(&*driver, StopMode::Hard, MANY).await);
         assert_eq!(machine.see(&*driver).await, Observed::Absent);
-        assert!(driver.list(&Wanted::default()).await.unwrap().strays.is_empty());
+        assert!(driver.list(&Wanted::default()).await.unwrap().leftovers.is_empty());
         assert_eq!(endpoint.count().await, 0);
     }
 }
@@ -323,7 +323,7 @@ async fn creation_clears_leftovers(endpoint: &dyn TestEndpoint) {
     endpoint.half_removed(&machine.key).await;
     assert!(machine.create(&*driver, MANY).await);
     assert_eq!(endpoint.count().await, 1);
-    assert!(driver.list(&Wanted::default()).await.unwrap().strays.is_empty());
+    assert!(driver.list(&Wanted::default()).await.unwrap().leftovers.is_empty());
 }
 
 async fn a_vm_that_vanished_is_absent(endpoint: &dyn TestEndpoint) {

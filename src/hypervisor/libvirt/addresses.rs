@@ -37,7 +37,7 @@ struct Known {
     /// The first question since the guest started.
     first: Instant,
     last: Instant,
-    /// It has started anew since the last one.
+    /// It has started again since the last one.
     restarted: bool,
 }
 
@@ -59,7 +59,7 @@ impl Addresses {
         self.lock().get(&vm).map(|known| known.found.clone()).unwrap_or_default()
     }
 
-    /// The guest has started anew: it may get other addresses. Those that are known stay until they are asked for.
+    /// The guest has started again: it may get other addresses. Those that are known stay until they are asked for.
     pub fn restarted(&self, vm: VmUuid) {
         if let Some(known) = self.lock().get_mut(&vm) {
             known.restarted = true;

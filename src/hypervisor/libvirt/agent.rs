@@ -10,7 +10,7 @@ use super::client::{Client, Domain};
 use super::refusal::Error;
 use crate::hypervisor::DriverError;
 
-/// Where the bootstrap reports to; it is begun anew after 32 KiB.
+/// Where the bootstrap reports to; it is begun again after 32 KiB.
 const REPORT: &str = r"C:\ProgramData\capw\report.log";
 const MOST: u32 = 64 << 10;
 /// Guests that are asked at the same time: one that hangs takes the time limit of a question.

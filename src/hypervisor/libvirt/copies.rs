@@ -1,7 +1,7 @@
 //! Full clones. A copy of an image takes longer than a call may: the daemon makes it, and later calls look how far it is.
 //!
 //! A copy is the first of a VM's volumes and is made while it has no other, so a second one says that the copy is whole. One without
-//! it may be torn, and nothing else tells: if this process did not make it, it is made anew.
+//! it may be torn, and nothing else tells: if this process did not make it, it is recreated.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::hypervisor::DriverError;
 use crate::vm::MachineKey;
 
 /// Between two looks at a copy.
-pub const LOOK: Duration = Duration::from_secs(2);
+pub const POLL: Duration = Duration::from_secs(2);
 /// Copies at the same time: the daemon serves few requests of one client at once, and the disks of its VMs have other work.
 const MOST: usize = 2;
 /// A copy that stands still, and that this process has not made, belongs to one that has ended.
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_another_process_has_begun_is_waited_for_before_it_is_made_anew() {
+    async fn what_another_process_has_begun_is_waited_for_before_it_is_recreated() {
         let (copies, vm) = (Copies::default(), VmUuid::of("a"));
         assert!(!copies.is_abandoned(vm));
         tokio::time::advance(ABANDONED - Duration::from_secs(1)).await;
         assert!(!copies.is_abandoned(vm));
         copies.forget(vm);
-        assert!(!copies.is_abandoned(vm), "it moved, so it counts anew");
+        assert!(!copies.is_abandoned(vm), "it moved, so it counts again");
         tokio::time::advance(ABANDONED).await;
         assert!(copies.is_abandoned(vm));
     }

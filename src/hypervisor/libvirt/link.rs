@@ -1,4 +1,4 @@
-//! The connection to a daemon: made when it is needed, shared by all calls, made anew when it has ended.
+//! The connection to a daemon: made when it is needed, shared by all calls, recreated when it has ended.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ struct Current {
     open: Option<Arc<Session>>,
     /// The last try that failed, and when it ended.
     failed: Option<(Instant, DriverError)>,
-    /// The pool of the first connection: one of another UUID is that of another host, or was made anew.
+    /// The pool of the first connection: one of another UUID is that of another host, or was recreated.
     known: Option<Uuid>,
 }
 
@@ -95,7 +95,7 @@ impl Link {
         let known = *current.known.get_or_insert(session.pool.uuid);
         if known != session.pool.uuid {
             return Err(DriverError::EndpointChanged(format!(
-                "pool {} of {} has the UUID {}, and had {known} before: another host answers, or the pool was made anew. Correct the address; if the old pool is gone for good, with every VM in it, remove status.endpointID of the WindowsHypervisor",
+                "pool {} of {} has the UUID {}, and had {known} before: another host answers, or the pool was recreated. Correct the address; if the old pool is gone for good, with every VM in it, remove status.endpointID of the WindowsHypervisor",
                 self.pool, self.text, session.pool.uuid
             )));
         }

@@ -14,7 +14,7 @@ use super::refusal::{code, unless};
 use super::volumes::{self, Volumes};
 use crate::api::hypervisor::GuestWords;
 use crate::api::name::VmUuid;
-use crate::hypervisor::{DriverError, Listing, Row, Stray, Wanted};
+use crate::hypervisor::{DriverError, Leftover, Listing, Row, Wanted};
 use crate::vm::{GuestReport, Power, Present, Seeded};
 
 /// Definitions that were made or read, by UUID: identity, processors and memory of a VM do not change.
@@ -86,7 +86,7 @@ impl Seen {
             let Some((key, _)) = found.owner.clone().filter(|(key, _)| found.is_ours(key) && found.is_in(&session.storage)) else { continue };
             ours.push((it, key, found));
         }
-        let talking = ours.iter().filter(|(it, key, _)| power(it).0 == Power::On && wanted.words_of.contains(&key.vm));
+        let talking = ours.iter().filter(|(it, key, _)| power(it).0 == Power::On && wanted.awaiting_reports.contains(&key.vm));
         let mut unread = HashMap::new();
         match channel {
             GuestWords::Serial => {
@@ -116,24 +116,24 @@ impl Seen {
             let present = Present { power, seeded, vm: true, addresses, report: self.report(key.vm), trouble, warning: unread.remove(&key.vm) };
             Row { key, present, cpus: found.cpus, memory_mib: found.memory_mib }
         });
-        let mut listing = Listing { rows: rows.collect(), strays: strays(&domains, &volumes, wanted) };
+        let mut listing = Listing { rows: rows.collect(), leftovers: leftovers(&domains, &volumes, wanted) };
         listing.rows.sort_by_key(|row| row.key.vm);
         Ok(listing)
     }
 }
 
 /// Volumes that have the name of a VM of ours, and no VM. Those of a VM that is being made are none.
-fn strays(domains: &[DomainState], volumes: &[Volume], wanted: &Wanted) -> Vec<Stray> {
+fn leftovers(domains: &[DomainState], volumes: &[Volume], wanted: &Wanted) -> Vec<Leftover> {
     let owned: HashSet<&str> = domains.iter().map(|it| it.domain.name.as_str()).collect();
-    let in_the_making: HashSet<String> = wanted.words_of.iter().map(|vm| vm.0.simple().to_string().chars().take(8).collect()).collect();
-    let is_stray = |vm: &str| !owned.contains(vm) && !volumes::digits(vm).is_some_and(|digits| in_the_making.contains(digits));
-    let mut strays: Vec<Stray> = volumes
+    let in_the_making: HashSet<String> = wanted.awaiting_reports.iter().map(|vm| vm.0.simple().to_string().chars().take(8).collect()).collect();
+    let is_leftover = |vm: &str| !owned.contains(vm) && !volumes::digits(vm).is_some_and(|digits| in_the_making.contains(digits));
+    let mut leftovers: Vec<Leftover> = volumes
         .iter()
-        .filter(|volume| volumes::vm_of(&volume.name).is_some_and(is_stray))
-        .map(|volume| Stray { what: format!("volume {}", volume.name) })
+        .filter(|volume| volumes::vm_of(&volume.name).is_some_and(is_leftover))
+        .map(|volume| Leftover { what: format!("volume {}", volume.name) })
         .collect();
-    strays.sort();
-    strays
+    leftovers.sort();
+    leftovers
 }
 
 /// What libvirt's numbers mean (`virDomainState` and the reasons of `VIR_DOMAIN_PAUSED`).
@@ -141,7 +141,7 @@ fn power(it: &DomainState) -> (Power, Option<String>) {
     let paused = |why: &str| (Power::On, Some(why.to_owned()));
     match (it.state, it.reason) {
         (3, 1) => paused("it was paused, but not by CAPW: virsh resume"),
-        (3, 5) => paused("its disk failed, or the storage of the host is full: mend the storage, then virsh resume"),
+        (3, 5) => paused("its disk failed, or the storage of the host is full: fix the storage, then virsh resume"),
         (3, 6) => paused("its watchdog has stopped it: virsh reset"),
         (3, 10) => paused("its system crashed: virsh reset"),
         (6, _) => (Power::Off, None),

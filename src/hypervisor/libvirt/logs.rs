@@ -22,7 +22,7 @@ pub const PART: u64 = 128 << 10;
 const TAIL: usize = 4096;
 /// So much of what is known is read again: if it is not there, the file is another one.
 const OVERLAP: usize = 32;
-/// A removal waits so long for the jobs that keep a pool from being read anew.
+/// A removal waits so long for the jobs that keep a pool from being read again.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What is said of a pool that volumes are made in.
 const JOBS: &str = "asynchronous jobs running";
@@ -132,7 +132,7 @@ pub fn unread(error: Error) -> Result<String, DriverError> {
 #[derive(Default)]
 pub struct TurnedOver {
     followed: Mutex<HashMap<VmUuid, Followed>>,
-    /// One at a time reads the pool anew, which those who wait may then spare themselves.
+    /// One at a time reads the pool again, which those who wait may then spare themselves.
     refresh: tokio::sync::Mutex<()>,
 }
 
@@ -141,9 +141,9 @@ enum Followed {
     /// From its first byte on, as one file.
     Whole,
     InParts,
-    /// The pool must be read anew, and could not be since then.
+    /// The pool must be read again, and could not be since then.
     Waits(Instant),
-    /// The pool was read anew.
+    /// The pool was read again.
     Found,
 }
 
@@ -177,10 +177,10 @@ impl TurnedOver {
             Some(Followed::Waits(since)) => *since,
             Some(Followed::InParts) | None => Instant::now(),
         };
-        // A VM that comes meanwhile may begin its log anew after that.
+        // A VM that comes meanwhile may begin its log again after that.
         let known = known.all();
         let next = match session.client.refresh_pool(&session.pool).await {
-            // Files that are left then are told as strays.
+            // Files that are left then are told as leftovers.
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) if text.contains(JOBS) && since.elapsed() < PATIENCE => Followed::Waits(since),
             Err(Error::Refused { code: code::INTERNAL_ERROR, text }) if text.contains(JOBS) => Followed::Found,
             refreshed => {

@@ -21,7 +21,7 @@ use crate::vm::{MachineKey, Seed, Thing, VmSpec};
 struct New<'a> {
     name: &'a str,
     xml: &'a str,
-    /// One of this name that is there is as good; else it is made anew.
+    /// One of this name that is there is as good; else it is recreated.
     keep: bool,
 }
 
@@ -71,7 +71,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// A volume of that definition. One that is there is kept, or made anew if its content may be torn.
+    /// A volume of that definition. One that is there is kept, or recreated if its content may be torn.
     async fn make_volume(&self, session: &Session, key: &MachineKey, volume: New<'_>, defined: Defined) -> Result<Volume, DriverError> {
         let New { name, xml, keep } = volume;
         let (client, pool) = (&session.client, &session.pool);
@@ -80,10 +80,7 @@ impl LibvirtDriver {
         }
         // Left of an earlier attempt, unless a VM of this name that is not ours uses it.
         if self.refuse_other(session, key).await? == Defined::Yes && defined == Defined::No {
-            return Err(DriverError::Transient(format!(
-                "another process has made domain {} meanwhile: it is looked at again",
-                Volumes::of(key).vm()
-            )));
+            return Err(DriverError::Transient(format!("another process has made domain {} meanwhile: it is checked again", Volumes::of(key).vm())));
         }
         let volume = Volume { name: name.to_owned(), key: String::new() };
         if keep {
@@ -92,7 +89,7 @@ impl LibvirtDriver {
             };
             // A volume is in the pool before its file is.
             if client.is_being_made(pool, &found).await? {
-                return Err(DriverError::Transient(format!("another process is making volume {name}: it is looked at again")));
+                return Err(DriverError::Transient(format!("another process is making volume {name}: it is checked again")));
             }
             return Ok(found);
         }

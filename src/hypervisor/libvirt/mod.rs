@@ -49,7 +49,7 @@ use self::address::Address;
 use self::addresses::Addresses;
 use self::capabilities::Capabilities;
 use self::client::{Domain, Volume};
-use self::copies::{Copies, LOOK};
+use self::copies::{Copies, POLL};
 use self::link::{Link, Session};
 use self::listing::{Definitions, Known, Seen as Listed};
 use self::logs::TurnedOver;
@@ -202,7 +202,7 @@ impl Driver for LibvirtDriver {
         let mut session = self.link.session().await?;
         let mut is_active = unless(session.client.pool_is_active(&session.pool).await, code::NO_STORAGE_POOL)?;
         if is_active.is_none() {
-            // It is there no more, or was made anew: a new connection finds it by its name.
+            // It is there no more, or was recreated: a new connection finds it by its name.
             self.link.end().await;
             session = self.link.session().await?;
             is_active = Some(session.client.pool_is_active(&session.pool).await?);
@@ -292,7 +292,7 @@ impl Driver for LibvirtDriver {
                 found.has_medium
             }
             None if self.make(&session, key, spec, seed).await? => true,
-            None => return Ok(DriverStep::Wait { after: LOOK }),
+            None => return Ok(DriverStep::Wait { after: POLL }),
         };
         self.told.await_answer(key.vm);
         self.start(&session, key).await?;
@@ -335,7 +335,7 @@ impl Driver for LibvirtDriver {
         }
         // The definition goes last: as long as it is there, files of the log may be.
         if found.is_some() && self.settings.words == GuestWords::Serial && !self.turned_over.find(&session, key.vm, &self.definitions).await? {
-            return Ok(DriverStep::Wait { after: LOOK });
+            return Ok(DriverStep::Wait { after: POLL });
         }
         let volumes = self.volumes_of(&session, key).await?;
         match &found {
@@ -347,7 +347,7 @@ impl Driver for LibvirtDriver {
             }
         }
         if !self.delete_volumes(&session, &volumes).await? {
-            return Ok(DriverStep::Wait { after: LOOK });
+            return Ok(DriverStep::Wait { after: POLL });
         }
         if found.is_some() {
             unless(session.client.undefine(&it).await, code::NO_DOMAIN)?;

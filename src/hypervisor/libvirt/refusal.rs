@@ -118,12 +118,12 @@ const KNOWN: [(&[&str], Class, &str); 25] = [
     (
         &["Failed to terminate process"],
         Class::Invalid,
-        "QEMU does not end, as a rule because its storage hangs: mend the storage, or restart the host",
+        "QEMU does not end, as a rule because its storage hangs: fix the storage, or restart the host",
     ),
     (
         &["cannot acquire state change lock"],
         Class::Invalid,
-        "An earlier request for this VM has not ended, as a rule because its storage hangs: mend the storage, then restart the daemon",
+        "An earlier request for this VM has not ended, as a rule because its storage hangs: fix the storage, then restart the daemon",
     ),
     (
         &["virtlogd-sock"],

@@ -100,7 +100,7 @@ async fn made_again(trial: &Trial<'_>) -> Ending {
             return failed(format!("making what is made did something: {step:?}"));
         }
     }
-    // What was observed may be old: the driver looks again before it acts.
+    // What was observed may be old: the driver checks again before it acts.
     let (none, absent) = (Journal::new(), Observed::Absent);
     trial.ask(|| driver.advance(&machine.key, &machine.spec, &machine.seed, &none, &absent)).await?;
     let after = steady(&trial.is_on(&machine, &*driver).await?);

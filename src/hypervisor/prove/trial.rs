@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::run::Twin;
 use super::{Bench, Run, seed};
 use crate::hypervisor::machine::{Machine, pause};
-use crate::hypervisor::{Driver, DriverError, DriverStep, Endpoint, Listing, Stray, Wanted};
+use crate::hypervisor::{Driver, DriverError, DriverStep, Endpoint, Leftover, Listing, Wanted};
 use crate::vm::{MachineKey, Observed, Power, Present, SeedKind, Seeded, StopMode, VmSpec};
 
 /// Between two looks, and after a failure that should pass.
@@ -164,13 +164,14 @@ impl<'a> Trial<'a> {
         loop {
             let listing = self.list(driver).await?;
             let rows = listing.rows.iter().filter(|row| row.key == machine.key).count();
-            let strays: Vec<&str> = listing.strays.iter().filter(|stray| is_of(stray, &machine.key)).map(|stray| stray.what.as_str()).collect();
-            if rows == times && strays.is_empty() {
+            let leftovers: Vec<&str> =
+                listing.leftovers.iter().filter(|leftover| is_of(leftover, &machine.key)).map(|leftover| leftover.what.as_str()).collect();
+            if rows == times && leftovers.is_empty() {
                 return Ok(());
             }
             if Instant::now() >= until {
-                let strays = if strays.is_empty() { String::new() } else { format!(", and without a VM: {}", strays.join(", ")) };
-                return failed(format!("{} is listed {rows} times, not {times}{strays}", machine.key.name));
+                let leftovers = if leftovers.is_empty() { String::new() } else { format!(", and without a VM: {}", leftovers.join(", ")) };
+                return failed(format!("{} is listed {rows} times, not {times}{leftovers}", machine.key.name));
             }
             self.rest(AGAIN).await;
         }
@@ -219,9 +220,9 @@ fn spec_of(key: &MachineKey, mut spec: VmSpec) -> VmSpec {
 }
 
 /// Whether this was part of that machine: what drivers make is named by the VM's UUID or its first digits.
-fn is_of(stray: &Stray, key: &MachineKey) -> bool {
+fn is_of(leftover: &Leftover, key: &MachineKey) -> bool {
     let id = key.vm.0.simple().to_string();
-    stray.what.contains(id.get(..8).unwrap_or(&id))
+    leftover.what.contains(id.get(..8).unwrap_or(&id))
 }
 
 /// What was observed, in words.

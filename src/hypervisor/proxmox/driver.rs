@@ -7,7 +7,7 @@ use super::client::TaskState;
 use super::found;
 use super::place::{self, Place};
 use super::steps::drive;
-use super::{CAPS, LOOK, ProxmoxDriver, Seek, TASK, reserve, reserved};
+use super::{CAPS, POLL, ProxmoxDriver, Seek, TASK, reserve, reserved};
 use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Wanted};
 use crate::vm::{Journal, MachineKey, Observed, Seed, SeedKind, StopMode, VmSpec};
 
@@ -103,7 +103,7 @@ impl Driver for ProxmoxDriver {
     }
 
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
-        let wait = Ok(DriverStep::Wait { after: LOOK });
+        let wait = Ok(DriverStep::Wait { after: POLL });
         match self.seek_ours(key, journal).await? {
             Seek::Ours(found) => self.remove(how, journal, &found).await,
             Seek::Undecided(at) => self.give_up(journal, &at).await,

@@ -125,7 +125,7 @@ pub fn power(state: &str, lock: &str, at: &Location) -> (Power, Option<String>) 
         ("stopped" | "prelaunch", _) => (Power::Off, None),
         ("paused", "backup" | "snapshot" | "migrate" | "suspending") => (Power::On, None),
         ("paused" | "suspended", _) => trouble(format!("it was paused, but not by CAPW: qm resume {id}")),
-        ("io-error", _) => trouble(format!("its disk failed, or its storage is full: mend the storage, then qm resume {id}")),
+        ("io-error", _) => trouble(format!("its disk failed, or its storage is full: fix the storage, then qm resume {id}")),
         ("internal-error" | "guest-panicked", _) => trouble(format!("QEMU calls it {state}: qm reset {id}")),
         ("unknown", _) => trouble(format!("its node {} does not answer", at.node)),
         _ => (Power::On, None),

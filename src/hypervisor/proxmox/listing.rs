@@ -8,7 +8,7 @@ use super::client::{Location, Resource};
 use super::found::{self, Found};
 use super::words::{self, Words};
 use crate::api::name::VmUuid;
-use crate::hypervisor::{DriverError, Listing, Row, Stray, Wanted};
+use crate::hypervisor::{DriverError, Leftover, Listing, Row, Wanted};
 use crate::vm::{MachineKey, Power};
 
 /// Whose VMs are, as earlier listings have shown; it is believed as long as a VM looks the same.
@@ -44,7 +44,7 @@ impl ProxmoxDriver {
         }
         let images = self.images_of_vms().await?;
         *self.known.lock().await = ours.iter().map(|(key, guest)| (key.vm, guest.location())).collect();
-        let talking = ours.iter().filter(|(key, guest)| wanted.words_of.contains(&key.vm) && guest.status == "running");
+        let talking = ours.iter().filter(|(key, guest)| wanted.awaiting_reports.contains(&key.vm) && guest.status == "running");
         let talking: Vec<_> = talking.map(|(key, guest)| (key.vm, guest.location())).collect();
         // A guest that hangs must not keep others from being looked at.
         let turn = self.words.lock().await.next(&talking);
@@ -57,12 +57,12 @@ impl ProxmoxDriver {
         rows.sort_by_key(|row| row.key.vm);
         // A copy of the same name.
         rows.dedup_by_key(|row| row.key.vm);
-        // Drives of VMs that are being made are no strays.
-        let is_stray = |vm: &&VmUuid| !vms.contains(vm) && !wanted.words_of.contains(vm);
+        // Drives of VMs that are being made are no leftovers.
+        let is_leftover = |vm: &&VmUuid| !vms.contains(vm) && !wanted.awaiting_reports.contains(vm);
         let what = |vm: &VmUuid| format!("{}:iso/{}", self.settings.iso_storage, found::image_of(*vm));
-        let mut strays: Vec<Stray> = images.iter().filter(is_stray).map(|vm| Stray { what: what(vm) }).collect();
-        strays.sort();
-        Ok(Listing { rows, strays })
+        let mut leftovers: Vec<Leftover> = images.iter().filter(is_leftover).map(|vm| Leftover { what: what(vm) }).collect();
+        leftovers.sort();
+        Ok(Listing { rows, leftovers })
     }
 
     /// `None`: it is not of our making, or does not say yet whose it is.

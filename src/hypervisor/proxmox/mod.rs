@@ -41,7 +41,7 @@ use crate::vm::{Journal, MachineKey, SeedKind, Thing, VmSpec};
 const CAPS: Caps =
     Caps { driver: "proxmox", seeds: &[SeedKind::Drive], tick: Duration::from_secs(15), deadline: Duration::from_secs(60), reads: 8, changes: 4 };
 /// Between two looks at a clone, or at a guest that shuts down.
-const LOOK: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_secs(3);
 /// How long a call waits for a task that is usually short, and when it looks first; then less and less often.
 const SHORT_TASK: Duration = Duration::from_secs(20);
 const FIRST_LOOK: Duration = Duration::from_millis(20);
@@ -119,7 +119,7 @@ impl ProxmoxDriver {
         let server = self.client.server().to_owned();
         if let Some((id, ..)) = known.as_ref().filter(|(id, ..)| *id != found) {
             return Err(DriverError::EndpointChanged(format!(
-                "the cluster at {server} has the authority {found}, and had {id} before: another one answers, or it was installed anew"
+                "the cluster at {server} has the authority {found}, and had {id} before: another one answers, or it was reinstalled"
             )));
         }
         *known = Some((found.clone(), Instant::now(), server));
@@ -313,7 +313,7 @@ impl ProxmoxDriver {
                 TaskState::Failed(why) if is_harmless(&why) => return Ok(true),
                 TaskState::Failed(why) => return Err(why.into()),
                 TaskState::Running if start.elapsed() > SHORT_TASK => return Ok(false),
-                TaskState::Running => look = (look * 5).min(LOOK),
+                TaskState::Running => look = (look * 5).min(POLL),
             }
         }
     }

@@ -6,7 +6,7 @@ use super::client::{Location, Resource, TaskState};
 use super::fault::Refusal;
 use super::found::{self, Found};
 use super::hardware::{self, Asked};
-use super::{LOOK, ProxmoxDriver, Seek, TASK, place, reserve, with_task, without_task};
+use super::{POLL, ProxmoxDriver, Seek, TASK, place, reserve, with_task, without_task};
 use crate::bootstrap::delivery::SeedImage;
 use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Power, Seed, StopMode, VmSpec};
@@ -37,7 +37,7 @@ impl ProxmoxDriver {
         for vmid in after.chain(place::ids(ids, key)).filter(|id| Some(*id) != taken) {
             match guests.iter().find(|guest| guest.vmid == u64::from(vmid)) {
                 None => return Ok(Location { node, vmid }),
-                Some(guest) if is_nameless(guest) => return Err(DriverError::Busy { after: LOOK }),
+                Some(guest) if is_nameless(guest) => return Err(DriverError::Busy { after: POLL }),
                 Some(_) => {}
             }
         }
@@ -52,7 +52,7 @@ impl ProxmoxDriver {
         let failed = |error| Ok(DriverStep::Failed { journal: without_task(journal), error });
         match self.task(journal).await? {
             None => {}
-            Some(TaskState::Running) => return Ok(DriverStep::Wait { after: LOOK }),
+            Some(TaskState::Running) => return Ok(DriverStep::Wait { after: POLL }),
             Some(TaskState::Failed(why)) => return failed(not_cloned(why)),
             Some(TaskState::Succeeded | TaskState::Forgotten) => {
                 return failed(DriverError::Transient("the VM was cloned and is not there: it is made again".into()));
@@ -70,7 +70,7 @@ impl ProxmoxDriver {
             if let Some(copy) = copy
                 && self.client.task(&copy).await? == TaskState::Running
             {
-                return Ok(DriverStep::Wait { after: LOOK });
+                return Ok(DriverStep::Wait { after: POLL });
             }
         }
         match self.client.clone(&template, form).await {
@@ -91,7 +91,7 @@ impl ProxmoxDriver {
     async fn taken(&self, key: &MachineKey, spec: &VmSpec, journal: &Journal, at: &Location) -> Result<DriverStep, DriverError> {
         match self.seek_ours(key, journal).await? {
             Seek::Ours(_) => Ok(DriverStep::Changed),
-            Seek::Undecided(_) => Ok(DriverStep::Wait { after: LOOK }),
+            Seek::Undecided(_) => Ok(DriverStep::Wait { after: POLL }),
             Seek::Foreign(_) | Seek::Nothing => {
                 let next = self.choose(key, spec, Some(at.vmid)).await?;
                 let error = DriverError::Transient(format!("id {} was given to another VM meanwhile: the VM gets {}", at.vmid, next.vmid));
@@ -104,7 +104,7 @@ impl ProxmoxDriver {
     pub(super) async fn undecided(&self, journal: &Journal, at: &Location) -> Result<DriverStep, DriverError> {
         let state = self.task(journal).await?;
         match state {
-            Some(TaskState::Running) | None => Ok(DriverStep::Wait { after: LOOK }),
+            Some(TaskState::Running) | None => Ok(DriverStep::Wait { after: POLL }),
             // It is read again: this was between its end and the look before.
             Some(TaskState::Succeeded) => match self.client.config(at).await {
                 Err(error) => Err(error.into()),
@@ -131,7 +131,7 @@ impl ProxmoxDriver {
         if found.lock() == Some("clone") {
             return self.undecided(journal, &found.at).await;
         }
-        let (at, wait) = (&found.at, Ok(DriverStep::Wait { after: LOOK }));
+        let (at, wait) = (&found.at, Ok(DriverStep::Wait { after: POLL }));
         if self.power(at).await?.is_none_or(|power| power != Power::Off) {
             return Ok(DriverStep::Done);
         }
@@ -169,7 +169,7 @@ impl ProxmoxDriver {
         if let Some(drive) = &drive {
             let form = vec![(drive.clone(), "none,media=cdrom".to_owned())];
             if !self.is_done(self.client.configure(&found.at, form).await, |_| false).await? {
-                return Ok(DriverStep::Wait { after: LOOK });
+                return Ok(DriverStep::Wait { after: POLL });
             }
         }
         let removed = self.remove_image(key, Some(&found.at)).await?;
@@ -191,7 +191,7 @@ impl ProxmoxDriver {
             return self.give_up(journal, at).await;
         }
         let Some(status) = self.client.status(at).await? else { return Ok(DriverStep::Changed) };
-        let wait = Ok(DriverStep::Wait { after: LOOK });
+        let wait = Ok(DriverStep::Wait { after: POLL });
         if status.status != "stopped" {
             if how == StopMode::Graceful {
                 // Its task ends without success if the guest takes longer.
@@ -220,7 +220,7 @@ impl ProxmoxDriver {
         if let (Some(TaskState::Running), Some(task)) = (self.task(journal).await?, journal.get(TASK)) {
             // One that cannot be stopped ends by itself, and its VM is removed then.
             let _ = self.client.stop_task(task).await;
-            return Ok(DriverStep::Wait { after: LOOK });
+            return Ok(DriverStep::Wait { after: POLL });
         }
         self.undecided(journal, at).await
     }

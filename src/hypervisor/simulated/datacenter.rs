@@ -16,7 +16,7 @@ use super::record::{Home, Record, RecordedPower, after, lock_file, remove_all};
 use crate::api::hypervisor::{Fault, GuestKind, Simulated};
 use crate::api::name::{base36, mebibytes};
 use crate::bootstrap::delivery::SeedImage;
-use crate::hypervisor::{DriverError, DriverStep, Endpoint, Listing, Row, Stray};
+use crate::hypervisor::{DriverError, DriverStep, Endpoint, Leftover, Listing, Row};
 use crate::vm::{MachineKey, Observed, Power, Present, Seed, Seeded, StopMode, Thing, VmSpec};
 
 /// Time between two looks at a guest that was switched off and is still running.
@@ -185,22 +185,22 @@ impl Datacenter {
             listing.rows.push(Row { key: record.key(), present, cpus: record.cpus, memory_mib: record.memory_mib });
         }
         listing.rows.sort_by_key(|row| row.key.vm);
-        listing.strays = self.strays()?;
+        listing.leftovers = self.leftovers()?;
         Ok(listing)
     }
 
     /// Directories of VMs whose creation or removal was interrupted.
-    fn strays(&self) -> Result<Vec<Stray>, DriverError> {
+    fn leftovers(&self) -> Result<Vec<Leftover>, DriverError> {
         let is_left = |path: &PathBuf| path.extension().is_some_and(|end| end == "new" || end == "gone");
         if !self.entries()?.iter().any(is_left) {
             return Ok(Vec::new());
         }
         // Those that are in use go before their process gives back the lock.
         let _lock = self.lock()?;
-        let mut strays: Vec<Stray> =
-            self.entries()?.into_iter().filter(is_left).map(|path| Stray { what: format!("directory {}", path.display()) }).collect();
-        strays.sort();
-        Ok(strays)
+        let mut leftovers: Vec<Leftover> =
+            self.entries()?.into_iter().filter(is_left).map(|path| Leftover { what: format!("directory {}", path.display()) }).collect();
+        leftovers.sort();
+        Ok(leftovers)
     }
 
     fn create(&self, key: &MachineKey, spec: &VmSpec, now: Timestamp) -> Result<DriverStep, DriverError> {

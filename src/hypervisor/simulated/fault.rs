@@ -46,7 +46,7 @@ pub const CREATE_FAILURES: u32 = 3;
 #[serde(rename_all = "camelCase", default)]
 pub struct Ledger {
     /// The VMs that have a counted fault, by `<names>=<fault>`.
-    #[serde(rename = "befell")]
+    #[serde(rename = "hit")]
     affected: BTreeMap<String, Vec<Uuid>>,
     /// Failed create calls.
     create_failures: BTreeMap<Uuid, u32>,

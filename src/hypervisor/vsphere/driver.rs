@@ -11,7 +11,7 @@ use super::group::Group;
 use super::look::Cloned;
 use super::place::{Place, folder_path};
 use super::updates::updates;
-use super::{CAPS, CLONE, LOOK, VsphereDriver};
+use super::{CAPS, CLONE, POLL, VsphereDriver};
 use crate::hypervisor::{Caps, Driver, DriverError, DriverStep, Endpoint, Listing, Row, Wanted};
 use crate::vm::{Journal, MachineKey, Observed, Power, Seed, SeedKind, StopMode, VmSpec};
 
@@ -52,7 +52,7 @@ impl Driver for VsphereDriver {
     }
 
     async fn list(&self, wanted: &Wanted) -> Result<Listing, DriverError> {
-        let found = self.all(!wanted.words_of.is_empty()).await?;
+        let found = self.all(!wanted.awaiting_reports.is_empty()).await?;
         let mut known = self.known.lock().await;
         known.tidy();
         let mut rows: Vec<Row> = Vec::new();
@@ -62,7 +62,7 @@ impl Driver for VsphereDriver {
             rows.push(Row { key, present: self.present(&found).await, cpus: found.cpus(), memory_mib: found.memory_mib });
         }
         rows.sort_by_key(|row| row.key.vm);
-        Ok(Listing { rows, strays: Vec::new() })
+        Ok(Listing { rows, leftovers: Vec::new() })
     }
 
     async fn observe(&self, key: &MachineKey, journal: &Journal) -> Result<Observed, DriverError> {
@@ -95,7 +95,7 @@ impl Driver for VsphereDriver {
                 // A second clone of that name would be refused.
                 None => self.begin_clone(key, spec, seed, journal).await,
                 Some(task) => match self.task(task, None).await? {
-                    TaskState::Running => Ok(self.next_look(key).await),
+                    TaskState::Running => Ok(self.next_poll(key).await),
                     TaskState::Failed(fault) => Ok(self.clone_failed(key, journal, Some(fault)).await),
                     TaskState::Succeeded(_) | TaskState::Forgotten => Ok(self.clone_failed(key, journal, None).await),
                 },
@@ -108,7 +108,7 @@ impl Driver for VsphereDriver {
         }
         let is_made = matches!(observed, Observed::Present(present) if present.power != Power::Creating);
         let found = if is_made { self.find_ours(key).await?.filter(|found| !found.is_unknown()) } else { None };
-        let Some(found) = found else { return Ok(self.next_look(key).await) };
+        let Some(found) = found else { return Ok(self.next_poll(key).await) };
         if !found.is_off() {
             return Ok(DriverStep::Done);
         }
@@ -117,7 +117,7 @@ impl Driver for VsphereDriver {
         self.reseed(&found, seed).await?;
         let is_on = |vm: Option<&Found>| vm.is_some_and(|vm| !vm.is_off());
         let done = self.is_done(&found.vm, self.client.power_on(&found.vm).await, &[POWER_STATE], is_on).await?;
-        Ok(if done { DriverStep::Changed } else { DriverStep::Wait { after: LOOK } })
+        Ok(if done { DriverStep::Changed } else { DriverStep::Wait { after: POLL } })
     }
 
     async fn detach(&self, key: &MachineKey, _journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
@@ -125,11 +125,11 @@ impl Driver for VsphereDriver {
         if found.seed.is_empty() {
             return Ok(DriverStep::Done);
         }
-        Ok(if self.unseed(&found).await? { DriverStep::Changed } else { DriverStep::Wait { after: LOOK } })
+        Ok(if self.unseed(&found).await? { DriverStep::Changed } else { DriverStep::Wait { after: POLL } })
     }
 
     async fn retire(&self, key: &MachineKey, how: StopMode, journal: &Journal, _observed: &Observed) -> Result<DriverStep, DriverError> {
-        let wait = Ok(DriverStep::Wait { after: LOOK });
+        let wait = Ok(DriverStep::Wait { after: POLL });
         let Some(found) = self.find_ours(key).await? else {
             let is_gone = matches!(self.known.lock().await.get(key.vm), Some(Memory::Gone(_)));
             return match journal.get(CLONE).filter(|_| !is_gone) {
@@ -139,7 +139,7 @@ impl Driver for VsphereDriver {
                         let _ = self.client.cancel(task).await;
                         wait
                     }
-                    // The VM is there, or was: look again.
+                    // The VM is there, or was: poll again.
                     TaskState::Succeeded(_) if self.find(key).await?.is_some() => Ok(DriverStep::Changed),
                     TaskState::Succeeded(_) | TaskState::Failed(_) | TaskState::Forgotten => Ok(DriverStep::Done),
                 },

@@ -8,7 +8,7 @@ use super::client::{Selection, TaskState, Through};
 use super::fault::{Error, Fault, NOT_FOUND};
 use super::found::{self, Found, Memory, name_of};
 use super::soap::Reference;
-use super::{CAPS, CLONE, LOOK, VsphereDriver};
+use super::{CAPS, CLONE, POLL, VsphereDriver};
 use crate::hypervisor::{DriverError, DriverStep};
 use crate::vm::{Journal, MachineKey, Present};
 
@@ -179,10 +179,10 @@ impl VsphereDriver {
     }
 
     /// When to look at a clone again: after as long as it has taken so far.
-    pub async fn next_look(&self, key: &MachineKey) -> DriverStep {
+    pub async fn next_poll(&self, key: &MachineKey) -> DriverStep {
         let after = match self.known.lock().await.get(key.vm) {
             Some(Memory::Cloning(since)) => since.elapsed().clamp(SHORTEST_LOOK, LONGEST_LOOK),
-            _ => LOOK,
+            _ => POLL,
         };
         DriverStep::Wait { after }
     }
@@ -200,7 +200,7 @@ impl VsphereDriver {
         let (start, mut look) = (Instant::now(), FIRST_LOOK);
         let task = match task {
             Err(Error::Fault(fault)) if is_harmless(&fault) => {
-                mirror.doubt(vm);
+                mirror.note_error(vm);
                 return Ok(true);
             }
             task => task?,
@@ -212,7 +212,7 @@ impl VsphereDriver {
                 let _ = timeout(TOLD_BY, news.changed()).await;
             } else {
                 sleep(look).await;
-                look = (look * 5).min(LOOK);
+                look = (look * 5).min(POLL);
             }
             match self.task(&task, Some(start)).await? {
                 TaskState::Failed(fault) if !is_harmless(&fault) => return Err(fault.into()),
@@ -224,7 +224,7 @@ impl VsphereDriver {
         let done = Instant::now();
         while mirror.is_live() && !should(mirror.vm(vm).as_ref()) {
             if done.elapsed() > TOLD_BY {
-                mirror.doubt(vm);
+                mirror.note_error(vm);
                 break;
             }
             let _ = timeout(TOLD_BY, news.changed()).await;

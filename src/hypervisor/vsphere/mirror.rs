@@ -166,7 +166,7 @@ impl Mirror {
     }
 
     /// It was changed, and that is not told: it is read until a request that begins later is answered.
-    pub fn doubt(&self, vm: &Reference) {
+    pub fn note_error(&self, vm: &Reference) {
         let mut told = self.lock();
         let during = told.requests;
         match told.vms.get_mut(vm) {
@@ -318,7 +318,7 @@ mod tests {
         told(&mirror, &vm("enter", &change("runtime.powerState", "<val>poweredOff</val>")));
         assert!(mirror.is_whole() && mirror.vm(&it).unwrap().is_off());
         mirror.ask();
-        mirror.doubt(&it);
+        mirror.note_error(&it);
         told(&mirror, &vm("modify", &change("name", "<val>b</val>")));
         assert!(mirror.is_whole() && mirror.vm(&it).is_none(), "that may be from before the change");
         mirror.ask();
@@ -353,7 +353,7 @@ mod tests {
         assert!(read.vm(&it).is_some() && read.all(&folder).is_some());
 
         let changed = live();
-        changed.doubt(&it);
+        changed.note_error(&it);
         changed.read(&it);
         told(&changed, &enter);
         assert_eq!((changed.vm(&it), changed.all(&folder)), (None, None), "that may be from before the change");

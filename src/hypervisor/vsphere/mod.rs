@@ -62,8 +62,8 @@ const CAPS: Caps = Caps {
     changes: 8,
 };
 /// Between two looks at a clone, or at a guest that shuts down.
-const LOOK: Duration = Duration::from_secs(3);
-/// How long the places are believed that were found. Each description finds them anew, and so does a request that says that one is gone.
+const POLL: Duration = Duration::from_secs(3);
+/// How long the places are believed that were found. Each description finds them again, and so does a request that says that one is gone.
 const PLACES: Duration = Duration::from_secs(900);
 /// How often a VM is put into a group that others change at the same time.
 const GROUP_TRIES: u32 = 4;
@@ -157,7 +157,7 @@ impl VsphereDriver {
         let wanted = image.clone_spec(key, spec, &asked)?;
         let task = match self.client.clone_vm(image.vm(), &place.folder, &name_of(key), &wanted).await {
             Err(error) if error.is(&[NOT_FOUND]) => {
-                // Image or place were made anew: look for them at the next try.
+                // Image or place were recreated: look for them at the next try.
                 self.images.lock().await.clear();
                 *self.place.lock().await = None;
                 return Err(DriverError::Transient("the image, folder, pool or datastore was there and is not".into()));

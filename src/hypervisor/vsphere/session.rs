@@ -1,4 +1,4 @@
-//! The session at a vCenter: one per address and login, shared by all placements in it. One that has expired is made anew in the middle of
+//! The session at a vCenter: one per address and login, shared by all placements in it. One that has expired is recreated in the middle of
 //! a call, which goes on.
 
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Session {
         let known = current.known.get_or_insert_with(|| open.instance.clone());
         if *known != open.instance {
             return Err(DriverError::EndpointChanged(format!(
-                "the vCenter at {} has the id {}, and had {known} before: another one answers, or it was installed anew",
+                "the vCenter at {} has the id {}, and had {known} before: another one answers, or it was reinstalled",
                 self.server(),
                 open.instance
             )));

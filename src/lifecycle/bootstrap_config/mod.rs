@@ -76,7 +76,7 @@ pub enum BootstrapStep {
 pub fn decide(s: &ObservedConfig<'_>, now: Timestamp) -> Decision<BootstrapStep> {
     match Gate::of(&s.object.metadata, FINALIZER, s.owner, s.cluster) {
         Gate::Closed => Decision::new(BootstrapStep::Ignore),
-        Gate::Paused(why) => Decision::new(BootstrapStep::Wait).say(paused_condition(Some(why))),
+        Gate::Paused(why) => Decision::new(BootstrapStep::Wait).with_condition(paused_condition(Some(why))),
         // The status may not know what was made: a crash before the report, or a move to another management cluster.
         Gate::Leaving => Decision::new(BootstrapStep::CleanUp),
         Gate::Open { ours } => decide_life(s, ours, now),
@@ -110,7 +110,7 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
         return Decision::new(BootstrapStep::Restore { secret });
     }
     if owner.is_control_plane {
-        return Decision::new(BootstrapStep::Wait).say(Desired::no(
+        return Decision::new(BootstrapStep::Wait).with_condition(Desired::no(
             ConditionType::Ready,
             Reason::ControlPlaneMachineRefused,
             "Windows cannot run a control plane: use WindowsBootstrapConfigTemplate for workers only",
@@ -118,7 +118,7 @@ fn make_data(s: &ObservedConfig<'_>, owner: &NodeRequest, ours: bool, now: Times
     }
     // Said at once: no wait makes versions go together.
     if let Some(Err(wrong)) = owner.version.as_deref().map(|version| compat::check(&s.object.spec, version)) {
-        return Decision::new(BootstrapStep::Wait).say(Desired::no(ConditionType::Ready, Reason::Incompatible, wrong.to_string()));
+        return Decision::new(BootstrapStep::Wait).with_condition(Desired::no(ConditionType::Ready, Reason::Incompatible, wrong.to_string()));
     }
     if !cluster.infrastructure_provisioned {
         return waiting(Reason::WaitingForClusterInfrastructureReady, format!("Cluster {} reports no infrastructure yet", owner.cluster), s, now);
@@ -161,7 +161,7 @@ pub fn may_have_data(cluster: &TargetCluster) -> bool {
     cluster.infrastructure_provisioned && cluster.control_plane_initialized && cluster.endpoint.is_some() && cluster.pod_network.is_some()
 }
 
-/// While the machine has not joined, its token lives; not longer, and not for ever.
+/// While the machine has not joined, its token lives; not longer, and not forever.
 fn keep_token(s: &ObservedConfig<'_>, owner: &NodeRequest, now: Timestamp) -> Decision<BootstrapStep> {
     let Some((created, expires)) = live_token(s.object) else {
         return Decision::new(BootstrapStep::Wait);
@@ -172,7 +172,7 @@ fn keep_token(s: &ObservedConfig<'_>, owner: &NodeRequest, now: Timestamp) -> De
         return Decision::new(BootstrapStep::DeleteToken { expired: false });
     }
     if let Some(over) = fetched {
-        return Decision::new(BootstrapStep::Wait).look_again(Duration::from_secs(over.unsigned_abs()));
+        return Decision::new(BootstrapStep::Wait).requeue_after(Duration::from_secs(over.unsigned_abs()));
     }
     let join = &s.object.spec.join;
     let last = created.saturating_add(SignedDuration::from_secs(join.token_max_age_seconds)).unwrap_or(created);
@@ -185,9 +185,9 @@ fn keep_token(s: &ObservedConfig<'_>, owner: &NodeRequest, now: Timestamp) -> De
     if left * 2 <= ttl && next > expires {
         return Decision::new(BootstrapStep::ExtendToken { expires: next });
     }
-    // Look again at half its life, or at the end.
+    // Requeue at half its life, or at the end.
     let look = (left - ttl / 2).max(1).min(seconds(now, last).max(1));
-    Decision::new(BootstrapStep::Wait).look_again(Duration::from_secs(look.unsigned_abs()))
+    Decision::new(BootstrapStep::Wait).requeue_after(Duration::from_secs(look.unsigned_abs()))
 }
 
 fn seconds_signed(since: Timestamp, now: Timestamp) -> i64 {

@@ -9,8 +9,8 @@ use crate::api::condition::{self, ConditionType, Desired, Reason};
 use crate::lifecycle::Decision;
 use crate::lifecycle::workload::Fault;
 
-/// What a person can mend outside the configuration is looked at again after this time.
-const MEND: Duration = Duration::from_secs(10);
+/// What a person can fix outside the configuration is checked again after this time.
+const RECHECK: Duration = Duration::from_secs(10);
 
 /// Why the bootstrap data cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +26,15 @@ pub enum DataProblem {
 }
 
 pub fn not_made(problem: DataProblem, message: String) -> Decision<()> {
-    let (why, look_again) = match problem {
+    let (why, requeue_after) = match problem {
         DataProblem::TooLarge => (Reason::PayloadTooLarge, None),
         DataProblem::Incompatible => (Reason::Incompatible, None),
         DataProblem::InvalidSpec => (Reason::InvalidSpec, None),
-        DataProblem::ValueMissing => (Reason::SecretMissing, Some(MEND)),
-        DataProblem::SecretTaken => (Reason::SecretConflict, Some(MEND)),
-        DataProblem::Cluster(fault) => (fault.reason(), Some(MEND)),
+        DataProblem::ValueMissing => (Reason::SecretMissing, Some(RECHECK)),
+        DataProblem::SecretTaken => (Reason::SecretConflict, Some(RECHECK)),
+        DataProblem::Cluster(fault) => (fault.reason(), Some(RECHECK)),
     };
-    Decision { step: (), conditions: vec![Desired::no(ConditionType::Ready, why, message)], look_again }
+    Decision { step: (), conditions: vec![Desired::no(ConditionType::Ready, why, message)], requeue_after }
 }
 
 /// Whether the last report was that a Secret of another owner has the name: then that is looked at before anything is written.
@@ -46,18 +46,20 @@ pub fn was_taken(object: &WindowsBootstrapConfig) -> bool {
 /// Token and Secret are there; `warnings` of the rules, or empty.
 pub fn made(warnings: String) -> Decision<()> {
     Decision::new(())
-        .say(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready).with_message(warnings))
-        .say(token_valid())
-        .say(Desired::yes(ConditionType::Ready, Reason::Ready))
+        .with_condition(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready).with_message(warnings))
+        .with_condition(token_valid())
+        .with_condition(Desired::yes(ConditionType::Ready, Reason::Ready))
 }
 
 /// The Machine has its data already.
 pub fn restored() -> Decision<()> {
-    Decision::new(()).say(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready)).say(Desired::yes(ConditionType::Ready, Reason::Ready))
+    Decision::new(())
+        .with_condition(Desired::yes(ConditionType::DataSecretAvailable, Reason::Ready))
+        .with_condition(Desired::yes(ConditionType::Ready, Reason::Ready))
 }
 
 pub fn token_extended() -> Decision<()> {
-    Decision::new(()).say(token_valid())
+    Decision::new(()).with_condition(token_valid())
 }
 
 fn token_valid() -> Desired {
@@ -67,7 +69,7 @@ fn token_valid() -> Desired {
 /// The node has its certificate. It may lose it until it has `joined`, and no second one is issued.
 pub fn token_used(joined: bool) -> Decision<()> {
     let used = Desired::yes(ConditionType::JoinCredentialValid, Reason::TokenUsed);
-    Decision::new(()).say(used.with_message(if joined {
+    Decision::new(()).with_condition(used.with_message(if joined {
         "the node has its certificate; the token was deleted"
     } else {
         "the certificate was issued and the token deleted. A machine that was interrupted before it stored the certificate cannot ask for another one: if its Node does not appear, delete the Machine, or let a MachineHealthCheck do so"
@@ -81,7 +83,7 @@ pub fn token_expired(object: &WindowsBootstrapConfig) -> Decision<()> {
         object.spec.join.token_max_age_seconds
     );
     let no = |type_| Desired::no(type_, Reason::TokenExpired, message.clone());
-    Decision::new(()).say(no(ConditionType::JoinCredentialValid)).say(no(ConditionType::Ready))
+    Decision::new(()).with_condition(no(ConditionType::JoinCredentialValid)).with_condition(no(ConditionType::Ready))
 }
 
 /// It is being deleted, and its token would outlive it.
@@ -89,7 +91,7 @@ pub fn held(object: &WindowsBootstrapConfig, fault: Fault, cause: &str) -> Decis
     let expires =
         object.status.as_ref().and_then(|s| s.token_expires_at.as_ref()).map(|at| format!(", at the latest at {}", at.0)).unwrap_or_default();
     let message = format!("it goes when its bootstrap token can be deleted or has expired{expires}: {cause}");
-    Decision::new(()).say(Desired::no(ConditionType::Ready, fault.reason(), message))
+    Decision::new(()).with_condition(Desired::no(ConditionType::Ready, fault.reason(), message))
 }
 
 /// Whether a configuration may go although its token may still be there: the cluster cannot be used, and the token has expired. The
@@ -112,7 +114,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_problem_has_its_reason_and_is_looked_at_again_if_it_can_be_mended_elsewhere() {
+    fn each_problem_has_its_reason_and_is_looked_at_again_if_it_can_be_fixed_elsewhere() {
         for (problem, reason, again) in [
             (DataProblem::TooLarge, Reason::PayloadTooLarge, false),
             (DataProblem::Incompatible, Reason::Incompatible, false),
@@ -122,7 +124,7 @@ mod tests {
             (DataProblem::Cluster(Fault::Forbidden), Reason::WorkloadClusterForbidden, true),
         ] {
             let decision = not_made(problem, "x".into());
-            assert_eq!((decision.conditions[0].reason, decision.look_again.is_some()), (reason, again), "{problem:?}");
+            assert_eq!((decision.conditions[0].reason, decision.requeue_after.is_some()), (reason, again), "{problem:?}");
         }
     }
 

@@ -176,7 +176,7 @@ fn from_nothing_to_a_used_token() {
     assert_eq!(w.pass(0), Some(BootstrapStep::Wait));
     w.issued = Some(at(w.now));
     let wait = w.decide().unwrap();
-    assert_eq!((wait.step, wait.look_again), (BootstrapStep::Wait, Some(Duration::from_secs(10))), "the kubelet still has to fetch it");
+    assert_eq!((wait.step, wait.requeue_after), (BootstrapStep::Wait, Some(Duration::from_secs(10))), "the kubelet still has to fetch it");
     w.now += 10;
     assert_eq!(w.pass(0), Some(BootstrapStep::DeleteToken { expired: false }));
     assert_eq!((w.token, w.pass(0)), (None, Some(BootstrapStep::Wait)));
@@ -191,7 +191,7 @@ fn the_token_is_kept_until_the_node_joins_but_not_for_ever() {
     while w.token_reason() == Reason::TokenValid {
         let left = w.token.unwrap().duration_since(at(w.now)).as_secs();
         assert!(left > 0, "the token ended before the node joined");
-        let look = w.decide().unwrap().look_again.map_or(1, |d| i64::try_from(d.as_secs()).unwrap());
+        let look = w.decide().unwrap().requeue_after.map_or(1, |d| i64::try_from(d.as_secs()).unwrap());
         w.now += look.max(1);
         if matches!(w.pass(0), Some(BootstrapStep::ExtendToken { .. })) {
             extended += 1;
@@ -217,7 +217,7 @@ fn waits_are_named_when_they_last() {
         change(&mut w);
         w.now = 1;
         let early = w.decide().unwrap();
-        assert!(early.conditions.is_empty() && early.look_again.is_some(), "{what}: told at once");
+        assert!(early.conditions.is_empty() && early.requeue_after.is_some(), "{what}: told at once");
         w.now = 60;
         assert_eq!(w.decide().unwrap().conditions[0].reason, *wanted, "{what}");
         assert_eq!(w.token, None, "{what}");

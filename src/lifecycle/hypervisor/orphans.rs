@@ -40,9 +40,9 @@ pub fn is_orphan<'a>(key: &MachineKey, namespace: &str, mut machines: impl Itera
 
 /// What is said of orphans; nothing as long as there never were any.
 pub fn orphans(object: &WindowsHypervisor, found: &[Orphan], unreadable: &[ObjectMeta]) -> Option<Desired> {
-    let was_found = || condition::find(&object.status.as_ref()?.conditions, ConditionType::NoOrphans).filter(|c| c.status == "False");
+    let was_found = || condition::find(&object.status.as_ref()?.conditions, ConditionType::VirtualMachinesOwned).filter(|c| c.status == "False");
     if found.is_empty() {
-        return was_found().map(|_| Desired::yes(ConditionType::NoOrphans, Reason::OrphansGone));
+        return was_found().map(|_| Desired::yes(ConditionType::VirtualMachinesOwned, Reason::OrphansGone));
     }
     let mut names: Vec<String> = found.iter().map(|orphan| format!("{} ({})", orphan.key.name, orphan.key.vm)).collect();
     names.sort();
@@ -54,7 +54,7 @@ pub fn orphans(object: &WindowsHypervisor, found: &[Orphan], unreadable: &[Objec
         (Orphans::Remove, Some(name)) => format!("; none is removed while CAPW cannot read WindowsMachine {name}, since one of them may be its VM"),
     };
     let message = format!("no WindowsMachine asks for these VMs: {}{more}{what}", names.join(", "));
-    Some(Desired::no(ConditionType::NoOrphans, Reason::OrphansFound, message))
+    Some(Desired::no(ConditionType::VirtualMachinesOwned, Reason::OrphansFound, message))
 }
 
 /// Orphans that a message names.
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!((said.reason, said.status), (Reason::OrphansFound, Some(false)));
         assert!(said.message.contains("win-1"), "{said:?}");
         let mut reported = object("Report");
-        let status = json!({"conditions": [{"type": "NoOrphans", "status": "False", "reason": "OrphansFound", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+        let status = json!({"conditions": [{"type": "VirtualMachinesOwned", "status": "False", "reason": "OrphansFound", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
         reported.status = serde_json::from_value(status).unwrap();
         assert_eq!(orphans(&reported, &[], &[]).unwrap().reason, Reason::OrphansGone);
     }

@@ -9,13 +9,13 @@ use crate::lifecycle::conditions::in_stored_words;
 use crate::lifecycle::identity::is_provisioned;
 use crate::vm::{DriverError, Thing};
 
-/// What a person can mend on the hypervisor (an image, room) is looked at again after this time.
-pub const MEND: Duration = Duration::from_secs(15);
+/// What a person can fix on the hypervisor (an image, room) is checked again after this time.
+pub const RECHECK: Duration = Duration::from_secs(15);
 
 /// What to do after a failed call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AfterFailure {
-    /// Report it; a person must mend it.
+    /// Report it; a person must fix it.
     Report(Decision<()>),
     /// Try again after this time.
     TryAgain(Duration),
@@ -50,7 +50,7 @@ pub fn after(object: &WindowsMachine, hypervisor: &str, error: &DriverError) -> 
         return if let DriverError::Busy { after } = error { AfterFailure::TryAgain(*after) } else { AfterFailure::BackOff };
     };
     let conditions = conditions(object, why, format!("WindowsHypervisor {hypervisor}: {error}"));
-    AfterFailure::Report(Decision { step: (), conditions, look_again: Some(MEND) })
+    AfterFailure::Report(Decision { step: (), conditions, requeue_after: Some(RECHECK) })
 }
 
 /// What is said of a fault that should have passed by itself and has not; `words` are the hypervisor's own.
@@ -74,7 +74,7 @@ fn conditions(object: &WindowsMachine, why: Reason, message: String) -> Vec<Desi
 
 /// The bootstrap Secret is not what it must be.
 pub fn secret_unusable(message: String) -> Decision<()> {
-    Decision::new(()).say(Desired::no(ConditionType::Ready, Reason::BootstrapSecretMissing, message)).look_again(MEND)
+    Decision::new(()).with_condition(Desired::no(ConditionType::Ready, Reason::BootstrapSecretMissing, message)).requeue_after(RECHECK)
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ pub enum Goal {
 pub fn decide(s: &ObservedMachine<'_>, now: Timestamp) -> Decision<MachineStep> {
     match Gate::of(&s.object.metadata, FINALIZER, s.owner, s.cluster) {
         Gate::Closed => Decision::new(MachineStep::Ignore),
-        Gate::Paused(why) => Decision::new(MachineStep::Wait).say(paused_condition(Some(why))),
+        Gate::Paused(why) => Decision::new(MachineStep::Wait).with_condition(paused_condition(Some(why))),
         Gate::Leaving => decide_deletion(s),
         Gate::Open { ours } => decide_life(s, ours, now),
     }
@@ -109,7 +109,7 @@ fn decide_life(s: &ObservedMachine<'_>, ours: bool, now: Timestamp) -> Decision<
     let places = Places { hypervisors: s.hypervisors, cluster, failure_domain: owner.failure_domain.as_deref() };
     let hypervisor = match placement::choose(s.object, &places) {
         Ok(name) => name,
-        Err((why, message)) => return stuck(why, message).look_again(Duration::from_secs(60)),
+        Err((why, message)) => return stuck(why, message).requeue_after(Duration::from_secs(60)),
     };
     let spec = match vm_spec(s.object) {
         Ok(spec) => spec,
@@ -163,13 +163,13 @@ fn decide_deletion(s: &ObservedMachine<'_>) -> Decision<MachineStep> {
             let message = format!(
                 "the VM cannot be removed: WindowsHypervisor {hypervisor} is gone. Create it again; or, if the VM is certainly gone, remove the finalizer {FINALIZER} from this object"
             );
-            stuck(Reason::HypervisorMissing, message.clone()).say(deleting.with_message(message))
+            stuck(Reason::HypervisorMissing, message.clone()).with_condition(deleting.with_message(message))
         }
         Reach::Unreachable(cause) => {
             let message = format!("the VM cannot be removed while WindowsHypervisor {hypervisor} is unreachable: {cause}");
-            stuck(Reason::HypervisorUnreachable, message.clone()).say(deleting.with_message(message))
+            stuck(Reason::HypervisorUnreachable, message.clone()).with_condition(deleting.with_message(message))
         }
-        Reach::Unchecked => Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
+        Reach::Unchecked => Decision::new(MachineStep::Wait).requeue_after(Duration::from_secs(1)),
     }
 }
 
@@ -204,11 +204,11 @@ fn unreachable(hypervisor: &str, reach: Reach, provisioned: bool) -> Decision<Ma
     let (why, message) = match reach {
         Reach::Missing => (Reason::HypervisorMissing, format!("WindowsHypervisor {hypervisor} is gone: create it again, the VM is still there")),
         Reach::Unreachable(cause) => (Reason::HypervisorUnreachable, format!("WindowsHypervisor {hypervisor} is unreachable: {cause}")),
-        Reach::Unchecked | Reach::Reachable => return Decision::new(MachineStep::Wait).look_again(Duration::from_secs(1)),
+        Reach::Unchecked | Reach::Reachable => return Decision::new(MachineStep::Wait).requeue_after(Duration::from_secs(1)),
     };
     if provisioned {
         // The node may well be fine: Ready stays, so that MachineHealthCheck does not replace machines because of a network cut.
-        return Decision::new(MachineStep::Wait).say(Desired::unknown(ConditionType::VirtualMachineReady, why, message));
+        return Decision::new(MachineStep::Wait).with_condition(Desired::unknown(ConditionType::VirtualMachineReady, why, message));
     }
     stuck(why, message)
 }
@@ -221,9 +221,9 @@ fn waiting(why: Reason, message: impl Into<String>, s: &ObservedMachine<'_>, now
     super::waiting(MachineStep::Wait, &s.object.metadata, why, message, now)
 }
 
-/// Something that a person must mend.
+/// Something that a person must fix.
 fn stuck(why: Reason, message: impl Into<String>) -> Decision<MachineStep> {
-    Decision::new(MachineStep::Wait).say(Desired::no(ConditionType::Ready, why, message))
+    Decision::new(MachineStep::Wait).with_condition(Desired::no(ConditionType::Ready, why, message))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::lifecycle::conditions::is_same;
 const FAILURES: u32 = 3;
 /// or those that last so long.
 const LASTING: Duration = Duration::from_secs(30);
-/// A failure that comes so long after the last one begins anew: tries are never that far apart.
+/// A failure that comes so long after the last one begins again: tries are never that far apart.
 const APART: Duration = Duration::from_secs(600);
 
 /// Failures of one machine, without a success between them.
@@ -95,7 +95,7 @@ mod tests {
                 ],
             ),
             (
-                "words that alternate are not, and a long time begins anew",
+                "words that alternate are not, and a long time begins again",
                 &[
                     (0, "a", None),
                     (1, "b", None),

@@ -63,8 +63,8 @@ pub fn decide(s: &ObservedVm<'_>, now: Timestamp) -> Decision<VmStep> {
                 s.target.hypervisor
             );
             Decision::new(VmStep::Wait)
-                .say(Desired::no(ConditionType::Ready, Reason::ForeignVirtualMachine, message))
-                .look_again(Duration::from_secs(60))
+                .with_condition(Desired::no(ConditionType::Ready, Reason::ForeignVirtualMachine, message))
+                .requeue_after(Duration::from_secs(60))
         }
         (Goal::Run { .. }, Observed::Absent) => match provider_id(s.object) {
             Some(id) => removed(&id, &s.target.hypervisor),
@@ -80,9 +80,9 @@ fn in_doubt(what: &str, hypervisor: &str) -> Decision<VmStep> {
         "{what} on WindowsHypervisor {hypervisor} was made for this machine, but for another cluster; it is not touched. Give this object the namespace and the cluster label of its mark; or, if the VM belongs to another object, remove the finalizer {FINALIZER}"
     );
     Decision::new(VmStep::Wait)
-        .say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message.clone()))
-        .say(Desired::no(ConditionType::Ready, Reason::ForeignVirtualMachine, message))
-        .look_again(Duration::from_secs(60))
+        .with_condition(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message.clone()))
+        .with_condition(Desired::no(ConditionType::Ready, Reason::ForeignVirtualMachine, message))
+        .requeue_after(Duration::from_secs(60))
 }
 
 fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep> {
@@ -96,19 +96,19 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
     if let (true, Some(trouble)) = (provisioned, &vm.trouble) {
         let message = format!("the VM on WindowsHypervisor {} does not run: {trouble}", s.target.hypervisor);
         return Decision::new(VmStep::Wait)
-            .say(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineHalted, message.clone()))
-            .say(Desired::no(ConditionType::Ready, Reason::VirtualMachineHalted, message));
+            .with_condition(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineHalted, message.clone()))
+            .with_condition(Desired::no(ConditionType::Ready, Reason::VirtualMachineHalted, message));
     }
     if vm.power == Power::On && (vm.seeded != Seeded::No || has_run) {
         if provider_id(s.object).is_none() {
             return Decision::new(VmStep::SetProviderId(id));
         }
         let ready = Desired::yes(ConditionType::VirtualMachineReady, Reason::Provisioned).with_message(vm.warning.clone().unwrap_or_default());
-        let decision = Decision::new(VmStep::Report(Box::new(vm.clone()))).say(ready);
+        let decision = Decision::new(VmStep::Report(Box::new(vm.clone()))).with_condition(ready);
         let decision = joined(s, vm, decision, now);
         let decision = if has_read_its_seed(s.object, vm) { Decision { step: VmStep::Detach(Box::new(vm.clone())), ..decision } } else { decision };
         return match news_in(s.object, vm, now) {
-            Some(after) => Decision { look_again: Some(decision.look_again.map_or(after, |look| look.min(after))), ..decision },
+            Some(after) => Decision { requeue_after: Some(decision.requeue_after.map_or(after, |next| next.min(after))), ..decision },
             None => decision,
         };
     }
@@ -118,13 +118,13 @@ fn running(s: &ObservedVm<'_>, vm: &Present, now: Timestamp) -> Decision<VmStep>
             s.target.hypervisor
         );
         return Decision::new(VmStep::Wait)
-            .say(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineOff, message.clone()))
-            .say(Desired::no(ConditionType::Ready, Reason::VirtualMachineOff, message));
+            .with_condition(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineOff, message.clone()))
+            .with_condition(Desired::no(ConditionType::Ready, Reason::VirtualMachineOff, message));
     }
     let advance = Decision::new(VmStep::Advance);
     match quiet_left(created(&s.object.metadata), now) {
         Some(_) => advance,
-        None => advance.say(Desired::no(
+        None => advance.with_condition(Desired::no(
             ConditionType::Ready,
             Reason::Provisioning,
             format!("the VM is being made on WindowsHypervisor {}", s.target.hypervisor),
@@ -163,7 +163,7 @@ pub fn seed_stays(hypervisor: &str, cause: &str) -> Desired {
     let message = format!(
         "WindowsHypervisor {hypervisor} cannot take the configuration drive from the machine: {cause}. Its token has expired, but other secrets of the bootstrap data stay readable in the guest: remove the drive by hand"
     );
-    Desired::no(ConditionType::SeedDetached, Reason::SeedStays, message)
+    Desired::no(ConditionType::SeedDetached, Reason::SeedNotDetached, message)
 }
 
 /// When the guest's newest report may be written, if that is not now.
@@ -184,14 +184,14 @@ fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Tim
     let given_up = vm.report.as_ref().filter(|report| report.is_final_failure());
     if let (None, Some(report)) = (node, given_up) {
         let (why, message) = guest::failure(report);
-        return decision.say(condition(why, message.clone())).say(Desired::no(ConditionType::Ready, why, message));
+        return decision.with_condition(condition(why, message.clone())).with_condition(Desired::no(ConditionType::Ready, why, message));
     }
-    let decision = decision.say(Desired::yes(ConditionType::Ready, Reason::Provisioned));
+    let decision = decision.with_condition(Desired::yes(ConditionType::Ready, Reason::Provisioned));
     if let Some((owner, node)) = node {
         let ready = diagnosis::of_node_ready(&owner.conditions, node, now);
         let trouble = ready.sentence().map(|why| format!("{NOT_READY}{why}")).unwrap_or_default();
         let joined = Desired::yes(ConditionType::NodeJoined, Reason::Joined).with_message(format!("Node {node}{trouble}"));
-        return Decision { look_again: ready.next, ..decision.say(joined) };
+        return Decision { requeue_after: ready.next, ..decision.with_condition(joined) };
     }
     let status = s.object.status.as_ref();
     let last = guest::told(status.and_then(|s| s.bootstrap.as_ref()), vm.report.as_ref(), now);
@@ -203,12 +203,12 @@ fn joined(s: &ObservedVm<'_>, vm: &Present, decision: Decision<VmStep>, now: Tim
         let trouble = trouble.map(|why| format!(": {why}")).unwrap_or_default();
         let joining = condition(Reason::Joining, format!("the VM runs; its Node has not appeared yet{trouble}"));
         let left = Duration::from_secs(left.unsigned_abs());
-        return decision.say(joining).look_again(symptoms.next.map_or(left, |next| next.min(left)));
+        return decision.with_condition(joining).requeue_after(symptoms.next.map_or(left, |next| next.min(left)));
     }
     let said = last.map(|l| format!("; the guest's last word: {} {} ({}): {}", l.item, l.state, l.code, l.message)).unwrap_or_default();
     let trouble = trouble.unwrap_or_else(|| r"Look at the VM's console and at C:\ProgramData\capw\bootstrap.log".into());
     let never = format!("no Node has appeared {deadline} s after power on{said}. {trouble}; a MachineHealthCheck replaces such machines");
-    Decision { look_again: symptoms.next, ..decision.say(condition(Reason::NodeNeverJoined, never)) }
+    Decision { requeue_after: symptoms.next, ..decision.with_condition(condition(Reason::NodeNeverJoined, never)) }
 }
 
 /// Why the Node of a machine is not Ready, from its condition NodeJoined.
@@ -228,11 +228,9 @@ fn removed(id: &ProviderId, hypervisor: &str) -> Decision<VmStep> {
         "the VM {} was removed from WindowsHypervisor {hypervisor}, but not by CAPW. It is not made again: delete the Machine, or let a MachineHealthCheck do so",
         id.vm
     );
-    Decision::new(VmStep::Wait).say(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineRemoved, message.clone())).say(Desired::no(
-        ConditionType::Ready,
-        Reason::VirtualMachineRemoved,
-        message,
-    ))
+    Decision::new(VmStep::Wait)
+        .with_condition(Desired::no(ConditionType::VirtualMachineReady, Reason::VirtualMachineRemoved, message.clone()))
+        .with_condition(Desired::no(ConditionType::Ready, Reason::VirtualMachineRemoved, message))
 }
 
 fn deleting(step: VmStep, object: &WindowsMachine, now: Timestamp) -> Decision<VmStep> {
@@ -240,8 +238,8 @@ fn deleting(step: VmStep, object: &WindowsMachine, now: Timestamp) -> Decision<V
     match quiet_left(object.metadata.deletion_timestamp.as_ref().map(|t| t.0), now) {
         Some(_) => decision,
         None => decision
-            .say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message("the VM is being stopped and removed"))
-            .say(Desired::no(ConditionType::Ready, Reason::Deleting, "the VM is being stopped and removed")),
+            .with_condition(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message("the VM is being stopped and removed"))
+            .with_condition(Desired::no(ConditionType::Ready, Reason::Deleting, "the VM is being stopped and removed")),
     }
 }
 

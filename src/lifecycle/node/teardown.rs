@@ -14,8 +14,8 @@ use crate::lifecycle::workload::Fault;
 
 /// The watch shows the end of a Node that was deleted; this is for one that is slow.
 const GOING: Duration = Duration::from_secs(5);
-/// What a person can mend in or around the workload cluster is looked at again after this time.
-const MEND: Duration = Duration::from_secs(10);
+/// What a person can fix in or around the workload cluster is checked again after this time.
+const RECHECK: Duration = Duration::from_secs(10);
 /// Under Cluster API, a machine whose VM is gone waits so long from its deletion on for a workload cluster that cannot be used. Core itself does not
 /// wait for a Node that it does not know of.
 const CORE: Duration = Duration::from_secs(120);
@@ -38,7 +38,7 @@ pub fn unusable(fault: Option<Fault>, error: &str, is_over: bool) -> TeardownSte
         Some(Fault::KubeconfigMissing) => TeardownStep::LeaveBehind("the kubeconfig of its cluster is gone"),
         Some(Fault::OwnClusterRefused) => TeardownStep::LeaveBehind("its namespace may not use the cluster that CAPW runs in"),
         _ if is_over => TeardownStep::LeaveBehind("the time for it has passed"),
-        Some(_) => TeardownStep::Wait(waiting(MEND, format!("the Node must go first, and cannot: {error}"))),
+        Some(_) => TeardownStep::Wait(waiting(RECHECK, format!("the Node must go first, and cannot: {error}"))),
         None => TeardownStep::BackOff,
     }
 }
@@ -68,7 +68,7 @@ pub fn deleted(node: &str) -> Decision<()> {
 }
 
 fn waiting(after: Duration, message: String) -> Decision<()> {
-    Decision::new(()).say(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message)).look_again(after)
+    Decision::new(()).with_condition(Desired::yes(ConditionType::Deleting, Reason::Deleting).with_message(message)).requeue_after(after)
 }
 
 #[cfg(test)]

@@ -127,14 +127,14 @@ pub fn decide(s: &ObservedPool<'_>, now: Timestamp) -> Decision<PoolStep> {
     };
     let mut decision = Decision::new(step);
     decision.conditions = messages::conditions(&view, &decision.step);
-    decision.look_again = next_look(&view);
+    decision.requeue_after = next_requeue(&view);
     decision
 }
 
 /// The decision when the API server has refused a machine for `why`: the report says so, and it is tried again after `left`.
 pub fn refused(mut decision: Decision<PoolStep>, why: String, left: Duration) -> Decision<PoolStep> {
     decision.conditions.retain(|condition| condition.type_ != ConditionType::Ready);
-    decision.say(Desired::no(ConditionType::Ready, Reason::MachinesRefused, why)).look_again(left)
+    decision.with_condition(Desired::no(ConditionType::Ready, Reason::MachinesRefused, why)).requeue_after(left)
 }
 
 /// Labels or taints of the template cannot be had on Nodes that are there.
@@ -145,7 +145,7 @@ pub fn nodes_refused(mut conditions: Vec<Desired>, why: &str) -> Vec<Desired> {
 }
 
 /// Until the next machine becomes available, or is given up, without any event.
-fn next_look(view: &View<'_>) -> Option<Duration> {
+fn next_requeue(view: &View<'_>) -> Option<Duration> {
     let available = view.live().filter_map(|m| m.until_available(view.s.goal.min_ready, view.now).flatten());
     let given_up = view.live().filter(|m| m.failed.is_none()).filter_map(|m| Duration::try_from(m.given_up_at?.duration_since(view.now)).ok());
     available.chain(given_up).min()

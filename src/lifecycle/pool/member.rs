@@ -86,7 +86,7 @@ fn failure(k: &Known<'_>) -> Option<Failure> {
     let remediated = find(told, OWNER_REMEDIATED).is_some_and(|c| c.status == "False");
     let failed = |condition: &Condition, replace| Some(Failure { why: condition.reason.clone(), replace });
     let unready = condition_of(k, ConditionType::Ready).filter(|c| c.status == "False");
-    // Before the rest: it is nothing that the template could do about.
+    // Checked first: the template is not at fault.
     if let Some(ready) = unready.filter(|c| c.reason == Reason::VirtualMachineRemoved) {
         return failed(ready, if remediated { Replace::AtOnce } else { Replace::InBudget });
     }

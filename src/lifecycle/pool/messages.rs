@@ -55,7 +55,7 @@ fn ready(view: &View<'_>, step: &PoolStep) -> Desired {
     }
     if !failed.is_empty() {
         let message = format!(
-            "{}; failed, and not replaced by the pool itself{}. Mend what they say; a machine that is deleted, by a MachineHealthCheck or by hand, is made anew",
+            "{}; failed, and this pool does not replace them{}. Fix the reported causes; a machine that a MachineHealthCheck or a person deletes is created again",
             available(view),
             listed(&failed)
         );
@@ -83,7 +83,7 @@ fn up_to_date(view: &View<'_>, step: &PoolStep) -> Desired {
     }
     if *step == PoolStep::Wait && view.coming() + view.leaving == 0 {
         let message =
-            format!("{message}, and the failed ones are not replaced{}. Mend the template, or delete the failed machines to go on", listed(&failed));
+            format!("{message}, and the failed ones are not replaced{}. Fix the template, or delete the failed machines to go on", listed(&failed));
         return no(Reason::RolloutStopped, message);
     }
     no(Reason::RollingOut, format!("{message}; failed{}", listed(&failed)))
@@ -119,7 +119,7 @@ fn stopped(view: &View<'_>) -> String {
         n => format!(" after {n} before"),
     };
     format!(
-        "no machine of the template as it is now became Ready{before}, so nothing more is made or replaced{}. Mend the template, or set it back; to try it again, delete the failed machines",
+        "no machine of the template as it is now became Ready{before}, so nothing more is made or replaced{}. Fix the template, or set it back; to try it again, delete the failed machines",
         listed(&failures(&never_started))
     )
 }

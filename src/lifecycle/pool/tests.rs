@@ -154,7 +154,7 @@ fn a_broken_template_stops_after_the_first_batch_and_setting_it_back_keeps_the_m
 }
 
 #[test]
-fn a_mended_template_goes_on() {
+fn a_fixed_template_goes_on() {
     let mut world = World::settled(goal(4, 1, 0));
     world.template = 1;
     world.run(|template| template == 0);

@@ -206,13 +206,13 @@ fn what_is_not_reached_is_said_first_by_what_the_rest_needs() {
 }
 
 #[test]
-fn a_pod_that_failed_as_a_whole_is_made_anew_after_a_minute() {
+fn a_pod_that_failed_as_a_whole_is_recreated_after_a_minute() {
     for (made, is_removed) in [("2026-01-01T00:59:30Z", false), ("2026-01-01T00:58:30Z", true), ("2026-01-01T02:00:00Z", false), ("", false)] {
         let mut evicted = pod(json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}));
         evicted["metadata"]["creationTimestamp"] = json!(made);
         let found = found(&["win-1"], std::slice::from_ref(&evicted));
         assert_eq!((found.remove.len() == 1, found.make.len(), found.passed.len()), (is_removed, 0, 0), "{made}");
-        assert_eq!(found.said, ["win-1: pod probe-win-1 failed, and is made anew: The node was low on resource: memory."]);
+        assert_eq!(found.said, ["win-1: pod probe-win-1 failed, and is recreated: The node was low on resource: memory."]);
     }
 }
 
@@ -221,7 +221,7 @@ fn the_condition_names_a_few_nodes() {
     assert_eq!(report(&found(&["win-1"], &[all_passed(), passed_back(), service()])), None);
     let names: Vec<String> = (1..=7).map(|at| format!("win-{at}")).collect();
     let (condition, after) = report(&found(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])).unwrap();
-    assert_eq!((condition.reason, condition.status, after), (Reason::NodeNotVerified, Some(false), LOOK_SOON));
+    assert_eq!((condition.reason, condition.status, after), (Reason::NodeNotVerified, Some(false), RECHECK_SOON));
     assert!(condition.message.ends_with("win-5: pod probe-win-5 is made; and 2 more"), "{}", condition.message);
 }
 

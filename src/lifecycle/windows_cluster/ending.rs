@@ -76,7 +76,7 @@ pub enum Unremoved {
     LeaveBehind(String),
 }
 
-/// `fault`: why the workload cluster cannot be used, if a person has to mend that.
+/// `fault`: why the workload cluster cannot be used, if a person has to fix that.
 pub fn unremoved(object: &WindowsCluster, cluster: Option<&TargetCluster>, fault: Option<Fault>, error: &str, now: Timestamp) -> Unremoved {
     let known = object.status.as_ref().and_then(|status| status.components.as_ref()?.removing_since.as_ref());
     let since = known.map_or_else(|| whole_second(now), |since| since.0);

@@ -102,7 +102,7 @@ pub const RULES: [Rule; 24] = [
         effect: Fails,
         of_pod: Some("variables.pod.?resources.?limits.orValue({}).exists(name, name.startsWith('hugepages-'))"),
         of_container: Some("c.?resources.?limits.orValue({}).exists(name, name.startsWith('hugepages-'))"),
-        message: "resources.limits[hugepages-*]: no Windows node has huge pages, and the pod would wait for ever: take it out",
+        message: "resources.limits[hugepages-*]: no Windows node has huge pages, and the pod would wait forever: take it out",
     },
     Rule {
         id: "administrator",

@@ -106,7 +106,7 @@ async fn a_secret_in_the_way_of_a_machine_pool_is_looked_at_again() {
         step(STATUS, object.clone()),
         step("POST /apis/events.k8s.io/v1/namespaces/lab/events", json!({})),
     ]);
-    assert_eq!(pass(&ctx, object).await, Outcome::look_again(std::time::Duration::from_secs(10)));
+    assert_eq!(pass(&ctx, object).await, Outcome::requeue_after(std::time::Duration::from_secs(10)));
     let conditions = &script.seen()[2].body["status"]["conditions"];
     assert!(conditions.as_array().unwrap().iter().any(|c| c["type"] == "Ready" && c["reason"] == "SecretConflict"), "{conditions}");
 }

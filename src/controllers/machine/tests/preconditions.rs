@@ -39,7 +39,7 @@ async fn only_the_node_that_was_seen_is_completed() {
     let object: WindowsMachine = read(machine(json!({"labels": {"node.cluster.x-k8s.io/a": "b"},
         "annotations": {HYPERVISOR_ANNOTATION: "h1", JOINS_ANNOTATION: "secret/c1-kubeconfig/value"}})));
     let cluster = crate::api::cluster_ref::ClusterRef::standalone(&object.metadata).unwrap();
-    for (now, is_completed) in [(node("n", id("w")), true), (node("anew", id("w")), false), (node("n", id("other")), false)] {
+    for (now, is_completed) in [(node("n", id("w")), true), (node("again", id("w")), false), (node("n", id("other")), false)] {
         let server = Arc::new(Mutex::new(Server { others: vec![node("n", id("w"))], ..Server::holding([]) }));
         let (shared, _script) = shared_to(caches(), 1, vec![kubeconfig()], connect(&server));
         let ctx = shared.machine();

@@ -21,7 +21,7 @@ fn going() -> Value {
     json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER]})
 }
 
-/// Else it would stay when its machine goes, and the pool would wait for it for ever.
+/// Else it would stay when its machine goes, and the pool would wait for it forever.
 #[tokio::test]
 async fn configurations_get_their_machine_back_whatever_the_state_of_the_pool() {
     let current = Template { machine: read(json!({"image": "w"})), bootstrap: None, version: Some("v1.36.3".into()) }.hash();

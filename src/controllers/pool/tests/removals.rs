@@ -53,11 +53,11 @@ async fn a_machine_whose_node_is_ready_by_now_is_not_the_one_that_goes() {
 }
 
 #[tokio::test]
-async fn a_machine_pool_that_was_made_anew_is_another_owner() {
-    let mut made_anew = pool();
-    made_anew["metadata"]["ownerReferences"][0]["uid"] = json!("another uid");
+async fn a_machine_pool_that_was_recreated_is_another_owner() {
+    let mut recreated = pool();
+    recreated["metadata"]["ownerReferences"][0]["uid"] = json!("another uid");
     let (ctx, _script) = stage(vec![]);
-    reconcile(Arc::new(read(made_anew)), ctx).await.expect("it waits for its owner");
+    reconcile(Arc::new(read(recreated)), ctx).await.expect("it waits for its owner");
 }
 
 /// They clean up the workload cluster while its kubeconfig is there.
@@ -94,7 +94,7 @@ fn standalone(nodes: Vec<Value>, refused: Option<&str>) -> (WindowsNodePool, Con
 async fn a_standalone_pool_waits_for_the_nodes_of_its_cluster() {
     let (object, ctx, _script) = standalone(vec![], Some("GET /api/v1/nodes"));
     let object = Arc::new(object);
-    assert_eq!(with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.unwrap(), Outcome::look_again(MEND));
+    assert_eq!(with_answers(async || reconcile(object.clone(), ctx.clone()).await).await.unwrap(), Outcome::requeue_after(RECHECK));
 }
 
 /// The watch may be behind: the Node is there by now.

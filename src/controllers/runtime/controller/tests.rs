@@ -153,7 +153,7 @@ async fn a_pass_that_waits_for_an_answer_has_not_failed() {
     stage.controller.stop.cancel();
     task.await.unwrap();
     let text = stage.controller.metrics.text();
-    assert!(text.contains("outcome=\"look_again\"") && !text.contains("not_reached"), "{text}");
+    assert!(text.contains("outcome=\"requeue\"") && !text.contains("not_reached"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +197,7 @@ async fn a_panic_ends_one_pass_and_no_controller() {
         async move {
             assert!(object.name_any() != "bad", "a defect");
             count.fetch_add(1, Ordering::SeqCst);
-            Ok(Outcome::look_again(Duration::from_secs(1)))
+            Ok(Outcome::requeue_after(Duration::from_secs(1)))
         }
     });
     reaches(&good, 5).await;
@@ -300,9 +300,9 @@ fn who_takes_the_last_finalizer_away_is_not_asked_again() {
     answer.metadata.finalizers = None;
     written.note(&answer);
     assert!(written.is_stale(&cached), "it is gone, and the cache does not know yet");
-    let mut anew = object("a", 9);
-    anew.metadata.uid = Some("another".into());
-    assert!(!written.is_stale(&anew), "made anew");
+    let mut again = object("a", 9);
+    again.metadata.uid = Some("another".into());
+    assert!(!written.is_stale(&again), "recreated");
     assert!(!written.is_stale(&cached), "nothing is remembered of what is gone");
 }
 
@@ -313,7 +313,7 @@ async fn an_object_that_cannot_be_read_gets_no_pass_until_it_can_and_goes_when_i
     let count = passes.clone();
     let _task = stage.run(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
-        async { Ok(Outcome::look_again(Duration::from_secs(1))) }
+        async { Ok(Outcome::requeue_after(Duration::from_secs(1))) }
     });
     reaches(&passes, 2).await;
     let broken = || broken("a", 2);
@@ -349,9 +349,9 @@ async fn only_objects_that_the_watch_filter_selects_get_a_pass_and_all_are_known
     assert_eq!((passes.load(Ordering::SeqCst), stage.watch.store().state().len()), (1, 2));
 }
 
-/// Every watch lists anew now and then; what the list has and cannot be read must not count as gone.
+/// Every watch lists again now and then; what the list has and cannot be read must not count as gone.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_stays_when_all_are_listed_anew() {
+async fn an_object_that_cannot_be_read_stays_when_all_are_listed_again() {
     let stage = Stage::new(&["a", "gone"]);
     let passes = Arc::new(AtomicUsize::new(0));
     let count = passes.clone();
@@ -377,10 +377,10 @@ async fn an_object_that_cannot_be_read_stays_when_all_are_listed_anew() {
     assert_eq!(names(), (vec!["a".to_owned()], vec!["b".to_owned()]));
     assert_eq!(passes.load(Ordering::SeqCst), 2, "neither gets a pass");
 
-    // It was made anew while the watch was down: of this one nothing was ever read.
-    let mut anew = object("a", 3).metadata;
-    anew.uid = Some("another".into());
-    listed(vec![Guarded(Err(InvalidObject { error: "no".into(), metadata: anew })), Guarded(Ok(object("b", 3)))]);
+    // It was recreated while the watch was down: of this one nothing was ever read.
+    let mut again = object("a", 3).metadata;
+    again.uid = Some("another".into());
+    listed(vec![Guarded(Err(InvalidObject { error: "no".into(), metadata: again })), Guarded(Ok(object("b", 3)))]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(names(), (vec!["b".to_owned()], vec!["a".to_owned()]), "the second can be read by now");
     stage.tell(Ok(watcher::Event::Delete(broken("a", 4))));

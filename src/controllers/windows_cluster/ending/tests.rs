@@ -124,7 +124,7 @@ async fn whatever_request_fails_the_finalizer_goes_after_what_was_brought() {
         failing.extend((![Fault::Conflict, Fault::Busy].contains(&fault)).then(|| step(EVENT, json!({}))));
         let (outcome, seen) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, failing).await;
         let after = if fault == Fault::Busy { PATIENCE } else { Duration::from_secs(10) };
-        assert_eq!(outcome.unwrap(), Outcome::look_again(after), "{line}, {fault:?}");
+        assert_eq!(outcome.unwrap(), Outcome::requeue_after(after), "{line}, {fault:?}");
         assert_eq!(seen[1].body["status"]["components"]["removingSince"], json!(GONE), "{line}");
         let (outcome, _) = pass(windows_cluster(false, Some(GONE)), Some(cluster(false, true)), vec![], &server, removal()).await;
         assert_eq!((outcome.unwrap(), left(&server)), (Outcome::done(), vec![]), "{line}, {fault:?}");
@@ -132,7 +132,7 @@ async fn whatever_request_fails_the_finalizer_goes_after_what_was_brought() {
     let server = workload();
     let failing = vec![refuse(SECRET, 504, "Timeout"), step(STATUS, windows_cluster(false, None))];
     let (outcome, seen) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, failing).await;
-    assert_eq!(outcome.unwrap(), Outcome::look_again(Duration::from_secs(10)));
+    assert_eq!(outcome.unwrap(), Outcome::requeue_after(Duration::from_secs(10)));
     assert_eq!(seen[1].body["status"]["conditions"][0]["reason"], "NotRemoved");
     for failing in [refuse(OBJECT, 409, "Conflict"), refuse(OBJECT, 403, "Forbidden"), refuse(OBJECT, 429, "TooManyRequests"), hang(OBJECT)] {
         let (outcome, _) = pass(windows_cluster(false, None), Some(cluster(false, true)), vec![], &server, vec![kubeconfig(), failing]).await;

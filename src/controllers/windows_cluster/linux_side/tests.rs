@@ -232,9 +232,9 @@ fn what_failed_is_tried_again_soon_or_when_the_server_wants_it() {
     let (text, busy) = (String::new, |after| ApiError::Throttled { after: Duration::from_secs(after) });
     for (error, after) in [
         (WorkloadError::Api(ApiError::Conflict(text())), CONFLICT),
-        (WorkloadError::Api(ApiError::Unreachable(text())), LOOK_SOON),
-        (WorkloadError::Forbidden { what: text() }, LOOK_SOON),
-        (WorkloadError::Api(busy(1)), LOOK_SOON),
+        (WorkloadError::Api(ApiError::Unreachable(text())), RECHECK_SOON),
+        (WorkloadError::Forbidden { what: text() }, RECHECK_SOON),
+        (WorkloadError::Api(busy(1)), RECHECK_SOON),
         (WorkloadError::Api(busy(60)), Duration::from_secs(60)),
         (WorkloadError::Management(busy(60)), Duration::from_secs(60)),
     ] {

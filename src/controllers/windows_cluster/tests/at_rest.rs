@@ -13,7 +13,7 @@ use super::super::*;
 use crate::cluster::mock::{Exchange, Script, step};
 use crate::controllers::runtime::triggers::Requested;
 use crate::controllers::testing::{holding, read, shared_asked, with_answers};
-use crate::lifecycle::network::LOOK_AGAIN;
+use crate::lifecycle::network::RECHECK;
 
 pub const NODES: usize = 1000;
 const PARTS: [&str; 2] = ["flannel", "kube-proxy"];
@@ -172,7 +172,7 @@ async fn settled(server: &Arc<Mutex<Server>>, mut object: Value) -> Value {
         // Not all of the answers are asked for.
         std::mem::forget(script);
         let Some(said) = said else {
-            assert_eq!(outcome, Outcome::look_again(LOOK_AGAIN), "{:#}", object["status"]);
+            assert_eq!(outcome, Outcome::requeue_after(RECHECK), "{:#}", object["status"]);
             return object;
         };
         object["status"] = said;
@@ -199,8 +199,8 @@ async fn a_thousand_nodes_at_rest_are_looked_at_every_five_minutes_and_nothing_i
     let mut passes = Vec::new();
     while Instant::now() < end {
         passes.push((TEN_MINUTES - (end - Instant::now())).as_secs());
-        assert_eq!(pass(&context, &object).await, Outcome::look_again(LOOK_AGAIN), "{passes:?}");
-        let again = (Instant::now() + LOOK_AGAIN).min(end);
+        assert_eq!(pass(&context, &object).await, Outcome::requeue_after(RECHECK), "{passes:?}");
+        let again = (Instant::now() + RECHECK).min(end);
         if timeout_at(again, requested.windows_clusters.next()).await.is_ok() {
             while requested.windows_clusters.try_recv().is_ok() {}
         }

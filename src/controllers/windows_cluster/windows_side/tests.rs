@@ -146,7 +146,7 @@ async fn the_taint_goes_where_nothing_is_brought() {
     for (recording, is_lifted) in [("wmco.yaml", true), ("flannel-manifest.yaml", false), ("cilium.yaml", false)] {
         let server = with_node();
         let said = brought(&server, recording, &windows_cluster("c1", false)).await.unwrap();
-        assert_eq!(said.condition.reason, Reason::NotBrought, "{recording}");
+        assert_eq!(said.condition.reason, Reason::NotDeployed, "{recording}");
         assert_eq!(server.lock().unwrap().asked.contains(&TAINT_GOES.to_owned()), is_lifted, "{recording}");
     }
     let server = with_node();
@@ -154,7 +154,7 @@ async fn the_taint_goes_where_nothing_is_brought() {
     server.lock().unwrap().objects.insert("/api/v1/namespaces/kube-system".to_owned(), kube_system);
     let (shared, _script) = shared_to(Caches::empty(), 1, vec![kubeconfig()], connect(&server));
     let context = shared.windows_cluster();
-    let left = async || leave(&context, &windows_cluster("c1", true), &cluster()).await;
+    let left = async || teardown(&context, &windows_cluster("c1", true), &cluster()).await;
     assert!(left().await.is_err_and(|error| error.is_pending()), "nothing is said before the first answer");
     let left = loop {
         match left().await {
@@ -171,10 +171,10 @@ async fn what_cannot_be_removed_is_said_and_tried_again() {
     let kubeconfig = refuse("GET /api/v1/namespaces/lab/secrets/c1-kubeconfig", 404, "NotFound");
     let (shared, _script) = shared(Caches::empty(), 1, vec![kubeconfig]);
     let context = shared.windows_cluster();
-    let left = leave(&context, &windows_cluster("c1", true), &cluster()).await.unwrap().unwrap();
+    let left = teardown(&context, &windows_cluster("c1", true), &cluster()).await.unwrap().unwrap();
     assert_eq!((left.condition.type_, left.condition.status, left.parts.len()), (ConditionType::ComponentsReady, Some(false), 1));
     assert!(left.condition.message.contains("is not removed yet: "), "{}", left.condition.message);
-    assert!(leave(&context, &windows_cluster("c1", false), &cluster()).await.unwrap().is_none(), "nothing was brought");
+    assert!(teardown(&context, &windows_cluster("c1", false), &cluster()).await.unwrap().is_none(), "nothing was brought");
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn what_is_in_the_way_is_said_and_nothing_is_applied() {
     for recording in ["flannel-manifest.yaml", "calico-operator-vxlan.yaml", "cilium.yaml"] {
         let server = Arc::new(Mutex::new(Server::default()));
         let said = brought(&server, recording, &windows_cluster("c1", false)).await.unwrap();
-        assert_eq!((said.condition.reason, server.lock().unwrap().asked.len()), (Reason::NotBrought, 0), "{recording}");
+        assert_eq!((said.condition.reason, server.lock().unwrap().asked.len()), (Reason::NotDeployed, 0), "{recording}");
     }
 }
 
@@ -220,14 +220,14 @@ async fn classes_come_with_nodes_and_templates_and_go_with_their_last_pod() {
     let server = Arc::new(Mutex::new(Server { others: vec![windows_node("10.0.20348")], ..Server::default() }));
     let (new, c1, both) = (windows_cluster("c1", false), windows_cluster("c1", true), ["RuntimeClass windows-2022", "RuntimeClass windows-2025"]);
     let first = brought_with(with_template("2025"), &server, "cilium.yaml", &new).await.unwrap();
-    assert_eq!((classes(&server).len(), first.look_again), (0, Duration::ZERO), "what is to be removed one day is stored first");
-    assert_eq!((first.objects, first.condition.reason), (both.map(str::to_owned).to_vec(), Reason::NotBrought));
+    assert_eq!((classes(&server).len(), first.requeue_after), (0, Duration::ZERO), "what is to be removed one day is stored first");
+    assert_eq!((first.objects, first.condition.reason), (both.map(str::to_owned).to_vec(), Reason::NotDeployed));
     for part in ["the network is cilium", "2 objects are to be applied"] {
         assert!(first.condition.message.contains(part), "{}", first.condition.message);
     }
     for _ in 0..2 {
         let then = brought_with(with_template("2025"), &server, "cilium.yaml", &c1).await.unwrap();
-        assert_eq!((then.objects, then.condition.reason), (both.map(str::to_owned).to_vec(), Reason::NotBrought));
+        assert_eq!((then.objects, then.condition.reason), (both.map(str::to_owned).to_vec(), Reason::NotDeployed));
         assert_eq!(classes(&server), ["windows-2022", "windows-2025"]);
     }
     let asked = |line: &str| server.lock().unwrap().asked.iter().filter(|asked| asked.starts_with(line)).count();
@@ -251,7 +251,7 @@ async fn a_class_that_is_not_ours_stays_and_hides_nothing() {
     let server = Arc::new(Mutex::new(Server { others, objects: BTreeMap::from([(path.clone(), foreign.clone())]), ..Server::default() }));
     let c1 = windows_cluster("c1", true);
     let why = "RuntimeClass windows-2022 is there already";
-    for (recording, reason) in [("cilium.yaml", Reason::NotBrought), (RECORDING, Reason::PartNotReady), (RECORDING, Reason::NameTaken)] {
+    for (recording, reason) in [("cilium.yaml", Reason::NotDeployed), (RECORDING, Reason::PartNotReady), (RECORDING, Reason::NameTaken)] {
         let said = brought_with(with_template("2025"), &server, recording, &c1).await.unwrap();
         assert_eq!((said.condition.reason, said.objects), (reason, vec!["RuntimeClass windows-2025".to_owned()]));
         assert!(said.condition.message.contains(why), "{}", said.condition.message);
@@ -296,7 +296,7 @@ async fn a_cluster_whose_api_server_has_no_policies_gets_the_rest() {
     let object = with_validation("Warn");
     brought(&server, RECORDING, &object).await.unwrap();
     let said = brought(&server, RECORDING, &object).await.unwrap();
-    assert_eq!((said.condition.reason, said.parts.len()), (Reason::NotBrought, 2));
+    assert_eq!((said.condition.reason, said.parts.len()), (Reason::NotDeployed, 2));
     for part in ["kind ValidatingAdmissionPolicy:", "kind ValidatingAdmissionPolicyBinding:", "spec.components.policies"] {
         assert!(said.condition.message.contains(part), "{}", said.condition.message);
     }

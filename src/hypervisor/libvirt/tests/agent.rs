@@ -62,7 +62,7 @@ async fn the_agent_of_a_guest_gives_its_report() {
     let (driver, machine) = (endpoint.at(between.socket(), Arc::new(|_| Fate::Pass)), Machine::new("agent", endpoint.spec()));
     assert!(machine.create(&*driver, MANY).await);
     assert!(!endpoint.files().contains(&Volumes::of(&machine.key).log()), "{:?}", endpoint.files());
-    let wanted = Wanted { words_of: [machine.key.vm].into() };
+    let wanted = Wanted { awaiting_reports: [machine.key.vm].into() };
     let report = async |wanted: &Wanted| driver.list(wanted).await.unwrap().rows.remove(0).present.report;
     assert_eq!(report(&wanted).await, None, "the daemon itself says that there is no agent");
     *played.lock().unwrap() = true;
@@ -90,7 +90,7 @@ async fn a_guest_that_has_no_agent_has_no_words() {
     let machine = Machine::new("silent", endpoint.spec());
     assert!(machine.create(&*driver, MANY).await);
     requests.take();
-    let listing = driver.list(&Wanted { words_of: [machine.key.vm].into() }).await.unwrap();
+    let listing = driver.list(&Wanted { awaiting_reports: [machine.key.vm].into() }).await.unwrap();
     assert_eq!((listing.rows.len(), listing.rows[0].present.report.clone()), (1, None));
     assert!(requests.take().ends_with(&["QemuDomainAgentCommand"]), "one question, and no more");
 }

@@ -44,10 +44,10 @@ async fn a_host_that_runs_no_vm_as_it_should_answers_and_is_unfit_until_it_does(
     let endpoint = LibvirtEndpoint::new(&daemon);
     assert_eq!(endpoint.driver().describe().await.unwrap().unfit, None);
     const NO_KVM: &str = "invalid argument: the accel 'kvm' is not supported by '/usr/bin/qemu-system-x86_64' on this host";
-    let is_mended = Arc::new(AtomicBool::new(false));
-    let mended = is_mended.clone();
+    let is_fixed = Arc::new(AtomicBool::new(false));
+    let fixed = is_fixed.clone();
     let between = Between::new(&daemon.socket(), move |_, called, _| match called {
-        CAPABILITIES if !mended.load(Ordering::Relaxed) => Answer::Refused(8, NO_KVM),
+        CAPABILITIES if !fixed.load(Ordering::Relaxed) => Answer::Refused(8, NO_KVM),
         _ => Answer::Real,
     });
     let driver = endpoint.at(between.socket(), Arc::new(|_| Fate::Pass));
@@ -56,7 +56,7 @@ async fn a_host_that_runs_no_vm_as_it_should_answers_and_is_unfit_until_it_does(
         assert!(unfit.contains(part), "{part} is not in {unfit}");
     }
     assert_eq!(driver.list(&Wanted::default()).await.unwrap().rows, [], "its VMs can be looked after");
-    is_mended.store(true, Ordering::Relaxed);
+    is_fixed.store(true, Ordering::Relaxed);
     assert_eq!(driver.describe().await.unwrap().unfit, None);
 }
 

@@ -37,9 +37,9 @@ async fn a_full_clone_needs_its_image_no_more() {
     }
 }
 
-/// A torn copy looks like a whole one: if its process has ended, it is made anew once it has stood still.
+/// A torn copy looks like a whole one: if its process has ended, it is recreated once it has stood still.
 #[tokio::test]
-async fn a_copy_whose_process_has_ended_is_made_anew() {
+async fn a_copy_whose_process_has_ended_is_recreated() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::with_copies(&daemon);
     let machine = Machine::new("torn", endpoint.spec());
@@ -47,7 +47,7 @@ async fn a_copy_whose_process_has_ended_is_made_anew() {
     endpoint.half_made(&machine.key).await;
     let torn = fs::read(&system).unwrap();
     let driver = endpoint.driver();
-    assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Wait { after: super::super::copies::LOOK }));
+    assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Wait { after: super::super::copies::POLL }));
     assert!(fs::read(&system).unwrap() == torn, "it may be on its way");
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(31)).await;

@@ -1,4 +1,4 @@
-//! Logs of any length, and those that virtlogd has begun anew.
+//! Logs of any length, and those that virtlogd has begun again.
 
 use futures::future::join_all;
 
@@ -18,7 +18,7 @@ impl LibvirtEndpoint {
 
 /// Lists until the guest's report is that one. A busy daemon may end a stream before its first byte.
 async fn is_read(driver: &dyn Driver, machine: &Machine, sequence: u64) -> bool {
-    let wanted = Wanted { words_of: [machine.key.vm].into() };
+    let wanted = Wanted { awaiting_reports: [machine.key.vm].into() };
     for _ in 0..MANY {
         let rows = driver.list(&wanted).await.unwrap().rows;
         if rows.into_iter().find(|row| row.key == machine.key).unwrap().present.report == Some(said(sequence)) {
@@ -60,7 +60,7 @@ async fn one_guest_never_fails_the_others() {
     fs::remove_file(endpoint.file(&Volumes::of(&torn.key).log())).unwrap();
     endpoint.speak(&talks, &(said(1).line() + "\n"));
     assert!(is_read(&*driver, &talks, 1).await);
-    let listing = driver.list(&Wanted { words_of: [torn.key.vm, talks.key.vm].into() }).await.unwrap();
+    let listing = driver.list(&Wanted { awaiting_reports: [torn.key.vm, talks.key.vm].into() }).await.unwrap();
     for row in listing.rows {
         let warning = row.present.warning.unwrap_or_default();
         assert_eq!(warning.contains("cannot be read"), row.key == torn.key, "{:?}: {warning}", row.key);
@@ -69,7 +69,7 @@ async fn one_guest_never_fails_the_others() {
 
 /// virtlogd gives a log that is full another name and begins a new one; libvirt does not know of it.
 #[tokio::test]
-async fn a_log_that_was_begun_anew_is_read_on_and_goes_with_its_vm() {
+async fn a_log_that_was_begun_again_is_read_on_and_goes_with_its_vm() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
     let driver = endpoint.driver();
@@ -86,14 +86,14 @@ async fn a_log_that_was_begun_anew_is_read_on_and_goes_with_its_vm() {
     }
     assert!(is_read(&*driver, &turned, 2).await);
     assert!(turned.delete(&*driver, StopMode::Hard, MANY).await);
-    // A process that begins now cannot know whether a log was begun anew.
+    // A process that begins now cannot know whether a log was begun again.
     assert!(restarted.delete(&*endpoint.driver(), StopMode::Hard, MANY).await);
     assert_eq!(endpoint.files(), [IMAGE], "nothing is left");
 }
 
 /// Who has read a log from its first byte on, as one file, has nothing to look for.
 #[tokio::test]
-async fn a_pool_is_read_anew_only_where_files_may_be_that_nobody_has_told_of() {
+async fn a_pool_is_read_again_only_where_files_may_be_that_nobody_has_told_of() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
     let (driver, requests) = Requests::of(&endpoint);
@@ -113,7 +113,7 @@ async fn a_pool_is_read_anew_only_where_files_may_be_that_nobody_has_told_of() {
 
 /// After a restart CAPW has followed no log of the VMs that are there.
 #[tokio::test]
-async fn a_process_that_begins_reads_a_pool_anew_once_for_all_vms() {
+async fn a_process_that_begins_reads_a_pool_again_once_for_all_vms() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
     let machines = ["one", "two", "three"].map(|name| Machine::new(name, endpoint.spec()));
@@ -133,9 +133,9 @@ async fn a_process_that_begins_reads_a_pool_anew_once_for_all_vms() {
     assert_eq!(endpoint.files(), [IMAGE], "nothing is left");
 }
 
-/// The daemon reads no pool anew while a volume is made in it: a removal waits a short time, and goes on.
+/// The daemon reads no pool again while a volume is made in it: a removal waits a short time, and goes on.
 #[tokio::test]
-async fn a_pool_that_cannot_be_read_anew_now_is_waited_for() {
+async fn a_pool_that_cannot_be_read_again_now_is_waited_for() {
     let Some(daemon) = Daemon::start().map(Arc::new) else { return };
     let endpoint = LibvirtEndpoint::new(&daemon);
     let machine = Machine::new("waits", endpoint.spec());

@@ -232,7 +232,7 @@ async fn a_life_takes_few_requests() {
     while machine.detach(&*driver).await.unwrap() != DriverStep::Done {}
     let detach = requests.take();
     // Whose log is followed, as that of every machine is, has no file that must be looked for.
-    driver.list(&Wanted { words_of: [machine.key.vm].into() }).await.unwrap();
+    driver.list(&Wanted { awaiting_reports: [machine.key.vm].into() }).await.unwrap();
     requests.take();
     assert!(machine.delete(&*driver, StopMode::Hard, 10).await);
     let delete = requests.take();
@@ -261,7 +261,7 @@ async fn what_happens_on_the_host_is_told() {
     assert_eq!(row().await.power, Power::Off);
     daemon.virsh(["undefine", &name]);
     let listing = driver.list(&Wanted::default()).await.unwrap();
-    assert!(listing.rows.is_empty() && listing.strays.len() == 3, "{listing:?}");
+    assert!(listing.rows.is_empty() && listing.leftovers.len() == 3, "{listing:?}");
 }
 
 /// The daemon ends and comes back: VMs run on, and the same connection is used again. At another daemon with a pool of that name it is not.
@@ -306,7 +306,7 @@ async fn the_words_of_a_guest_are_read_to_the_last() {
     assert!(machine.create(&*driver, 10).await);
     let log = endpoint.file(&Volumes::of(&machine.key).log());
     until("the guest says hello", || fs::read_to_string(&log).unwrap_or_default().contains("hello\r\n")).await;
-    let wanted = Wanted { words_of: [machine.key.vm].into() };
+    let wanted = Wanted { awaiting_reports: [machine.key.vm].into() };
     let report = async |wanted: &Wanted| driver.list(wanted).await.unwrap().rows.remove(0).present.report;
     assert_eq!(report(&wanted).await, None, "the firmware's words are no report");
     let said = |sequence| GuestReport { sequence, boot: 1, item: "join".into(), state: "done".into(), code: 0, message: "x".into() };

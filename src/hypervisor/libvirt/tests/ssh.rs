@@ -34,7 +34,7 @@ async fn a_daemon_is_reached_through_ssh_by_keys_that_both_sides_know() {
     let machine = Machine::new("far", endpoint.spec());
     assert!(machine.create(&ours, MANY).await);
     assert!(endpoint.seed(&machine.key).await == Some(SeedImage::from(&machine.seed)), "what is uploaded arrives whole");
-    let listing = ours.list(&Wanted { words_of: [machine.key.vm].into() }).await.unwrap();
+    let listing = ours.list(&Wanted { awaiting_reports: [machine.key.vm].into() }).await.unwrap();
     assert_eq!((listing.rows.len(), ours.describe().await.unwrap().id), (1, endpoint.driver().describe().await.unwrap().id));
 
     sshd.stop();

@@ -83,7 +83,7 @@ async fn a_life_takes_fifteen_requests() {
     requests.take();
     assert_eq!(machine.advance(&*driver).await, Ok(DriverStep::Changed), "it is made and started");
     assert_eq!(machine.present(&*driver).await.power, Power::On);
-    driver.list(&Wanted { words_of: [machine.key.vm].into() }).await.expect("a listing");
+    driver.list(&Wanted { awaiting_reports: [machine.key.vm].into() }).await.expect("a listing");
     machine.detach(&*driver).await.expect("its drive goes");
     assert!(matches!(machine.retire(&*driver, StopMode::Graceful).await, Ok(DriverStep::Wait { .. })));
     daemon.virsh(["destroy", Volumes::of(&machine.key).vm()]);

@@ -158,7 +158,7 @@ async fn the_roles_of_the_page_are_enough_and_each_privilege_is_needed() {
     assert_eq!(driver.describe().await.unwrap().lacks, Vec::<String>::new());
     let machine = Machine::at(&endpoint, "least");
     assert!(machine.create(&*driver, STEPS).await);
-    assert_eq!(driver.list(&Wanted { words_of: [machine.key.vm].into() }).await.unwrap().rows.len(), 1);
+    assert_eq!(driver.list(&Wanted { awaiting_reports: [machine.key.vm].into() }).await.unwrap().rows.len(), 1);
     while machine.detach(&*driver).await.unwrap() != DriverStep::Done {}
     assert!(machine.delete(&*driver, StopMode::Hard, STEPS).await && endpoint.count().await == 0);
     for (name, _) in grants.iter().filter(|(name, _)| !["CapwImage", "CapwNetwork"].contains(name)) {
@@ -199,7 +199,7 @@ async fn what_guests_say_and_people_do_is_listed() {
     let (driver, machine) = (endpoint.driver(), Machine::at(&endpoint, "told"));
     assert!(machine.create(&*driver, STEPS).await);
     let name = name_of(&machine.key);
-    let wanted = Wanted { words_of: [machine.key.vm].into() };
+    let wanted = Wanted { awaiting_reports: [machine.key.vm].into() };
     let row = async || driver.list(&wanted).await.unwrap().rows.remove(0).present;
     assert_eq!(row().await.report, None, "its agent does not run yet");
     let said = GuestReport { sequence: 7, boot: 1, item: "join".into(), state: "done".into(), code: 0, message: "<x> & y".into() };

@@ -56,7 +56,7 @@ async fn another_cluster_at_the_address_is_not_believed() {
     assert!(matches!(&error, DriverError::EndpointChanged(text) if text.contains("AA:AA") && text.contains("CC:CC")), "{error}");
 }
 
-/// Before any pass of a life the nodes forget all tasks, as after they were installed anew.
+/// Before any pass of a life the nodes forget all tasks, as after they were reinstalled.
 #[tokio::test]
 async fn tasks_that_are_forgotten_are_not_missed() {
     let Some(endpoint) = endpoint() else { return };

@@ -4,12 +4,12 @@ use crate::api::hypervisor::Fault;
 use crate::bootstrap::paths;
 use crate::bootstrap::plan::{Check, FeatureState, Item, Kind, Script};
 
-/// Why the item fails for good, if one of the faults befalls it.
+/// Why the item fails for good, if one of the faults hits it.
 pub fn words(faults: &[Fault], item: &Item) -> Option<&'static str> {
-    faults.iter().find_map(|fault| befalls(*fault, &item.kind))
+    faults.iter().find_map(|fault| hits(*fault, &item.kind))
 }
 
-fn befalls(fault: Fault, kind: &Kind) -> Option<&'static str> {
+fn hits(fault: Fault, kind: &Kind) -> Option<&'static str> {
     let join =
         |argv: &[String]| argv.first().is_some_and(|program| program.eq_ignore_ascii_case(paths::KUBEADM)) && argv.iter().any(|word| word == "join");
     match (fault, kind) {
@@ -54,7 +54,7 @@ mod tests {
     use crate::bootstrap;
 
     #[test]
-    fn each_fault_befalls_one_step_of_an_ordinary_plan_first() {
+    fn each_fault_hits_one_step_of_an_ordinary_plan_first() {
         let plan = bootstrap::sample_plan();
         let first = |fault| plan.items.iter().find(|item| words(&[fault], item).is_some()).map(|item| item.code.number() / 10);
         for (fault, group) in [

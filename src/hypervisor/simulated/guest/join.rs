@@ -43,7 +43,7 @@ pub async fn join(guest: &Guest, payload: &Payload, disk: &Disk, configuration: 
     let bootstrap = &configuration.discovery.bootstrap_token;
     let server = discover(guest, bootstrap).await?;
     if guest.record.has(Fault::NoJoin) {
-        return Err(JoinError("the simulated fault NoJoin befalls this VM: it finds its cluster and never joins".into()));
+        return Err(JoinError("the simulated fault NoJoin hits this VM: it finds its cluster and never joins".into()));
     }
     let token = &bootstrap.token;
     let permit = guest.request().await;

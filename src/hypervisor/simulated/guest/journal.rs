@@ -51,7 +51,7 @@ struct Marker {
 }
 
 impl Journal {
-    /// Windows starts, and a plan that failed is looked at again. Gives the moment.
+    /// Windows starts, and a plan that failed is checked again. Gives the moment.
     pub fn start(&mut self) -> u64 {
         self.boot += 1;
         self.restarting = false;

@@ -50,9 +50,9 @@ use super::record::{Home, Record, RecordedPower, lock_file};
 use crate::api::hypervisor::GuestKind;
 
 /// Between two looks at the VMs; longer when a look takes long.
-const LOOK: Duration = Duration::from_millis(300);
+const POLL: Duration = Duration::from_millis(300);
 /// A look may take this part of the time.
-const LOOK_SHARE: u32 = 50;
+const POLL_SHARE: u32 = 50;
 /// However long a look took: on a machine that is busy with other things it takes long too, and VMs wait to be started.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Requests of all guests to API servers at a time.
@@ -135,7 +135,7 @@ struct Hosted {
 /// What one look at a VM says must be done.
 enum Change {
     Start(Home, Box<Record>, File, Version),
-    /// Off, stopping, started anew or gone.
+    /// Off, stopping, started again or gone.
     Stop(PathBuf),
     /// Written to, but the same start of the machine.
     Seen(PathBuf, Version),
@@ -172,7 +172,7 @@ pub async fn run(state: PathBuf, wine_programs: Option<PathBuf>, clock: Clock, s
             warn!(error, state = %state.display(), "cannot look for simulated VMs: check the directory given with --simulated-state");
         }
         trouble = error;
-        let pause = (start.elapsed() * LOOK_SHARE).clamp(LOOK, LONGEST_PAUSE);
+        let pause = (start.elapsed() * POLL_SHARE).clamp(POLL, LONGEST_PAUSE);
         tokio::select! {
             () = shutdown.cancelled() => break,
             () = sleep(pause) => {}

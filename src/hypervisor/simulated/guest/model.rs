@@ -26,7 +26,7 @@ pub struct Kept {
 
 /// What is around a machine: the cluster that it joins, where it is kept, and what goes wrong in it. In the simulator that is a VM.
 pub trait World {
-    /// Why the step never becomes true, if something befalls it.
+    /// Why the step never becomes true, if something hits it.
     fn broken(&self, item: &Item) -> Option<String>;
 
     /// How the program ends in place of doing what it is for.

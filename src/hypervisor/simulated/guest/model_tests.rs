@@ -122,10 +122,10 @@ async fn judge(facts: &BootstrapFacts, plan: &Plan, whole: &Kept, kill: Kill, po
     judge_after(facts, plan, whole, kill, power, |_| ()).await;
 }
 
-/// As [`judge`], after something has befallen what was remembered.
-async fn judge_after(facts: &BootstrapFacts, plan: &Plan, whole: &Kept, kill: Kill, power: bool, befalls: impl Fn(&mut Journal)) {
+/// As [`judge`], after something has hit by a fault what was remembered.
+async fn judge_after(facts: &BootstrapFacts, plan: &Plan, whole: &Kept, kill: Kill, power: bool, hits: impl Fn(&mut Journal)) {
     let (mut killed, _) = carry_out(machine(facts), plan, kill).await;
-    befalls(&mut killed.journal);
+    hits(&mut killed.journal);
     let (kept, _) = carry_out(again(&killed, power), plan, Kill::Never).await;
     for (id, runs) in kept.disk.runs() {
         assert_eq!(*runs, 1, "{kill:?} {power}: {id} ran more than once");
@@ -171,7 +171,7 @@ async fn a_kill_anywhere_leads_to_the_same_end_and_runs_nothing_twice() {
     }
 }
 
-/// A file of zeros is no state: the plan begins anew, on a machine where much of it is true. Without its markers alone, too.
+/// A file of zeros is no state: the plan begins again, on a machine where much of it is true. Without its markers alone, too.
 #[tokio::test(start_paused = true)]
 async fn a_state_that_is_lost_anywhere_leads_to_the_same_end() {
     for facts in [facts(), full()] {

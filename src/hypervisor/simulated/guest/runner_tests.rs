@@ -116,9 +116,9 @@ async fn heard(mut puppet: Puppet, items: Vec<Item>) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_come_true() {
-    let mend = Puppet { acts: [fails("no", false)].into(), ..Puppet::default() };
+    let fix = Puppet { acts: [fails("no", false)].into(), ..Puppet::default() };
     assert_eq!(
-        heard(mend, vec![command("a")]).await,
+        heard(fix, vec![command("a")]).await,
         [
             "a started 0 attempt 1 of 2",
             "a retry 18 no",
@@ -231,7 +231,7 @@ async fn a_second_runner_of_a_start_tells_nothing() {
         assert_eq!(carry_out(&mut puppet, &plan(vec![item("a")])).await.unwrap(), Ended::ForGood);
         assert!(puppet.heard().is_empty(), "{last}");
     }
-    // A failed plan is looked at again at the next start of Windows.
+    // A failed plan is checked again at the next start of Windows.
     let mut puppet = failing();
     carry_out(&mut puppet, &plan(vec![item("a")])).await.unwrap();
     puppet.journal.start();

@@ -144,7 +144,7 @@ async fn another_vcenter_at_the_address_is_not_believed() {
             *told.lock().unwrap() += 1;
             (*told.lock().unwrap() > 1).then(|| Reply::Ok(service_content("two")))
         }
-        // It was installed anew: it knows no session.
+        // It was reinstalled: it knows no session.
         "FindByUuid" if body.contains("FindByUuid") => Some(Reply::Fault("NotAuthenticated", "The session is not authenticated.")),
         _ => None,
     })
@@ -218,7 +218,7 @@ async fn a_clone_that_fails_at_its_end_says_why_and_is_tried_again() {
     assert_eq!(*clones.lock().unwrap(), 2);
 }
 
-/// It was there a moment ago. Whether the vCenter says so at once or by its task, the image is looked at again.
+/// It was there a moment ago. Whether the vCenter says so at once or by its task, the image is checked again.
 #[tokio::test]
 async fn a_snapshot_that_vanishes_is_told_at_the_next_try() {
     for by_task in [false, true] {

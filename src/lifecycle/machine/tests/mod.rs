@@ -118,7 +118,7 @@ impl World {
                     &vm::ObservedVm { object: &object, owner: &owner, target, observed: &observed, stop: Duration::from_secs(120) },
                     at(self.now),
                 );
-                self.look = next.look_again;
+                self.look = next.requeue_after;
                 self.act(&next.step, &next.conditions);
             }
         }

@@ -38,7 +38,7 @@ impl World {
         self.pass();
     }
 
-    /// Seconds after which it looks again.
+    /// Seconds after which it checks again.
     fn next(&self) -> Option<u64> {
         self.look.map(|look| look.as_secs())
     }

@@ -27,12 +27,12 @@ pub const EXCLUDE_ANNOTATION: &str = "machine.cluster.x-k8s.io/exclude-node-drai
 /// Grace period, in seconds, of pods on an unreachable Node: no kubelet is there to take longer.
 const GRACE_UNREACHABLE: u32 = 1;
 /// Shortest and longest time between two looks; core takes the longest always.
-const LOOK: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
+const POLL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
 
 /// When a drain ends though pods are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// After that time the machine goes with what is left; `None`: it waits for ever.
+    /// After that time the machine goes with what is left; `None`: it waits forever.
     pub whole: Option<Duration>,
     /// So long after the end of its grace period, a pod that is still there is deleted by force; `None`: never.
     pub hung: Option<Duration>,
@@ -94,12 +94,12 @@ impl std::fmt::Display for Victim {
     }
 }
 
-/// A step, what it leaves to wait for, and when to look again if the Node does not change before.
+/// A step, what it leaves to wait for, and when to requeue if the Node does not change before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub step: DrainStep,
     pub left: Left,
-    pub look_again: Duration,
+    pub requeue_after: Duration,
 }
 
 /// What a drain waits for. Sorted, so that the same pods are the same words.
@@ -122,7 +122,7 @@ pub struct Left {
 /// The next step. Nothing is asked to leave before the Node is cordoned.
 pub fn decide(s: &ObservedNode<'_>, now: Timestamp) -> Plan {
     let spent = elapsed(s.since, now);
-    let plan = |step: DrainStep, left: Left| Plan { step, left, look_again: LOOK.0 };
+    let plan = |step: DrainStep, left: Left| Plan { step, left, requeue_after: POLL.0 };
     if s.excluded || s.limits.whole.is_some_and(|whole| spent >= whole) {
         return plan(DrainStep::GiveUp, Left::default());
     }
@@ -172,10 +172,10 @@ pub fn decide(s: &ObservedNode<'_>, now: Timestamp) -> Plan {
         DrainStep::Wait
     };
     let end = s.limits.whole.map(|whole| whole.saturating_sub(spent));
-    let usual = (spent / 4).clamp(LOOK.0, LOOK.1);
+    let usual = (spent / 4).clamp(POLL.0, POLL.1);
     // A pod whose hour has come is not looked at before it has had time to go.
     let next = [end, next_hung.filter(|after| !after.is_zero())].into_iter().flatten().fold(usual, Duration::min);
-    Plan { step, left, look_again: next }
+    Plan { step, left, requeue_after: next }
 }
 
 impl Left {

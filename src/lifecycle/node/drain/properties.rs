@@ -108,7 +108,7 @@ fn run(world: &mut World, limits: Limits) -> (DrainStep, Duration) {
         let plan = decide(&situation, world.now);
         let words = conditions(&situation, &plan.left, &BTreeMap::new());
         assert!(words[0].message.len() < 4096);
-        assert!(!plan.look_again.is_zero() && plan.look_again <= LOOK.1, "{:?}", plan.look_again);
+        assert!(!plan.requeue_after.is_zero() && plan.requeue_after <= POLL.1, "{:?}", plan.requeue_after);
         match plan.step {
             DrainStep::Cordon => world.node.spec.get_or_insert_default().unschedulable = Some(true),
             DrainStep::Evict { pods, grace } => {
@@ -120,7 +120,7 @@ fn run(world: &mut World, limits: Limits) -> (DrainStep, Duration) {
             DrainStep::List => panic!("they were listed"),
             end @ (DrainStep::Done | DrainStep::GiveUp) => return (end, elapsed(since, world.now)),
         }
-        world.pass(plan.look_again);
+        world.pass(plan.requeue_after);
     }
     panic!("it never ends");
 }
@@ -133,7 +133,7 @@ proptest! {
         let limits = Limits { whole: Some(Duration::from_secs(whole)), hung: hung.map(Duration::from_secs) };
         let (end, took) = run(&mut World::new(&kinds, ready), limits);
         let limit = Duration::from_secs(whole);
-        prop_assert!(took <= limit + LOOK.0, "{took:?} of {limit:?}");
+        prop_assert!(took <= limit + POLL.0, "{took:?} of {limit:?}");
         prop_assert_eq!(end == DrainStep::GiveUp, took >= limit);
     }
 

@@ -164,7 +164,7 @@ fn what_hangs_is_forced_and_only_then() {
     let plan = look(&node("True", true), Some(&pods), limits(0, 60), 50);
     let DrainStep::Evict { pods: evicted, .. } = &plan.step else { panic!("{plan:?}") };
     assert_eq!((names(evicted), names(&plan.left.hung), names(&plan.left.ending)), (vec!["running"], vec!["old"], vec!["young"]));
-    assert_eq!(plan.look_again, Duration::from_secs(10), "when it is due");
+    assert_eq!(plan.requeue_after, Duration::from_secs(10), "when it is due");
     let DrainStep::Force(forced) = look(&node("True", true), Some(&pods), limits(0, 60), 60).step else { panic!() };
     assert_eq!(names(&forced), ["old"]);
 }
@@ -206,7 +206,7 @@ fn volumes_are_waited_for_once_the_pods_are_gone() {
 #[test]
 fn looks_are_often_at_first_and_never_after_the_end() {
     let pods = [ending("a", 100_000, 30)];
-    let after = |second, whole| look(&node("True", true), Some(&pods), limits(whole, 300), second).look_again.as_secs();
+    let after = |second, whole| look(&node("True", true), Some(&pods), limits(whole, 300), second).requeue_after.as_secs();
     assert_eq!([after(0, 0), after(40, 0), after(4000, 0), after(595, 600)], [2, 10, 20, 5]);
 }
 

@@ -56,14 +56,14 @@ const OTHER: Option<&str> = Some("KubeadmControlPlane");
 fn what_was_brought_goes_after_the_last_machine_of_a_cluster_that_goes() {
     let auto = object(json!("Auto"), true, false);
     for (control_plane, paused, deleted, machines, expected) in [
-        (OURS, false, false, 0, "Serve"),
-        (OURS, false, true, 1, "Serve"),
+        (OURS, false, false, 0, "Reconcile"),
+        (OURS, false, true, 1, "Reconcile"),
         (OURS, false, true, 0, "TakeAway"),
         // No provider made the control plane, so none removes it.
         (None, false, true, 0, "TakeAway"),
         // It goes with the Cluster: nothing may delay that.
         (OTHER, false, true, 0, "Release"),
-        (OTHER, false, true, 1, "Serve"),
+        (OTHER, false, true, 1, "Reconcile"),
         // A move.
         (OURS, true, true, 0, "Wait"),
         (OURS, true, false, 0, "Wait"),
@@ -77,16 +77,16 @@ fn what_was_brought_goes_after_the_last_machine_of_a_cluster_that_goes() {
 fn what_was_brought_goes_with_its_windows_cluster_too() {
     let auto = object(json!("Auto"), true, true);
     for (cluster, machines, expected) in [
-        (Some(cluster(OURS, false, false)), 1, "Serve"),
+        (Some(cluster(OURS, false, false)), 1, "Reconcile"),
         (Some(cluster(OURS, false, false)), 0, "TakeAway"),
         // The workload cluster goes on.
         (Some(cluster(OTHER, false, false)), 0, "TakeAway"),
         (Some(cluster(OTHER, false, true)), 0, "Release"),
         (Some(cluster(OURS, true, false)), 0, "Wait"),
         (None, 0, "TakeAway"),
-        (None, 1, "Serve"),
+        (None, 1, "Reconcile"),
         (Some(standalone()), 0, "TakeAway"),
-        (Some(standalone()), 1, "Serve"),
+        (Some(standalone()), 1, "Reconcile"),
     ] {
         assert_eq!(step(&auto, cluster.as_ref(), machines), expected, "{cluster:?}, {machines} machines");
     }
@@ -97,7 +97,7 @@ fn what_was_brought_goes_with_its_windows_cluster_too() {
         let waiting = decided(&auto, Some(&cluster), 2).conditions;
         assert!(waiting.iter().any(|condition| condition.message.ends_with(remedy)), "{waiting:?}");
     }
-    assert_eq!(step(&object(json!("Auto"), true, false), Some(&standalone()), 0), "Serve", "it stays without machines");
+    assert_eq!(step(&object(json!("Auto"), true, false), Some(&standalone()), 0), "Reconcile", "it stays without machines");
     // As a move takes it away: without the finalizer.
     assert_eq!(step(&object(json!("Auto"), false, true), None, 0), "Ignore");
     assert_eq!(step(&object(json!("Auto"), false, false), None, 0), "Ignore", "it may be paused");
@@ -107,11 +107,11 @@ fn what_was_brought_goes_with_its_windows_cluster_too() {
 fn the_finalizer_is_there_as_long_as_something_may_be_in_the_workload_cluster() {
     let (lives, goes) = (cluster(OURS, false, false), cluster(OURS, false, true));
     for (mode, ours, cluster, machines, expected) in [
-        (json!(null), false, &lives, 1, "Serve"),
+        (json!(null), false, &lives, 1, "Reconcile"),
         (json!(null), true, &lives, 1, "Release"),
         (json!("Auto"), false, &lives, 1, "Adopt"),
         (json!("Off"), false, &lives, 1, "Adopt"),
-        (json!("Off"), true, &lives, 1, "Serve"),
+        (json!("Off"), true, &lives, 1, "Reconcile"),
         (json!("Auto"), false, &goes, 1, "Adopt"),
         (json!("Auto"), false, &goes, 0, "Ignore"),
         (json!(null), true, &goes, 0, "Release"),

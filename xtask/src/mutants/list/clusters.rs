@@ -33,7 +33,7 @@ pub const FILES: &[Guarded] = &[
         &[
             gone("another's token is not deleted", "«t.owner.as_deref() == Some(owner)»", "true"),
             gone("tokens of others stay", "«token.owner.as_deref() == Some(owner)»", "true"),
-            gone("a token that was made anew is not deleted", "uid: «Some(uid.to_owned())»", "None"),
+            gone("a token that was recreated is not deleted", "uid: «Some(uid.to_owned())»", "None"),
         ],
     ),
     of(

@@ -58,7 +58,7 @@ impl Case {
         assert!(asked.iter().all(|line| line.starts_with("GET ")), "{of}: {asked:?}");
         let brought = bring(&ctx, &workload, &objects, &side, &self.object, &cluster()).await.unwrap();
         assert_eq!(changes(&said), self.written(&before), "{of}: {said:#?}");
-        let is_hindered = [Reason::NotBrought, Reason::NameTaken, Reason::ImageUnknown].contains(&brought.condition.reason);
+        let is_hindered = [Reason::NotDeployed, Reason::NameTaken, Reason::ImageUnknown].contains(&brought.condition.reason);
         let mut hindrances = said.iter().filter_map(|line| line.split_once(": ").filter(|(reason, _)| Reason::from_name(reason).is_some()));
         assert!(!is_hindered || hindrances.clone().next().is_some(), "{of}: {said:#?} {:?}", brought.condition);
         assert!(hindrances.all(|(_, why)| brought.condition.message.contains(why)), "{of}: {said:#?} {:?}", brought.condition);
@@ -135,7 +135,7 @@ async fn what_is_anothers_is_said_as_it_then_is() {
             let said = case.compare(path).await;
             // Calico's operator leaves kube-proxy to the one who runs it.
             let is_left =
-                |line: &String| line.starts_with("NotBrought: ") && line.contains(", and DaemonSet capw-windows/kube-proxy runs kube-proxy there");
+                |line: &String| line.starts_with("NotDeployed: ") && line.contains(", and DaemonSet capw-windows/kube-proxy runs kube-proxy there");
             assert!(said.iter().any(|line| line.starts_with("NameTaken: ") || is_left(line)), "{path}: {said:#?}");
         }
     }

@@ -14,7 +14,7 @@ use crate::hypervisor::simulated::guest::journal::Journal;
 use crate::hypervisor::simulated::guest::runner::{self, Failure, Machine};
 
 /// Between two looks at what is waited for.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL: Duration = Duration::from_millis(500);
 
 impl Machine for Windows<'_> {
     fn journal(&mut self) -> &mut Journal {
@@ -28,7 +28,7 @@ impl Machine for Windows<'_> {
     async fn act(&mut self, item: &Item) -> Result<(), Failure> {
         let joins = matches!(&item.kind, Kind::Command { argv, .. } if argv.iter().any(|word| word == "join"));
         if joins && self.guest.record.has(Fault::NoJoin) {
-            return Err(String::from("the simulated fault NoJoin befalls this VM: it finds its cluster and never joins").into());
+            return Err(String::from("the simulated fault NoJoin hits this VM: it finds its cluster and never joins").into());
         }
         let Kind::Wait { check } = &item.kind else { return self.make_true(item).await };
         let end = Instant::now() + Duration::from_secs(u64::from(item.seconds));
@@ -36,7 +36,7 @@ impl Machine for Windows<'_> {
             if Instant::now() > end {
                 return Err(format!("{} within {} seconds", runner::finding(self, check).await, item.seconds).into());
             }
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
         Ok(())
     }

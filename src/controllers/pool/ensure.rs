@@ -17,7 +17,7 @@ use crate::lifecycle::pool::request::PoolRequest;
 use crate::lifecycle::pool::template::Template;
 
 /// A bootstrap configuration for each machine that has none, what changes in place, and the time limits of its Machine; `true` when something was done.
-pub async fn furnish(
+pub async fn ensure_configs_and_fields(
     ctx: &Context,
     object: &WindowsNodePool,
     request: &PoolRequest,
@@ -34,13 +34,13 @@ pub async fn furnish(
         let of_core = machine.machine.as_deref().filter(|of_core| of_core.metadata.deletion_timestamp.is_none());
         let deletion = of_core.map(|of_core| (of_core, request.deletion_of(of_core))).filter(|(_, deletion)| !deletion.is_empty());
         if spec.is_some() || patch.is_some() || deletion.is_some() {
-            calls.push(furnish_one(ctx, object, machine, spec, patch, deletion));
+            calls.push(ensure_one(ctx, object, machine, spec, patch, deletion));
         }
     }
     Ok(!all(calls).await?.is_empty())
 }
 
-async fn furnish_one(
+async fn ensure_one(
     ctx: &Context,
     object: &WindowsNodePool,
     machine: &PoolMachine,
