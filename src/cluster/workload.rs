@@ -301,7 +301,7 @@ impl Workloads {
         self.entries.lock().await.entry(cluster.clone()).or_default().clone()
     }
 
-    /// The client for a workload cluster. Reads its Secret at most once a minute, unless [`Workloads::doubt`] was called.
+    /// The client for a workload cluster. Reads its Secret at most once a minute, unless [`Workloads::note_error`] was called.
     pub async fn get(&self, cluster: &ClusterRef) -> Result<Arc<Workload>, WorkloadError> {
         if cluster.source == ClusterSource::InCluster && !self.own_cluster.contains(&cluster.namespace) {
             return Err(WorkloadError::OwnClusterRefused { namespace: cluster.namespace.clone() });
