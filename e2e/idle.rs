@@ -44,7 +44,7 @@ async fn only_listings(cp: &ControlPlane, capw: &Capw, machines: usize) {
     let calls = || [&["call=\"list\""][..], &[]].map(|labels| capw.metric("capw_hypervisor_calls_total", labels));
     let look = || (calls(), cp.audit_mark());
     let from = RefCell::new(look());
-    // A guest's late word is a write, and begins the look again.
+    // A guest's late word is a write, and begins the wait again.
     let listings = wait_for("listings of the hypervisor, and nothing else", LIMIT, || async {
         let (([lists, all], mark), now) = (*from.borrow(), calls());
         let (lists, all) = (now[0] - lists, now[1] - all);

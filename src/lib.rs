@@ -55,3 +55,5 @@ mod surfaces;
 mod tables;
 #[cfg(test)]
 mod unused;
+#[cfg(test)]
+mod wording;

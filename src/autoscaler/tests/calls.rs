@@ -180,7 +180,7 @@ async fn an_answer_that_was_lost_doubles_nothing_and_a_request_that_was_lost_los
 }
 
 #[tokio::test]
-async fn who_was_overtaken_looks_again() {
+async fn who_was_overtaken_checks_again() {
     let shared = Shared::new(3);
     let (_running, mut client) = served(&shared).await;
     target(&mut client).await;

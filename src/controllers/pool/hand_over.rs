@@ -83,7 +83,7 @@ mod tests {
             (None, Some("own/cluster"), json!([]), true, true),
             (None, Some("own/cluster"), json!([]), false, false),
             (Some("c1"), None, machine, true, true),
-            (Some("stray"), Some("own/cluster"), json!([]), true, false),
+            (Some("other"), Some("own/cluster"), json!([]), true, false),
         ] {
             let labels: Map<String, Value> = label.map(|name| (capi::CLUSTER_NAME_LABEL.to_owned(), json!(name))).into_iter().collect();
             let annotations: Map<String, Value> = joins.map(|text| (JOINS_ANNOTATION.to_owned(), json!(text))).into_iter().collect();

@@ -60,7 +60,7 @@ impl Looks {
         domains.insert(vm, (known, Instant::now()));
     }
 
-    /// What was known of a domain a moment ago. A second caller looks again.
+    /// What was known of a domain a moment ago. A second caller asks again.
     fn take(&self, vm: VmUuid) -> Option<Known> {
         let known = self.domains().remove(&vm);
         known.filter(|(_, since)| since.elapsed() < AT_ONCE).map(|(known, _)| known)

@@ -45,7 +45,7 @@ mod tests {
 
     /// When each caller asks, in milliseconds, and the number of the look that it gets; a look takes 50.
     #[tokio::test(start_paused = true)]
-    async fn who_asks_at_once_shares_and_who_comes_later_looks_again() {
+    async fn who_asks_at_once_shares_and_who_comes_later_asks_again() {
         let (shared, looks) = (Shared::default(), Cell::new(0));
         let get = async |after| {
             sleep(Duration::from_millis(after)).await;
