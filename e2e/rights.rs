@@ -49,7 +49,10 @@ fn every_right_is_used_and_none_is_missing() {
         change_definitions(&cp).await;
         let mark = cp.audit_mark();
         let capw = Capw::start(&cp, &["--leader-elect=true"]).await;
-        a_whole_life(&cp).await;
+        tokio::select! {
+            () = a_whole_life(&cp) => {}
+            never = capw.keep_leading() => match never {},
+        }
         capw.stop();
         let events = cp.audit_since(mark);
         let used: BTreeSet<String> = events.iter().filter(|e| e.user == Capw::USER).filter_map(right_of).collect();

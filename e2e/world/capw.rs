@@ -1,6 +1,7 @@
 //! The program under test: its definitions and rights installed as a user would, and `capw run` as a process with the rights of
 //! its own ServiceAccount. It must not give it any right or fact that a cluster would not.
 
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -129,6 +130,18 @@ impl Capw {
     /// Starts it, if it does not run, and waits for readiness.
     pub async fn start_again(&self) {
         assert!(self.is_ready_on_its_port().await, "capw's port was taken by another program");
+    }
+
+    /// Starts it again whenever it has lost its lease, as its Deployment does: a machine without time to spare may not renew it for ten seconds.
+    pub async fn keep_leading(&self) -> Infallible {
+        loop {
+            if !self.process.is_running() {
+                let end = self.process.log_end();
+                assert!(end.contains("leadership lost"), "capw ended by itself; its log ends:\n{end}");
+                self.start_again().await;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
     }
 
     /// `false` if a stranger took its port.
