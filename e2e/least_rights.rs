@@ -60,7 +60,7 @@ impl<'a> Account<'a> {
     }
 
     /// Sooner than by itself: it tries again four times a minute.
-    async fn requeue_after(&self) {
+    async fn trigger(&self) {
         self.set(json!({"metadata": {"annotations": {"example.com/granted": Uuid::new_v4().to_string()}}})).await;
     }
 

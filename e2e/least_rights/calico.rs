@@ -48,7 +48,7 @@ async fn without(account: &Account<'_>, right: &Right) -> bool {
     let told = put_right(account, Some(right)).await;
     account.grant_all().await;
     if told.is_some() {
-        account.requeue_after().await;
+        account.trigger().await;
         put_right(account, None).await;
     }
     // What is watched would be seen without the right.

@@ -68,7 +68,7 @@ impl Trials<'_> {
         let brought = self.brought(Some(right)).await;
         if brought.is_some() {
             account.grant_all().await;
-            account.requeue_after().await;
+            account.trigger().await;
             self.brought(None).await;
             account.grant_all_but(right).await;
         }
@@ -76,7 +76,7 @@ impl Trials<'_> {
         let removed = self.removed(Some(right)).await;
         account.grant_all().await;
         if removed.is_some() {
-            account.requeue_after().await;
+            account.trigger().await;
             self.removed(None).await;
         }
         step(format!("without `{}`: {brought:?}, {removed:?}", right.name()));

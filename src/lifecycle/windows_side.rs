@@ -129,7 +129,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// Nodes keep the taint with `mode: Report`: nothing but people takes it away. `None`: none has it.
-pub fn taint_stays(nodes: &[Node]) -> Option<Desired> {
+pub fn taint_not_removed(nodes: &[Node]) -> Option<Desired> {
     let tainted = tainted(nodes);
     let named = tainted.get(..NAMED).unwrap_or(&tainted);
     let more = match tainted.len() - named.len() {
@@ -201,7 +201,7 @@ pub fn kept(taken: &[Taken], unserved: &BTreeSet<&str>) -> (Desired, Duration) {
     if why.is_empty() {
         return report(&[]);
     }
-    not_brought(if taken.is_empty() { Reason::NotDeployed } else { Reason::NameTaken }, why.join("; "))
+    not_deployed(if taken.is_empty() { Reason::NotDeployed } else { Reason::NameTaken }, why.join("; "))
 }
 
 /// What is said of the network and of what is brought for pods: if both are not as they shall be, both say why.
@@ -216,7 +216,7 @@ pub fn both(network: (Desired, Duration), for_pods: (Desired, Duration)) -> (Des
 }
 
 /// There is nothing to bring, or it must not be.
-pub fn not_brought(reason: Reason, message: String) -> (Desired, Duration) {
+pub fn not_deployed(reason: Reason, message: String) -> (Desired, Duration) {
     (Desired::no(ConditionType::ComponentsReady, reason, message), RECHECK)
 }
 
@@ -319,13 +319,13 @@ mod tests {
             let tainted = (1..=count).map(|at| node(at, UNVERIFIED_TAINT));
             crate::components::read(&tainted.chain([node(99, "os")]).collect::<Vec<_>>()).nodes
         };
-        assert_eq!(taint_stays(&nodes(0)), None);
+        assert_eq!(taint_not_removed(&nodes(0)), None);
         for (count, command, more) in [
             (1, format!("`kubectl taint nodes win-1 {UNVERIFIED_TAINT}-`"), ""),
             (2, format!("`kubectl taint nodes win-1 win-2 {UNVERIFIED_TAINT}-`"), ""),
             (1000, format!(" win-9 win-10 {UNVERIFIED_TAINT}-`"), "win-10 and 990 more: "),
         ] {
-            let said = taint_stays(&nodes(count)).unwrap();
+            let said = taint_not_removed(&nodes(count)).unwrap();
             assert_eq!((said.type_, said.status, said.reason), (ConditionType::ComponentsReady, Some(false), Reason::TaintNotRemoved));
             assert!(said.message.contains(&command) && said.message.contains(more), "{}", said.message);
             assert!(!said.message.contains("win-99 "), "{}", said.message);

@@ -118,7 +118,7 @@ pub async fn carry_out(
                 return report_status(ctx, object, decision, Some(present)).await;
             }
             Err(DriverError::Invalid(cause)) => {
-                let decision = decision.clone().with_condition(vm::seed_stays(&vm.target.hypervisor, &cause));
+                let decision = decision.clone().with_condition(vm::seed_not_detached(&vm.target.hypervisor, &cause));
                 return report_status(ctx, object, &decision, None).await;
             }
             other => other.map_err(Failure::Driver),

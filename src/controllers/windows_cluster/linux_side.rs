@@ -20,7 +20,7 @@ use crate::controllers::runtime::linux_sides;
 use crate::controllers::runtime::workload_clusters::{WorkloadClusters, fault};
 use crate::lifecycle::network::{NetworkReport, RECHECK, RECHECK_SOON, progress, report, unread};
 use crate::lifecycle::owner::TargetCluster;
-use crate::lifecycle::windows_side::taint_stays;
+use crate::lifecycle::windows_side::taint_not_removed;
 
 /// From a write that came too late until the next look: by then the watches show what another has written.
 const CONFLICT: Duration = Duration::from_secs(1);
@@ -116,7 +116,7 @@ pub async fn reconcile(ctx: &Context, object: &WindowsCluster, cluster: &TargetC
                 seen.requeue_after = RECHECK_SOON;
             }
         }
-        seen.conditions.extend(taint_stays(&side.nodes));
+        seen.conditions.extend(taint_not_removed(&side.nodes));
     }
     Ok(seen)
 }

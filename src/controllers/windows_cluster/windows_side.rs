@@ -17,7 +17,7 @@ use crate::components::{LinuxSide, OF_NETWORK, ObjectRef, PODS, brought_by_anoth
 use crate::controllers::runtime::workload_clusters::fault;
 use crate::lifecycle::owner::TargetCluster;
 use crate::lifecycle::planned::{Asked, Hindrance};
-use crate::lifecycle::windows_side::{announced, applied, both, contested, may_be_there, not_brought, not_removed, report, tainted};
+use crate::lifecycle::windows_side::{announced, applied, both, contested, may_be_there, not_deployed, not_removed, report, tainted};
 
 /// Nodes that may have the taint.
 const NODES: Listing = Listing::new("", "v1", "Node", "nodes").with_labels("kubernetes.io/os=windows");
@@ -53,7 +53,7 @@ struct Network {
 impl Network {
     /// What was brought before stays known: it is there still.
     fn nothing(object: &WindowsCluster, hindrance: Hindrance) -> Self {
-        Self { parts: object.parts().to_vec(), verified: None, said: not_brought(hindrance.reason, hindrance.why) }
+        Self { parts: object.parts().to_vec(), verified: None, said: not_deployed(hindrance.reason, hindrance.why) }
     }
 }
 

@@ -159,7 +159,7 @@ fn stop_mode(object: &WindowsMachine, stop: Duration, now: Timestamp) -> StopMod
 }
 
 /// What is reported when the hypervisor cannot detach the seed. It is not tried again.
-pub fn seed_stays(hypervisor: &str, cause: &str) -> Desired {
+pub fn seed_not_detached(hypervisor: &str, cause: &str) -> Desired {
     let message = format!(
         "WindowsHypervisor {hypervisor} cannot take the configuration drive from the machine: {cause}. Its token has expired, but other secrets of the bootstrap data stay readable in the guest: remove the drive by hand"
     );
