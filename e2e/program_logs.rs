@@ -16,7 +16,7 @@ const FAULTS: [&str; 6] = [
 ];
 
 /// Warnings and errors that no configuration of ours keeps away: a pattern, and why.
-const KNOWN: [(&str, &str); 19] = [
+const KNOWN: [(&str, &str); 20] = [
     (r#""command failed" err="failed to run Kubelet: unable to load bootstrap kubeconfig: "#, "the matrix has no cluster to join"),
     (r"hnsCall|HNS endpoints", "Wine has no Host Network Service"),
     (r"Windows kernel is not compatible for Kernel mode", "Wine has no Host Network Service for kube-proxy either"),
@@ -28,6 +28,10 @@ const KNOWN: [(&str, &str); 19] = [
     (r#"nodes? \\?"[^"\\]+\\?" not found"#, "the Node is not there before the kubelet has registered it"),
     (r#"User \\"system:anonymous\\""#, "it asks before it has its certificate"),
     (r"use of closed network connection|connection force closed via ClientConn\.Close", "it closes its connections when it has its certificate"),
+    (
+        r"Unable to write event \(may retry after sleeping\).*http2: server sent GOAWAY and closed the connection",
+        "an API server may close a connection at any time; the kubelet sends the event again",
+    ),
     (
         r"(https://127\.0\.0\.1:\d+/.*|Error updating node status, will retry.*)(?i:timeout|deadline)|Timeout: request did not complete within",
         "this host is busy: the API server's answer comes late",
@@ -69,6 +73,7 @@ E1121 15:36:02.113300     256 kubelet.go:3516] "Unable to register mirror pod be
 E1121 15:36:02.113300     256 server.go:1281] "Failed to set rlimit on max file handles" err="SetRLimit unsupported in this platform"
 E1122 01:49:19.457372     836 csi_plugin.go:399] Failed to initialize CSINode: error updating CSINode annotation: timed out waiting for the condition; caused by: nodes "win-q4gfq" not found
 E1126 10:39:16.726357     968 event.go:368] "Unable to write event (may retry after sleeping)" err="Patch \"https://127.0.0.1:25522/api/v1/namespaces/default/events/win-g2h52.18eb922333a5e780\": http2: client connection force closed via ClientConn.Close"
+E1129 12:41:07.118201     968 event.go:368] "Unable to write event (may retry after sleeping)" err="Post \"https://127.0.0.1:25522/api/v1/namespaces/default/events\": http2: server sent GOAWAY and closed the connection; LastStreamID=111, ErrCode=NO_ERROR, debug=\"\""
 [kubelet-start] Starting the kubelet"#;
     assert_eq!(faults(known), [""; 0]);
     for fault in [
