@@ -27,15 +27,14 @@ pub(crate) mod sample;
 #[cfg(test)]
 mod tests;
 
-pub use delivery::read;
-pub use delivery::user_data::UserData;
-pub use digest::ca_hash;
-pub use error::{DataSize, RenderError};
-pub use facts::BootstrapFacts;
-pub use plan::{Plan, explain};
-pub use secrets::Secrets;
-
-use render::Documents;
+pub use self::delivery::read;
+pub use self::delivery::user_data::UserData;
+pub use self::digest::ca_hash;
+pub use self::error::{DataSize, RenderError};
+pub use self::facts::BootstrapFacts;
+pub use self::plan::{Plan, explain};
+use self::render::Documents;
+pub use self::secrets::Secrets;
 
 /// What one machine gets.
 #[derive(Clone, Debug)]

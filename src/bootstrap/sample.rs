@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use secrecy::SecretString;
 
 use super::digest::ca_hash;
+use super::error::RenderError;
 use super::facts::{BootstrapFacts, KubernetesVersion};
-use super::{Bootstrap, RenderError, render};
+use super::{Bootstrap, render};
 use crate::api::bootstrap_config::{
     CaBundleSource, Channel, CommandStep, ConfigMapKeyRef, EnvironmentStep, FeatureStep, Proxy, RegistryStep, SecretKeyRef, Step, StepCheck,
     StepExitCodes, Steps, WindowsBootstrapConfigSpec, WindowsRelease,

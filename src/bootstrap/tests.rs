@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::delivery::archive::gzip;
 use super::delivery::read::Payload;
 use super::facts::{BootstrapFacts, KubernetesVersion};
-use super::plan::{Kind, Plan};
+use super::plan::{Kind, Plan, explain};
 use super::sample::{TOKEN_SECRET, any_node, facts, full, rendered};
-use super::{explain, paths, render};
+use super::{paths, render};
 use crate::api::bootstrap_config::{ContainerdLine, Encoding, File, Reserve, SecretKeyRef, Taint, TaintEffect, ValueSource, WindowsRelease};
 use crate::api::name::HostName;
 

@@ -17,7 +17,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::cidr::{Cidr, listed};
-use super::{Finding, LinuxSide, ObjectRef, judge, read, role};
+use super::compatible::judge;
+use super::finding::Finding;
+use super::linux_side::{LinuxSide, read};
+use super::place::ObjectRef;
+use super::role;
 use crate::api::condition::{ConditionType, Reason};
 
 /// What is known of a recording, from the sources that it names.

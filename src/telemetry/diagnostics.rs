@@ -23,7 +23,7 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::Metrics;
+use super::metrics::Metrics;
 
 /// A client that does not finish its handshake is dropped.
 const HANDSHAKE: Duration = Duration::from_secs(10);

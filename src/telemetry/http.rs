@@ -9,7 +9,8 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Passes, Readiness};
+use super::passes::Passes;
+use super::readiness::Readiness;
 
 /// Opens the address of a server. The error names the address.
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {

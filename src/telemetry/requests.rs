@@ -10,7 +10,7 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Layer, Service};
 
-use super::Metrics;
+use super::metrics::Metrics;
 
 /// A request whose turn would come later is not sent: its caller gives up after 20 s, and the answer takes time too. Without this, requests
 /// that are given up while they wait would take the turns of those that come after them.

@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ValueSource;
+use super::secret::ValueSource;
 
 /// Key in the bootstrap Secret: the answer file for Windows Setup; only in the channel `Unattend`.
 pub const ANSWER_KEY: &str = "unattend.xml";

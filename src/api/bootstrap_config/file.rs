@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ValueSource;
+use super::secret::ValueSource;
 
 /// Files that CAPW writes itself, in lower case. More depend on other fields.
 pub const RENDERED: [&str; 9] = [

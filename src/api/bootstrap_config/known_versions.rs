@@ -3,7 +3,7 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ProxyNetwork;
+use super::kube_proxy::ProxyNetwork;
 
 /// Versions of what is in the image and in the cluster.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]

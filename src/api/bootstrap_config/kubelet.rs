@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ImageCredentialProvider;
+use super::credential_provider::ImageCredentialProvider;
 
 /// Settings of the kubelet. Everything else is computed.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]

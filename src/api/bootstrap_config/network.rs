@@ -4,7 +4,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BRACKETS, CaBundleSource, ValueSource};
+use super::cel::BRACKETS;
+use super::secret::{CaBundleSource, ValueSource};
 
 /// The node's own network.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::BRACKETS;
+use super::cel::BRACKETS;
 
 /// Where the programs of a node come from. Programs that are not listed must be in the image.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BRACKETS, ValueSource};
+use super::cel::BRACKETS;
+use super::secret::ValueSource;
 
 /// Hosts that serve the images of one registry: containerd's `hosts.toml`.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::FirewallRule;
+use super::network::FirewallRule;
 
 /// Users' steps before and after the join. They must not contain secrets, because users who may read this object can read them; use
 /// `files` with `contentFrom` instead.

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ValueSource;
+use super::secret::ValueSource;
 
 /// Label that kubelets give their Nodes: the version of Windows without its revision, e.g. `10.0.20348`.
 pub const BUILD_LABEL: &str = "node.kubernetes.io/windows-build";

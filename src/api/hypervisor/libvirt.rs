@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::CloneMode;
+use super::vsphere::CloneMode;
 
 /// QEMU on a host of one's own, through its libvirt daemon.
 #[derive(KubeSchema, Clone, Debug, Deserialize, Serialize, PartialEq)]

@@ -3,7 +3,7 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::CloneMode;
+use super::vsphere::CloneMode;
 
 /// VMs of a Proxmox VE cluster, or of a single node. The Secret of `credentialsRef` has `username`, the full id of an API token like `capw@pve!capw`; `password`, its secret; and `ca.crt`, the authority of the servers' certificates.
 #[derive(KubeSchema, Clone, Debug, Default, Deserialize, Serialize, PartialEq)]

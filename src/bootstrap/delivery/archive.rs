@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use flate2::{Compression, GzBuilder, read::GzDecoder};
+use flate2::read::GzDecoder;
+use flate2::{Compression, GzBuilder};
 
-use crate::bootstrap::delivery::error::ReadError;
+use super::error::ReadError;
 use crate::bootstrap::digest::sha256;
 
 /// Most bytes that a reader unpacks.

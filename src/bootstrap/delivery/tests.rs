@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use super::*;
+use super::read::iso::Image;
+use super::read::{Delivered, Payload};
+use super::user_data::ARCHIVE_FILE;
 use crate::api::bootstrap_config::File;
-use crate::bootstrap::delivery::read::Payload;
-use crate::bootstrap::delivery::read::{Delivered, iso::Image};
-use crate::bootstrap::delivery::user_data::ARCHIVE_FILE;
+use crate::bootstrap::delivery::*;
 use crate::bootstrap::sample::{TOKEN_SECRET, facts};
 use crate::bootstrap::{Bootstrap, BootstrapFacts, RenderError, render};
 use crate::judges;

@@ -8,11 +8,11 @@ use std::fmt;
 
 use secrecy::ExposeSecret;
 
+use self::parts::Element;
 use crate::api::bootstrap_config::Channel;
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
-use parts::Element;
 
 /// Waits for the end of Setup, finds the drive and runs its script. Images that are not sysprepped contain it already.
 pub const FIRST_BOOT: &str = include_str!("../runner/capw-firstboot.ps1");

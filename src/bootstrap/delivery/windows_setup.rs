@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 use super::{Instance, user_data};
-use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 
 /// The volume label by which our first-boot script finds the drive; KubeVirt gives it to its `sysprep` volumes.
 pub const LABEL: &str = "unattendCD";

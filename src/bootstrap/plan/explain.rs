@@ -1,6 +1,7 @@
 //! The plan as text for people: per item what is done, why, its time limit, and what happens on failure.
 
-use super::{Access, Action, Check, Direction, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Script, Start, Variables};
+use super::script::Script;
+use super::{Access, Action, Check, Direction, FeatureState, Item, Kind, Plan, ProxyAddress, RegistryData, Start, Variables};
 
 /// Text with one paragraph per item, lines of any length.
 pub fn explain(plan: &Plan) -> String {

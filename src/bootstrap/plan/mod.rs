@@ -4,12 +4,12 @@
 mod explain;
 mod script;
 
-use crate::vm::FailureCode;
 use serde::{Deserialize, Serialize};
 
+pub use self::explain::explain;
+pub use self::script::Script;
+use crate::vm::FailureCode;
 pub use crate::vm::{REPORT_PLAN, state};
-pub use explain::explain;
-pub use script::Script;
 
 /// Version of the plan format; a runner refuses a newer one.
 pub const PLAN_VERSION: u32 = 1;

@@ -10,11 +10,10 @@ pub(super) mod yaml;
 #[cfg(test)]
 mod tests;
 
-use kube_proxy::KubeProxyConfiguration;
-use kubeadm::JoinConfiguration;
-use kubelet::KubeletConfiguration;
-use reserves::Reserves;
-
+use self::kube_proxy::KubeProxyConfiguration;
+use self::kubeadm::JoinConfiguration;
+use self::kubelet::KubeletConfiguration;
+use self::reserves::Reserves;
 use super::error::RenderError;
 use super::facts::BootstrapFacts;
 

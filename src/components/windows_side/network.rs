@@ -1,6 +1,6 @@
 //! The pod network of Windows nodes, with the settings that they must share with Linux nodes.
 
-use super::Refusal;
+use super::refusal::Refusal;
 use crate::components::cidr::{Cidr, listed};
 use crate::components::compatible::judge;
 use crate::components::finding::is_warning;

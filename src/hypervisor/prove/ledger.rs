@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Bench, CASES};
+use super::Bench;
+use super::cases::CASES;
 use crate::hypervisor::machine::{Machine, pause};
 use crate::hypervisor::{Driver, DriverError, DriverStep, Wanted};
 use crate::vm::{MachineKey, Observed, StopMode};

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use super::{Outcome, Run};
+use super::Outcome;
+use super::run::Run;
 use crate::hypervisor::Endpoint;
 
 /// What is said of a whole run.

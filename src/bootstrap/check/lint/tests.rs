@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::*;
 use crate::api::bootstrap_config::{Argument, Channel, ContainerdLine, ProxyNetwork, ServingCertificate, WindowsRelease};
+use crate::bootstrap::check::lint::*;
 use crate::bootstrap::facts::KubernetesVersion;
 use crate::bootstrap::sample::facts;
 

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::bootstrap::delivery::archive;
-pub use crate::bootstrap::delivery::error::ReadError;
-use crate::bootstrap::delivery::user_data::{ARCHIVE_END, ARCHIVE_START, DIGEST_START, FIRST_LINE};
+pub use self::delivered::Delivered;
+use super::archive;
+pub use super::error::ReadError;
+use super::user_data::{ARCHIVE_END, ARCHIVE_START, DIGEST_START, FIRST_LINE};
 use crate::bootstrap::digest::sha256;
 use crate::bootstrap::plan::{Kind, PLAN_VERSION, Plan};
-pub use delivered::Delivered;
 
 /// The unpacked payload.
 #[derive(Clone)]

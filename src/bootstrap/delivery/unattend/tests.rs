@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::*;
 use crate::api::bootstrap_config::{SecretKeyRef, Unattend, ValueSource};
+use crate::bootstrap::delivery::unattend::*;
 use crate::bootstrap::render;
 use crate::bootstrap::sample::facts;
 use crate::judges;

@@ -4,13 +4,12 @@ mod registries;
 
 use toml::{Table, Value};
 
+pub(in crate::bootstrap) use self::registries::files as registry_files;
 use crate::api::bootstrap_config::{Containerd, ContainerdLine, HYPER_V_HANDLER, PROCESS_HANDLER};
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
 use crate::compat;
-
-pub(in crate::bootstrap) use registries::files as registry_files;
 
 /// Windows layers take gigabytes.
 const PULL_MINUTES: i32 = 30;

@@ -7,20 +7,19 @@ mod credential_providers;
 mod flags;
 pub(in crate::bootstrap) mod surface;
 
-pub(in crate::bootstrap) use credential_providers::credential_providers;
-pub(in crate::bootstrap) use flags::{command_line, flags, log_is_rotated, log_runner};
-
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+pub(in crate::bootstrap) use self::credential_providers::credential_providers;
+pub(in crate::bootstrap) use self::flags::{command_line, flags, log_is_rotated, log_runner};
+use super::reserves::{Amount, Reserves};
+use super::yaml;
 use crate::api::bootstrap_config::{HYPER_V_LABEL, ServingCertificate, Taint, TaintEffect, WindowsBootstrapConfigSpec};
 use crate::api::capi::UNINITIALIZED_TAINT;
 use crate::bootstrap::error::RenderError;
 use crate::bootstrap::facts::BootstrapFacts;
 use crate::bootstrap::paths;
-use crate::bootstrap::render::reserves::{Amount, Reserves};
-use crate::bootstrap::render::yaml;
 
 /// The minor from which NodeLogQuery is stable.
 const LOG_QUERY_STABLE: u32 = 36;

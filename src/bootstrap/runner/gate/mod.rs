@@ -11,14 +11,15 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use powershell_reader::Fault;
+
+use self::calls::{calls, commands, strangers};
+use self::members::{Name, Names};
+use self::plan::Fields;
+use self::world::{Source, World, worlds};
 use super::SCRIPTS;
 use crate::bootstrap::delivery::unattend::{FIRST_BOOT, FIRST_BOOT_NAME};
 use crate::bootstrap::delivery::windows_setup::USER_DATA;
-use calls::{calls, commands, strangers};
-use members::{Name, Names};
-use plan::Fields;
-use powershell_reader::Fault;
-use world::{Source, World, worlds};
 
 const LOADER: &str = include_str!("../loader.ps1");
 /// What people run on a Windows of theirs: docs/windows-proof.md.

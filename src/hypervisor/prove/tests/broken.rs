@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::*;
+use crate::hypervisor::prove::tests::*;
 use crate::hypervisor::{Caps, Listing, Row};
 use crate::vm::{Journal, Observed, StopMode};
 

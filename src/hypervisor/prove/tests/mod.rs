@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::*;
 use crate::api::hypervisor::{Simulated, SimulatedDelays, WindowsHypervisor, WindowsHypervisorSpec};
-use crate::hypervisor::contract;
 use crate::hypervisor::drivers::{DriverSettings, Drivers};
 use crate::hypervisor::login::Login;
-use crate::hypervisor::{DriverStep, Wanted};
+use crate::hypervisor::prove::*;
+use crate::hypervisor::{DriverStep, Wanted, contract};
 
 /// A simulated hypervisor whose requests are counted.
 struct Lab {
